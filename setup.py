@@ -1,0 +1,80 @@
+"""How gamed is built and installed; pyproject.toml holds only the build system and the settings of the tools."""
+
+import re
+import sys
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).resolve().parent
+VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "gamed/__init__.py").read_text("utf-8"), re.MULTILINE)
+INSTALLING = {"install", "develop", "editable_wheel"}
+
+TESTS = [
+    "coverage>=7.10",
+    "hypothesis>=6.100",
+    "mypy>=1.15",
+    "mypy-zope>=1.0.11",
+    "oidc-provider-mock>=0.3.4",
+    "playwright>=1.50",
+    "ruff>=0.11",
+    "segno>=1.6",
+    "setuptools>=65.5",
+    "wheel>=0.45",
+]
+
+
+def refresh_plugin_cache() -> None:
+    """Write `dropin.cache`, so that a twistd without the right to write there need not try at each start.
+
+    Only where Twisted is there already: pip builds in an empty environment unless told --no-build-isolation.
+    """
+    sys.path.insert(0, str(HERE))
+    try:
+        from twisted.plugin import IPlugin, getPlugins
+    except ImportError:
+        return
+    list(getPlugins(IPlugin))
+
+
+setup(
+    name="gamed",
+    version=VERSION[1],
+    description="A game server to host at home: sign-in, saves and assets.",
+    long_description=(HERE / "README.md").read_text("utf-8"),
+    long_description_content_type="text/markdown",
+    python_requires=">=3.11",
+    # Without this line an editable install leaves the plugin out.
+    package_dir={"": "."},
+    # By hand: `twisted/` and `twisted/plugins/` must never have an __init__.py, so no search finds them.
+    packages=[*find_packages(include=["gamed", "gamed.*"]), "twisted.plugins"],
+    package_data={"gamed": ["py.typed"], "gamed.storage": ["schema/*/*.sql"]},
+    zip_safe=False,
+    entry_points={"console_scripts": ["gamed = gamed.cli:main"]},
+    install_requires=[
+        "argon2-cffi>=23.1",
+        "attrs>=24.2",
+        "click>=8.1",
+        "cryptography>=44",
+        "idna>=3.10",
+        "joserfc>=1.8,<2",
+        "klein>=24.8,<25",
+        "msgspec>=0.19",
+        "pyopenssl>=25",
+        "service-identity>=24.2",
+        "treq>=26.7",
+        "twisted[tls]>=26.10",
+        "werkzeug>=3,<4",
+    ],
+    extras_require={"tests": TESTS},
+    classifiers=[
+        "Framework :: Twisted",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3 :: Only",
+        "Topic :: Games/Entertainment",
+        "Typing :: Typed",
+    ],
+)
+
+if INSTALLING & set(sys.argv):
+    refresh_plugin_cache()
