@@ -1,0 +1,33 @@
+"""Instants: whole milliseconds since the epoch inside, RFC 3339 and IMF-fixdate outside (PROTOCOL 1)."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+
+Now = Callable[[], int]
+"""-> the wall clock in epoch milliseconds."""
+
+
+def rfc3339(instant_ms: int) -> str:
+    """UTC with milliseconds, as `2026-11-21T09:36:23.004Z`."""
+    seconds, millis = divmod(instant_ms, 1000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+
+
+def http_date(instant_ms: int) -> str:
+    """RFC 9110 5.6.7, whole seconds rounded down."""
+    return format_datetime(datetime.fromtimestamp(instant_ms // 1000, UTC), usegmt=True)
+
+
+def parse_http_date(text: str) -> int | None:
+    """Epoch milliseconds of an HTTP date in any of its three forms; None when it is none."""
+    try:
+        instant = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return int(instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()) * 1000
+
+
+def seconds_until(instant_ms: int, now_ms: int) -> int:
+    """Whole seconds from now, never negative, rounded down: a client acts a little early, not late."""
+    return max(0, (instant_ms - now_ms) // 1000)
