@@ -1,0 +1,108 @@
+"""Handoffs, attempts, accounts and limits over the lanes: each call one unit of auth.db, mere reads apart."""
+
+from collections.abc import Collection, Mapping, Sequence
+from sqlite3 import Connection
+
+from attrs import frozen
+
+from gamed.crypto import Index, Keys
+from gamed.limits import Rate
+from gamed.login.attempt import Attempt
+from gamed.login.attempts import Rule
+from gamed.login.callback import Verdict
+from gamed.login.crowd import Crowd
+from gamed.login.entry import Key
+from gamed.login.logins import Claim, Delivery, Move, Step
+from gamed.login.transaction import LoginTransaction
+from gamed.storage.auth import accounts, callbacks, deliveries, identities, limits, logins, sessions, starts
+from gamed.storage.auth.accounts import LocalAccount
+from gamed.storage.lanes import ReadLane, WriteLane
+
+
+@frozen
+class StoredLogins:
+    """gamed.login.logins.Logins; failures are StoreError, and what a step raises."""
+
+    _reads: ReadLane
+    _writes: WriteLane
+    _keys: Keys
+
+    async def add(self, login: LoginTransaction, crowd: Crowd) -> Sequence[Index]:
+        return await self._writes.submit(lambda connection: starts.start(connection, login, crowd))
+
+    async def find(self, key: Key) -> LoginTransaction | None:
+        return await self._reads.submit(lambda connection: logins.find(connection, key))
+
+    async def advance(self, key: Key, step: Step) -> Move | None:
+        return await self._writes.submit(lambda connection: logins.advance(connection, key, step))
+
+    async def deliver(self, claim: Claim) -> Delivery | None:
+        return await self._writes.submit(lambda connection: deliveries.deliver(connection, self._keys, claim))
+
+    async def sweep(self, now_ms: int) -> tuple[Index, ...]:
+        return await self._writes.submit(lambda connection: logins.sweep(connection, now_ms))
+
+    async def interrupt(self, now_ms: int) -> tuple[Index, ...]:
+        return await self._writes.submit(lambda connection: logins.interrupt(connection, now_ms))
+
+
+@frozen
+class StoredAttempts:
+    """gamed.login.attempts.Attempts."""
+
+    _writes: WriteLane
+
+    async def begin(self, attempt: Attempt, key: Key, step: Step) -> Move | None:
+        return await self._writes.submit(lambda connection: callbacks.begin(connection, attempt, key, step))
+
+    async def spend(self, state: Index, rule: Rule) -> Verdict:
+        return await self._writes.submit(lambda connection: callbacks.spend(connection, state, rule))
+
+
+@frozen
+class StoredIdentities:
+    _reads: ReadLane
+
+    async def left_behind(self, realms: Collection[Index]) -> int:
+        """How many identities are of none of these realms (gamed.identity.realm)."""
+        return await self._reads.submit(lambda connection: identities.left_behind(connection, realms))
+
+
+@frozen
+class StoredAccounts:
+    """Accounts of gamed.login.account_check, Adoptables of starting, Askers of departing."""
+
+    _reads: ReadLane
+    _keys: Keys
+
+    async def find(self, index: Index) -> LocalAccount | None:
+        return await self._reads.submit(lambda connection: accounts.find(connection, index))
+
+    async def unlinked(self) -> bool:
+        return await self._reads.submit(accounts.any_unlinked)
+
+    async def asker(self, session_id: str, now_ms: int) -> str | None:
+        """The name of the player's local account, or else the player's id."""
+
+        def unit(connection: Connection) -> str | None:
+            player_id = sessions.living_player(connection, session_id, now_ms)
+            if player_id is None:
+                return None
+            return accounts.find_named(connection, self._keys, player_id).name or player_id
+
+        return await self._reads.submit(unit)
+
+
+@frozen
+class StoredLimits:
+    """gamed.login.account_check.Limits; RateLimited when any bucket is full."""
+
+    _writes: WriteLane
+
+    async def take(self, buckets: Mapping[Index, Rate], now_ms: int) -> None:
+        await self._writes.submit(lambda connection: limits.take(connection, buckets, now_ms))
+
+    async def sweep(self, now_ms: int) -> None:
+        """Forget what no longer limits anybody."""
+        while await self._writes.submit(lambda connection: limits.sweep(connection, now_ms)) >= limits.SWEEP_ROWS:
+            pass

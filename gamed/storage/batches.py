@@ -1,0 +1,126 @@
+"""What happens in a lane's thread: many units on one connection, one transaction around them.
+
+An outcome is what the unit returned, or a Failure. When a batch function returns, no transaction is open.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from gamed.storage.errors import failure
+from gamed.store import StoreCorrupt
+
+Unit = Callable[[sqlite3.Connection], Any]
+Outcome = Any
+
+
+class UnitBroken(Exception):
+    """A unit ended the transaction it was given, or returned rows it had not read."""
+
+
+def read(connection: sqlite3.Connection, units: Sequence[Unit]) -> list[Outcome]:
+    """All units in one snapshot; one that raises is alone with it."""
+    try:
+        return [_read_one(connection, unit) for unit in units]
+    finally:
+        _end(connection)
+
+
+def _read_one(connection: sqlite3.Connection, unit: Unit) -> Outcome:
+    try:
+        if not connection.in_transaction:
+            connection.execute("BEGIN")
+        return _whole(unit(connection))
+    except Exception as e:
+        return failure(e)
+
+
+def write(connection: sqlite3.Connection, units: Sequence[Unit]) -> list[Outcome]:
+    """Group commit: one BEGIN IMMEDIATE, a savepoint per unit, one COMMIT.
+
+    A unit that takes the transaction down with it (SQLITE_FULL rolls back everything, not its savepoint)
+    gets its error, and the others run again without it. Nobody's outcome is a value before COMMIT returned.
+    """
+    outcomes: list[Outcome] = [None] * len(units)
+    waiting = list(range(len(units)))
+    while waiting:
+        try:
+            fatal = _attempt(connection, units, waiting, outcomes)
+        except Exception as e:
+            for place in waiting:
+                if not isinstance(outcomes[place], Failure):
+                    outcomes[place] = failure(e)
+            break
+        finally:
+            _end(connection)
+        if fatal is None:
+            break
+        waiting.remove(fatal)
+    return outcomes
+
+
+def _attempt(
+    connection: sqlite3.Connection, units: Sequence[Unit], waiting: list[int], outcomes: list[Outcome]
+) -> int | None:
+    """One transaction over the waiting units: None when it was committed, else the place of the unit that ended it.
+
+    Raises when nothing can be committed for anyone.
+    """
+    for place in waiting:
+        outcomes[place] = None
+    connection.execute("BEGIN IMMEDIATE")
+    for place in waiting:
+        outcomes[place] = _in_savepoint(connection, units[place])
+        if (damage := damage_in(outcomes[place])) is not None:
+            raise damage
+        if not connection.in_transaction:
+            if not isinstance(outcomes[place], Failure):
+                outcomes[place] = failure(UnitBroken("a unit ended the transaction of its batch"))
+            return place
+    connection.execute("COMMIT")
+    return None
+
+
+def damage_in(outcome: Outcome) -> sqlite3.Error | None:
+    """SQLite's own word that the file is damaged, if that is why the unit failed."""
+    if isinstance(outcome, Failure) and outcome.check(StoreCorrupt):
+        cause = getattr(outcome.value, "__cause__", None)
+        return cause if isinstance(cause, sqlite3.Error) else None
+    return None
+
+
+def _in_savepoint(connection: sqlite3.Connection, unit: Unit) -> Outcome:
+    try:
+        connection.execute("SAVEPOINT unit")
+        value = _whole(unit(connection))
+        if connection.in_transaction:
+            connection.execute("RELEASE unit")
+        return value
+    except Exception as e:
+        failed = failure(e)
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK TO unit")
+            connection.execute("RELEASE unit")
+    except sqlite3.Error:  # what the unit left cannot be told from what the others wrote
+        connection.rollback()
+    return failed
+
+
+def _whole(value: Outcome) -> Outcome:
+    if isinstance(value, sqlite3.Cursor):
+        value.close()
+        raise UnitBroken("a unit returned a cursor; read its rows inside the unit")
+    if isinstance(value, Deferred):
+        raise UnitBroken("a unit cannot wait for anything")
+    return value
+
+
+def _end(connection: sqlite3.Connection) -> None:
+    """Roll back what is still open; a connection that cannot even do that shows it at the next BEGIN."""
+    with suppress(sqlite3.Error):
+        connection.rollback()

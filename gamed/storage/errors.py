@@ -1,0 +1,75 @@
+"""What SQLite's complaints mean to the rest of the house, and failures that hold nothing open."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from traceback import clear_frames
+
+from twisted.python.failure import Failure
+
+from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+
+TEXTS: dict[type[StoreError], str] = {
+    StoreBusy: "The server is busy. Try again in a moment.",
+    StoreFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
+    StoreUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
+    StoreCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
+}
+PRIMARY: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_BUSY: StoreBusy,
+    sqlite3.SQLITE_LOCKED: StoreBusy,
+    sqlite3.SQLITE_PROTOCOL: StoreBusy,
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_IOERR: StoreFull,
+    sqlite3.SQLITE_READONLY: StoreFull,
+    sqlite3.SQLITE_CANTOPEN: StoreUnavailable,
+    sqlite3.SQLITE_CORRUPT: StoreCorrupt,
+    sqlite3.SQLITE_NOTADB: StoreCorrupt,
+}
+"""Primary result code (the low byte of an extended one) -> what it means."""
+
+
+def say(kind: type[StoreError]) -> StoreError:
+    """A fresh error of this kind with its standing text."""
+    return kind(TEXTS[kind])
+
+
+def translate(error: BaseException) -> BaseException:
+    """SQLite's error as ours, raised where the original was, its cause; anything else comes back as it is."""
+    code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None
+    kind = None if code is None else PRIMARY.get(code & 0xFF)
+    if kind is None:
+        return error
+    ours = say(kind)
+    ours.__cause__ = error
+    return ours.with_traceback(error.__traceback__)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what SQLite says inside as one of ours."""
+    try:
+        yield
+    except sqlite3.Error as e:
+        if (ours := translate(e)) is e:
+            raise
+        raise ours  # noqa: B904  its cause is set
+
+
+def failure(error: BaseException) -> Failure:
+    """The translated error, its frames cleared.
+
+    A frame kept by a traceback keeps its cursors, and a SELECT that was not read to its end keeps its snapshot:
+    the next batch on this connection would read the past.
+    """
+    for each in _chain(error):
+        clear_frames(each.__traceback__)
+    return Failure(translate(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,99 @@
+"""The two database files and how a connection to one is set up (SPEC 1.6)."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+
+from attrs import define, field
+
+from gamed.storage.errors import say, translate
+from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
+
+AUTH, STATE = "auth", "state"
+APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
+"""`gmdA`, `gmdS`: a file put in the other's place is recognised."""
+PAGE_BYTES = 8192
+BUSY_MS = 5000
+WAL_LIMIT_BYTES = 64 * 1024 * 1024
+
+
+@define(eq=False)
+class StoreFile:
+    """One database file, and what its lanes share."""
+
+    name: str
+    uri: str
+    """Names an existing file: a connection never makes one."""
+    path: Path | None
+    """None: in memory, without a WAL."""
+    refusal: type[StoreError] | None = None
+    """Why nothing may be written any more, once there is a reason."""
+    lock: Lock = field(factory=Lock)
+    """Held around every write transaction of this process: SQLite's own waiting sleeps, up to 100 ms at a time."""
+
+    @classmethod
+    def at(cls, folder: Path, name: str) -> "StoreFile":
+        path = folder / f"{name}.db"
+        return cls(name, file_uri(path, "rw"), path)
+
+    def wal_bytes(self) -> int:
+        """Size of the write-ahead log. Never open a database file but through SQLite: close() drops its locks."""
+        try:
+            return 0 if self.path is None else self.path.with_name(f"{self.path.name}-wal").stat().st_size
+        except OSError:
+            return 0
+
+
+def file_uri(path: Path, mode: str) -> str:
+    return f"{path.absolute().as_uri()}?mode={mode}"
+
+
+def connect(uri: str) -> sqlite3.Connection:
+    """A connection that opens no transaction by itself, for use by one thread at a time."""
+    return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """What every connection needs; a checkpoint is made by the WAL's keeper, never inside a commit."""
+    connection.executescript(
+        f"""
+        PRAGMA busy_timeout = {BUSY_MS};
+        PRAGMA synchronous = FULL;
+        PRAGMA foreign_keys = ON;
+        PRAGMA trusted_schema = OFF;
+        PRAGMA journal_size_limit = {WAL_LIMIT_BYTES};
+        PRAGMA wal_autocheckpoint = 0;
+        """
+    )
+
+
+def attach_state(connection: sqlite3.Connection, state: StoreFile) -> None:
+    """state.db beside auth.db under the name `state`; left out when it cannot be used, so that auth.db still can."""
+    if state.refusal is StoreUnavailable:
+        return
+    try:
+        connection.execute("ATTACH :uri AS state", {"uri": state.uri})
+        connection.execute("SELECT 1 FROM state.sqlite_schema LIMIT 1").fetchall()
+    except sqlite3.Error as e:
+        if not isinstance(translate(e), StoreCorrupt):
+            raise
+        state.refusal = StoreUnavailable
+        if state_attached(connection):
+            connection.execute("DETACH state")
+
+
+def state_attached(connection: sqlite3.Connection) -> bool:
+    return any(name == "state" for _, name, _ in connection.execute("PRAGMA database_list").fetchall())
+
+
+def unusable(file: StoreFile) -> StoreError | None:
+    """Why the file cannot be read, or None; opens and closes a connection of its own."""
+    try:
+        with closing(connect(file.uri)) as connection:
+            prepare(connection)
+            connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except sqlite3.Error as e:
+        ours = translate(e)
+        return ours if isinstance(ours, StoreError) else say(StoreError)
+    return None

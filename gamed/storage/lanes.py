@@ -1,0 +1,196 @@
+"""Lanes: a queue in front of one thread. What waits while a batch runs rides the next batch together.
+
+A unit is called with the connection inside a transaction, in the lane's thread. It decides and writes without
+waiting for anything else, returns values (conflicts too), and may be called again if its batch had to start over.
+"""
+
+import sqlite3
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from attrs import define
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.python.failure import Failure
+
+from gamed.storage import batches
+from gamed.storage.errors import failure, say
+from gamed.storage.files import StoreFile, state_attached
+from gamed.storage.worker import Worker
+from gamed.store import StoreBusy, StoreCorrupt, StoreUnavailable
+
+T = TypeVar("T")
+Unit = Callable[[sqlite3.Connection], T]
+
+QUEUE_ITEMS = 4096
+BATCH_ITEMS = 64
+BATCH_BYTES = 4 * 1024 * 1024
+
+
+@define(eq=False)
+class _Item:
+    unit: Unit[Any]
+    size: int
+    answer: Deferred[Any]
+
+
+class Lane(ABC):
+    """The queue and its turns; what a batch does in the thread is the subclass's `_work`."""
+
+    batch_items = BATCH_ITEMS
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._queue: deque[_Item] = deque()
+        self._running = False
+        self._pumping = False
+        self._holds = 0
+        self._closed = False
+        self._pausing: list[Deferred[None]] = []
+        self._draining: list[Deferred[None]] = []
+
+    def submit(self, unit: Unit[T], size: int = 0) -> Deferred[T]:
+        """The unit's answer once its batch is done. `size`: bytes it writes, as the batch counts them.
+
+        Fails with StoreBusy when too many wait already or the lane is closing. Cancelled while it waits, the unit
+        never runs; later, only its answer is dropped.
+        """
+        if self._closed:
+            return fail(StoreBusy("The server is stopping."))
+        if len(self._queue) >= QUEUE_ITEMS:
+            return fail(say(StoreBusy))
+        item = _Item(unit, size, Deferred(lambda _: self._forget(item)))
+        self._queue.append(item)
+        self._pump()
+        return item.answer
+
+    def pause(self) -> Deferred[None]:
+        """Start no further batch until resume(); fires when the one under way is done."""
+        self._holds += 1
+        if not self._running:
+            return succeed(None)
+        self._pausing.append(Deferred())
+        return self._pausing[-1]
+
+    def resume(self) -> None:
+        self._holds -= 1
+        self._pump()
+
+    def drain(self) -> Deferred[None]:
+        """Take nothing new; fires when everything that waited has been answered."""
+        self._closed = True
+        self._draining.append(drained := Deferred[None]())
+        self._settle()
+        return drained
+
+    @abstractmethod
+    def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
+        """One batch, in the thread."""
+
+    def _note(self, outcomes: Sequence[batches.Outcome]) -> None:  # noqa: B027 (a hook)
+        """See the outcomes before the next batch starts."""
+
+    def _landed(self, batch: Sequence[_Item]) -> None:  # noqa: B027 (a hook)
+        """After the batch was answered."""
+
+    def _forget(self, item: _Item) -> None:
+        if item in self._queue:
+            self._queue.remove(item)
+            self._settle()
+
+    def _pump(self) -> None:
+        if self._pumping:  # an inline thread lands inside run(): the loop below goes on, depth stays one
+            return
+        self._pumping = True
+        while self._queue and not self._running and not self._holds:
+            batch = self._take()
+            self._running = True
+            hop = self._worker.run(partial(self._work, units=[item.unit for item in batch]))
+            hop.addErrback(_for_each, len(batch)).addCallback(self._land, batch)
+        self._pumping = False
+
+    def _take(self) -> list[_Item]:
+        """What rides together: in order, at most batch_items and BATCH_BYTES, but always one."""
+        batch = [self._queue.popleft()]
+        size = batch[0].size
+        while self._queue and len(batch) < self.batch_items and size + self._queue[0].size <= BATCH_BYTES:
+            batch.append(self._queue.popleft())
+            size += batch[-1].size
+        return batch
+
+    def _land(self, outcomes: Sequence[batches.Outcome], batch: Sequence[_Item]) -> None:
+        self._running = False
+        self._note(outcomes)
+        self._pump()  # the thread works on while the answers go out
+        for item, outcome in zip(batch, outcomes, strict=True):
+            if not item.answer.called:
+                item.answer.callback(outcome)
+        self._landed(batch)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._running:
+            return
+        pausing, self._pausing = self._pausing, []
+        draining: list[Deferred[None]] = []
+        if not self._queue:
+            draining, self._draining = self._draining, []
+        for waiter in pausing + draining:
+            waiter.callback(None)
+
+
+def _for_each(reason: Failure, items: int) -> list[batches.Outcome]:
+    """The connection could not be opened, or the batch could not be run at all."""
+    assert reason.value is not None
+    return [failure(reason.value) for _ in range(items)]
+
+
+class ReadLane(Lane):
+    """Reads that decide nothing: auth.db, state.db beside it, nothing writable, one snapshot per batch.
+
+    The two files are two snapshots: read auth.db first and rely on no common instant.
+    """
+
+    def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
+        outcomes = batches.read(connection, units)
+        if any(map(_lacks_table, outcomes)) and not state_attached(connection):
+            return [failure(say(StoreUnavailable)) if _lacks_table(outcome) else outcome for outcome in outcomes]
+        return outcomes
+
+
+def _lacks_table(outcome: batches.Outcome) -> bool:
+    return isinstance(outcome, Failure) and str(outcome.value).startswith("no such table")
+
+
+class WriteLane(Lane):
+    """The only writer of its file in this process, the blob lane's parts apart: group commit."""
+
+    def __init__(self, worker: Worker, file: StoreFile, wrote: Callable[[StoreFile, int], None]) -> None:
+        super().__init__(worker)
+        self._file = file
+        self._wrote = wrote
+
+    @property
+    def name(self) -> str:
+        """Of the file: `auth` or `state`."""
+        return self._file.name
+
+    def submit(self, unit: Unit[T], size: int = 0) -> Deferred[T]:
+        if self._file.refusal is not None:
+            return fail(say(self._file.refusal))
+        return super().submit(unit, size)
+
+    def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
+        if self._file.refusal is not None:
+            return [failure(say(self._file.refusal)) for _ in units]
+        with self._file.lock:
+            return batches.write(connection, units)
+
+    def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
+        if any(batches.damage_in(outcome) for outcome in outcomes):
+            self._file.refusal = StoreCorrupt
+
+    def _landed(self, batch: Sequence[_Item]) -> None:
+        self._wrote(self._file, sum(item.size for item in batch))

@@ -1,0 +1,115 @@
+"""Numbered scripts are the only path to a schema, for new files too; each runs whole or not at all."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from os import O_CREAT, O_EXCL, O_WRONLY
+from os import close as close_descriptor
+from os import open as open_descriptor
+from pathlib import Path
+
+from twisted.logger import Logger
+
+from gamed.storage.errors import translated
+from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect, file_uri, prepare
+from gamed.store import StoreCorrupt, StoreUnavailable
+
+SCHEMAS = Path(__file__).parent / "schema"
+log = Logger()
+
+
+class MigrationError(Exception):
+    """The file is not one this version can work with; it is as it was before."""
+
+
+def schema_folder(name: str) -> Path:
+    """The scripts of `auth` or `state`."""
+    return SCHEMAS / name
+
+
+def scripts_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
+
+
+def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:
+    """Make or migrate auth.db and state.db in this folder; before any fork, and under the folder's lock.
+
+    A state.db that cannot be opened is left alone: players can still sign in. `progress` is told before long work.
+    """
+    prepare_file(data / f"{AUTH}.db", progress)
+    try:
+        prepare_file(data / f"{STATE}.db", progress)
+    except (StoreUnavailable, StoreCorrupt) as e:
+        log.error("{path} is left alone: {problem}", path=data / f"{STATE}.db", problem=e.__cause__)
+
+
+def prepare_file(path: Path, progress: Callable[[str], None] = lambda text: None) -> None:
+    """Bring one file to the newest schema, copied first if it holds an older one.
+
+    MigrationError: not a file for this version. StoreError: SQLite cannot use it.
+    """
+    folder = schema_folder(path.stem)
+    with translated(), closing(connect(file_uri(path, "rwc"))) as connection:
+        prepare(connection)
+        _begin(connection, path)
+        if 0 < version_of(connection) < len(scripts_in(folder)):
+            progress(f"copying {path.name} before its schema changes")
+            _copy(connection, path)
+        migrate(connection, folder)
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    [(version,)] = connection.execute("PRAGMA user_version").fetchall()
+    return int(version)
+
+
+def migrate(connection: sqlite3.Connection, folder: Path) -> None:
+    """Run every script the file has not seen, each in one transaction with its version number."""
+    scripts = scripts_in(folder)
+    version = version_of(connection)
+    if version > len(scripts):
+        raise MigrationError(f"schema {version} of {folder.name}.db is newer than this gamed; run the newer one")
+    connection.execute("PRAGMA foreign_keys = OFF")  # a script may rebuild a table others refer to
+    for number, script in enumerate(scripts[version:], version + 1):
+        try:
+            _run(connection, script.read_text("utf-8"), number)
+        except sqlite3.Error as e:
+            raise MigrationError(f"{folder.name}.db: {script.name}: {e}") from e
+        finally:
+            connection.rollback()
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _run(connection: sqlite3.Connection, script: str, number: int) -> None:
+    connection.executescript(f"BEGIN IMMEDIATE;\n{script}\n;PRAGMA user_version = {number};")
+    if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise sqlite3.IntegrityError("rows that refer to nothing")
+    connection.execute("COMMIT")  # fails if the script ended the transaction itself
+
+
+def _begin(connection: sqlite3.Connection, path: Path) -> None:
+    """A new file gets its page size, vacuum and journal, before any table; an old one must be ours."""
+    [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
+    ours = APPLICATION_ID[path.stem]
+    if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA application_id = {ours}")
+    elif identity != ours:
+        raise MigrationError(f"{path} is not gamed's {path.name}; was another file put in its place?")
+    [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    if journal != "wal":
+        raise MigrationError(f"{path}: the file system cannot hold a write-ahead log")
+
+
+def _copy(connection: sqlite3.Connection, path: Path) -> None:
+    """The file as it is, in `auth.db.v1` beside it; there under that name only when it is whole."""
+    copy = path.with_name(f"{path.name}.v{version_of(connection)}")
+    part = copy.with_name(f"{copy.name}.part")
+    part.unlink(missing_ok=True)
+    close_descriptor(open_descriptor(part, O_CREAT | O_EXCL | O_WRONLY, 0o600))
+    try:
+        connection.execute("VACUUM INTO :path", {"path": str(part)})
+        part.replace(copy)
+    finally:
+        part.unlink(missing_ok=True)

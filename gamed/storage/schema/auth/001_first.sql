@@ -1,0 +1,182 @@
+-- auth.db: who plays, who is signed in, what is being signed in (SPEC 1.6, 2.3).
+-- *_index is an HMAC of a value never stored in clear; columns named sealed_* are AES-256-GCM, bound to purpose and row.
+
+CREATE TABLE keyring (                  -- one row
+    one         INTEGER PRIMARY KEY CHECK (one = 1),
+    check_value BLOB NOT NULL,          -- HMAC of a constant: tells a wrong master key
+    fingerprint TEXT NOT NULL,          -- 12 hex digits an owner can compare with `gamed key fingerprint`
+    source      TEXT NOT NULL CHECK (source IN ('file', 'master')),
+    created_ms  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE player (
+    player_id       TEXT PRIMARY KEY,
+    state           TEXT NOT NULL CHECK (state IN ('active', 'pending', 'blocked', 'erasing')),
+    owner           INTEGER NOT NULL DEFAULT 0 CHECK (owner IN (0, 1)),
+    sealed_note     BLOB,
+    created_ms      INTEGER NOT NULL,
+    last_sign_in_ms INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX player_owner ON player (owner) WHERE owner = 1;
+CREATE INDEX player_waiting ON player (state, created_ms) WHERE state IN ('pending', 'erasing');
+
+CREATE TABLE identity (                 -- a provider's account that signs in as a player
+    identity_index BLOB PRIMARY KEY,
+    player_id      TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
+    provider       TEXT NOT NULL,       -- the file's name when it was linked
+    realm_index    BLOB NOT NULL,       -- the issuer or namespace that gave it, whatever its name in the file
+    linked_ms      INTEGER NOT NULL,
+    last_used_ms   INTEGER NOT NULL,
+    UNIQUE (player_id, provider)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX identity_realm ON identity (realm_index);
+
+CREATE TABLE local_account (
+    name_index   BLOB PRIMARY KEY,
+    player_id    TEXT NOT NULL UNIQUE REFERENCES player ON DELETE CASCADE,
+    sealed_name  BLOB NOT NULL,         -- row: player_id
+    password     TEXT NOT NULL,         -- argon2id, PHC string
+    linked_ms    INTEGER NOT NULL,
+    last_used_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE session (
+    session_id       TEXT PRIMARY KEY,
+    player_id        TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
+    login_id         TEXT,              -- the handoff that made it; NULL when a command did
+    provider         TEXT NOT NULL,
+    client           TEXT NOT NULL,     -- JSON: the client's own words
+    created_ms       INTEGER NOT NULL,  -- the sign-in
+    last_used_ms     INTEGER NOT NULL,  -- last sign-in or refresh
+    generation       INTEGER NOT NULL,  -- counts rotations from 1
+    rotated_ms       INTEGER NOT NULL,  -- when this generation was first handed out
+    used             INTEGER NOT NULL CHECK (used IN (0, 1)),
+    sealed_successor BLOB,              -- this generation's pair, while its predecessor may still ask; row: session_id
+    expires_ms       INTEGER NOT NULL,  -- of the newest refresh credential
+    revoked_ms       INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX session_player ON session (player_id);
+CREATE INDEX session_expiry ON session (expires_ms);
+CREATE INDEX session_successor ON session (rotated_ms) WHERE used = 1 AND sealed_successor IS NOT NULL;
+
+CREATE TABLE access_token (
+    token_index BLOB PRIMARY KEY,
+    session_id  TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
+    generation  INTEGER NOT NULL,
+    expires_ms  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX access_token_session ON access_token (session_id);
+CREATE INDEX access_token_expiry ON access_token (expires_ms);
+
+CREATE TABLE refresh_credential (       -- every generation until its own expiry: an old one shown again is theft
+    credential_index BLOB PRIMARY KEY,
+    session_id       TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
+    generation       INTEGER NOT NULL,
+    expires_ms       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX refresh_credential_session ON refresh_credential (session_id);
+CREATE INDEX refresh_credential_expiry ON refresh_credential (expires_ms);
+
+CREATE TABLE login (                    -- one handoff (SPEC 2.3, PROTOCOL 3)
+    login_id         TEXT PRIMARY KEY,
+    secret_index     BLOB NOT NULL UNIQUE,
+    token_index      BLOB NOT NULL UNIQUE,
+    stage            TEXT NOT NULL,
+    outcome          TEXT,              -- the problem code of a final stage
+    intent           TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt')),
+    provider         TEXT NOT NULL,
+    client           TEXT NOT NULL,     -- JSON: the client's own words
+    return_proof     TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'code')),
+    loopback_port    INTEGER,
+    address_index    BLOB NOT NULL,     -- the starter's address prefix: /32, or /64
+    wide_index       BLOB,              -- IPv6: the /48 around it
+    asked_session_id TEXT,              -- link: the session that asked
+    browser_index    BLOB,              -- the browser whose attempt won
+    returned         INTEGER NOT NULL DEFAULT 0 CHECK (returned IN (0, 1)), -- it was sent to the loopback port once
+    sealed_identity  BLOB,              -- who signed in, until collected; row: login_id
+    sealed_proof     BLOB,              -- ticket and finish code; row: login_id
+    wrong_codes      INTEGER NOT NULL DEFAULT 0,
+    session_id       TEXT,              -- made by the first proven collect
+    pending_id       TEXT,              -- the player who has to be approved first
+    sealed_result    BLOB,              -- the answer of collect, until used; row: login_id
+    created_ms       INTEGER NOT NULL,
+    expires_ms       INTEGER NOT NULL,
+    stage_ms         INTEGER NOT NULL,  -- when this stage was entered
+    due_ms           INTEGER NOT NULL   -- when the clock ends this stage, or the row is forgotten
+) STRICT;
+
+CREATE INDEX login_pending ON login (expires_ms) WHERE stage = 'pending';
+CREATE INDEX login_exchanging ON login (login_id) WHERE stage = 'exchanging';
+CREATE INDEX login_ended ON login (stage_ms)
+    WHERE stage IN ('collected', 'denied', 'failed', 'cancelled', 'expired');
+CREATE INDEX login_due ON login (due_ms);
+CREATE INDEX login_session ON login (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX login_address ON login (address_index, expires_ms)
+    WHERE stage IN ('pending', 'authorizing', 'exchanging', 'ready');
+CREATE INDEX login_wide ON login (wide_index, expires_ms)
+    WHERE wide_index IS NOT NULL AND stage IN ('pending', 'authorizing', 'exchanging', 'ready');
+
+CREATE TABLE login_count (              -- how many rows of `login` are in each stage
+    stage  TEXT PRIMARY KEY,
+    logins INTEGER NOT NULL CHECK (logins >= 0)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO login_count (stage, logins) VALUES
+    ('pending', 0), ('authorizing', 0), ('exchanging', 0), ('ready', 0), ('delivered', 0),
+    ('collected', 0), ('denied', 0), ('failed', 0), ('cancelled', 0), ('expired', 0);
+
+CREATE TRIGGER login_comes AFTER INSERT ON login BEGIN
+    UPDATE login_count SET logins = logins + 1 WHERE stage = NEW.stage;
+END;
+
+CREATE TRIGGER login_moves AFTER UPDATE OF stage ON login WHEN NEW.stage <> OLD.stage BEGIN
+    UPDATE login_count SET logins = logins - 1 WHERE stage = OLD.stage;
+    UPDATE login_count SET logins = logins + 1 WHERE stage = NEW.stage;
+END;
+
+CREATE TRIGGER login_goes AFTER DELETE ON login BEGIN
+    UPDATE login_count SET logins = logins - 1 WHERE stage = OLD.stage;
+END;
+
+CREATE TABLE attempt (                  -- one trip of one browser to the provider
+    number          INTEGER PRIMARY KEY, -- the newest is the greatest
+    state_index     BLOB NOT NULL UNIQUE,
+    attempt_id      TEXT NOT NULL UNIQUE,
+    login_id        TEXT NOT NULL REFERENCES login ON DELETE CASCADE,
+    browser_index   BLOB NOT NULL,
+    provider        TEXT NOT NULL,
+    status          TEXT NOT NULL CHECK (status IN ('open', 'used', 'burned')),
+    iss_promised    INTEGER NOT NULL CHECK (iss_promised IN (0, 1)), -- the callback must have iss (RFC 9207)
+    player_id       TEXT,               -- adopt: whose password was typed before this trip
+    sealed_verifier BLOB,               -- row: attempt_id
+    sealed_nonce    BLOB,               -- row: attempt_id
+    created_ms      INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX attempt_login ON attempt (login_id, status, number);
+
+CREATE TABLE limit_bucket (             -- GCRA: the theoretical arrival time of each bucket
+    bucket_index BLOB PRIMARY KEY,
+    arrival_ms   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX limit_bucket_arrival ON limit_bucket (arrival_ms);
+
+CREATE TABLE handover (                 -- a marked player whose saves go to another; player_id may be of an auth.db lost
+    player_id  TEXT PRIMARY KEY,
+    heir_id    TEXT NOT NULL,
+    started_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE host_action (              -- what commands did, until the service has logged it
+    number    INTEGER PRIMARY KEY,
+    command   TEXT NOT NULL,
+    player_id TEXT,
+    ran_by    TEXT NOT NULL,            -- the system's user, as uid:1000
+    done_ms   INTEGER NOT NULL
+) STRICT;

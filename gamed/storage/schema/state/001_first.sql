@@ -1,0 +1,78 @@
+-- state.db: what players keep (SPEC 1.6, PROTOCOL 4). No table here shares its name with one of auth.db:
+-- the read lane sees both files at once and names tables without their file.
+
+CREATE TABLE shelf (                    -- one player's saves as a whole
+    player_id  TEXT PRIMARY KEY,
+    epoch      TEXT NOT NULL,           -- redrawn by erase and by restoring a backup
+    seq        INTEGER NOT NULL DEFAULT 0,
+    slots      INTEGER NOT NULL DEFAULT 0,
+    live_bytes INTEGER NOT NULL DEFAULT 0,      -- current versions
+    kept_bytes INTEGER NOT NULL DEFAULT 0,      -- everything else that is kept
+    erased_ms  INTEGER,
+    erasing    INTEGER NOT NULL DEFAULT 0       -- 1 until every row of an erased shelf is gone
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX shelf_erasing ON shelf (player_id) WHERE erasing = 1;
+
+CREATE TABLE save (
+    player_id  TEXT NOT NULL,
+    slot       TEXT NOT NULL,
+    head       INTEGER,                 -- current version; NULL when deleted
+    last       INTEGER NOT NULL,        -- highest version ever given out
+    seq        INTEGER NOT NULL,        -- the shelf's seq at the last change
+    deleted_ms INTEGER,
+    due_ms     INTEGER,                 -- when something of its history may have to go; NULL: nothing can
+    PRIMARY KEY (player_id, slot)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX save_changes ON save (player_id, seq);
+CREATE INDEX save_due ON save (due_ms) WHERE due_ms NOT NULL;
+
+CREATE TABLE blob (                     -- bytes of one player, stored once
+    blob_id    INTEGER PRIMARY KEY,
+    player_id  TEXT NOT NULL,
+    sha256     BLOB,                    -- NULL while its parts are being appended
+    size       INTEGER NOT NULL,
+    refs       INTEGER NOT NULL DEFAULT 0,
+    created_ms INTEGER NOT NULL,        -- 0 once its last version is gone: the sweep need not wait a day
+    UNIQUE (player_id, sha256)
+) STRICT;
+
+CREATE INDEX blob_unreferenced ON blob (created_ms) WHERE refs = 0;
+
+CREATE TABLE blob_part (
+    blob_id INTEGER NOT NULL REFERENCES blob ON DELETE CASCADE,
+    n       INTEGER NOT NULL,           -- 0, 1, 2, ...: 256 KiB each but the last
+    data    BLOB NOT NULL,
+    PRIMARY KEY (blob_id, n)
+) STRICT;
+
+CREATE TABLE save_version (
+    player_id  TEXT NOT NULL,
+    slot       TEXT NOT NULL,
+    version    INTEGER NOT NULL,
+    parent     INTEGER,                 -- the version it was written on top of
+    parent_tag TEXT,                    -- that version's entity-tag, without quotes
+    kind       TEXT NOT NULL CHECK (kind IN ('write', 'restore', 'conflict', 'delete')),
+    blob_id    INTEGER REFERENCES blob, -- NULL for a delete, like sha256 and ctype
+    sha256     BLOB,
+    size       INTEGER NOT NULL,
+    ctype      TEXT,
+    meta       TEXT,                    -- the Save-Meta object, as sent
+    created_ms INTEGER NOT NULL,
+    retired_ms INTEGER,                 -- when it stopped being current; of a conflict copy, when it was made
+    PRIMARY KEY (player_id, slot, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX save_version_blob ON save_version (blob_id);
+CREATE INDEX save_version_conflict ON save_version (player_id, slot, version) WHERE kind = 'conflict';
+CREATE INDEX save_version_retired ON save_version (player_id, retired_ms) WHERE retired_ms NOT NULL;
+
+CREATE TABLE retention (                -- the rule that every history was last judged by, and how far a new one is
+    id         INTEGER PRIMARY KEY CHECK (id = 1),
+    rule       TEXT NOT NULL,
+    player_id  TEXT,                    -- the last slot that the new rule has seen; NULL when it has seen all
+    slot       TEXT
+) STRICT;
+
+INSERT INTO retention (id, rule) VALUES (1, '');

@@ -1,0 +1,1 @@
+"""Rows of state.db: shelves, slots, versions, blobs (PROTOCOL 4)."""

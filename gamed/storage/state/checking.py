@@ -1,0 +1,131 @@
+"""Everything in state.db that is counted along, counted again from nothing; and mended where that can be done."""
+
+from sqlite3 import Connection
+
+from attrs import frozen
+
+BLOBS = 256
+"""Hashed by one unit."""
+
+
+@frozen
+class Check:
+    """`query` gives one row for each flaw; `mend` takes them away, where nothing else has to be known."""
+
+    what: str
+    query: str
+    mend: str | None = None
+
+
+COUNTED = """
+    SELECT player_id, slots, live_bytes, kept_bytes,
+           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.head NOT NULL) AS slots_now,
+           (SELECT coalesce(sum(v.size), 0) FROM save s JOIN save_version v USING (player_id, slot)
+            WHERE s.player_id = h.player_id AND v.version = s.head) AS live_now,
+           (SELECT coalesce(sum(v.size), 0) FROM save_version v WHERE v.player_id = h.player_id) AS all_now
+    FROM shelf h WHERE erasing = 0
+"""
+OFF = "slots != slots_now OR live_bytes != live_now OR kept_bytes != all_now - live_now"
+CHECKS = (
+    Check(
+        "a version of a slot that is not listed",
+        """
+        SELECT player_id, slot FROM save_version v
+        WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
+        GROUP BY player_id, slot
+        """,
+        """
+        INSERT INTO save (player_id, slot, last, seq, deleted_ms)
+        SELECT v.player_id, v.slot, max(v.version), 1, max(v.created_ms) FROM save_version v
+        WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
+        GROUP BY v.player_id, v.slot
+        """,
+    ),
+    Check(
+        "a save whose current version is not there",
+        """
+        SELECT s.player_id, s.slot, s.head FROM save s
+        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
+        WHERE s.head NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL)
+        """,
+    ),
+    Check(
+        "a save whose last number is too low",
+        """
+        SELECT player_id, slot, last FROM save s
+        WHERE last < (SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot)
+        """,
+        """
+        UPDATE save AS s SET last = (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
+        WHERE last < (SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot)
+        """,
+    ),
+    Check(
+        "an old version without the time it was replaced",
+        """
+        SELECT v.player_id, v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
+        WHERE v.kind IN ('write', 'restore', 'conflict') AND v.version IS NOT s.head AND v.retired_ms IS NULL
+        """,
+        """
+        UPDATE save_version AS v SET retired_ms = created_ms
+        WHERE kind IN ('write', 'restore', 'conflict') AND retired_ms IS NULL AND version IS NOT (
+            SELECT head FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
+        )
+        """,
+    ),
+    Check(
+        "a version whose bytes are recorded as others",
+        """
+        SELECT v.player_id, v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
+        WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
+        """,
+    ),
+    Check(
+        "bytes with a wrong count of references",
+        """
+        SELECT blob_id, refs FROM blob b
+        WHERE refs != (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
+        """,
+        """
+        UPDATE blob AS b SET refs = (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
+        WHERE refs != (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
+        """,
+    ),
+    Check(
+        "a player's usage that is counted wrong",
+        f"SELECT player_id FROM ({COUNTED}) WHERE {OFF}",
+        f"""
+        UPDATE shelf SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.all_now - c.live_now
+        FROM (SELECT * FROM ({COUNTED}) WHERE {OFF}) c WHERE c.player_id = shelf.player_id
+        """,
+    ),
+)
+
+
+def flaws(connection: Connection, check: Check) -> list[str]:
+    """One line for each."""
+    return [f"{check.what}: {' '.join(map(str, row))}" for row in connection.execute(check.query)]
+
+
+def mend(connection: Connection) -> int:
+    """How many rows were put right."""
+    return sum(connection.execute(check.mend).rowcount for check in CHECKS if check.mend)
+
+
+def blobs_after(connection: Connection, blob_id: int) -> list[int]:
+    """The next finished blobs, by id."""
+    query = "SELECT blob_id FROM blob WHERE blob_id > :blob_id AND sha256 NOT NULL ORDER BY blob_id LIMIT :some"
+    return [found for (found,) in connection.execute(query, {"blob_id": blob_id, "some": BLOBS})]
+
+
+def count_blobs(connection: Connection) -> int:
+    ((blobs,),) = connection.execute("SELECT count(*) FROM blob WHERE sha256 NOT NULL").fetchall()
+    return int(blobs)
+
+
+def users_of(connection: Connection, blob_id: int) -> list[str]:
+    """Which versions have their bytes in a blob."""
+    query = "SELECT player_id, slot, version FROM save_version WHERE blob_id = :blob_id ORDER BY 1, 2, 3"
+    return [" ".join(map(str, row)) for row in connection.execute(query, {"blob_id": blob_id})]

@@ -1,0 +1,57 @@
+"""A player's saves erased: counted as gone at once, then row by row (PROTOCOL 4).
+
+While rows are going nothing can be written: a request that began before, or meanwhile, is told `erased`. At the end
+the epoch is drawn once more, so that whoever looked meanwhile starts anew.
+"""
+
+from sqlite3 import Connection
+
+from gamed.saves.version import Version
+from gamed.storage.state import kept_blobs, versions
+
+VERSIONS = 64
+"""Forgotten by one unit."""
+
+
+def begin(connection: Connection, player_id: str, epoch: str, now_ms: int) -> None:
+    """From now on the shelf counts as empty; made where there is none, for a first save may be under way."""
+    query = """
+        INSERT INTO shelf (player_id, epoch, erased_ms, erasing) VALUES (:player_id, :epoch, :now_ms, 1)
+        ON CONFLICT (player_id) DO UPDATE
+        SET epoch = :epoch, seq = seq + 1, slots = 0, live_bytes = 0, kept_bytes = 0, erased_ms = :now_ms, erasing = 1
+    """
+    connection.execute(query, {"player_id": player_id, "epoch": epoch, "now_ms": now_ms})
+
+
+def unfinished(connection: Connection) -> str | None:
+    """A player whose erasing was broken off, or goes on."""
+    row = connection.execute("SELECT player_id FROM shelf INDEXED BY shelf_erasing WHERE erasing = 1").fetchone()
+    return None if row is None else str(row[0])
+
+
+def step(connection: Connection, player_id: str, epoch: str) -> bool:
+    """Some versions go; True while there are more. The last step draws the new epoch and lets writes in again."""
+    query = f"SELECT {versions.COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :limit"
+    rows = connection.execute(query, {"player_id": player_id, "limit": VERSIONS}).fetchall()
+    for version in map(versions.from_row, rows):
+        _forget(connection, player_id, version)
+    if rows:
+        return True
+    values = {"player_id": player_id, "epoch": epoch}
+    connection.execute("DELETE FROM save WHERE player_id = :player_id", values)
+    query = "UPDATE shelf SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id AND erasing = 1"
+    connection.execute(query, values)
+    return False
+
+
+def unreferenced(connection: Connection, player_id: str) -> int | None:
+    """A blob of the player that no version has its bytes in."""
+    query = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 NOT NULL AND refs = 0 LIMIT 1"
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return None if row is None else int(row[0])
+
+
+def _forget(connection: Connection, player_id: str, version: Version) -> None:
+    versions.delete(connection, player_id, version.slot, version.version)
+    if version.blob_id is not None:
+        kept_blobs.refer(connection, version.blob_id, -1)

@@ -1,0 +1,60 @@
+"""The `blob` and `blob_part` tables as deciding units use them; larger bodies are appended by the blob lane before.
+
+`refs` counts the versions that have their bytes here.
+"""
+
+from sqlite3 import Connection
+
+
+def find(connection: Connection, player_id: str, sha256: bytes) -> int | None:
+    """The player's blob of these bytes."""
+    query = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256"
+    row = connection.execute(query, {"player_id": player_id, "sha256": sha256}).fetchone()
+    return None if row is None else int(row[0])
+
+
+def load(connection: Connection, blob_id: int) -> bytes:
+    """The bytes of a small blob, unchecked."""
+    query = "SELECT data FROM blob_part WHERE blob_id = :blob_id ORDER BY n"
+    return b"".join(data for (data,) in connection.execute(query, {"blob_id": blob_id}))
+
+
+def insert(connection: Connection, player_id: str, data: bytes, now_ms: int) -> int:
+    """A small blob, like one that the blob lane appended: no hash, no references."""
+    query = """
+        INSERT INTO blob (player_id, size, created_ms) VALUES (:player_id, :size, :now_ms) RETURNING blob_id
+    """
+    values = {"player_id": player_id, "size": len(data), "now_ms": now_ms}
+    ((blob_id,),) = connection.execute(query, values).fetchall()
+    part = "INSERT INTO blob_part (blob_id, n, data) VALUES (:blob_id, 0, :data)"
+    connection.execute(part, {"blob_id": blob_id, "data": data})
+    return int(blob_id)
+
+
+def is_loose(connection: Connection, player_id: str, blob_id: int, size: int) -> bool:
+    """Whether a blob was appended by this player, in this size, and nobody took it up yet."""
+    query = """
+        SELECT 1 FROM blob
+        WHERE blob_id = :blob_id AND player_id = :player_id AND size = :size AND sha256 IS NULL AND refs = 0
+    """
+    return connection.execute(query, {"blob_id": blob_id, "player_id": player_id, "size": size}).fetchone() is not None
+
+
+def adopt(connection: Connection, blob_id: int, sha256: bytes) -> None:
+    """Make a loose blob one that can be found."""
+    query = "UPDATE blob SET sha256 = :sha256 WHERE blob_id = :blob_id"
+    connection.execute(query, {"blob_id": blob_id, "sha256": sha256})
+
+
+def disown(connection: Connection, blob_id: int) -> None:
+    """Its bytes are not what they should be: nothing finds it any more, and the sweep takes it."""
+    query = "UPDATE blob SET sha256 = NULL, refs = 0 WHERE blob_id = :blob_id"
+    connection.execute(query, {"blob_id": blob_id})
+
+
+def refer(connection: Connection, blob_id: int, by: int) -> None:
+    """So many versions more, or fewer, have their bytes here; once there is none left the sweep takes them."""
+    query = """
+        UPDATE blob SET refs = refs + :by, created_ms = iif(refs + :by = 0, 0, created_ms) WHERE blob_id = :blob_id
+    """
+    connection.execute(query, {"blob_id": blob_id, "by": by})

@@ -1,0 +1,53 @@
+"""The `shelf` table: one row per player who ever saved."""
+
+import json
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from gamed.saves.cursor import Cursor
+from gamed.saves.holdings import Holdings
+from gamed.saves.limits import Usage
+
+
+def find(connection: Connection, player_id: str) -> Holdings:
+    """The player's shelf; an empty one for who never saved."""
+    query = """
+        SELECT epoch, seq, slots, live_bytes, kept_bytes, erased_ms, erasing FROM shelf WHERE player_id = :player_id
+    """
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    if row is None:
+        return Holdings()
+    epoch, seq, slots, live, kept, erased_ms, erasing = row
+    return Holdings(Cursor(epoch, seq), Usage(slots, live, kept), erased_ms, bool(erasing))
+
+
+def cursors(connection: Connection, players: Sequence[str]) -> dict[str, Cursor]:
+    """Where each of these shelves stands; those who never saved are left out."""
+    query = "SELECT player_id, epoch, seq FROM shelf WHERE player_id IN (SELECT value FROM json_each(:players))"
+    rows = connection.execute(query, {"players": json.dumps(players)})
+    return {player_id: Cursor(epoch, seq) for player_id, epoch, seq in rows}
+
+
+def create(connection: Connection, player_id: str, epoch: str) -> None:
+    """Before the first change; nothing when the shelf is there."""
+    query = "INSERT INTO shelf (player_id, epoch) VALUES (:player_id, :epoch) ON CONFLICT DO NOTHING"
+    connection.execute(query, {"player_id": player_id, "epoch": epoch})
+
+
+def change(connection: Connection, player_id: str, by: Usage) -> int:
+    """Count one change that adds `by`; returns its number."""
+    query = """
+        UPDATE shelf
+        SET seq = seq + 1, slots = slots + :slots, live_bytes = live_bytes + :live, kept_bytes = kept_bytes + :kept
+        WHERE player_id = :player_id
+        RETURNING seq
+    """
+    values = {"player_id": player_id, "slots": by.slots, "live": by.bytes, "kept": by.history_bytes}
+    ((seq,),) = connection.execute(query, values).fetchall()
+    return int(seq)
+
+
+def forget(connection: Connection, player_id: str, size: int) -> None:
+    """So many bytes of history are gone; nothing that a client sees in a list has changed."""
+    query = "UPDATE shelf SET kept_bytes = kept_bytes - :size WHERE player_id = :player_id"
+    connection.execute(query, {"player_id": player_id, "size": size})

@@ -1,0 +1,99 @@
+"""The `save` table: one row per slot that ever held anything."""
+
+from sqlite3 import Connection
+
+from gamed.saves.entry import SlotEntry
+from gamed.saves.rules import SlotView
+from gamed.saves.version import Kind
+from gamed.storage.state import versions
+
+
+def view(connection: Connection, player_id: str, slot: str) -> SlotView:
+    """What decides about a slot."""
+    query = "SELECT head, last FROM save WHERE player_id = :player_id AND slot = :slot"
+    row = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
+    if row is None:
+        return SlotView()
+    head, last = row
+    if head is None:
+        return SlotView(last, tombstone=versions.newest(connection, player_id, slot, Kind.DELETE))
+    return SlotView(last, head=versions.find(connection, player_id, slot, head))
+
+
+def write(
+    connection: Connection,
+    player_id: str,
+    slot: str,
+    *,
+    head: int | None,
+    last: int,
+    seq: int,
+    deleted_ms: int | None,
+    due_ms: int | None,
+) -> None:
+    """The slot as it is after a change; `due_ms` counts only if nothing is due earlier."""
+    query = """
+        INSERT INTO save (player_id, slot, head, last, seq, deleted_ms, due_ms)
+        VALUES (:player_id, :slot, :head, :last, :seq, :deleted_ms, :due_ms)
+        ON CONFLICT (player_id, slot) DO UPDATE
+        SET head = excluded.head, last = excluded.last, seq = excluded.seq, deleted_ms = excluded.deleted_ms,
+            due_ms = coalesce(min(due_ms, excluded.due_ms), due_ms, excluded.due_ms)
+    """
+    values = {"player_id": player_id, "slot": slot, "head": head, "last": last, "seq": seq, "deleted_ms": deleted_ms}
+    connection.execute(query, {**values, "due_ms": due_ms})
+
+
+def touch(connection: Connection, player_id: str, slot: str, *, last: int, seq: int, due_ms: int | None) -> None:
+    """Something beside the current version changed."""
+    query = """
+        UPDATE save
+        SET last = :last, seq = :seq, due_ms = coalesce(min(due_ms, :due_ms), due_ms, :due_ms)
+        WHERE player_id = :player_id AND slot = :slot
+    """
+    connection.execute(query, {"player_id": player_id, "slot": slot, "last": last, "seq": seq, "due_ms": due_ms})
+
+
+def due(connection: Connection, now_ms: int, limit: int) -> list[tuple[str, str]]:
+    """Player and slot of histories that have to be looked at, longest due first."""
+    query = "SELECT player_id, slot FROM save INDEXED BY save_due WHERE due_ms <= :now_ms ORDER BY due_ms LIMIT :limit"
+    return connection.execute(query, {"now_ms": now_ms, "limit": limit}).fetchall()
+
+
+def look_again(connection: Connection, player_id: str, slot: str, due_ms: int | None) -> None:
+    """When the history has to be looked at next."""
+    query = "UPDATE save SET due_ms = :due_ms WHERE player_id = :player_id AND slot = :slot"
+    connection.execute(query, {"player_id": player_id, "slot": slot, "due_ms": due_ms})
+
+
+def live(connection: Connection, player_id: str) -> list[SlotEntry]:
+    """Every slot that holds something, by name."""
+    query = f"""
+        SELECT {_prefixed("v")} FROM save s
+        JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
+        WHERE s.player_id = :player_id
+        ORDER BY s.slot
+    """
+    copies = versions.conflicts(connection, player_id)
+    heads = [versions.from_row(row) for row in connection.execute(query, {"player_id": player_id})]
+    return [SlotEntry(head.slot, head, copies.get(head.slot, ())) for head in heads]
+
+
+def changed(connection: Connection, player_id: str, since: int) -> list[SlotEntry]:
+    """Every slot that changed after `since`, deleted ones too, by name."""
+    query = """
+        SELECT slot, last, deleted_ms FROM save INDEXED BY save_changes
+        WHERE player_id = :player_id AND seq > :since ORDER BY slot
+    """
+    rows = connection.execute(query, {"player_id": player_id, "since": since}).fetchall()
+    return [_entry(connection, player_id, *row) for row in rows]
+
+
+def _entry(connection: Connection, player_id: str, slot: str, last: int, deleted_ms: int | None) -> SlotEntry:
+    now = view(connection, player_id, slot)
+    copies = versions.conflicts_in(connection, player_id, slot)
+    removed = now.tombstone.version if now.tombstone else last
+    return SlotEntry(slot, now.head, copies, deleted_ms, removed)
+
+
+def _prefixed(table: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in versions.COLUMNS.split(", "))

@@ -1,0 +1,92 @@
+"""Saves over the lanes: a look is one unit with its token, a change one unit of state.db."""
+
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import IO, BinaryIO, TypeVar
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+
+from gamed.crypto import Indexer, Secret
+from gamed.http_rules.conditions import Conditions
+from gamed.saves.cursor import Cursor
+from gamed.saves.entry import Listing
+from gamed.saves.errors import SaveError
+from gamed.saves.holdings import Holdings
+from gamed.saves.limits import SaveLimits
+from gamed.saves.orders import DeleteOrder, DismissOrder, NeedsBytes, Removed, RestoreOrder, WriteOrder, Written
+from gamed.saves.sight import Look, Parts, Past, Sight
+from gamed.sessions.credentials import Caller
+from gamed.storage.auth.sessions import authenticate
+from gamed.storage.state import reading, restoring, shelves, writing
+from gamed.storage.stores import Stores
+from gamed.store import StoreFull
+
+T = TypeVar("T")
+
+
+@frozen
+class StoredSaves:
+    """gamed.saves.shelf.SaveStore; failures are StoreError, SessionError where a token is judged."""
+
+    _stores: Stores
+    _indexer: Indexer
+    _limits: SaveLimits
+
+    def holdings(self, token: Secret, now_ms: int) -> Deferred[tuple[Caller, Holdings]]:
+        return self._look(token, now_ms, shelves.find)
+
+    def list_saves(
+        self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
+    ) -> Deferred[tuple[Caller, Listing]]:
+        def list_saves(connection: Connection, player_id: str) -> Listing:
+            return reading.list_saves(connection, player_id, since, conditions)
+
+        return self._look(token, now_ms, list_saves)
+
+    def look_at(self, token: Secret, now_ms: int, look: Look) -> Deferred[tuple[Caller, Sight]]:
+        return self._look(token, now_ms, lambda connection, player_id: reading.look_at(connection, player_id, look))
+
+    def recall(self, token: Secret, now_ms: int, slot: str) -> Deferred[tuple[Caller, Past]]:
+        return self._look(token, now_ms, lambda connection, player_id: reading.recall(connection, player_id, slot))
+
+    def write(self, order: WriteOrder) -> Deferred[Written | NeedsBytes | SaveError]:
+        size = len(order.data) if order.data is not None else 0
+        return self._stores.state.submit(lambda connection: writing.write(connection, self._limits, order), size)
+
+    def remove(self, order: DeleteOrder) -> Deferred[Removed | SaveError]:
+        return self._stores.state.submit(lambda connection: writing.remove(connection, self._limits, order))
+
+    def restore(self, order: RestoreOrder) -> Deferred[Written | SaveError]:
+        return self._stores.state.submit(lambda connection: restoring.restore(connection, self._limits, order))
+
+    def dismiss(self, order: DismissOrder) -> Deferred[SaveError | None]:
+        return self._stores.state.submit(lambda connection: restoring.dismiss(connection, order))
+
+    def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
+        return self._stores.blobs.append(player_id, spool)
+
+    def fetch(self, blob_id: int) -> Deferred[IO[bytes] | Parts]:
+        """A copy; on a full disk, the bytes where they are."""
+        return Deferred.fromCoroutine(self._fetch(blob_id))
+
+    def check(self, blob_id: int) -> Deferred[None]:
+        return self._stores.blobs.check(blob_id)
+
+    def discard(self, blob_id: int) -> Deferred[None]:
+        return self._stores.blobs.discard(blob_id)
+
+    def _look(self, token: Secret, now_ms: int, look: Callable[[Connection, str], T]) -> Deferred[tuple[Caller, T]]:
+        """The token and what it opens in one hop; auth.db is read first."""
+
+        def unit(connection: Connection) -> tuple[Caller, T]:
+            caller = authenticate(connection, self._indexer, token, now_ms)
+            return caller, look(connection, caller.player_id)
+
+        return self._stores.reads.submit(unit)
+
+    async def _fetch(self, blob_id: int) -> IO[bytes] | Parts:
+        try:
+            return await self._stores.blobs.fetch(blob_id)
+        except StoreFull:
+            return await self._stores.blobs.read_parts(blob_id)

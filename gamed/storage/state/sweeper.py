@@ -1,0 +1,59 @@
+"""What goes from state.db with time: pruned histories, erased shelves, unwanted blobs, free pages (PROTOCOL 4.3)."""
+
+from collections.abc import Callable
+
+from attrs import define
+
+from gamed.crypto import Random
+from gamed.instants import Now
+from gamed.saves.cursor import new_epoch
+from gamed.saves.limits import SaveLimits
+from gamed.storage.state import erasing, retention
+from gamed.storage.stores import Stores
+from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
+
+
+@define(eq=False)
+class Sweeper:
+    """Unit after unit on the write lane, each a few milliseconds; what players ask for rides between them."""
+
+    _stores: Stores
+    _limits: SaveLimits
+    _now_ms: Now
+    _random: Random
+    _changed: Callable[[str], None]
+    """Told the player whose list is another now."""
+
+    async def sweep(self) -> None:
+        """Everything that is due. A store that cannot be written is left for the next time."""
+        try:
+            await self._erase()
+            await self._prune()
+            await self._stores.blobs.sweep()
+            while await self._stores.state.submit(retention.vacuum):
+                pass
+        except (StoreBusy, StoreFull, StoreUnavailable, StoreCorrupt):
+            return
+
+    async def _prune(self) -> None:
+        now_ms = self._now_ms()
+        while await self._stores.state.submit(lambda connection: retention.mark(connection, self._limits, now_ms)):
+            pass
+        while True:
+            swept = await self._stores.state.submit(
+                lambda connection: retention.sweep(connection, self._limits, now_ms)
+            )
+            for player_id in swept.told:
+                self._changed(player_id)
+            if not swept.slots:
+                return
+
+    async def _erase(self) -> None:
+        """Go on with what a command or a request left unfinished."""
+        while (player_id := await self._stores.state.submit(erasing.unfinished)) is not None:
+            await self._finish(player_id, new_epoch(self._random))
+            self._changed(player_id)
+
+    async def _finish(self, player_id: str, epoch: str) -> None:
+        while await self._stores.state.submit(lambda connection: erasing.step(connection, player_id, epoch)):
+            pass

@@ -1,0 +1,86 @@
+"""Units that change a slot: read, judge, write, count; one transaction on the write lane of state.db (PROTOCOL 4.1)."""
+
+from sqlite3 import Connection
+
+from gamed.saves.errors import Erased, SaveError
+from gamed.saves.limits import SaveLimits, room_to_write
+from gamed.saves.orders import DeleteOrder, NeedsBytes, Removed, WriteOrder, Written
+from gamed.saves.rules import WRITES, Removal, SlotView, judge_delete, judge_write
+from gamed.saves.version import Kind, Version
+from gamed.storage.state import shelves, slots, versions
+from gamed.storage.state.changes import bury, has_room, keep_copy, named, put_on_top
+from gamed.storage.state.holding import hold
+
+
+def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Written | NeedsBytes | SaveError:
+    """A PUT by the rules W1 to W7. NeedsBytes and SaveError change nothing."""
+    player_id, slot = order.entry.player_id, order.slot
+    shelf = shelves.find(connection, player_id)
+    if shelf.erased_since(order.entry.epoch):
+        return erased()
+    view = slots.view(connection, player_id, slot)
+    earlier = versions.earlier(connection, player_id, slot, order.condition.base, order.body.sha256)
+    verdict = judge_write(view, order.condition, order.body, earlier)
+    if verdict.rule in WRITES:
+        refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
+        if refusal is not None:
+            return refusal
+    base = named(connection, player_id, slot, order.condition.base)
+    if verdict.keeps_copy and not has_room(connection, limits, player_id, order.body.size):
+        return Written(verdict, view.head, base=base, dropped=True)
+    if not verdict.touches_bytes:
+        return Written(verdict, view.head, base=base)
+    blob_id = hold(connection, order)
+    if isinstance(blob_id, NeedsBytes):
+        return blob_id
+    if verdict.rule in WRITES:
+        return Written(verdict, _replace(connection, limits, order, view, blob_id), created=view.head is None)
+    if verdict.keeps_copy:
+        yours = _copy_of(order, view.last + 1, base, blob_id)
+        keep_copy(connection, limits, player_id, yours)
+        return Written(verdict, view.head, base=base, yours=yours)
+    return Written(verdict, view.head, base=base, yours=verdict.yours)
+
+
+def remove(connection: Connection, limits: SaveLimits, order: DeleteOrder) -> Removed | SaveError:
+    """A DELETE: the slot becomes empty, its history stays. SaveError changes nothing."""
+    player_id, slot = order.entry.player_id, order.slot
+    if shelves.find(connection, player_id).erased_since(order.entry.epoch):
+        return erased()
+    view = slots.view(connection, player_id, slot)
+    removal = judge_delete(view, order.condition)
+    if removal is Removal.DELETES and view.head is not None:
+        _bury(connection, limits, order, view.last + 1, view.head)
+    last = last_of(connection, player_id, view)
+    return Removed(removal, view.head, named(connection, player_id, slot, order.condition.base), last)
+
+
+def last_of(connection: Connection, player_id: str, view: SlotView) -> Version | None:
+    """What an empty slot held when it was deleted, if it is kept."""
+    if view.tombstone is None:
+        return None
+    return versions.find(connection, player_id, view.tombstone.slot, view.tombstone.parent)
+
+
+def erased() -> Erased:
+    return Erased("Your saves were erased after this request began; nothing was changed. Read the list, then decide.")
+
+
+def _replace(connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, blob_id: int) -> Version:
+    """The body becomes the current version."""
+    parent, parent_tag = view.top.version if view.top else None, view.head.tag if view.head else None
+    now = Version(order.slot, view.last + 1, parent, parent_tag, Kind.WRITE, blob_id, order.body, order.now_ms)
+    shelves.create(connection, order.entry.player_id, order.new_epoch)
+    return put_on_top(connection, limits, order.entry.player_id, view, now)
+
+
+def _copy_of(order: WriteOrder, number: int, base: Version | None, blob_id: int) -> Version:
+    parent, named = base.version if base else None, order.condition.base
+    made_ms = order.now_ms
+    return Version(order.slot, number, parent, named, Kind.CONFLICT, blob_id, order.body, made_ms, retired_ms=made_ms)
+
+
+def _bury(connection: Connection, limits: SaveLimits, order: DeleteOrder, number: int, head: Version) -> None:
+    """A tombstone becomes the newest version."""
+    tombstone = Version(order.slot, number, head.version, head.tag, Kind.DELETE, None, None, order.now_ms)
+    bury(connection, limits, order.entry.player_id, head, tombstone)

@@ -1,0 +1,148 @@
+"""The write-ahead logs kept small, without a commit ever paying for it.
+
+A PASSIVE checkpoint follows every 16 MiB written, and five seconds after a write. Under full load it never
+catches up; then, over 64 MiB, the file's writes pause for one more and its reads for one RESTART, after which the log
+begins anew.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from attrs import define
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from gamed.storage.files import AUTH, WAL_LIMIT_BYTES, StoreFile
+from gamed.storage.lanes import Lane, ReadLane
+from gamed.storage.worker import Worker
+
+PASSIVE_BYTES = 16 * 1024 * 1024
+PASSIVE_SECONDS = 5
+COMMIT_BYTES = 32 * 1024
+"""Counted for a batch besides what its units announced."""
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
+BUSY_MS = 250
+"""How long the lanes may stand still for another process's snapshot, a backup's for instance."""
+log = Logger()
+
+
+@define(eq=False)
+class _Kept:
+    file: StoreFile
+    lanes: Sequence[Lane]
+    written: int = 0
+    timer: IDelayedCall | None = None
+    not_before: float = 0.0
+    pause_seconds: int = FIRST_PAUSE_SECONDS
+
+
+class WalKeeper:
+    """Checkpoints, on a connection and thread of its own, one at a time."""
+
+    def __init__(self, clock: Any, worker: Worker) -> None:
+        self._clock = clock
+        self._worker = worker
+        self._kept: dict[StoreFile, _Kept] = {}
+        self._working = False
+        self._stopped = False
+
+    def keep(self, file: StoreFile, lanes: Sequence[Lane]) -> None:
+        """Look after this file; `lanes` are all that read or write it."""
+        self._kept[file] = _Kept(file, lanes)
+
+    def wrote(self, file: StoreFile, size: int) -> None:
+        """A batch of about so many bytes was committed."""
+        kept = self._kept[file]
+        if self._stopped or not self._in_use(file):
+            return
+        kept.written += size + COMMIT_BYTES
+        if kept.timer is None:
+            kept.timer = self._clock.callLater(PASSIVE_SECONDS, self._later, kept)
+        if kept.written > PASSIVE_BYTES or self._too_long(kept):
+            self._tend(kept)
+
+    async def stop(self) -> None:
+        """Empty the logs into their files, once every lane is drained."""
+        self._stopped = True
+        for kept in self._kept.values():
+            self._cancel(kept)
+            if self._worker.started and self._in_use(kept.file):
+                try:
+                    await self._checkpoint(kept.file, "TRUNCATE")
+                except Exception:  # the next start replays the log
+                    log.failure("the write-ahead log of {name}.db stays", name=kept.file.name)
+
+    def _in_use(self, file: StoreFile) -> bool:
+        return file.path is not None and file.refusal is None
+
+    def _later(self, kept: _Kept) -> None:
+        kept.timer = None
+        if self._working:
+            kept.timer = self._clock.callLater(PASSIVE_SECONDS, self._later, kept)
+        else:
+            self._tend(kept)
+
+    def _too_long(self, kept: _Kept) -> bool:
+        return self._clock.seconds() >= kept.not_before and kept.file.wal_bytes() > WAL_LIMIT_BYTES
+
+    def _cancel(self, kept: _Kept) -> None:
+        if kept.timer is not None:
+            kept.timer.cancel()
+            kept.timer = None
+
+    def _tend(self, kept: _Kept) -> None:
+        if not self._working:
+            self._working = True
+            self._cancel(kept)
+            kept.written = 0
+            Deferred.fromCoroutine(self._tending(kept)).addBoth(self._tended)
+
+    def _tended(self, result: Any) -> None:
+        self._working = False
+
+    async def _tending(self, kept: _Kept) -> None:
+        try:
+            await self._checkpoint(kept.file, "PASSIVE")
+            if self._too_long(kept) and not self._stopped:
+                self._judge(kept, await self._restart(kept))
+        except Exception:
+            log.failure("the write-ahead log of {name}.db could not be checkpointed", name=kept.file.name)
+            self._judge(kept, False)
+
+    def _judge(self, kept: _Kept, done: bool) -> None:
+        """Try again at once when it helped, else ever more seldom: each try stops the lanes."""
+        if done:
+            kept.pause_seconds = FIRST_PAUSE_SECONDS
+        else:
+            kept.not_before = self._clock.seconds() + kept.pause_seconds
+            kept.pause_seconds = min(2 * kept.pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    async def _restart(self, kept: _Kept) -> bool:
+        """Whether the next write begins the log anew; False while another process holds a snapshot.
+
+        First only writes stand still, while the rest of the log is copied; reads stand still for what is left then,
+        which is no copying any more.
+        """
+        paused: list[Lane] = []
+        try:
+            for reading, mode in ((False, "PASSIVE"), (True, "RESTART")):
+                lanes = [lane for lane in kept.lanes if isinstance(lane, ReadLane) is reading]
+                paused += lanes
+                await gatherResults([lane.pause() for lane in lanes])
+                done = await self._checkpoint(kept.file, mode)
+            return done
+        finally:
+            for lane in paused:
+                lane.resume()
+
+    def _checkpoint(self, file: StoreFile, mode: str) -> Deferred[bool]:
+        schema = "main" if file.name == AUTH else file.name
+
+        def checkpoint(connection: sqlite3.Connection) -> bool:
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+            [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
+            return not busy
+
+        return self._worker.run(checkpoint)
