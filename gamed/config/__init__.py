@@ -1,0 +1,1 @@
+"""What the owner wrote, read whole and judged at once; pure, the porch does the reading."""

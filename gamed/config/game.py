@@ -1,0 +1,96 @@
+"""`game.json`: what players may keep, and how long (PROTOCOL 7). The file is optional, like each of its members."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from gamed.config.positions import Malformed, read
+from gamed.config.problems import ConfigError, Problem
+from gamed.config.section import Rule, Section
+from gamed.config.values import choice, duration, flag, number, size
+from gamed.saves.limits import MIB, SaveLimits
+
+FILE_NAME = "game.json"
+DAY, YEAR = 86_400, 365 * 86_400
+GIB = 1024 * MIB
+TIB = 1024 * GIB
+
+
+class AssetAccess(StrEnum):
+    """Who may fetch assets."""
+
+    PUBLIC = "public"
+    PLAYERS = "players"
+
+
+@frozen
+class AssetRules:
+    """The members of `assets`."""
+
+    access: AssetAccess = AssetAccess.PUBLIC
+    keep_releases: int = 5
+
+
+@frozen
+class Game:
+    """The whole file."""
+
+    saves: SaveLimits = field(factory=SaveLimits)
+    staged_seconds: int = DAY
+    """How long staged bytes live that no commit took up."""
+    assets: AssetRules = field(factory=AssetRules)
+
+
+RULES: Mapping[str, Rule[Any]] = {
+    "save_bytes": size(1, 2 * GIB),
+    "slots": number(1, 100_000),
+    "bytes": size(1, TIB),
+    "history_bytes": size(0, TIB),
+    "meta_bytes": number(0, 8192),
+    "keep_versions": number(2, 1000),
+    "keep_hours": number(0, 24 * 365),
+    "keep_days": number(0, 3650),
+    "conflict_copies": number(1, 100),
+    "commit_writes": number(1, 1000),
+    "writes_per_minute": number(0, 60_000),
+    "wait_seconds": number(0, 60),
+    "upload_seconds": number(10, DAY),
+    "min_free_bytes": size(0, TIB),
+    "allow_blank_saves": flag,
+}
+"""Of each limit that saves have; bounds belong to what is allowed."""
+MEMBERS = (*RULES, "staged_ttl", "assets")
+ASSETS = ("access", "keep_releases")
+
+
+def parse_game(text: str, file: str = FILE_NAME) -> Game:
+    """The meaning of the text, or ConfigError with everything that is wrong; `file` is the name to complain about."""
+    try:
+        document = read(text)
+    except Malformed as e:
+        raise ConfigError(file, [e.problem]) from None
+    problems: list[Problem] = list(document.slips)
+    top = Section.top(document, problems, [], '{"slots": 100}')
+    top.only(MEMBERS)
+    game = Game(_saves(top), top.value("staged_ttl", duration(60, YEAR), DAY), _assets(top.section("assets")))
+    if problems:
+        raise ConfigError(file, list(dict.fromkeys(problems)))
+    return game
+
+
+def _saves(top: Section) -> SaveLimits:
+    defaults = SaveLimits()
+    limits = evolve(defaults, **{name: top.value(name, rule, getattr(defaults, name)) for name, rule in RULES.items()})
+    if limits.save_bytes > limits.bytes:
+        name = "save_bytes" if "save_bytes" in top else "bytes"
+        top.problem(name, "one save may be larger (save_bytes) than all saves of a player together (bytes)")
+    return limits
+
+
+def _assets(section: Section) -> AssetRules:
+    section.only(ASSETS)
+    rules = AssetRules()
+    access = section.value("access", choice(AssetAccess), rules.access)
+    return AssetRules(access, section.value("keep_releases", number(1, 1000), rules.keep_releases))

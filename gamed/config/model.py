@@ -1,0 +1,114 @@
+"""What `authentication.json` means once it was judged (SPEC 2.1, PROTOCOL 3.9)."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from ipaddress import IPv4Network, IPv6Network
+
+from attrs import Factory, field, frozen
+
+from gamed.crypto import Secret
+
+Network = IPv4Network | IPv6Network
+LOOPBACK: tuple[Network, ...] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
+
+
+class Mode(StrEnum):
+    """How players sign in."""
+
+    OAUTH = "oauth"
+    LOCAL = "local"
+
+
+class ReturnProof(StrEnum):
+    """Whether a collect must show that browser and client belong together (PROTOCOL 3.4)."""
+
+    REQUIRED = "required"
+    OFF = "off"
+
+
+class Registration(StrEnum):
+    """Who may become a new player."""
+
+    OPEN = "open"
+    APPROVAL = "approval"
+    CLOSED = "closed"
+
+
+class Protocol(StrEnum):
+    """What a provider speaks."""
+
+    OAUTH2 = "oauth2"
+    OIDC = "oidc"
+
+
+@frozen
+class Provider:
+    """One enabled provider; presets are filled in. An OIDC provider has `issuer`, an OAuth 2.0 one the endpoints."""
+
+    name: str
+    protocol: Protocol
+    client_id: str
+    client_secret: Secret = field(repr=False)
+    label: str
+    scopes: tuple[str, ...]
+    issuer: str | None = None
+    authorization_endpoint: str | None = None
+    token_endpoint: str | None = None
+    userinfo_endpoint: str | None = None
+    subject_field: str | None = None
+    identity_namespace: str | None = None
+
+
+@frozen
+class SessionTimes:
+    """Lifetimes in whole seconds."""
+
+    access_seconds: int = 15 * 60
+    refresh_seconds: int = 720 * 3600
+    device_transaction_seconds: int = 10 * 60
+    max_lifetime_seconds: int | None = None
+
+
+@frozen
+class LoginRules:
+    """The members of `login`."""
+
+    return_proof: ReturnProof = ReturnProof.REQUIRED
+    registration: Registration = Registration.OPEN
+
+
+@frozen
+class Limits:
+    """The members of `limits`; 0 switches one off (PROTOCOL 3.9)."""
+
+    starts_per_minute: int = 30
+    live_logins_per_address: int = 40
+    live_logins: int = 20000
+    entries_per_minute: int = 60
+    refreshes_per_minute: int = 60
+    passwords_per_minute: int = 5
+    connections: int = 20000
+
+    @property
+    def passwords_per_minute_per_address(self) -> int:
+        """An address may try several accounts: four times what one account and address may."""
+        return 4 * self.passwords_per_minute
+
+
+@frozen
+class Config:
+    """The whole file; `master_key` is None only in local mode without `master_key_env`."""
+
+    mode: Mode = Mode.LOCAL
+    public_url: str | None = None
+    """Canonical: scheme, host, port unless it is the scheme's own; no slash at the end."""
+    master_key: Secret | None = field(default=None, repr=False)
+    providers: Mapping[str, Provider] = Factory(dict)
+    """In the file's order; empty in local mode."""
+    session: SessionTimes = SessionTimes()
+    login: LoginRules = LoginRules()
+    limits: Limits = Limits()
+    server_name: str | None = None
+    trusted_proxies: tuple[Network, ...] = LOOPBACK
+    """Peers whose X-Forwarded-For is believed; unix sockets always are."""
+    cors_origins: tuple[str, ...] = ()

@@ -1,0 +1,154 @@
+"""The members of `providers`: two presets, and what any other provider must say of itself (SPEC 2.1, 5)."""
+
+from collections.abc import Mapping
+from re import ASCII, compile
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from gamed.config.model import Protocol, Provider
+from gamed.config.problems import Wrong
+from gamed.config.public_url import parse_public_url
+from gamed.config.section import Section
+from gamed.config.sources import Sources, client_secret, variable_name
+from gamed.config.values import field_name, scope, visible, words
+from gamed.crypto import Secret
+
+ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
+OAUTH2_ONLY = (*ENDPOINTS, "subject_field", "identity_namespace")
+MEMBERS = ("client_id", "client_secret_env", "label", "scopes", "issuer", *OAUTH2_ONLY)
+HINTS = {
+    "client_secret": "the secret itself is never written to this file: put it into an environment variable "
+    "and name that in client_secret_env",
+}
+RESERVED = frozenset({"login", "session", "sessions", "identities", "config", "player", "account", "errors"})
+"""Paths below /auth/ that are something else."""
+_NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
+_URL = compile(r"[!-~]{1,2048}", ASCII)
+
+
+@frozen
+class Preset:
+    """What is known of a provider, or of a protocol, without the owner saying it."""
+
+    protocol: Protocol
+    label: str | None = None
+    scopes: tuple[str, ...] = ()
+    issuer: str | None = None
+    endpoints: Mapping[str, str] = {}
+    subject_field: str | None = None
+
+
+DISCORD = Preset(
+    Protocol.OAUTH2,
+    "Discord",
+    ("identify",),
+    endpoints={
+        "authorization_endpoint": "https://discord.com/oauth2/authorize",
+        "token_endpoint": "https://discord.com/api/v10/oauth2/token",
+        "userinfo_endpoint": "https://discord.com/api/v10/users/@me",
+    },
+    subject_field="id",
+)
+GOOGLE = Preset(Protocol.OIDC, "Google", ("openid",), "https://accounts.google.com")
+PRESETS = {"discord": DISCORD, "google": GOOGLE}
+
+
+def judge_providers(section: Section, sources: Sources | None) -> dict[str, Provider]:
+    """Every provider that is whole, in the file's order; without sources no secret is asked for, and none is there."""
+    found = {}
+    for name in section.members:
+        if not _NAME.fullmatch(name) or name in RESERVED:
+            reserved = " and none of " + ", ".join(sorted(RESERVED)) if name in RESERVED else ""
+            section.problem(name, f"expected a name of small letters, digits and hyphens{reserved}")
+        elif (provider := _provider(name, section.section(name), sources)) is not None:
+            found[name] = provider
+    return found
+
+
+def secret_names(section: Section) -> list[str]:
+    """The variables named as client secrets, wherever they are well-formed."""
+    named = (section.section(name).value("client_secret_env", variable_name, None) for name in section.members)
+    return [name for name in named if name is not None]
+
+
+def _provider(name: str, section: Section, sources: Sources | None) -> Provider | None:
+    section.only(MEMBERS, HINTS)
+    preset = _preset(name, section)
+    client_id = section.needed("client_id", visible(256))
+    secret = _secret(section, sources)
+    if preset is None:
+        return None
+    own = {endpoint: section.value(endpoint, _endpoint, None) for endpoint in ENDPOINTS}
+    provider = Provider(
+        name=name,
+        protocol=preset.protocol,
+        client_id=client_id or "",
+        client_secret=secret or Secret(b""),
+        label=section.value("label", words(32), preset.label) or name,
+        scopes=_scopes(name, section, preset),
+        issuer=section.value("issuer", _issuer, preset.issuer),
+        **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
+        subject_field=section.value("subject_field", field_name, preset.subject_field),
+        identity_namespace=section.value("identity_namespace", visible(255), None),
+    )
+    return provider if client_id and (secret or sources is None) else None
+
+
+def _preset(name: str, section: Section) -> Preset | None:
+    """Which protocol this provider speaks; contradictions and gaps are noted."""
+    own = [member for member in OAUTH2_ONLY if member in section]
+    preset = PRESETS.get(name)
+    if preset is None and "issuer" not in section:
+        preset = Preset(Protocol.OAUTH2)
+        if not own:
+            section.problem((), "needs issuer (OpenID Connect), or " + _listed(OAUTH2_ONLY[:4]) + " (OAuth 2.0)")
+            return None
+        for member in (member for member in OAUTH2_ONLY[:4] if member not in section):
+            section.problem(member, "missing; an OAuth 2.0 provider needs " + _listed(OAUTH2_ONLY[:4]))
+    preset = preset or Preset(Protocol.OIDC, scopes=("openid",))
+    if preset.protocol is Protocol.OIDC:
+        for member in own:
+            section.problem(member, "not for OpenID Connect, where the issuer says it; leave it out")
+    elif "issuer" in section:
+        section.problem("issuer", "not for OAuth 2.0; leave it out")
+    return preset
+
+
+def _scopes(name: str, section: Section, preset: Preset) -> tuple[str, ...]:
+    scopes = section.items("scopes", scope, preset.scopes)
+    if name == "google" and scopes != ("openid",):
+        section.problem("scopes", 'only "openid" is ever asked of this provider')
+    elif preset.protocol is Protocol.OIDC and "openid" not in scopes:
+        section.problem("scopes", 'must hold "openid"')
+    return scopes
+
+
+def _secret(section: Section, sources: Sources | None) -> Secret | None:
+    name = section.needed("client_secret_env", variable_name)
+    if name is None or sources is None:
+        return None
+    return section.value("client_secret_env", lambda _: client_secret(sources.find(name)), None)
+
+
+def _endpoint(value: object) -> str:
+    """An https URL, or http on loopback; kept as it is written."""
+    if not isinstance(value, str) or not _URL.fullmatch(value) or "\\" in value or "#" in value:
+        raise Wrong('expected a URL such as "https://provider.example/oauth2/token"')
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise Wrong('expected a URL such as "https://provider.example/oauth2/token"') from None
+    parse_public_url(f"{parts.scheme}://{parts.netloc}")
+    return value
+
+
+def _issuer(value: object) -> str:
+    """OpenID Connect Discovery 3: an https URL without query and fragment."""
+    if isinstance(value, str) and "?" in value:
+        raise Wrong("expected an issuer without a query")
+    return _endpoint(value)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:-1]) + " and " + names[-1]

@@ -1,0 +1,38 @@
+"""Everything the service is built from: filled by the porch, consumed by `gamed.service.build`."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from attrs import field, frozen
+
+from gamed.config.game import Game
+from gamed.config.model import Config
+from gamed.crypto import Secret
+
+DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
+
+
+class KeySource(StrEnum):
+    """Where the key of `auth.db` came from."""
+
+    MASTER = "master"
+    """The variable that `master_key_env` names, its _FILE, or a credential."""
+    FILE = "file"
+    """The key file beside `auth.db`: local mode without `master_key_env`."""
+
+
+@frozen
+class Settings:
+    """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
+
+    config: Config
+    config_path: Path
+    data: Path
+    listen: tuple[str, ...]
+    """Endpoint strings, at least one; the first TCP one gives the base when there is no `public_url`."""
+    private_listen: bool
+    """The owner says that non-loopback ports are reached from this machine only."""
+    master_key: Secret = field(repr=False)
+    """32 bytes, whatever the source; for `Keys.of`."""
+    key_source: KeySource
+    game: Game = field(factory=Game)
