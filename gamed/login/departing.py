@@ -1,0 +1,144 @@
+"""Sending a browser to a provider, at once or after a page and a button (PROTOCOL 3.2)."""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from attrs import field, frozen
+
+from gamed.crypto import Keys, Random
+from gamed.identity.provider import IdentityProvider, ProviderFailure, ProviderUnavailable
+from gamed.instants import Now
+from gamed.login.account_check import AccountCheck, Form, TurnedAway
+from gamed.login.attempt import Drawn, redirect_uri
+from gamed.login.attempts import Attempts, Journal
+from gamed.login.browser import Ask, BrowserSide, SeeDone, require_winner
+from gamed.login.crowd import address_indexes
+from gamed.login.entrance import Entrance
+from gamed.login.entry import LOCAL, Key
+from gamed.login.local import Refused
+from gamed.login.logins import Step
+from gamed.login.outcome import Outcome
+from gamed.login.straight import goes_straight
+from gamed.login.transaction import UNDECIDED, Event, Intent, LoginTransaction
+
+RETRY_SECONDS = 5
+
+
+@frozen
+class Depart:
+    """Go to the provider."""
+
+    url: str = field(repr=False)
+
+
+@frozen
+class Down:
+    """The provider cannot be reached now. The login lives: the same button may work in a moment."""
+
+    ask: Ask
+    retry_after: int
+
+
+class Askers(Protocol):
+    async def asker(self, session_id: str, now_ms: int) -> str | None:
+        """What to call the player whose session asked for a link; None once it has ended."""
+
+
+@frozen
+class Departing:
+    """`providers` is empty in local mode, where every login stays on the sign-in page."""
+
+    _browsers: BrowserSide
+    _attempts: Attempts
+    _providers: Mapping[str, IdentityProvider]
+    _check: AccountCheck
+    _askers: Askers
+    _journal: Journal
+    _keys: Keys
+    _random: Random
+    _now_ms: Now
+    _base: Callable[[], str]
+    _entrance: Entrance
+
+    async def enter(self, visit: Form, fetch_site: str | None, request_id: str) -> Ask | SeeDone | Depart | Down:
+        """The link was opened; `fetch_site` is the browser's Sec-Fetch-Site.
+
+        RateLimited, LinkUnknown, LoginOver, OtherBrowser.
+        """
+        await self._entrance.opened(visit.address)
+        standing = await self._browsers.enter(visit.token, visit.browser)
+        if isinstance(standing, SeeDone):
+            return standing
+        login = standing.login
+        if login.provider not in (self._providers or {LOCAL}):  # mode or providers were changed meanwhile
+            return await self._browsers.refuse(visit.token, visit.browser, Outcome.PROVIDER_UNAVAILABLE)
+        address, _ = address_indexes(self._keys.indexer, visit.address)
+        if login.provider != LOCAL and goes_straight(login, address, fetch_site):
+            return await self._depart(standing, visit, request_id)
+        return await self._introduced(standing, visit)
+
+    async def go(self, form: Form, request_id: str) -> SeeDone | Depart | Down | Refused:
+        """The button was pressed; to adopt an account, below its name and password. Raises what enter() does."""
+        await self._entrance.pressed(form.address)
+        standing = await self._browsers.look(form.token, form.browser)
+        if isinstance(standing, Ask) and standing.login.provider not in self._providers:
+            return await self._browsers.refuse(form.token, form.browser, Outcome.PROVIDER_UNAVAILABLE)
+        if isinstance(standing, Ask):
+            standing = await self._introduced(standing, form)
+        if isinstance(standing, SeeDone):
+            return standing
+        if standing.login.intent is not Intent.ADOPT:
+            return await self._depart(standing, form, request_id)
+        try:
+            player_id = await self._check.known(form)
+        except TurnedAway as e:
+            return Refused(standing.login, e.refusal, e.retry_after)
+        return await self._depart(standing, form, request_id, player_id)
+
+    async def _introduced(self, ask: Ask, visit: Form) -> Ask | SeeDone:
+        """The player whom a link is for has a name on the page."""
+        if ask.login.intent is not Intent.LINK:
+            return ask
+        asker = await self._askers.asker(ask.login.asked_session_id or "", self._now_ms())
+        if asker is None:
+            return await self._browsers.refuse(visit.token, visit.browser, Outcome.SESSION_REVOKED)
+        return Ask(ask.login, asker)
+
+    async def _depart(
+        self, ask: Ask, visit: Form, request_id: str, player_id: str | None = None
+    ) -> SeeDone | Depart | Down:
+        """An attempt is written only once it is known where it leads."""
+        login, provider = ask.login, self._providers[ask.login.provider]
+        drawn = Drawn.fresh(self._random, provider.uses_nonce)
+        try:
+            provider.require_available()
+            where = await provider.authorization_url(drawn.journey(redirect_uri(self._base(), provider.name)))
+        except ProviderFailure as e:
+            self._journal.sign_in_failed(provider.name, e.outcome, str(e), request_id)
+            if isinstance(e, ProviderUnavailable):
+                return Down(ask, e.retry_after or RETRY_SECONDS)
+            return await self._browsers.refuse(visit.token, visit.browser, e.outcome)
+        attempt = drawn.attempt(
+            self._keys,
+            self._random,
+            login,
+            visit.browser,
+            iss_promised=where.iss_promised,
+            player_id=player_id,
+            now_ms=self._now_ms(),
+        )
+        begun = await self._attempts.begin(attempt, Key.id(login.login_id), self._opening())
+        after = self._browsers.told(begun).after
+        if after.stage in UNDECIDED:
+            return Depart(where.url)
+        require_winner(after, visit.browser)
+        return SeeDone(after.login_id)
+
+    def _opening(self) -> Step:
+        now_ms = self._now_ms()
+
+        def step(login: LoginTransaction) -> LoginTransaction:
+            current = login.at(now_ms)
+            return current.after(Event.OPEN, now_ms) if current.stage in UNDECIDED else current
+
+        return step

@@ -1,0 +1,152 @@
+"""A game begins a handoff, or is told why it cannot (PROTOCOL 3.1, 3.8)."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from attrs import field, frozen
+
+from gamed.config.model import Mode, ReturnProof
+from gamed.crypto import Indexer, Random, Secret
+from gamed.identity import provider as provider_failures
+from gamed.identity.provider import IdentityProvider
+from gamed.instants import Now
+from gamed.login.client import Client, WordsTooLong
+from gamed.login.crowd import Crowd, address_indexes
+from gamed.login.entry import LOCAL, new_login_id, secret_index, token_index, token_of
+from gamed.login.errors import (
+    InvalidStart,
+    ProviderUnavailable,
+    ProviderUnknown,
+    ReauthenticationRequired,
+)
+from gamed.login.logins import Logins
+from gamed.login.terms import LoginTerms
+from gamed.login.transaction import Intent, LoginTransaction, Proof
+from gamed.sessions.credentials import Caller
+from gamed.tokens import ENTROPY_BYTES, Kind, mint
+from gamed.waits import Waits
+
+
+class Callers(Protocol):
+    async def authenticate(self, token: str | None) -> Caller:
+        """Whom an access token speaks for; SessionError."""
+
+
+class Adoptables(Protocol):
+    async def unlinked(self) -> bool:
+        """Whether any local account is the only way in for its player."""
+
+
+@frozen
+class Start:
+    """What a game asks for; `words` are the members of `client` as they came, `address` is where it came from.
+
+    `token` is the access token that was sent along, which counts for a link only.
+    """
+
+    provider: str | None
+    intent: Intent
+    words: Mapping[str, str | None]
+    loopback_port: int | None
+    address: str
+    token: str | None = field(default=None, repr=False)
+
+
+@frozen
+class Started:
+    """What the game is told: its key to the result, and the token of the link to open."""
+
+    login: LoginTransaction
+    device_secret: Secret
+    token: str
+
+
+@frozen
+class Starting:
+    _logins: Logins
+    _callers: Callers
+    _adoptables: Adoptables
+    _providers: Mapping[str, IdentityProvider]
+    """By their names; empty in local mode."""
+    _indexer: Indexer
+    _random: Random
+    _now_ms: Now
+    _terms: LoginTerms
+    _waits: Waits
+
+    async def start(self, start: Start) -> Started:
+        """A new login.
+
+        InvalidStart, ProviderUnknown, ProviderUnavailable, ReauthenticationRequired, RateLimited, Crowded or a
+        SessionError write none.
+        """
+        provider, client = self._judged(start), _cleaned(start.words)
+        asked_session_id = await self._admitted(start)
+        self._require_available(provider)
+        secret = mint(Kind.DEVICE_SECRET, self._random(ENTROPY_BYTES))
+        login_id, now_ms = new_login_id(self._random), self._now_ms()
+        token = token_of(self._indexer, login_id)
+        address, wide = address_indexes(self._indexer, start.address)
+        login = LoginTransaction(
+            login_id=login_id,
+            secret_index=secret_index(self._indexer, secret),
+            token_index=token_index(self._indexer, token),
+            intent=start.intent,
+            provider=provider,
+            client=client,
+            return_proof=self._proof(start.loopback_port),
+            loopback_port=start.loopback_port,
+            address_index=address,
+            wide_index=wide,
+            created_ms=now_ms,
+            expires_ms=now_ms + self._terms.ttl_seconds * 1000,
+            stage_ms=now_ms,
+            asked_session_id=asked_session_id,
+        )
+        for ended in await self._logins.add(login, Crowd.of(self._terms.limits, self._indexer, start.address)):
+            self._waits.wake(ended)
+        return Started(login, secret, token)
+
+    def _judged(self, start: Start) -> str:
+        if self._terms.mode is Mode.LOCAL:
+            if start.provider is not None:
+                raise ProviderUnknown
+            if start.intent is not Intent.LOGIN:
+                raise InvalidStart("/intent", "is for servers in oauth mode")
+            return LOCAL
+        if start.provider is None:
+            raise InvalidStart("/provider", "is missing")
+        if start.provider not in self._providers:
+            raise ProviderUnknown
+        return start.provider
+
+    async def _admitted(self, start: Start) -> str | None:
+        """The session that asks for a link; to adopt an account needs none, only that there are some."""
+        if start.intent is Intent.ADOPT and not await self._adoptables.unlinked():
+            raise InvalidStart("/intent", "there is no local account left to adopt; sign in with a provider")
+        if start.intent is not Intent.LINK:
+            return None
+        caller = await self._callers.authenticate(start.token)
+        if not caller.signed_in_recently(self._now_ms()):
+            raise ReauthenticationRequired
+        return caller.session_id
+
+    def _require_available(self, name: str) -> None:
+        provider = self._providers.get(name)
+        try:
+            if provider is not None:
+                provider.require_available()
+        except provider_failures.ProviderUnavailable as e:
+            raise ProviderUnavailable(e.retry_after) from None  # its cause is for the owner
+
+    def _proof(self, port: int | None) -> Proof:
+        if self._terms.return_proof is ReturnProof.OFF:
+            return Proof.NONE
+        return Proof.CODE if port is None else Proof.LOOPBACK_OR_CODE
+
+
+def _cleaned(words: Mapping[str, str | None]) -> Client:
+    try:
+        return Client.of(words)
+    except WordsTooLong as e:
+        raise InvalidStart(f"/client/{e.word}", str(e)) from None
