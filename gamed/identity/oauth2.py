@@ -1,0 +1,52 @@
+"""A provider that speaks OAuth 2.0 and tells who came by an account behind an access token (RFC 6749, PROTOCOL 3.3)."""
+
+from gamed.config.model import Provider
+from gamed.crypto import Secret
+from gamed.identity.answer import judge_document, judge_tokens
+from gamed.identity.authorization import PROMPTS, authorization_url, token_form
+from gamed.identity.breaker import Breaker
+from gamed.identity.call import Client, account_call, token_call
+from gamed.identity.endpoint import Endpoint
+from gamed.identity.provider import Destination, Identity, Journey
+from gamed.identity.realm import Realm
+from gamed.identity.subject import account_subject, snowflake
+
+
+class OAuth2Provider:
+    """Code for token, token for account; an id_token that comes along is not looked at."""
+
+    uses_nonce = False
+    issuer = None
+
+    def __init__(self, settings: Provider, endpoint: Endpoint, breaker: Breaker) -> None:
+        self.name = settings.name
+        self.label = settings.label
+        self._client = Client(settings.client_id, settings.client_secret)
+        self._scopes = settings.scopes
+        self._authorization_endpoint = settings.authorization_endpoint or ""
+        self._token_endpoint = settings.token_endpoint or ""
+        self._userinfo_endpoint = settings.userinfo_endpoint or ""
+        self._subject_field = settings.subject_field or ""
+        self._realm = Realm.of(settings)
+        self._endpoint = endpoint
+        self._breaker = breaker
+
+    def require_available(self) -> None:
+        self._breaker.require_closed()
+
+    async def authorization_url(self, journey: Journey) -> Destination:
+        prompt = PROMPTS.get(self.name)
+        url = authorization_url(self._authorization_endpoint, self._client.client_id, self._scopes, journey, prompt)
+        return Destination(url, iss_promised=False)
+
+    async def identify(self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str) -> Identity:
+        until = self._endpoint.deadline()
+        form = token_form(code, verifier, redirect_uri)
+        answer = await self._endpoint.call(token_call(self._token_endpoint, self._client, form), until)
+        tokens = judge_tokens(answer)
+        account = judge_document(await self._endpoint.call(account_call(self._userinfo_endpoint, tokens.access), until))
+        if self.name == "discord":
+            subject = snowflake(account.get(self._subject_field))
+        else:
+            subject = account_subject(account, self._subject_field)
+        return Identity(self._realm.kind, self._realm.namespace, subject)

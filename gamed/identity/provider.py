@@ -1,0 +1,116 @@
+"""What a provider is to the rest of the house: a place to send a browser, and who came back (PROTOCOL 3.2, 3.3)."""
+
+from collections.abc import Awaitable
+from typing import ClassVar, Protocol
+
+from attrs import field, frozen
+
+from gamed.crypto import Index, Indexer, Purpose, Secret
+from gamed.login.outcome import Outcome
+
+
+class ProviderFailure(Exception):
+    """No identity, and why.
+
+    `outcome` is for player and client. `str` is the cause for the owner's log: what to fix, in our own words. It holds
+    numbers, names of settings and registered error codes, never a secret, code, token, subject or the provider's text.
+    """
+
+    outcome: ClassVar[Outcome] = Outcome.PROVIDER_ERROR
+
+
+class ProviderError(ProviderFailure):
+    """The provider answered something that cannot be used."""
+
+
+class ProviderUnavailable(ProviderFailure):
+    """The provider does not answer, says that it cannot, or is left alone for a while; `retry_after` in seconds."""
+
+    outcome = Outcome.PROVIDER_UNAVAILABLE
+
+    def __init__(self, cause: str, retry_after: int | None = None) -> None:
+        super().__init__(cause)
+        self.retry_after = retry_after
+
+
+class ProviderMisconfigured(ProviderFailure):
+    """What the owner registered at the provider and what `authentication.json` says do not fit."""
+
+    outcome = Outcome.PROVIDER_MISCONFIGURED
+
+
+class ProviderDenied(ProviderFailure):
+    """The provider refused this player, not this server."""
+
+    outcome = Outcome.PROVIDER_DENIED
+
+
+class ServerClockSkew(ProviderFailure):
+    """A token that is in time by the provider's clock, but not by this machine's."""
+
+    outcome = Outcome.SERVER_CLOCK_SKEW
+
+
+@frozen
+class Identity:
+    """One account at one provider, whatever the provider is called in the file."""
+
+    kind: str
+    """`oidc` or `oauth2`."""
+    namespace: str
+    """Who gave the subject: the validated issuer, or the namespace of an OAuth 2.0 provider."""
+    subject: str = field(repr=False)
+
+    def index(self, indexer: Indexer) -> Index:
+        """What this identity is found by (SPEC 2.2)."""
+        return indexer.index(Purpose.IDENTITY, *(part.encode() for part in (self.kind, self.namespace, self.subject)))
+
+
+@frozen
+class Journey:
+    """What one attempt carries to the provider."""
+
+    state: str = field(repr=False)
+    challenge: str = field(repr=False)
+    """Of the PKCE verifier, by S256 (RFC 7636 4.2)."""
+    nonce: str | None = field(repr=False)
+    """None where the provider `uses_nonce` is False."""
+    redirect_uri: str
+
+
+@frozen
+class Destination:
+    """Where to send the browser."""
+
+    url: str = field(repr=False)
+    iss_promised: bool
+    """Whether the provider says that its callback always has `iss` (RFC 9207 3)."""
+
+
+class IdentityProvider(Protocol):
+    """One enabled provider, by any protocol."""
+
+    @property
+    def name(self) -> str:
+        """As in `/auth/config` and the callback's path."""
+
+    @property
+    def label(self) -> str:
+        """For people."""
+
+    @property
+    def uses_nonce(self) -> bool:
+        """Whether a journey needs a nonce."""
+
+    @property
+    def issuer(self) -> str | None:
+        """What a callback's `iss` must equal byte for byte; None: this provider has no issuer."""
+
+    def require_available(self) -> None:
+        """ProviderUnavailable while it is not worth sending a player there."""
+
+    def authorization_url(self, journey: Journey) -> Awaitable[Destination]:
+        """Where this attempt goes; may ask the provider for its metadata. Raises ProviderFailure."""
+
+    def identify(self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str) -> Awaitable[Identity]:
+        """Who gave this code; sends it once. Ends within 10 s. Raises ProviderFailure."""
