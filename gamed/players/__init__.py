@@ -1,0 +1,1 @@
+"""Who plays: names and passwords of local accounts (SPEC 1.3)."""

@@ -1,0 +1,64 @@
+"""Names and passwords of local accounts: which may be chosen, and when two names are one (SPEC 1.3 `local`)."""
+
+from unicodedata import category, normalize
+
+from gamed.crypto import Index, Indexer, Purpose, Random, Secret
+from gamed.players.errors import NameMalformed, PasswordMalformed
+from gamed.tokens import ID_BYTES, public_id
+
+NAME_CHARACTERS = 32
+PASSWORD_MIN, PASSWORD_MAX = 8, 128
+NAME_RULE = f"A name is 1 to {NAME_CHARACTERS} letters, digits, dots, underscores or hyphens."
+PASSWORD_RULE = f"A password is {PASSWORD_MIN} to {PASSWORD_MAX} characters."
+_PUNCTUATION = frozenset("._-")
+_INVISIBLE = frozenset(
+    map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)))
+) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
+"""Letters and marks that show nothing, by which two names could look the same (Default_Ignorable_Code_Point)."""
+
+
+def parse_name(text: str) -> str:
+    """The name as it is kept and shown: its NFKC form, with full-width letters made plain, or NameMalformed."""
+    name = normalize("NFKC", text[: 4 * NAME_CHARACTERS + 1]).strip(" ")
+    if not 1 <= len(name) <= NAME_CHARACTERS or not _well_formed(name) or not _well_formed(fold(name)):
+        raise NameMalformed(NAME_RULE)
+    return name
+
+
+def _well_formed(name: str) -> bool:
+    """Letters, decimal digits and `._-`; a mark only behind a letter or mark, as many scripts need it."""
+    before = ""
+    if not _INVISIBLE.isdisjoint(name):
+        return False
+    for character in name:
+        kind = category(character)
+        allowed = kind[0] == "L" or kind == "Nd" or character in _PUNCTUATION
+        if not allowed and not (kind in ("Mn", "Mc") and before in ("L", "M")):
+            return False
+        before = kind[0]
+    return True
+
+
+def fold(name: str) -> str:
+    """What two names have in common when they are one: NFKC, case folding, NFKC (Unicode 3.13, D145)."""
+    return normalize("NFKC", normalize("NFKC", name).casefold())
+
+
+def name_index(indexer: Indexer, name: str) -> Index:
+    """Where an account of this name is found; any spelling that folds to the same."""
+    return indexer.index(Purpose.ACCOUNT_NAME, fold(name).encode())
+
+
+def parse_password(text: str) -> Secret:
+    """The password's bytes: NFC, so that every keyboard's way to write it is the same; else PasswordMalformed."""
+    password = normalize("NFC", text)
+    if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
+        raise PasswordMalformed(PASSWORD_RULE)
+    try:
+        return Secret(password.encode())
+    except UnicodeEncodeError:
+        raise PasswordMalformed(PASSWORD_RULE) from None  # the cause would show the password
+
+
+def new_player_id(random: Random) -> str:
+    return public_id("ply", random(ID_BYTES))

@@ -1,0 +1,1 @@
+"""What players keep: bytes with a name, versions that are never lost in silence (PROTOCOL 4)."""

@@ -1,0 +1,23 @@
+"""A body that a client has sent (PROTOCOL 4.1)."""
+
+from typing import BinaryIO
+
+from attrs import field, frozen
+
+from gamed.saves.blank import BlankWatch
+from gamed.saves.condition import Condition
+from gamed.saves.version import Body
+
+
+@frozen
+class Arrival:
+    """A body that is all here, small in `data` or larger in `spool`; the caller closes the spool."""
+
+    slot: str
+    condition: Condition
+    body: Body
+    announced: bytes | None
+    """The SHA-256 that Content-Digest promised."""
+    blank: BlankWatch
+    data: bytes | None = field(default=None, repr=False)
+    spool: BinaryIO | None = None

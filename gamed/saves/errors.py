@@ -1,0 +1,118 @@
+"""What a shelf of saves may say instead of yes (PROTOCOL 4); the text of each tells a person what to do.
+
+`members` are further members of the answer; `retry_after` is in seconds.
+"""
+
+from collections.abc import Mapping
+
+
+class SaveError(Exception):
+    """A request about saves that was not carried out; nothing current was changed."""
+
+    def __init__(self, detail: str, members: Mapping[str, object] | None = None) -> None:
+        super().__init__(detail)
+        self.members: Mapping[str, object] = members or {}
+
+
+class InvalidSlot(SaveError):
+    """Not a slot's name."""
+
+
+class InvalidSaveRequest(SaveError):
+    """A header or parameter that has no code of its own."""
+
+
+class BadPrecondition(SaveError):
+    """Two conditions, an unquoted tag, or a condition that this method does not take."""
+
+
+class BadMeta(SaveError):
+    """Save-Meta is not one line of ASCII holding a small JSON object."""
+
+
+class BadRangePut(SaveError):
+    """A part of a save cannot be written."""
+
+
+class DigestMismatch(SaveError):
+    """Other bytes arrived than Content-Digest says, or it says nothing readable."""
+
+
+class ContentEncoded(SaveError):
+    """The body is compressed; bytes are kept as they are."""
+
+
+class LengthRequired(SaveError):
+    """Neither Content-Length nor chunked."""
+
+
+class SaveTooLarge(SaveError):
+    """One save over `save_bytes`."""
+
+
+class QuotaExceeded(SaveError):
+    """All current saves of the player over `bytes`."""
+
+
+class TooManySlots(SaveError):
+    """A new slot over `slots`."""
+
+
+class BlankSave(SaveError):
+    """No bytes, or only zeros: what a crashed game leaves behind."""
+
+
+class SaveNotFound(SaveError):
+    """The slot never held anything."""
+
+
+class SaveDeleted(SaveError):
+    """The slot is empty now, and held something."""
+
+
+class VersionGone(SaveError):
+    """The version was pruned, or there never was one of this number."""
+
+
+class VersionProtected(SaveError):
+    """Only a conflict copy can be dismissed."""
+
+
+class Erased(SaveError):
+    """The player's saves were erased after this request began."""
+
+
+class PreconditionRequired(SaveError):
+    """The slot holds or held something, and the request does not say what it knows of it."""
+
+
+class Refused(SaveError):
+    """The condition is false; the members show the sides of the disagreement."""
+
+
+class VersionConflict(Refused):
+    """Another version is current."""
+
+
+class DeletedConflict(Refused):
+    """The slot was deleted since."""
+
+
+class WeakValidator(Refused):
+    """A weak entity-tag was sent."""
+
+
+class Superseded(Refused):
+    """These bytes were written in time, and replaced since."""
+
+
+class RangeNotSatisfiable(SaveError):
+    """No byte of the save lies in the range."""
+
+    def __init__(self, detail: str, size: int) -> None:
+        super().__init__(detail, {"size": size})
+        self.headers = {"Content-Range": f"bytes */{size}"}
+
+
+class CorruptBlob(SaveError):
+    """Stored bytes are not those that were acknowledged."""

@@ -1,0 +1,24 @@
+"""One player's shelf as a whole."""
+
+from attrs import field, frozen
+
+from gamed.saves.cursor import UNBORN, Cursor
+from gamed.saves.limits import Usage
+
+
+@frozen
+class Holdings:
+    """Counted exactly, in the same transaction as each change."""
+
+    cursor: Cursor = UNBORN
+    usage: Usage = field(factory=Usage)
+    erased_ms: int | None = None
+    """When everything was erased last."""
+    erasing: bool = False
+    """Rows of an erased shelf are still going; nothing new may come between them."""
+
+    def erased_since(self, epoch: str) -> bool:
+        """Whether the shelf was erased after a request saw this epoch, or is being erased; needs no clock."""
+        if self.erasing:
+            return True
+        return epoch != self.cursor.epoch and (self.erased_ms is not None or self.cursor == UNBORN)

@@ -1,0 +1,99 @@
+"""What is asked of the store in one transaction, and what comes of it (PROTOCOL 4.1)."""
+
+from attrs import field, frozen
+
+from gamed.saves.condition import Condition
+from gamed.saves.rules import Removal, Verdict
+from gamed.saves.version import Body, Version
+
+
+@frozen
+class Entry:
+    """A player at the door: judged once, when the head arrived."""
+
+    player_id: str
+    epoch: str
+    """Of the shelf as it was then: a later erase is told by another one."""
+
+
+@frozen
+class WriteOrder:
+    """A PUT whose bytes are all here. Everything random or timed comes along: the transaction may run twice."""
+
+    entry: Entry
+    slot: str
+    condition: Condition
+    body: Body
+    now_ms: int
+    new_epoch: str
+    """For a first write."""
+    data: bytes | None = field(default=None, repr=False)
+    """The bytes of a small body."""
+    appended: int | None = None
+    """The blob that a larger body was appended as."""
+    checked: int | None = None
+    """A blob of the player that was seen to hold exactly these bytes."""
+
+
+@frozen
+class NeedsBytes:
+    """Nothing was changed: the bytes are not in the store, or nobody has checked the blob that should hold them."""
+
+    known: int | None
+
+
+@frozen
+class Written:
+    """A PUT was judged, and carried out where the rule says so."""
+
+    verdict: Verdict
+    current: Version | None
+    created: bool = False
+    """The slot held nothing before."""
+    base: Version | None = None
+    """The version that the condition names, if it is kept."""
+    yours: Version | None = None
+    """The refused bytes, as they are kept now."""
+    dropped: bool = False
+    """The refused bytes found no room."""
+
+
+@frozen
+class RestoreOrder:
+    """Make an old version current again."""
+
+    entry: Entry
+    slot: str
+    version: int
+    condition: Condition
+    now_ms: int
+
+
+@frozen
+class DismissOrder:
+    """Let go of a conflict copy."""
+
+    entry: Entry
+    slot: str
+    version: int
+
+
+@frozen
+class DeleteOrder:
+    """A DELETE."""
+
+    entry: Entry
+    slot: str
+    condition: Condition
+    now_ms: int
+
+
+@frozen
+class Removed:
+    """A DELETE was judged, and carried out where it may be."""
+
+    removal: Removal
+    current: Version | None = None
+    base: Version | None = None
+    last: Version | None = None
+    """What the slot held when it was deleted."""

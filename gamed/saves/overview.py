@@ -1,0 +1,36 @@
+"""The body of `GET /game/` (PROTOCOL 4.2)."""
+
+from gamed.instants import rfc3339
+from gamed.saves.holdings import Holdings
+from gamed.saves.limits import SaveLimits, Usage
+
+
+def overview(player_id: str, owner: bool, holdings: Holdings, limits: SaveLimits, now_ms: int) -> dict[str, object]:
+    """Who plays, what time it is here, where the shelf stands, and what it may hold."""
+    return {
+        "player": {"id": player_id, "owner": owner},
+        "time": rfc3339(now_ms),
+        "epoch": holdings.cursor.epoch,
+        "cursor": str(holdings.cursor),
+        "usage": _usage(holdings.usage),
+        "limits": _limits(limits),
+    }
+
+
+def _usage(usage: Usage) -> dict[str, object]:
+    return {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes}
+
+
+def _limits(limits: SaveLimits) -> dict[str, object]:
+    return {
+        "save_bytes": limits.save_bytes,
+        "slots": limits.slots,
+        "bytes": limits.bytes,
+        "history_bytes": limits.history_bytes,
+        "meta_bytes": limits.meta_bytes,
+        "commit_writes": limits.commit_writes,
+        "writes_per_minute": limits.writes_per_minute,
+        "wait_seconds": limits.wait_seconds,
+        "keep_versions": limits.keep_versions,
+        "keep_days": limits.keep_days,
+    }

@@ -1,0 +1,97 @@
+"""Who waits for changes of which player's saves (PROTOCOL 4.2)."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from attrs import Factory, define
+
+from gamed.saves.cursor import UNBORN, Cursor
+from gamed.waits import Slot, Waits
+
+PLACES = 4
+"""Of one player; the next one to come takes the oldest's place, which is answered."""
+
+
+class News(Protocol):
+    """Where word of changes comes from that this process did not make itself."""
+
+    def start(self, waits: "PlayerWaits") -> None:
+        """Somebody waits."""
+
+    def stop(self) -> None:
+        """Nobody waits any more."""
+
+
+@define(eq=False)
+class _Waiter:
+    place: int
+    seen: Cursor
+
+
+@define(eq=False)
+class PlayerWaits:
+    """Waiting requests by player. A session that ends is news too: who wakes shows the token again."""
+
+    _waits: Waits
+    _news: News
+    _players: dict[str, list[_Waiter]] = Factory(dict)
+
+    @contextmanager
+    def open(self, player_id: str, seen: Cursor) -> Iterator[Slot]:
+        """A place for a request that knows the shelf as it was at `seen`."""
+        if not self._players:
+            self._news.start(self)
+        waiters = self._players.setdefault(player_id, [])
+        waiter = _Waiter(_free_place(waiters), seen)
+        waiters.append(waiter)
+        try:
+            with self._waits.open(_key(player_id, waiter.place)) as slot:
+                yield slot
+        finally:
+            self._leave(player_id, waiter)
+
+    def changed(self, player_id: str) -> None:
+        """Something of this player's saves was changed."""
+        for waiter in tuple(self._players.get(player_id, ())):
+            self._waits.wake(_key(player_id, waiter.place))
+
+    def revoked(self, player_id: str) -> None:
+        """A session of this player has ended."""
+        self.changed(player_id)
+
+    def all_changed(self) -> None:
+        """Anything may have changed."""
+        for player_id in tuple(self._players):
+            self.changed(player_id)
+
+    def compare(self, now: Mapping[str, Cursor]) -> None:
+        """Where each shelf stands, of all that are waited for; a player without one is left out."""
+        for player_id, waiters in tuple(self._players.items()):
+            if any(waiter.seen != now.get(player_id, UNBORN) for waiter in waiters):
+                self.changed(player_id)
+
+    @property
+    def players(self) -> list[str]:
+        """Whose saves are waited for."""
+        return list(self._players)
+
+    def _leave(self, player_id: str, waiter: _Waiter) -> None:
+        waiters = self._players.get(player_id, [])
+        if waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
+                del self._players[player_id]
+                if not self._players:
+                    self._news.stop()
+
+
+def _free_place(waiters: list[_Waiter]) -> int:
+    """The lowest that is free, else the oldest waiter's, who is out then."""
+    if len(waiters) >= PLACES:
+        return waiters.pop(0).place
+    return min(set(range(PLACES)) - {waiter.place for waiter in waiters})
+
+
+def _key(player_id: str, place: int) -> bytes:
+    return f"{player_id}/{place}".encode()

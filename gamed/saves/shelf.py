@@ -1,0 +1,301 @@
+"""The work of keeping saves: look, write, delete, whatever the store and the rules say (PROTOCOL 4)."""
+
+from collections.abc import Awaitable
+from typing import IO, BinaryIO, Protocol
+
+from attrs import evolve, frozen
+
+from gamed.crypto import Random, Secret
+from gamed.http_rules.conditions import Conditions, Outcome, range_holds
+from gamed.http_rules.ranges import ByteRange, RangeUnsatisfiable, select
+from gamed.instants import Now
+from gamed.saves.answers import (
+    gone,
+    no_bytes,
+    not_found,
+    refusal_of_reading,
+    refusal_of_removal,
+    refusal_of_restore,
+    refusal_of_write,
+    version_gone,
+)
+from gamed.saves.arrival import Arrival
+from gamed.saves.condition import Condition
+from gamed.saves.cursor import Cursor, new_epoch
+from gamed.saves.digest import check_digest
+from gamed.saves.entry import Listing
+from gamed.saves.errors import CorruptBlob, RangeNotSatisfiable, SaveError
+from gamed.saves.holdings import Holdings
+from gamed.saves.limits import SaveLimits
+from gamed.saves.orders import (
+    DeleteOrder,
+    DismissOrder,
+    Entry,
+    NeedsBytes,
+    Removed,
+    RestoreOrder,
+    WriteOrder,
+    Written,
+)
+from gamed.saves.overview import overview
+from gamed.saves.player_waits import PlayerWaits
+from gamed.saves.save_info import remembered, side
+from gamed.saves.sight import Look, Parts, Past, Reading, Sight
+from gamed.saves.version import Version
+from gamed.saves.write_rate import WriteRate
+from gamed.sessions.credentials import Caller
+from gamed.store import BlobCorrupt, BlobGone, StoreBusy, StoreError
+from gamed.waits import Woken
+
+ATTEMPTS = 4
+"""How often a change that found its bytes gone, or a look whose bytes went meanwhile, begins again."""
+
+
+class SaveStore(Protocol):
+    """Each call is one transaction; StoreError when it did not take place, SessionError where a token is judged."""
+
+    def holdings(self, token: Secret, now_ms: int) -> Awaitable[tuple[Caller, Holdings]]: ...
+    def list_saves(
+        self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
+    ) -> Awaitable[tuple[Caller, Listing]]: ...
+    def look_at(self, token: Secret, now_ms: int, look: Look) -> Awaitable[tuple[Caller, Sight]]: ...
+    def recall(self, token: Secret, now_ms: int, slot: str) -> Awaitable[tuple[Caller, Past]]: ...
+    def write(self, order: WriteOrder) -> Awaitable[Written | NeedsBytes | SaveError]: ...
+    def remove(self, order: DeleteOrder) -> Awaitable[Removed | SaveError]: ...
+    def restore(self, order: RestoreOrder) -> Awaitable[Written | SaveError]: ...
+    def dismiss(self, order: DismissOrder) -> Awaitable[SaveError | None]: ...
+    def append(self, player_id: str, spool: BinaryIO) -> Awaitable[int]: ...
+    def fetch(self, blob_id: int) -> Awaitable[IO[bytes] | Parts]: ...
+    def check(self, blob_id: int) -> Awaitable[None]: ...
+    def discard(self, blob_id: int) -> Awaitable[None]: ...
+
+
+class Sessions(Protocol):
+    """What follows from a token that was good."""
+
+    async def settle(self, caller: Caller) -> None: ...
+
+
+@frozen
+class Shelf:
+    """All saves of all players. Raises SaveError, SessionError, StoreError."""
+
+    _store: SaveStore
+    _sessions: Sessions
+    _limits: SaveLimits
+    _now_ms: Now
+    _random: Random
+    _waits: PlayerWaits
+    _rate: WriteRate
+
+    async def overview(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
+        """The cursor and the body of `GET /game/`."""
+        now_ms = self._now_ms()
+        caller, holdings = await self._store.holdings(token, now_ms)
+        await self._sessions.settle(caller)
+        return holdings.cursor, overview(caller.player_id, caller.owner, holdings, self._limits, now_ms)
+
+    def granted(self, wanted_seconds: int) -> int:
+        """How long a request for a list may wait that would like to wait so long."""
+        return min(wanted_seconds, self._limits.wait_seconds)
+
+    async def list_saves(
+        self, token: Secret, since: Cursor | None, conditions: Conditions, wait_seconds: int = 0
+    ) -> Listing:
+        """Everything, or what changed since; where nothing has, what changes within `wait_seconds`.
+
+        The token may expire while it waits, but not be revoked.
+        """
+        began_ms = self._now_ms()
+        caller, listing = await self._store.list_saves(token, began_ms, since, conditions)
+        await self._sessions.settle(caller)
+        if wait_seconds <= 0 or listing.is_news(since):
+            return listing
+        with self._waits.open(caller.player_id, listing.cursor) as slot:
+            while True:
+                _, listing = await self._store.list_saves(token, began_ms, since, conditions)
+                left_ms = min(began_ms + wait_seconds * 1000 - self._now_ms(), wait_seconds * 1000)
+                if left_ms <= 0 or listing.is_news(since) or await slot.wait(left_ms / 1000) is not Woken.NEWS:
+                    return listing
+
+    async def read(self, token: Secret, look: Look) -> Reading:
+        """The current version, with its bytes where they will be sent; stored bytes were hashed again."""
+        for _ in range(ATTEMPTS):
+            caller, sight = await self._store.look_at(token, self._now_ms(), look)
+            await self._sessions.settle(caller)
+            reading = self._judged(look, sight)
+            if not reading.modified or not look.whole or reading.content is not None:
+                return reading
+            try:
+                return evolve(reading, content=await self._bytes_of(sight, reading.version))
+            except BlobGone:  # replaced and swept since the look
+                continue
+            except BlobCorrupt:
+                raise await self._damaged(token, reading.version) from None
+        raise StoreBusy("The save changes faster than it can be read. Try again in a moment.")
+
+    async def recall(self, token: Secret, slot: str) -> dict[str, object]:
+        """The body of the versions list."""
+        caller, past = await self._store.recall(token, self._now_ms(), slot)
+        await self._sessions.settle(caller)
+        if not past.view.seen:
+            raise not_found(slot)
+        head = past.view.head.version if past.view.head else None
+        return remembered(self._limits, slot, head, past.versions)
+
+    async def enter(self, token: Secret) -> Entry:
+        """Judge who wants to change something, before any of the body is taken; the first use is on disk."""
+        caller, holdings = await self._store.holdings(token, self._now_ms())
+        await self._sessions.settle(caller)
+        self._rate.spend(caller.player_id, self._now_ms())
+        return Entry(caller.player_id, holdings.cursor.epoch)
+
+    async def write(self, entry: Entry, arrival: Arrival) -> Written:
+        """Judge and store a body; what was refused is raised, and may be kept all the same."""
+        check_digest(arrival.announced, arrival.body.sha256)
+        arrival.blank.check(arrival.body.size, allowed=self._limits.allow_blank_saves)
+        order = WriteOrder(
+            entry,
+            arrival.slot,
+            arrival.condition,
+            arrival.body,
+            self._now_ms(),
+            new_epoch(self._random),
+            arrival.data,
+        )
+        written = await self._written(order, arrival.spool)
+        self._waits.changed(entry.player_id)
+        refusal = refusal_of_write(arrival.slot, arrival.condition, written)
+        if refusal is not None:
+            raise refusal
+        return written
+
+    async def remove(self, entry: Entry, slot: str, condition: Condition) -> None:
+        """Empty a slot; its history stays."""
+        outcome = await self._store.remove(DeleteOrder(entry, slot, condition, self._now_ms()))
+        self._waits.changed(entry.player_id)
+        refusal = outcome if isinstance(outcome, SaveError) else refusal_of_removal(slot, condition, outcome)
+        if refusal is not None:
+            raise refusal
+
+    async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
+        """Make an old version current again, after its bytes were hashed; -> what is current now."""
+        entry = await self.enter(token)
+        await self._check(token, await self._version(token, slot, number))
+        outcome = await self._store.restore(RestoreOrder(entry, slot, number, condition, self._now_ms()))
+        self._waits.changed(entry.player_id)
+        refusal = outcome if isinstance(outcome, SaveError) else refusal_of_restore(slot, condition, outcome)
+        if isinstance(outcome, Written) and outcome.current is not None and refusal is None:
+            return outcome.current
+        raise refusal or version_gone(slot, number)
+
+    async def dismiss(self, token: Secret, slot: str, number: int) -> None:
+        """Let go of a conflict copy."""
+        entry = await self.enter(token)
+        refusal = await self._store.dismiss(DismissOrder(entry, slot, number))
+        self._waits.changed(entry.player_id)
+        if refusal is not None:
+            raise refusal
+
+    async def _version(self, token: Secret, slot: str, number: int) -> Version:
+        look = Look(slot, Conditions(), whole=False, version=number)
+        _, sight = await self._store.look_at(token, self._now_ms(), look)
+        return self._judged(look, sight).version
+
+    async def _check(self, token: Secret, version: Version) -> None:
+        """Stored bytes that are not what they were are not made current."""
+        if version.blob_id is None:
+            raise no_bytes(version)
+        try:
+            await self._store.check(version.blob_id)
+        except BlobGone:
+            raise version_gone(version.slot, version.version) from None
+        except BlobCorrupt:
+            raise await self._damaged(token, version) from None
+
+    def _judged(self, look: Look, sight: Sight) -> Reading:
+        if sight.outcome is Outcome.FAILED:
+            raise refusal_of_reading(look.slot, look.conditions, sight)
+        if sight.target is None or sight.current is None:
+            raise _nothing(look, sight)
+        if sight.outcome is Outcome.NOT_MODIFIED or not look.whole:
+            return Reading(sight.target, sight.outcome is not Outcome.NOT_MODIFIED)
+        part = _part(look.range, sight.target.size) if range_holds(look.conditions, sight.current) else None
+        return Reading(sight.target, True, part, sight.data)
+
+    async def _bytes_of(self, sight: Sight, version: Version) -> IO[bytes] | Parts:
+        if sight.damaged or version.blob_id is None:
+            raise BlobCorrupt
+        return await self._store.fetch(version.blob_id)
+
+    async def _damaged(self, token: Secret, version: Version) -> CorruptBlob:
+        """The refusal, after a search for the newest version whose bytes are good."""
+        _, past = await self._store.recall(token, self._now_ms(), version.slot)
+        good = await self._newest_good(past, {version.blob_id})
+        advice = (
+            f"Version {good.version} is the newest that is good." if good else "No older version is good."
+        ) + " If your game still has the bytes, PUT them again: that repairs the save."
+        members = {"slot": version.slot, "version": version.version, "newest_good": side(good)}
+        return CorruptBlob(f"The stored bytes of version {version.version} are damaged. {advice}", members)
+
+    async def _newest_good(self, past: Past, bad: set[int | None]) -> Version | None:
+        for version in past.versions:
+            if version.blob_id is None or version.blob_id in bad:
+                continue
+            try:
+                await self._store.check(version.blob_id)
+            except (BlobCorrupt, BlobGone):
+                bad.add(version.blob_id)
+            else:
+                return version
+        return None
+
+    async def _written(self, order: WriteOrder, spool: BinaryIO | None) -> Written:
+        """Decide; where the store lacks larger bytes, append them beside the deciding lane and decide again."""
+        for _ in range(ATTEMPTS):
+            outcome = await self._store.write(order)
+            if isinstance(outcome, NeedsBytes) and spool is not None:
+                order = await self._supplied(order, outcome.known, spool)
+                continue
+            await self._tidy(order, outcome)
+            if isinstance(outcome, Written):
+                return outcome
+            if isinstance(outcome, SaveError):
+                raise outcome
+        raise StoreBusy("Too much goes on in this slot. Send the save again in a moment.")
+
+    async def _supplied(self, order: WriteOrder, known: int | None, spool: BinaryIO) -> WriteOrder:
+        """The order with a blob that surely holds the bytes: one that is there and good, else an appended one."""
+        if known is not None and known != order.checked and order.appended is None:
+            try:
+                await self._store.check(known)
+                return evolve(order, checked=known)
+            except (BlobCorrupt, BlobGone):
+                pass
+        return evolve(order, appended=await self._store.append(order.entry.player_id, spool))
+
+    async def _tidy(self, order: WriteOrder, outcome: Written | NeedsBytes | SaveError) -> None:
+        """An appended blob that nothing refers to goes at once; what cannot go now is swept later."""
+        kept = (outcome.current, outcome.yours) if isinstance(outcome, Written) else ()
+        if order.appended is None or any(version and version.blob_id == order.appended for version in kept):
+            return
+        try:
+            await self._store.discard(order.appended)
+        except StoreError:
+            return
+
+
+def _nothing(look: Look, sight: Sight) -> SaveError:
+    """Why there are no bytes to look at."""
+    if not sight.view.seen:
+        return not_found(look.slot)
+    if look.version is None:
+        return gone(look.slot, sight.last)
+    return version_gone(look.slot, look.version) if sight.target is None else no_bytes(sight.target)
+
+
+def _part(wanted: str | None, size: int) -> ByteRange | None:
+    try:
+        return select(wanted, size)
+    except RangeUnsatisfiable as e:
+        raise RangeNotSatisfiable(str(e), size) from None

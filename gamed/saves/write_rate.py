@@ -1,0 +1,29 @@
+"""How often one player may change something (PROTOCOL 7); kept in memory, so a restart forgives."""
+
+from attrs import Factory, define
+
+from gamed.limits import Rate
+from gamed.saves.limits import SaveLimits
+
+CROWD = 10_000
+"""Players remembered before those who are quiet are forgotten."""
+
+
+@define
+class WriteRate:
+    """One bucket per player."""
+
+    _rate: Rate
+    _arrivals: dict[str, int] = Factory(dict)
+
+    @classmethod
+    def of(cls, limits: SaveLimits) -> "WriteRate":
+        """Half a minute's worth at once, then evenly; 0 is no limit."""
+        count = limits.writes_per_minute
+        return cls(Rate(60_000 // count if count else 0, max(1, count // 2)))
+
+    def spend(self, player_id: str, now_ms: int) -> None:
+        """One change more; RateLimited leaves everything as it was."""
+        self._arrivals[player_id] = self._rate.after(self._arrivals.get(player_id), now_ms)
+        if len(self._arrivals) > CROWD:
+            self._arrivals = {player: ms for player, ms in self._arrivals.items() if ms > now_ms}

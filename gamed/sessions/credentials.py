@@ -1,0 +1,142 @@
+"""The game's own credentials: access token and refresh credential, made and sealed as a pair (SPEC 5.3, PROTOCOL 1)."""
+
+from struct import Struct, error
+
+from attrs import field, frozen
+
+from gamed.crypto import Keys, Random, Secret
+from gamed.instants import seconds_until
+from gamed.tokens import ENTROPY_BYTES, ID_BYTES, Kind, TokenMalformed, parse, public_id
+from gamed.tokens import mint as mint_token
+
+RECENT_MS = 10 * 60_000
+_LAYOUT = Struct(">BQQ53s53s")  # layout number, both expiries in epoch milliseconds, both credentials as ASCII
+_LAYOUT_NUMBER = 1
+
+
+class PairMalformed(Exception):
+    """Bytes that to_bytes() did not make."""
+
+
+@frozen
+class SessionPolicy:
+    """How long credentials live, in whole seconds (SPEC 2.1 `session`)."""
+
+    access_seconds: int
+    refresh_seconds: int
+    max_lifetime_seconds: int | None = None
+    """Greatest age of a session since its sign-in, however often it is refreshed; None = no cap."""
+
+    def ends_ms(self, created_ms: int) -> int | None:
+        """When a session that began at `created_ms` ends at the latest."""
+        return None if self.max_lifetime_seconds is None else created_ms + self.max_lifetime_seconds * 1000
+
+    def expiry_ms(self, seconds: int, now_ms: int, created_ms: int) -> int:
+        """`seconds` from now, but never after the session's end."""
+        wanted, ends = now_ms + seconds * 1000, self.ends_ms(created_ms)
+        return wanted if ends is None else min(wanted, ends)
+
+
+@frozen
+class Access:
+    """An access token and when it expires, in epoch milliseconds."""
+
+    token: Secret
+    expires_ms: int
+
+
+@frozen
+class Pair:
+    """What one sign-in or one rotation hands out; expiries in epoch milliseconds."""
+
+    access: Secret
+    refresh: Secret
+    access_expires_ms: int
+    refresh_expires_ms: int
+
+    def renewed(self, access: Access) -> "Pair":
+        """The same refresh credential beside a fresh access token."""
+        return Pair(access.token, self.refresh, access.expires_ms, self.refresh_expires_ms)
+
+
+@frozen
+class Caller:
+    """Whom an access token speaks for, at the moment it was judged."""
+
+    player_id: str
+    session_id: str
+    owner: bool
+    signed_in_ms: int
+    """When this session's sign-in took place."""
+    unused: int | None = field(default=None)
+    """The generation that this request is the first to use; it must be marked before the request's effect."""
+
+    def signed_in_recently(self, now_ms: int) -> bool:
+        """Whether the sign-in counts for what cannot be undone (PROTOCOL 3.8)."""
+        return now_ms - self.signed_in_ms <= RECENT_MS
+
+
+def mint_access(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> Access:
+    """A fresh access token for a session that began at `created_ms`."""
+    token = mint_token(Kind.ACCESS_TOKEN, random(ENTROPY_BYTES))
+    return Access(token, policy.expiry_ms(policy.access_seconds, now_ms, created_ms))
+
+
+def mint(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> Pair:
+    """A fresh pair for a session that began at `created_ms` (now, for a new one)."""
+    access = mint_access(random, now_ms, policy, created_ms)
+    refresh = mint_token(Kind.REFRESH_CREDENTIAL, random(ENTROPY_BYTES))
+    refresh_expires_ms = policy.expiry_ms(policy.refresh_seconds, now_ms, created_ms)
+    return Pair(access.token, refresh, access.expires_ms, refresh_expires_ms)
+
+
+@frozen
+class Issuer:
+    """What credentials are made, found and sealed with."""
+
+    keys: Keys
+    policy: SessionPolicy
+    random: Random
+
+    def pair(self, now_ms: int, created_ms: int) -> Pair:
+        return mint(self.random, now_ms, self.policy, created_ms)
+
+    def access(self, now_ms: int, created_ms: int) -> Access:
+        return mint_access(self.random, now_ms, self.policy, created_ms)
+
+
+def new_session_id(random: Random) -> str:
+    return public_id("ses", random(ID_BYTES))
+
+
+def members(pair: Pair, session_id: str, now_ms: int) -> dict[str, object]:
+    """The members that the answers of collect, refresh and `players token` share (PROTOCOL 3.5 and 3.7).
+
+    This is the one place where the credentials leave their Secret; the result goes into an answer, nowhere else.
+    """
+    return {
+        "token_type": "Bearer",
+        "access_token": pair.access.reveal().decode(),
+        "expires_in": seconds_until(pair.access_expires_ms, now_ms),
+        "refresh_credential": pair.refresh.reveal().decode(),
+        "refresh_expires_in": seconds_until(pair.refresh_expires_ms, now_ms),
+        "session_id": session_id,
+    }
+
+
+def to_bytes(pair: Pair) -> bytes:
+    """A pair as bytes, only ever to be sealed."""
+    expiries = pair.access_expires_ms, pair.refresh_expires_ms
+    return _LAYOUT.pack(_LAYOUT_NUMBER, *expiries, pair.access.reveal(), pair.refresh.reveal())
+
+
+def from_bytes(raw: bytes) -> Pair:
+    """The pair that to_bytes() wrote; anything else is PairMalformed."""
+    try:
+        number, access_ms, refresh_ms, access, refresh = _LAYOUT.unpack(raw)
+        if number != _LAYOUT_NUMBER:
+            raise PairMalformed(f"layout {number} is not known")
+        tokens = parse(Kind.ACCESS_TOKEN, access.decode()), parse(Kind.REFRESH_CREDENTIAL, refresh.decode())
+    except (error, UnicodeDecodeError, TokenMalformed):
+        raise PairMalformed("not the bytes of a pair") from None  # the cause would carry the bytes
+    return Pair(*tokens, access_ms, refresh_ms)

@@ -1,0 +1,123 @@
+"""The work of staying signed in: authenticate, refresh, sign out, list and end sessions (PROTOCOL 3.7)."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from gamed.audit import UNHEARD, Audit, Event
+from gamed.crypto import Secret
+from gamed.instants import Now
+from gamed.sessions.credentials import Caller, members
+from gamed.sessions.errors import RefreshInvalid, SessionError, SessionNotFound, TokenInvalid, TokenMissing
+from gamed.sessions.rotation import Refreshed, Refusal
+from gamed.sessions.session import Scope, SessionRow
+from gamed.tokens import Kind, TokenMalformed, parse
+
+SWEEP_ROWS = 500
+"""How many rows one unit of a sweep forgets at most: a few milliseconds of the write lane."""
+
+
+class SessionStore(Protocol):
+    """Each call is one transaction; StoreError when it did not take place."""
+
+    def authenticate(self, token: Secret, now_ms: int) -> Awaitable[Caller]: ...
+    def mark_used(self, session_id: str, generation: int, now_ms: int) -> Awaitable[None]: ...
+    def refresh(self, credential: Secret, now_ms: int) -> Awaitable[Refreshed | Refusal]: ...
+    def log_out(
+        self, access: Secret | None, refresh: Secret | None, scope: Scope, now_ms: int
+    ) -> Awaitable[frozenset[str] | Refusal]: ...
+    def list(self, player_id: str, now_ms: int) -> Awaitable[Sequence[SessionRow]]: ...
+    def end(self, player_id: str, session_id: str, now_ms: int) -> Awaitable[bool]: ...
+    def forget(self, now_ms: int, rows: int) -> Awaitable[int]: ...
+
+
+class Waits(Protocol):
+    """Requests that wait for something of a player's."""
+
+    def revoked(self, player_id: str) -> None:
+        """A session of this player ended: whoever waits is to look at their token again."""
+
+
+@frozen
+class Sessions:
+    _store: SessionStore
+    _waits: Waits
+    _now_ms: Now
+    _audit: Audit = UNHEARD
+
+    async def authenticate(self, token: str | None) -> Caller:
+        """Whom a Bearer token speaks for, and its first use is on disk; raises SessionError or StoreError."""
+        caller = await self._store.authenticate(_access(token), self._now_ms())
+        await self.settle(caller)
+        return caller
+
+    async def settle(self, caller: Caller) -> None:
+        """Write the first use of a generation down, before the request's effect; mostly there is none to write."""
+        if caller.unused is not None:
+            await self._store.mark_used(caller.session_id, caller.unused, self._now_ms())
+
+    async def refresh(self, credential: str) -> dict[str, object]:
+        """The members of a refresh's answer, by PROTOCOL 3.7's table; the same ones for a repeated question."""
+        outcome = await self._store.refresh(_refresh(credential), self._now_ms())
+        if isinstance(outcome, Refusal):
+            raise self._refused(outcome)
+        return members(outcome.pair, outcome.session_id, self._now_ms())
+
+    async def log_out(self, access: str | None, credential: str | None, scope: Scope) -> None:
+        """End the asking session, the player's other ones, or all of them; repeatable.
+
+        `this` accepts any well-formed credential; `others` and `all` need a live one, else its SessionError.
+        """
+        if access is None and credential is None:
+            raise TokenMissing
+        token = None if access is None else _access(access)
+        secret = None if credential is None else _refresh(credential)
+        outcome = await self._store.log_out(token, secret, scope, self._now_ms())
+        if isinstance(outcome, Refusal):
+            raise self._refused(outcome)
+        for player_id in outcome:
+            self._audit.note(Event.SIGNED_OUT, player=player_id, scope=scope.value)
+            self._waits.revoked(player_id)
+
+    async def list(self, caller: Caller) -> Sequence[SessionRow]:
+        """The caller's sessions that are neither ended nor expired, last used first."""
+        return await self._store.list(caller.player_id, self._now_ms())
+
+    async def end(self, caller: Caller, session_id: str) -> None:
+        """End one of the caller's sessions; repeatable. Unknown and foreign ones are SessionNotFound alike."""
+        if not await self._store.end(caller.player_id, session_id, self._now_ms()):
+            raise SessionNotFound
+        self._audit.note(Event.SESSION_REVOKED, player=caller.player_id, session=session_id)
+        self._waits.revoked(caller.player_id)
+
+    async def sweep(self) -> int:
+        """Forget what is long over, a small batch at a time; how many rows went."""
+        swept = 0
+        while rows := await self._store.forget(self._now_ms(), SWEEP_ROWS):
+            swept += rows
+        return swept
+
+    def _refused(self, refusal: Refusal) -> SessionError:
+        if refusal.ended is not None:
+            self._audit.note(Event.REFRESH_REUSED, player=refusal.ended, session=refusal.session_id or "")
+            self._waits.revoked(refusal.ended)
+        return refusal.error()
+
+
+def _access(text: str | None) -> Secret:
+    """A well-formed access token; refused before any store is asked."""
+    if text is None:
+        raise TokenMissing
+    try:
+        return parse(Kind.ACCESS_TOKEN, text)
+    except TokenMalformed as e:
+        raise TokenInvalid from e
+
+
+def _refresh(text: str) -> Secret:
+    """A well-formed refresh credential; refused before any store is asked."""
+    try:
+        return parse(Kind.REFRESH_CREDENTIAL, text)
+    except TokenMalformed as e:
+        raise RefreshInvalid from e
