@@ -1,0 +1,51 @@
+"""One byte range of a representation (RFC 9110 14); pure (PROTOCOL 6)."""
+
+from re import ASCII, IGNORECASE, compile
+from typing import Final
+
+from attrs import frozen
+
+_ONE: Final = compile(r"bytes=[ \t]*([0-9]{1,100})?-([0-9]{1,100})?[ \t]*", ASCII | IGNORECASE)
+
+
+class RangeUnsatisfiable(ValueError):
+    """A well-formed range of which the representation has no byte."""
+
+
+@frozen
+class ByteRange:
+    """Bytes `first` to `last`, both included, of `size`."""
+
+    first: int
+    last: int
+    size: int
+
+    @property
+    def length(self) -> int:
+        return self.last - self.first + 1
+
+    @property
+    def content_range(self) -> str:
+        return f"bytes {self.first}-{self.last}/{self.size}"
+
+
+def select(text: str | None, size: int) -> ByteRange | None:
+    """The bytes that a Range header asks for, or None to send everything.
+
+    Several ranges, other units and what does not parse are ignored, as RFC 9110 14.2 allows.
+    """
+    match = _ONE.fullmatch(text) if text is not None else None
+    if match is None or match[1] is match[2] is None:
+        return None
+    if match[1] is None:
+        first, last = max(0, size - int(match[2])), size - 1
+    else:
+        first, last = int(match[1]), int(match[2]) if match[2] else size - 1
+        if match[2] and last < first:
+            return None
+    if first >= size:
+        raise RangeUnsatisfiable(f"There are {size} bytes, so the last one is number {size - 1}." if size else EMPTY)
+    return ByteRange(first, min(last, size - 1), size)
+
+
+EMPTY: Final = "There are 0 bytes; send no Range."

@@ -1,0 +1,57 @@
+"""Where a provider sends the browser back to (SPEC 4.2, PROTOCOL 3.3)."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from gamed.login.browser import SeeDone
+from gamed.login.callback import CallbackRefused, Ruling
+from gamed.login.errors import CallbackMalformed, OtherBrowser
+from gamed.login.returning import Arrival, Returning
+from gamed.web.app import make_pages_app
+from gamed.web.browser_guard import require_earnest
+from gamed.web.gates import NO_GATES
+from gamed.web.page_room import PageRoom, page
+from gamed.web.pages import done, texts
+from gamed.web.request import Request
+
+REFUSED: Mapping[Ruling, tuple[int, str]] = {
+    Ruling.PROVIDER_UNKNOWN: (404, texts.CALLBACK_UNKNOWN_PROVIDER),
+    Ruling.STATE_UNKNOWN: (400, texts.CALLBACK_UNKNOWN),
+    Ruling.OTHER_BROWSER: (403, texts.CALLBACK_BROWSER),
+    Ruling.OTHER_PROVIDER: (400, texts.CALLBACK_BURNED),
+    Ruling.OTHER_ISSUER: (400, texts.CALLBACK_BURNED),
+}
+
+
+@frozen
+class CallbackRoutes:
+    """The work runs on when the browser leaves: a code can be redeemed only once."""
+
+    app = make_pages_app()
+    prefixes = ("/auth/*/callback",)
+    gates = NO_GATES
+
+    _returning: Returning
+    _room: PageRoom
+
+    @app.route("/auth/<string:provider>/callback", methods=["GET"])
+    async def take_callback(self, request: Request, provider: str) -> bytes:
+        return await self._room.answered(request, self._take(request, provider))
+
+    async def _take(self, request: Request, provider: str) -> bytes:
+        require_earnest(request)
+        arrival = Arrival(provider, request.head.query, self._room.guard.browser(request), request.request_id)
+        try:
+            answer = await self._room.detached.run(self._returning.complete(arrival))
+        except CallbackMalformed:
+            return self._room.refused(request, 400, texts.CALLBACK_MALFORMED)
+        except CallbackRefused as e:
+            return self._room.refused(request, *REFUSED[e.ruling])
+        if isinstance(answer, SeeDone):
+            return self._room.see_done(request, answer)
+        if not answer.mine:
+            raise OtherBrowser
+        where = self._room.done_url(answer.login_id)
+        request.setHeader("Refresh", f"0; url={where}")
+        return page(request, 409, done.twice_page(self._room.server, where))

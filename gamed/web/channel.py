@@ -1,0 +1,259 @@
+"""One connection: heads are bounded and parsed whole, bodies wait for their gate, nobody may be slow without end.
+
+Twisted's channel reads a body of any size and sends `100 Continue` before anyone is asked, and its timer starts again
+at every byte. Here a head is collected first; while its gate judges, what follows stays in the buffer (16 KiB, then
+the transport is paused); then it goes through Twisted's decoders to the request's sink.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import connectionDone
+from twisted.protocols.basic import LineReceiver
+from twisted.python.failure import Failure
+from twisted.web.http import (
+    HTTPChannel,
+    _ChunkedTransferDecoder,
+    _IdentityTransferDecoder,
+    _MalformedChunkedDataError,
+)
+
+from gamed.web import request as requests
+from gamed.web.closing import PATIENCE_SECONDS, TORN, ClosingChannel
+from gamed.web.errors import BadRequest, HeadTooLarge, RequestTimeout, WebError
+from gamed.web.framing import body_length
+from gamed.web.pace import WINDOW_SECONDS
+from gamed.web.partial_head import PartialHead
+from gamed.web.raw_head import RawHead, parse_head
+from gamed.web.server import Server
+
+HEAD_SECONDS = 10
+HELD_BYTES = 16 * 1024
+"""What may wait in memory while a gate or a handler works; counted here, since Twisted counts anew at every byte."""
+
+
+class Channel(ClosingChannel):
+    """States: idle, in a head, held (a gate judges), in a body, handling, closing. One timer serves them all."""
+
+    setRawMode: Any  # these are not typed in Twisted
+    setLineMode: Any
+    _send100Continue: Any
+    _transferDecoder: Any
+
+    def __init__(self, server: Server, call_later: Callable[..., IDelayedCall], idle_seconds: int) -> None:
+        super().__init__(call_later)
+        self.timeOut = self._idle_seconds = idle_seconds
+        self._server = server
+        self._partial = PartialHead()
+        self._in_head = self._expects_continue = False
+        self._last = False
+        self._held = 0
+        self._pace = server.pace()
+
+    # the head
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._closing:
+            self._discard(len(data))
+            return
+        entered_again = self._busyReceiving
+        LineReceiver.dataReceived(self, data)
+        if self.line_mode and not self._closing and not entered_again:
+            self._judge_partial()
+
+    def _judge_partial(self) -> None:
+        """What has come of a head so far."""
+        if not self._in_head and (self._buffer or self._partial.begun):
+            self._in_head = True
+            self.setTimeout(HEAD_SECONDS)
+        try:
+            self._partial.judge_rest(self._buffer)
+        except WebError as e:
+            self._reject(e)
+
+    def lineReceived(self, line: bytes) -> None:
+        """A line of a head, without its end."""
+        if self._closing:
+            return
+        try:
+            lines = self._partial.line(line)
+            if lines is None:
+                return
+            raw = parse_head(lines)
+            length = body_length(raw)
+        except WebError as e:
+            self._reject(e)
+        else:
+            self._begin(raw, length)
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._reject(HeadTooLarge())
+
+    def _begin(self, raw: RawHead, length: int | None) -> None:
+        self.persistent = raw.persistent and not self._last
+        self._expects_continue = raw.expects_continue
+        request = self._hold()
+        request.whole = length == 0
+        self._transferDecoder = self._decoder(length)
+        request.begin(raw, length)
+
+    def _reject(self, error: WebError) -> None:
+        """Answer what is no request; nothing after it can be trusted."""
+        self.persistent = False
+        request = self._hold()
+        request.refuse(error)
+        request.proceed()
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        self._reject(BadRequest())
+
+    def _hold(self) -> requests.Request:
+        """A new request; what follows is buffered until it is admitted or answered."""
+        self.setTimeout(None)
+        self._in_head = False
+        self._handlingRequest = True
+        self.setRawMode()
+        request = requests.Request(self, self._server)
+        self.requests.append(request)
+        return request
+
+    # the body
+
+    def _decoder(self, length: int | None) -> Any:
+        if length is None:
+            return _ChunkedTransferDecoder(self._decoded, self._finishRequestBody)
+        return _IdentityTransferDecoder(length, self._decoded, self._finishRequestBody) if length else None
+
+    def admit(self, request: requests.Request) -> None:
+        """The gate has spoken: the body goes to the sink. Of a refused request what is here already goes nowhere."""
+        if request.whole:
+            request.proceed()
+            return
+        held = self._take_held() + self.clearLineBuffer()
+        self._handlingRequest = False
+        if self._expects_continue and not held and request.refusal is None:
+            self._send100Continue()
+        self._pace = self._server.pace()
+        self.setTimeout(WINDOW_SECONDS)
+        if not self._waitingForTransport:
+            self._networkProducer.resumeProducing()
+        self._feed(held)
+        self._judge_end()
+
+    def rawDataReceived(self, data: bytes) -> None:
+        """A body, or what follows a request that is not answered yet; the latter waits, and not without end."""
+        if self._closing:
+            return
+        if not self._handlingRequest:
+            self._feed(data)
+            return
+        self._dataBuffer.append(data)
+        self._held += len(data)
+        if self._held > HELD_BYTES and not self._waitingForTransport:
+            self._networkProducer.pauseProducing()
+
+    def _take_held(self) -> bytes:
+        held = b"".join(self._dataBuffer)
+        self._dataBuffer, self._held = [], 0
+        return held
+
+    def _feed(self, data: bytes) -> None:
+        [request] = self.requests
+        self._pace.on_wire(len(data))
+        try:
+            if data:
+                self._transferDecoder.dataReceived(data)
+        except _MalformedChunkedDataError:
+            request.refuse(BadRequest("The chunked body is malformed."))
+        if request.whole:
+            return
+        if self._pace.wasteful:
+            request.refuse(BadRequest("The chunks are too small."))
+        if request.refusal is not None:
+            self._handle(request)
+
+    def _decoded(self, data: bytes) -> None:
+        self._pace.decoded(len(data))
+        [request] = self.requests
+        taken = request.handleContentChunk(data)
+        if taken is not None and not taken.called:
+            self._networkProducer.pauseProducing()
+            taken.addBoth(lambda _: self._go_on(request))
+
+    def _go_on(self, request: requests.Request) -> None:
+        """The sink has room again. A body that was whole meanwhile needs no more of the network."""
+        if self.requests == [request] and not (self._handlingRequest or self._closing or self._waitingForTransport):
+            self._networkProducer.resumeProducing()
+
+    def _finishRequestBody(self, data: bytes) -> None:
+        """The decoder has the last byte; `data` is the begin of the next request."""
+        self._dataBuffer.append(data)
+        self._held += len(data)
+        [request] = self.requests
+        request.whole = True
+        self._handle(request)
+
+    def _handle(self, request: requests.Request) -> None:
+        self.setTimeout(None)
+        self._handlingRequest = True
+        self._transferDecoder = None
+        request.proceed()
+
+    # the end of a request, and of the connection
+
+    def requestDone(self, request: requests.Request) -> None:
+        """The answer is written; go on with what was buffered, or close."""
+        self.requests.clear()
+        if not self.persistent or not request.whole:
+            self._close() if request.whole or self._said_all else self._linger()
+        else:
+            self._handlingRequest = False
+            if not self._waitingForTransport:
+                self._networkProducer.resumeProducing()
+            self.setTimeout(self._idle_seconds)
+            self.setLineMode(self._take_held())
+            self._judge_end()
+
+    def _judge_end(self) -> None:
+        if not self._said_all or self._closing or self._busyReceiving:  # what is buffered comes first
+            return
+        if self._in_head:
+            self._reject(BadRequest(TORN))
+        elif not self.requests:
+            self._close()
+        elif self._handlingRequest:
+            self.setTimeout(PATIENCE_SECONDS)
+        else:
+            self.requests[0].refuse(BadRequest(TORN))
+            self._handle(self.requests[0])
+
+    def shut_down(self) -> None:
+        """Close now when nothing was asked, else after the answer."""
+        self._last, self.persistent = True, False
+        if not (self.requests or self._in_head or self._closing):
+            self._close()
+
+    def timeoutConnection(self) -> None:
+        if self._in_head:
+            self._reject(RequestTimeout())
+        elif self._closing:
+            self._closing_timed_out()
+        elif not self.requests:
+            self._close()
+        elif self._handlingRequest:
+            if not self.requests[0].startedWriting:
+                self.forceAbortClient()
+        elif self._pace.window_over():
+            [request] = self.requests
+            request.refuse(RequestTimeout())
+            self._handle(request)
+        else:
+            self.setTimeout(WINDOW_SECONDS)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._closing = True
+        HTTPChannel.connectionLost(self, reason)
+        self.requests.clear()
+        self._stall.end()
+        self._server.closed(self)

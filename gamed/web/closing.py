@@ -1,0 +1,96 @@
+"""How a connection ends: after its last answer, with an answer that must not be lost, or because nobody reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.interfaces import (
+    IDelayedCall,
+    IHalfCloseableDescriptor,
+    IHalfCloseableProtocol,
+    ISSLTransport,
+)
+from twisted.web.http import HTTPChannel
+from zope.interface import implementer
+
+from gamed.web.stall import STALL_SECONDS, Stall
+
+LINGER_SECONDS = 5
+LINGER_BYTES = 32 * 1024 * 1024
+"""After an answer to a body that nobody wanted: how long and how much is read and thrown away, so that a reset does
+not overtake the answer."""
+PATIENCE_SECONDS = 5
+"""How long an answer may take to begin once the client has closed its side: it may only be done, or be gone."""
+TORN = "The request ended before it was whole."
+
+
+@implementer(IHalfCloseableProtocol)
+class ClosingChannel(HTTPChannel, ABC):
+    """Twisted's channel with ends of its own; Twisted's own log the peer's address."""
+
+    transport: Any
+    callLater: Any  # these are not typed in Twisted
+    setTimeout: Any
+    clearLineBuffer: Any
+
+    def __init__(self, call_later: Callable[..., IDelayedCall]) -> None:
+        HTTPChannel.__init__(self)
+        self.callLater = call_later
+        self._closing = self._lingering = self._said_all = False
+        self._discarded = 0
+        self._stall = Stall(call_later, self.forceAbortClient)
+
+    def readConnectionLost(self) -> None:
+        """The client sends nothing more; whether it reads on, only an answer can tell."""
+        self._said_all = True
+        if self._lingering:
+            self._close()
+        else:
+            self._judge_end()
+
+    def writeConnectionLost(self) -> None:
+        """Our own side is closed, as _linger() does it."""
+
+    @abstractmethod
+    def _judge_end(self) -> None:
+        """Once the client has said all: what is whole is answered, what is torn is refused, then we close."""
+
+    def _close(self) -> None:
+        """What is written goes out, within a minute."""
+        self._closing, self._lingering = True, False
+        self.setTimeout(STALL_SECONDS)
+        HTTPChannel.loseConnection(self)
+
+    def _linger(self) -> None:
+        """Say that nothing more comes, and read on for a moment."""
+        self._closing = self._lingering = True
+        self.clearLineBuffer()
+        self._dataBuffer = []
+        self.setTimeout(LINGER_SECONDS)
+        self._networkProducer.resumeProducing()
+        transport = self.transport
+        if IHalfCloseableDescriptor.providedBy(transport) and not ISSLTransport.providedBy(transport):
+            self.transport.loseWriteConnection()
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._lingering and self._discarded > LINGER_BYTES:
+            self._close()
+
+    def _closing_timed_out(self) -> None:
+        if self._lingering:
+            self._close()
+        else:
+            self.forceAbortClient()
+
+    def forceAbortClient(self) -> None:
+        self.transport.abortConnection()
+
+    def pauseProducing(self) -> None:
+        """The transport is full: a handler's producer pauses, and so does reading."""
+        self._stall.begin()
+        HTTPChannel.pauseProducing(self)
+
+    def resumeProducing(self) -> None:
+        self._stall.end()
+        HTTPChannel.resumeProducing(self)

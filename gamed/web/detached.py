@@ -1,0 +1,55 @@
+"""Work that must finish though the client has left.
+
+A handler is cancelled when its client leaves. What has begun to change something runs detached from it: the handler
+waits for a watcher, and only the watcher is cancelled.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gamed.web.traces import trace
+
+T = TypeVar("T")
+_log = Logger()
+
+
+class Detached:
+    """All detached work of the service, so that shutdown can wait for it."""
+
+    def __init__(self) -> None:
+        self._running: set[Deferred[Any]] = set()
+        self._idle: list[Deferred[None]] = []
+
+    def run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
+        """Start the work; the result is the work's, or CancelledError for a watcher that gave up."""
+        watcher: Deferred[T] = Deferred()
+        work = Deferred.fromCoroutine(coroutine)
+        self._running.add(work)
+
+        def finished(result: T | Failure) -> None:
+            self._running.discard(work)
+            if not watcher.called:
+                watcher.callback(result)
+            elif isinstance(result, Failure):
+                _log.error("work failed after the client left\n{trace}", trace=trace(result.value))
+            self._tell_idle()
+
+        work.addBoth(finished)
+        return watcher
+
+    def wait(self) -> Deferred[None]:
+        """Fires when no detached work is left; at once when there is none."""
+        idle: Deferred[None] = Deferred()
+        self._idle.append(idle)
+        self._tell_idle()
+        return idle
+
+    def _tell_idle(self) -> None:
+        if not self._running:
+            waiting, self._idle = self._idle, []
+            for idle in waiting:
+                idle.callback(None)

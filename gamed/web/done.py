@@ -1,0 +1,57 @@
+"""The page of a finished sign-in, for the browser that finished it (PROTOCOL 3.4)."""
+
+from urllib.parse import urlencode
+
+from attrs import frozen
+
+from gamed.login.done import Done, DoneSide, GoBack, Over, Return, ShowCode, Working
+from gamed.web.app import make_pages_app
+from gamed.web.browser_guard import require_earnest
+from gamed.web.gates import NO_GATES
+from gamed.web.page_room import PageRoom, page
+from gamed.web.pages import done, errors
+from gamed.web.query import read_query
+from gamed.web.request import Request
+
+RETURN_SECONDS = 2
+"""With 0 or 1 the Back button skips the page in some browsers, and nobody reads it."""
+WORKING_SECONDS = 1
+
+
+@frozen
+class DoneRoutes:
+    app = make_pages_app()
+    prefixes = ("/auth/login/done",)
+    gates = NO_GATES
+
+    _done: DoneSide
+    _room: PageRoom
+
+    @app.route("/auth/login/done", methods=["GET"])
+    async def see_done(self, request: Request) -> bytes:
+        return await self._room.answered(request, self._see(request))
+
+    async def _see(self, request: Request) -> bytes:
+        require_earnest(request)
+        login_id = read_query(request).get("login_id", "")
+        return self._seen(request, await self._done.done(login_id, self._room.guard.browser(request)))
+
+    def _seen(self, request: Request, seen: Done) -> bytes:
+        server = self._room.server
+        match seen:
+            case Return(login, ticket):
+                back = f"http://127.0.0.1:{login.loopback_port}/gamed/return?"
+                back += urlencode({"login_id": login.login_id, "ticket": ticket})
+                request.setHeader("Refresh", f"{RETURN_SECONDS}; url={back}")
+                return page(request, 200, done.return_page(server, back))
+            case ShowCode(login, code, token):
+                asked = self._room.asked(login, token, self._room.guard.offered(request))
+                return page(request, 200, done.code_page(server, asked, code))
+            case Working():
+                request.setHeader("Refresh", str(WORKING_SECONDS))
+                return page(request, 200, done.working_page(server))
+            case GoBack(signed_in, linked):
+                write = done.linked_page if linked else done.back_page if signed_in else done.waiting_page
+                return page(request, 200, write(server))
+            case Over(outcome, code):
+                return page(request, 200, errors.over_page(outcome, server, code))

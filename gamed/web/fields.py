@@ -1,0 +1,30 @@
+"""Header fields as the rules of RFC 9110 read them."""
+
+from typing import Any
+
+from twisted.web.http_headers import Headers
+
+from gamed.http_rules.conditions import Header
+
+
+class Fields(Headers):
+    """A request's header; asked for by text, a value is its bytes, one character each (RFC 9110 5.5).
+
+    Twisted's own decodes UTF-8 and raises on what is none.
+    """
+
+    def getRawHeaders(self, name: Any, default: Any = None) -> Any:
+        if isinstance(name, bytes):
+            return super().getRawHeaders(name, default)
+        values = super().getRawHeaders(name.encode())
+        return default if values is None else [value.decode("latin-1") for value in values]
+
+
+def header_of(headers: Headers) -> Header:
+    """Lower-case name -> all its lines joined by ", ", byte for character; None when there is none (RFC 9110 5.2)."""
+
+    def header(name: str) -> str | None:
+        lines = headers.getRawHeaders(name.encode())
+        return None if lines is None else b", ".join(lines).decode("latin-1")
+
+    return header

@@ -1,0 +1,25 @@
+"""What the owner decides about HTTP."""
+
+from collections.abc import Collection, Sequence
+from ipaddress import ip_network
+
+from attrs import frozen
+
+from gamed.web.address import Network
+
+LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+
+
+@frozen
+class HttpPolicy:
+    """`host` is the base's, without port or brackets, lower case. Unix sockets are always trusted."""
+
+    host: str
+    trusted_proxies: Sequence[Network] = LOOPBACK
+    cors_origins: Collection[str] = ()
+    connections: int = 20_000
+    connections_per_address: int = 64
+    """For peers that are neither loopback nor trusted."""
+    upload_seconds: int = 600
+    idle_seconds: int = 30
+    trusted_idle_seconds: int = 180

@@ -1,0 +1,84 @@
+"""JSON in and out of handlers (PROTOCOL 1)."""
+
+from collections.abc import Mapping
+from functools import cache
+from re import compile
+from typing import TypeVar
+
+from msgspec import Struct, ValidationError, convert, json
+from msgspec.structs import FieldInfo, fields
+
+from gamed.strict_json import JsonMalformed, parse_object
+from gamed.web.errors import InvalidRequest
+from gamed.web.gates import MemorySink
+from gamed.web.request import Request
+
+S = TypeVar("S", bound=Struct)
+_WHERE = compile(r" - at `\$(?P<path>[^`]*)`$")
+_STEP = compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+
+
+def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
+    """The body as a msgspec.Struct: types strict, unknown members ignored, each wrong member named.
+
+    The media type was judged by the gate. With `optional` a request that has and announces no body is the same as
+    one with `{}`. Raises InvalidRequest.
+    """
+    sink = request.sink
+    if not isinstance(sink, MemorySink):
+        raise TypeError("this route's gate keeps no body in memory")
+    body = sink.body()
+    absent = not body and not request.requestHeaders.hasHeader("content-type")
+    try:
+        raw = {} if optional and absent else parse_object(body)
+    except JsonMalformed as e:
+        raise InvalidRequest([("", str(e))]) from None
+    wrong = _wrong_members(raw, shape)
+    if wrong:
+        raise InvalidRequest(wrong)
+    try:
+        return convert(raw, shape, strict=True)
+    except ValidationError as e:  # what only shows in the whole, such as __post_init__
+        raise InvalidRequest([_located(e, "")]) from None
+
+
+def write_json(request: Request, status: int, value: Struct | Mapping[str, object]) -> bytes:
+    """Set status and content type; the bytes are the handler's result."""
+    request.setResponseCode(status)
+    request.setHeader("Content-Type", "application/json")
+    return json.encode(value)
+
+
+def _wrong_members(raw: Mapping[str, object], shape: type[Struct]) -> list[tuple[str, str]]:
+    wrong = []
+    for field in _fields(shape):
+        pointer = f"/{_escaped(field.encode_name)}"
+        if field.encode_name not in raw:
+            if field.required:
+                wrong.append((pointer, "is missing"))
+            continue
+        try:
+            convert(raw[field.encode_name], field.type, strict=True)
+        except ValidationError as e:
+            wrong.append(_located(e, pointer))
+    return wrong
+
+
+@cache
+def _fields(shape: type[Struct]) -> tuple[FieldInfo, ...]:
+    """msgspec works them out anew each time, and leaves garbage."""
+    return fields(shape)
+
+
+def _located(error: ValidationError, pointer: str) -> tuple[str, str]:
+    """msgspec's ``... - at `$.client.name` `` -> ("/client/name", "...")."""
+    words = str(error)
+    match = _WHERE.search(words)
+    if match is None:
+        return pointer, words
+    steps = [name or index or "-" for name, index in _STEP.findall(match["path"])]
+    return pointer + "".join(f"/{_escaped(step)}" for step in steps), words[: match.start()]
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,146 @@
+"""The game's side of the handoff: start, collect, cancel (PROTOCOL 3.1, 3.5, 3.6)."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from attrs import frozen
+from msgspec import Meta, Struct
+
+from gamed.crypto import Index, Indexer
+from gamed.instants import Now, rfc3339, seconds_until
+from gamed.login.collecting import FIRST_WORD, Collect, Collected, Collecting, Complete, Failed, Linked, Pending
+from gamed.login.entry import index_of_device
+from gamed.login.errors import DeviceSecretInvalid
+from gamed.login.handoff import Handoff
+from gamed.login.proof import Presented
+from gamed.login.starting import Start, Started, Starting
+from gamed.login.transaction import Intent
+from gamed.sessions.credentials import members
+from gamed.web.app import make_app
+from gamed.web.bearer import bearer
+from gamed.web.detached import Detached
+from gamed.web.errors import InvalidRequest
+from gamed.web.gates import NO_GATES
+from gamed.web.json_io import read_json, write_json
+from gamed.web.problems import plain_problem
+from gamed.web.request import Request
+
+MAX_WAIT_SECONDS = 25
+MIN_INTERVAL_SECONDS = 1
+
+
+class ClientBody(Struct):
+    """The device's own words, not cleaned yet."""
+
+    name: str | None = None
+    version: str | None = None
+    platform: str | None = None
+    device_name: str | None = None
+
+
+class StartBody(Struct):
+    """`POST /auth/login`; may be absent altogether in local mode."""
+
+    provider: str | None = None
+    intent: Intent = Intent.LOGIN
+    client: ClientBody | None = None
+    loopback_port: Annotated[int, Meta(ge=1024, le=65535)] | None = None
+
+
+class CollectBody(Struct):
+    """`POST /auth/login/collect`; may be absent altogether."""
+
+    wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
+    seen: Annotated[str, Meta(max_length=64)] = FIRST_WORD
+    ticket: Annotated[str, Meta(max_length=256)] | None = None
+    finish_code: Annotated[str, Meta(max_length=64)] | None = None
+
+    def presented(self) -> Presented | None:
+        if self.ticket is not None and self.finish_code is not None:
+            raise InvalidRequest([("/finish_code", "send ticket or finish_code, not both")])
+        if self.ticket is not None:
+            return Presented.ticket(self.ticket)
+        return None if self.finish_code is None else Presented.finish_code(self.finish_code)
+
+
+@frozen
+class LoginRoutes:
+    """`base` is asked at every start: without `public_url` it is known when the port is bound."""
+
+    app = make_app()
+    prefixes = ("/auth/login", "/auth/login/collect", "/auth/login/cancel")
+    gates = NO_GATES
+
+    _starting: Starting
+    _handoff: Handoff
+    _collecting: Collecting
+    _indexer: Indexer
+    _base: Callable[[], str]
+    _now_ms: Now
+    _detached: Detached
+
+    @app.route("/auth/login", methods=["POST"])
+    async def start_login(self, request: Request) -> bytes:
+        body = read_json(request, StartBody, optional=True)
+        words = {name: getattr(body.client, name, None) for name in ClientBody.__struct_fields__}
+        start = Start(body.provider, body.intent, words, body.loopback_port, request.head.address, bearer(request))
+        started = await self._detached.run(self._starting.start(start))
+        return write_json(request, 201, self._invitation(started))
+
+    @app.route("/auth/login/collect", methods=["POST"])
+    async def collect_login(self, request: Request) -> bytes:
+        secret, body = self._device(request), read_json(request, CollectBody, optional=True)
+        collect = Collect(secret, body.wait, body.seen, body.presented())
+        answer = await self._collecting.watch(collect)
+        if answer is None:
+            answer = await self._detached.run(self._collecting.deliver(collect))
+        return write_json(request, 202 if isinstance(answer, Pending) else 200, _told(answer, self._now_ms()))
+
+    @app.route("/auth/login/cancel", methods=["POST"])
+    async def cancel_login(self, request: Request) -> None:
+        await self._detached.run(self._handoff.cancel(self._device(request)))
+        request.setResponseCode(204)
+
+    def _device(self, request: Request) -> Index:
+        secret = index_of_device(self._indexer, bearer(request))
+        if secret is None:
+            raise DeviceSecretInvalid
+        return secret
+
+    def _invitation(self, started: Started) -> dict[str, object]:
+        login, base = started.login, self._base()
+        return {
+            "login_id": login.login_id,
+            "device_secret": started.device_secret.reveal().decode(),
+            "login_url": f"{base}/auth/login/{started.token}",
+            "return_proof": login.return_proof.value,
+            "expires_in": seconds_until(login.expires_ms, self._now_ms()),
+            "expires_at": rfc3339(login.expires_ms),
+            "poll": {
+                "url": f"{base}/auth/login/collect",
+                "max_wait": MAX_WAIT_SECONDS,
+                "min_interval": MIN_INTERVAL_SECONDS,
+            },
+        }
+
+
+def _told(answer: Collected, now_ms: int) -> dict[str, object]:
+    match answer:
+        case Pending(stage, seconds):
+            return {"status": "pending", "stage": stage, "expires_in": seconds}
+        case Complete(login, result):
+            player = {"id": result.player_id, "created": result.created, "owner": result.owner}
+            credentials = members(result.pair, login.session_id or "", now_ms)
+            return {"status": "complete", **credentials, "provider": login.provider, "player": player}
+        case Linked(provider):
+            return {"status": "complete", "linked": {"provider": provider}}
+        case Failed(outcome, approval_code):
+            more = {} if approval_code is None else {"approval_code": approval_code}
+            return {"status": "failed", "problem": _problem(outcome.value) | more}
+
+
+def _problem(code: str) -> dict[str, object]:
+    """The same members as the body of a refused request, but for those that belong to one."""
+    problem = plain_problem(code)
+    body: dict[str, object] = {"type": f"urn:gamed:problem:{code}", "title": problem.title}
+    return body | {"status": problem.status, "code": code, "detail": problem.detail}

@@ -1,0 +1,25 @@
+"""Pages that say what went wrong and what to do now; no code, no id, nothing technical."""
+
+from twisted.web.template import tags
+
+from gamed.login.outcome import Outcome
+from gamed.web.pages import texts
+from gamed.web.pages.layout import Server, page, paragraph
+
+
+def error_page(status: int, code: str, detail: str, server: Server | None = None) -> bytes:
+    """Any refusal in a browser room: a heading by status, a sentence by `code`, else the error's own."""
+    title = texts.ERROR_TITLE.get(status, texts.ERROR_TITLE_OTHER)
+    sentence = texts.ERROR_LEAD.get(code) or detail or texts.ERROR_LEAD_OTHER
+    return page(title, paragraph("{sentence}", sentence=sentence), server=server)
+
+
+def over_page(outcome: Outcome | None, server: Server, approval_code: str | None = None) -> bytes:
+    """A sign-in that came to its end; None: it was collected. The code is what a newcomer tells the owner."""
+    if outcome is None:
+        return page(texts.BACK_TITLE, paragraph(texts.COLLECTED), server=server)
+    title, advice = texts.OVER[outcome]
+    if approval_code is None:
+        return page(title, paragraph(advice), server=server)
+    shown = tags.p(approval_code, class_="code")
+    return page(title, paragraph(advice), paragraph(texts.APPROVAL_CODE), shown, server=server)

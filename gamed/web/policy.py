@@ -1,0 +1,51 @@
+"""Health and public policy (PROTOCOL 2, SPEC 2.4)."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from gamed.store import StoreError
+from gamed.web.app import make_app
+from gamed.web.errors import Unhealthy
+from gamed.web.gates import NO_GATES
+from gamed.web.json_io import write_json
+from gamed.web.request import Request
+
+
+class Stores(Protocol):
+    """Both stores; asked at most once a second, however often `check` is called."""
+
+    def check(self) -> Awaitable[None]:
+        """StoreError while one does not answer."""
+
+
+@frozen
+class PolicyRoutes:
+    """What anyone may know. `providers` in the order of the file, none in local mode."""
+
+    app = make_app()
+    prefixes = ("/healthz", "/auth/config")
+    gates = NO_GATES
+
+    _mode: str
+    _providers: Sequence[str]
+    _instance: str
+    """8 hex digits per start."""
+    _stores: Stores
+
+    @app.route("/healthz", methods=["GET"])
+    async def healthz(self, request: Request) -> bytes:
+        headers = {"Cache-Control": "no-store", "Gamed-Instance": self._instance}
+        try:
+            await self._stores.check()
+        except StoreError:
+            raise Unhealthy(headers=headers) from None
+        for name, value in headers.items():
+            request.setHeader(name, value)
+        request.setHeader("Content-Type", "text/plain")
+        return b"ok"
+
+    @app.route("/auth/config", methods=["GET"])
+    async def config(self, request: Request) -> bytes:
+        return write_json(request, 200, {"mode": self._mode, "providers": list(self._providers)})

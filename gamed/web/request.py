@@ -1,0 +1,196 @@
+"""One exchange: a judged head, a body that went to its sink, a handler, one answer."""
+
+from http import HTTPStatus
+from typing import Any
+
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from twisted.web.http import NO_BODY_CODES
+from twisted.web.http import Request as TwistedRequest
+from twisted.web.http_headers import Headers
+
+from gamed.web.fields import Fields
+from gamed.web.gates import Head, MemorySink, Sink
+from gamed.web.raw_head import RawHead
+from gamed.web.server import Route, Server
+from gamed.web.traces import trace
+
+_log = Logger()
+CLIENT_LEFT = 499
+"""The status in the log of a request whose client left before its answer."""
+
+
+class Request(TwistedRequest):
+    """Handlers use `head`, `sink`, `request_id`, setResponseCode, setHeader, addCookie, getCookie and notifyFinish.
+
+    A handler that streams sets Content-Length, registers a producer, and returns None when all is written. When the
+    client leaves, the handler is cancelled. `args`, `content`, `path` and `uri` of Twisted's request stay empty: the
+    first mixes bodies into queries, and a path or query must never reach a log.
+    """
+
+    head: Head
+    sink: Sink
+    route: Route
+    channel: Any
+    parseCookies: Any  # these are not typed in Twisted
+    getCookie: Any
+    addCookie: Any
+
+    def __init__(self, channel: Any, server: Server) -> None:
+        super().__init__(channel, queued=False)
+        self.requestHeaders = Fields()
+        self._server = server
+        self._work: Deferred[Any] | None = None
+        self.refusal: BaseException | None = None
+        """Why there will be no handler."""
+        self.whole = False
+        """Whether all of the body was read; if not, the connection cannot go on."""
+        self.request_id = server.request_id()
+        self.began = server.seconds()
+        self.route = server.nowhere
+        self.head = Head("-", "", b"", {}, self.requestHeaders, 0, "")
+        self.sink = MemorySink()
+        self.args = {}
+        self.uri = self.path = b"-"
+        self.clientproto = b"HTTP/1.1"
+
+    def __repr__(self) -> str:
+        return f"<Request {self.request_id} {self.route.template}>"
+
+    # the head
+
+    def begin(self, raw: RawHead, length: int | None) -> None:
+        """The head is complete. The gate decides; the body waits in the channel meanwhile."""
+        self.method, self.clientproto = raw.method, raw.version
+        for name, value in raw.fields:
+            self.requestHeaders.addRawHeader(name, value)
+        self.parseCookies()
+        try:
+            self._server.judge(self, raw, length)
+        except Exception as e:
+            self.refuse(e)
+            self.channel.admit(self)
+        else:
+            Deferred.fromCoroutine(self._pass_gate())
+
+    async def _pass_gate(self) -> None:
+        try:
+            self.sink = await self.route.gate.admit(self.head)
+        except Exception as e:
+            self.refuse(e)
+        if self._disconnected:
+            self.sink.abort()
+        else:
+            self.channel.admit(self)
+
+    # the body
+
+    def handleContentChunk(self, data: bytes) -> Deferred[None] | None:
+        """Called by the channel's decoder; what it returns is to be waited for before more is read."""
+        try:
+            return self.sink.write(data)
+        except Exception as e:
+            self.refuse(e)
+            return None
+
+    def refuse(self, error: BaseException) -> None:
+        """There will be no handler. What still arrives of the body goes nowhere."""
+        if self.refusal is None:
+            self.refusal = error
+            self.sink.abort()
+            self.sink = _Nowhere()
+
+    def proceed(self) -> None:
+        """The body is whole, or nobody wants the rest: answer."""
+        if self.refusal is not None:
+            self.fail(self.refusal)
+            return
+        self._work = maybeDeferred(self.route.call, self)
+        self._work.addCallback(self.respond).addErrback(self._failed)
+
+    # the answer
+
+    def setHeader(self, name: str, value: str) -> None:
+        """Replaces what was set before."""
+        self.responseHeaders.setRawHeaders(name, [value])
+
+    def setResponseCode(self, code: int, message: bytes | None = None) -> None:
+        """Twisted's own table of reason phrases lacks 421, 428 and 431."""
+        super().setResponseCode(code, message or HTTPStatus(code).phrase.encode())
+
+    def respond(self, result: object) -> None:
+        """A handler's result; None after a streamed answer."""
+        if self._disconnected or self.finished:
+            return
+        if not self.startedWriting:
+            body = result.encode() if isinstance(result, str) else b"" if result is None else result
+            if not isinstance(body, bytes):
+                raise TypeError(f"a handler returned {type(result).__name__}")
+            self.setHeader("Content-Length", str(len(body)))
+            self.write(body)
+        self.finish()
+
+    def fail(self, error: BaseException) -> None:
+        """Answer an error; nothing that a handler set before it failed is kept."""
+        if self.startedWriting:
+            _log.error("an answer broke off, request {id}\n{trace}", id=self.request_id, trace=trace(error))
+            self.channel.forceAbortClient()
+            return
+        self.responseHeaders = Headers()
+        self.cookies.clear()
+        try:
+            self.respond(self.route.answer_error(self, error))
+        except Exception as e:
+            _log.error("no answer, request {id}\n{trace}", id=self.request_id, trace=trace(e))
+            self.channel.forceAbortClient()
+        error.__traceback__ = None  # its frames know the request, which knows the error: garbage for each refusal
+
+    def write(self, data: bytes) -> None:
+        if not self.startedWriting:
+            self._seal()
+        TwistedRequest.write(self, data)
+
+    def finish(self) -> None:
+        self._work = None
+        self._server.done(self, self.code)
+        TwistedRequest.finish(self)
+
+    def _seal(self) -> None:
+        self._server.seal(self)
+        if self.code in NO_BODY_CODES:
+            self.responseHeaders.removeHeader("Content-Length")
+            self.responseHeaders.removeHeader("Content-Type")
+        elif not self.responseHeaders.hasHeader("Content-Length"):
+            raise RuntimeError("an answer without Content-Length")
+        if self.clientproto == b"HTTP/1.1" and not (self.whole and self.channel.persistent):
+            self.setHeader("Connection", "close")
+
+    # the end
+
+    def connectionLost(self, reason: Failure) -> None:
+        """The client left: what it was still sending goes, and the handler is cancelled."""
+        self._server.done(self, CLIENT_LEFT)
+        if not self.whole:
+            self.sink.abort()
+        TwistedRequest.connectionLost(self, reason)
+        work, self._work = self._work, None
+        if work is not None:
+            work.cancel()
+
+    def _failed(self, failure: Failure) -> None:
+        error = failure.value
+        if error is None or (self._disconnected and isinstance(error, CancelledError)):
+            return
+        if self._disconnected:
+            _log.error("failed after the client left, request {id}\n{trace}", id=self.request_id, trace=trace(error))
+        else:
+            self.fail(error)
+
+
+class _Nowhere:
+    """Takes what nobody wants."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def abort(self) -> None: ...

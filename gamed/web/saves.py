@@ -1,0 +1,186 @@
+"""The room of saves (PROTOCOL 4)."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from gamed.http_rules.conditions import Conditions, Header, parse_conditions
+from gamed.http_rules.prefer import wait_seconds
+from gamed.http_rules.tags import TagsMalformed
+from gamed.instants import http_date
+from gamed.saves.condition import Condition, deleting_condition, writing_condition
+from gamed.saves.cursor import Cursor, parse_cursor
+from gamed.saves.digest import sha256_field
+from gamed.saves.errors import BadPrecondition
+from gamed.saves.orders import Written
+from gamed.saves.save_info import listed, save_info
+from gamed.saves.shelf import Shelf
+from gamed.saves.sight import Look, Reading
+from gamed.saves.slots import check_slot
+from gamed.saves.version import Version, version_number
+from gamed.web.access import access_token
+from gamed.web.app import make_app
+from gamed.web.detached import Detached
+from gamed.web.fields import header_of
+from gamed.web.gates import Gate
+from gamed.web.json_io import write_json
+from gamed.web.query import read_query
+from gamed.web.request import Request
+from gamed.web.sending import send
+from gamed.web.upload import SaveGate, Upload
+
+PRIVATE = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authorization"}
+"""On every answer that is one player's."""
+
+
+@frozen
+class SaveRoutes:
+    """Changes run detached: a client that leaves does not stop them half way."""
+
+    app = make_app()
+    prefixes = ("/game/",)
+    _shelf: Shelf
+    _detached: Detached
+    _gate: SaveGate
+
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        return {"write_save": self._gate}
+
+    @app.route("/game/", methods=["GET"])
+    async def show_shelf(self, request: Request) -> bytes:
+        cursor, body = await self._shelf.overview(access_token(request))
+        _set(request, {**PRIVATE, "ETag": str(cursor.entity_tag)})
+        return write_json(request, 200, body)
+
+    @app.route("/game/saves", methods=["GET"])
+    async def list_saves(self, request: Request) -> bytes | None:
+        since, conditions = _since(request), _conditions(request)
+        knows = since is not None or conditions.if_none_match is not None
+        wait = self._shelf.granted(wait_seconds(_header(request)("prefer"))) if knows else 0
+        listing = await self._shelf.list_saves(access_token(request), since, conditions, wait)
+        if wait:
+            request.setHeader("Preference-Applied", f"wait={wait}")
+        _set(request, {**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
+        if listing.entries is None:
+            request.setResponseCode(304)
+            return None
+        return write_json(request, 200, listed(listing))
+
+    @app.route("/game/saves/<string:slot>", methods=["GET"])
+    async def read_save(self, request: Request, slot: str) -> bytes | None:
+        return await self._read(request, check_slot(slot))
+
+    @app.route("/game/saves/<string:slot>/versions/<string:number>", methods=["GET"])
+    async def read_version(self, request: Request, slot: str, number: str) -> bytes | None:
+        return await self._read(request, check_slot(slot), version_number(number))
+
+    @app.route("/game/saves/<string:slot>", methods=["PUT"])
+    async def write_save(self, request: Request, slot: str) -> bytes:
+        upload = request.sink
+        if not isinstance(upload, Upload):
+            raise TypeError("this route's gate takes uploads")
+        written = await self._detached.run(self._store(upload))
+        current = written.current
+        if current is None:
+            raise TypeError("a PUT that was not refused leaves a current version")
+        _set(request, {**PRIVATE, **_identified(current)})
+        return write_json(request, 201 if written.created else 200, save_info(current))
+
+    @app.route("/game/saves/<string:slot>", methods=["DELETE"])
+    async def delete_save(self, request: Request, slot: str) -> None:
+        name, condition = check_slot(slot), deleting_condition(_header(request))
+        await self._detached.run(self._remove(request, name, condition))
+        request.setResponseCode(204)
+
+    @app.route("/game/saves/<string:slot>/versions", methods=["GET"])
+    async def list_versions(self, request: Request, slot: str) -> bytes:
+        name = check_slot(slot)
+        body = await self._shelf.recall(access_token(request), name)
+        _set(request, PRIVATE)
+        return write_json(request, 200, body)
+
+    @app.route("/game/saves/<string:slot>/versions/<string:number>", methods=["DELETE"])
+    async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
+        name, n = check_slot(slot), version_number(number)
+        await self._detached.run(self._shelf.dismiss(access_token(request), name, n))
+        request.setResponseCode(204)
+
+    @app.route("/game/saves/<string:slot>/versions/<string:number>/restore", methods=["POST"])
+    async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
+        name, n, condition = check_slot(slot), version_number(number), writing_condition(_header(request))
+        now = await self._detached.run(self._shelf.restore(access_token(request), name, n, condition))
+        _set(request, {**PRIVATE, **_identified(now)})
+        return write_json(request, 200, save_info(now))
+
+    async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
+        whole, wanted = request.head.method != "HEAD", _header(request)("range")
+        look = Look(slot, _conditions(request), whole, wanted, version)
+        return await _answered(request, await self._shelf.read(access_token(request), look))
+
+    async def _store(self, upload: Upload) -> Written:
+        try:
+            return await self._shelf.write(upload.entry, await upload.arrival())
+        finally:
+            upload.abort()
+
+    async def _remove(self, request: Request, slot: str, condition: Condition) -> None:
+        entry = await self._shelf.enter(access_token(request))
+        await self._shelf.remove(entry, slot, condition)
+
+
+async def _answered(request: Request, reading: Reading) -> bytes | None:
+    """Status, head and bytes of a save; None when they are written already or there are none."""
+    _set(request, _described(reading.version))
+    size, part, content = reading.version.size, reading.part, reading.content
+    if not reading.modified:
+        request.setResponseCode(304)
+        return None
+    first, length = (part.first, part.length) if part else (0, size)
+    if part is not None:
+        request.setResponseCode(206)
+        request.setHeader("Content-Range", part.content_range)
+    if isinstance(content, bytes):
+        return content[first : first + length]
+    request.setHeader("Content-Length", str(length))
+    if content is None:
+        request.write(b"")
+    else:
+        await send(request, content, first, length)
+    return None
+
+
+def _described(version: Version) -> dict[str, str]:
+    """The head of PROTOCOL 4.2, the same for GET and HEAD."""
+    headers = {**PRIVATE, **_identified(version), "Accept-Ranges": "bytes", "Content-Disposition": "attachment"}
+    headers |= {"Last-Modified": http_date(version.created_ms), "Content-Security-Policy": "sandbox"}
+    if version.body is not None:
+        headers |= {"Content-Type": version.body.ctype, "Repr-Digest": sha256_field(version.body.sha256)}
+        if version.body.meta is not None:
+            headers["Save-Meta"] = version.body.meta
+    return headers
+
+
+def _identified(version: Version) -> dict[str, str]:
+    return {"ETag": str(version.entity_tag), "Save-Version": version.tag}
+
+
+def _header(request: Request) -> Header:
+    return header_of(request.requestHeaders)
+
+
+def _conditions(request: Request) -> Conditions:
+    try:
+        return parse_conditions(_header(request))
+    except TagsMalformed as e:
+        raise BadPrecondition(f"If-Match and If-None-Match take etags: {e}.") from None
+
+
+def _since(request: Request) -> Cursor | None:
+    since = read_query(request).get("since")
+    return None if since is None else parse_cursor(since)
+
+
+def _set(request: Request, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        request.setHeader(name, value)

@@ -1,0 +1,200 @@
+"""The web of the service: connections come in, rooms answer."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.web.http import HTTPFactory
+
+from gamed.crypto import Random
+from gamed.instants import Now, http_date
+from gamed.web.app import JsonApp, Room
+from gamed.web.channel import Channel
+from gamed.web.connections import Connections, peer_host
+from gamed.web.cors import Cors
+from gamed.web.errors import ShuttingDown, WebError, WrongMethod
+from gamed.web.forwarding import Forwarding
+from gamed.web.gates import Head
+from gamed.web.host import judge_host
+from gamed.web.http_policy import HttpPolicy
+from gamed.web.pace import Pace
+from gamed.web.raw_head import RawHead
+from gamed.web.request import Request
+from gamed.web.routing import Found, Routes
+from gamed.web.target import Target, decode_path, split_target
+
+REQUEST_ID_BYTES = 12
+PROTOCOL = "1.0"
+
+
+class AccessLog(Protocol):
+    """One line per request; the template stands for the path."""
+
+    def line(self, *, request_id: str, method: str, template: str, status: int, size: int, seconds: float) -> None: ...
+
+
+class Site(HTTPFactory):
+    """Builds a channel per connection and judges every head in PROTOCOL 4's order, up to the gate."""
+
+    noisy = False
+
+    def __init__(
+        self,
+        rooms: Sequence[Room],
+        policy: HttpPolicy,
+        clock: IReactorTime,
+        *,
+        access_log: AccessLog,
+        now_ms: Now,
+        random: Random,
+    ) -> None:
+        super().__init__(reactor=clock)
+        self._policy = policy
+        self._clock = clock
+        self._access_log = access_log
+        self._now_ms = now_ms
+        self._random = random
+        self._routes = Routes(rooms)
+        self._cors = Cors(policy.cors_origins)
+        self._forwarding = Forwarding(policy.trusted_proxies)
+        self._connections = Connections(policy)
+        self._channels: dict[Channel, str | None] = {}
+        self._leaving = False
+        self._gone: list[Deferred[None]] = []
+
+    # connections
+
+    def startFactory(self) -> None:
+        """Nothing of Twisted's access log."""
+
+    def stopFactory(self) -> None:
+        """Nothing was started."""
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        """A channel; None, which closes the connection, when there are too many or the service goes down."""
+        peer = peer_host(addr)
+        if self._leaving or not self._connections.admit(peer):
+            return None
+        trusted = self._connections.trusted(peer)
+        idle = self._policy.trusted_idle_seconds if trusted else self._policy.idle_seconds
+        channel = Channel(self, self._clock.callLater, idle)
+        channel.factory = self
+        self._channels[channel] = peer
+        return channel
+
+    def closed(self, channel: Channel) -> None:
+        self._connections.release(self._channels.pop(channel))
+        self._tell_gone()
+
+    def shut_down(self) -> Deferred[None]:
+        """Take no connection and no request any more, answer what is under way; fires when all are closed.
+
+        The caller decides how long it waits.
+        """
+        self._leaving = True
+        gone: Deferred[None] = Deferred()
+        self._gone.append(gone)
+        for channel in list(self._channels):
+            channel.shut_down()
+        self._tell_gone()
+        return gone
+
+    def _tell_gone(self) -> None:
+        if not self._channels:
+            waiting, self._gone = self._gone, []
+            for gone in waiting:
+                if not gone.called:  # the caller may have given up waiting
+                    gone.callback(None)
+
+    # requests
+
+    @property
+    def nowhere(self) -> Found:
+        return self._routes.nowhere
+
+    def seconds(self) -> float:
+        return self._clock.seconds()
+
+    def pace(self) -> Pace:
+        return Pace(self._policy.upload_seconds)
+
+    def request_id(self) -> str:
+        return self._random(REQUEST_ID_BYTES).hex()
+
+    def judge(self, request: Request, raw: RawHead, length: int | None) -> None:
+        target = split_target(raw)
+        found, path = self._find(target, raw.method.decode())
+        headers = request.requestHeaders
+        address = self._forwarding.client(peer_host(request.client), headers)
+        request.route = found
+        request.head = Head(raw.method.decode(), path, target.query, found.kwargs, headers, length, address)
+        judge_host(raw.version, raw.values(b"host"), target.authority, (self._policy.host,))
+        if self._leaving:
+            raise ShuttingDown
+        if found.refusal is not None:
+            if not (found.methods and self._speaks_cors(request)):
+                raise found.refusal
+            if raw.method != b"OPTIONS":
+                raise WrongMethod([*found.methods, "OPTIONS"])
+            request.route = evolve(found, handler=self._preflight, gate=JsonApp.default_gate, kwargs={})
+
+    def _find(self, target: Target, method: str) -> tuple[Found, str]:
+        try:
+            path = decode_path(target.path)
+        except WebError as e:
+            path = target.path.decode("latin-1")
+            return self._routes.lost(path, e), path
+        return self._routes.find(path, method), path
+
+    def _speaks_cors(self, request: Request) -> bool:
+        route = request.route
+        return isinstance(route, Found) and isinstance(route.app, JsonApp) and self._cors.covers(request.head.path)
+
+    def _preflight(self, request: Request) -> None:
+        request.setResponseCode(204)
+        route = request.route
+        methods = route.methods if isinstance(route, Found) else ()
+        for name, value in self._cors.preflight(request.head.one("origin"), methods).items():
+            request.setHeader(name, value)
+
+    # answers
+
+    def seal(self, request: Request) -> None:
+        headers = request.responseHeaders
+        headers.setRawHeaders("Date", [http_date(self._now_ms())])
+        headers.setRawHeaders("X-Content-Type-Options", ["nosniff"])
+        headers.setRawHeaders("X-Request-Id", [request.request_id])
+        if request.head.path.startswith("/auth/"):
+            headers.setRawHeaders("Cache-Control", ["no-store"])
+            headers.setRawHeaders("Referrer-Policy", ["no-referrer"])
+        if headers.getRawHeaders("Content-Type", [""])[0].startswith(("application/json", "application/problem+json")):
+            headers.setRawHeaders("Gamed-Protocol", [PROTOCOL])
+        if self._policy.cors_origins and self._speaks_cors(request):
+            headers.addRawHeader("Vary", "Origin")
+            for name, value in self._cors.headers(request.head.one("origin")).items():
+                headers.setRawHeaders(name, [value])
+
+    def done(self, request: Request, status: int) -> None:
+        self._access_log.line(
+            request_id=request.request_id,
+            method=request.head.method,
+            template=request.route.template,
+            status=status,
+            size=request.sentLength,
+            seconds=self._clock.seconds() - request.began,
+        )
+
+
+def build_site(
+    rooms: Sequence[Room],
+    policy: HttpPolicy,
+    clock: IReactorTime,
+    *,
+    access_log: AccessLog,
+    now_ms: Now,
+    random: Random,
+) -> Site:
+    """The factory to listen with; `clock` is the reactor."""
+    return Site(rooms, policy, clock, access_log=access_log, now_ms=now_ms, random=random)
