@@ -1,0 +1,84 @@
+"""`gamed players approve|reject|block|unblock`: who may play; in force from the next request on (PROTOCOL 3.7)."""
+
+from collections.abc import Callable
+from sqlite3 import Connection
+
+import click
+
+from gamed.cli.host import Host
+from gamed.cli.people import WHO, called, found, json_option, pending, report
+from gamed.cli.refusal import NotDone, ending
+from gamed.crypto import Keys
+from gamed.storage.auth.accounts import NamedPlayer
+from gamed.storage.auth.players import State, change_state, remove_pending
+
+Find = Callable[[Connection, Keys, str], NamedPlayer]
+
+
+@click.command(short_help="[key] Let a newcomer in.")
+@click.argument("who", metavar="CODE-NAME-or-ID")
+@json_option
+@click.pass_obj
+def approve(host: Host, who: str, as_json: bool) -> None:
+    """Let a newcomer in, who may sign in from now on. [key]
+
+    The newcomer's page shows the code; `gamed players list --pending` shows it too.
+    """
+    _change(host, "players approve", who, pending, after="active", as_json=as_json)
+
+
+@click.command(short_help="[key] Turn a newcomer away.")
+@click.argument("who", metavar="CODE-NAME-or-ID")
+@json_option
+@click.pass_obj
+def reject(host: Host, who: str, as_json: bool) -> None:
+    """Turn a newcomer away and forget the request. [key]
+
+    They may ask again. To keep them out, block them.
+    """
+    _change(host, "players reject", who, pending, after=None, as_json=as_json)
+
+
+@click.command(short_help="[key] Keep a player out, at once.")
+@click.argument("who", metavar=WHO)
+@json_option
+@click.pass_obj
+def block(host: Host, who: str, as_json: bool) -> None:
+    """Keep a player out from the next request on; nothing of theirs is lost. [key]"""
+    _change(host, "players block", who, found, after="blocked", as_json=as_json)
+
+
+@click.command(short_help="[key] Let a blocked player in again.")
+@click.argument("who", metavar=WHO)
+@json_option
+@click.pass_obj
+def unblock(host: Host, who: str, as_json: bool) -> None:
+    """Let a blocked player in again, with the sessions that have not expired. [key]"""
+    _change(host, "players unblock", who, _blocked, after="active", as_json=as_json)
+
+
+def _blocked(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
+    named = found(connection, keys, who)
+    if named.player.state != "blocked":
+        raise NotDone(f"This player is {named.player.state}, not blocked.")
+    return named
+
+
+def _change(host: Host, command: str, who: str, find: Find, *, after: State | None, as_json: bool) -> None:
+    """`after` None: the newcomer is forgotten."""
+    with ending():
+        store = host.open()
+
+        def unit(connection: Connection, keys: Keys) -> NamedPlayer:
+            named = find(connection, keys, who)
+            player_id, before = named.player.player_id, named.player.state
+            if after is None:
+                remove_pending(connection, player_id)
+            else:
+                change_state(connection, player_id, before, after)
+            store.tell(connection, command, player_id)
+            return named
+
+        named = store.run(unit)
+        done = {"id": named.player.player_id, "state": after or "forgotten"}
+        report(done, f"{called(named)} is {done['state']}", as_json=as_json)

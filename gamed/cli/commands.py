@@ -1,0 +1,98 @@
+"""The console script `gamed`: what an owner does on the host."""
+
+import click
+
+from gamed import __version__
+from gamed.cli import opening
+from gamed.cli.admission_commands import approve, block, reject, unblock
+from gamed.cli.check_command import check
+from gamed.cli.departure_commands import attach, erase
+from gamed.cli.dev_command import dev
+from gamed.cli.harden import harden
+from gamed.cli.health import health
+from gamed.cli.host import Host
+from gamed.cli.key_commands import key
+from gamed.cli.owner_commands import owner
+from gamed.cli.person_commands import find, note, show
+from gamed.cli.player_commands import players
+from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.saves_commands import saves
+from gamed.cli.session_commands import sessions
+
+EPILOG = """
+Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE form,
+or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
+
+Exit codes: 0 done, 1 not done, 2 wrong usage, 78 the configuration must be mended first.
+"""
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="gamed %(version)s")
+@click.option("-c", "--config", metavar="FILE", help="[env GAMED_CONFIG; else authentication.json beside this program]")
+@click.option("-d", "--data", metavar="DIR", help="[env GAMED_DATA; else `data` beside the configuration file]")
+@click.pass_context
+def gamed(context: click.Context, config: str | None, data: str | None) -> None:
+    """A game server to host at home: sign-in, saves and assets.
+
+    Everything but `serve` also works while the service runs.
+    """
+    context.obj = Host(config, data, development=bool(context.obj))
+
+
+@gamed.command(short_help="[key] Run the game server.")
+@click.option("-c", "--config", metavar="FILE", help="The same as before the command's name.")
+@click.option("-d", "--data", metavar="DIR", help="The same as before the command's name.")
+@click.option(
+    "-l",
+    "--listen",
+    metavar="ENDPOINT",
+    multiple=True,
+    help="Where to listen; may be given several times. [default: tcp:8080:interface=127.0.0.1]",
+)
+@click.option(
+    "--private-listen",
+    is_flag=True,
+    help="Ports that other machines could reach are published to this machine only. [env GAMED_PRIVATE_LISTEN=1]",
+)
+@click.pass_obj
+def serve(host: Host, config: str | None, data: str | None, listen: tuple[str, ...], private_listen: bool) -> None:
+    """Run the game server, until it is stopped. [key]
+
+    The first run writes a configuration in local mode, and the key file.
+    """
+    from gamed.cli import serving  # late: it is most of Twisted
+
+    where = host.places(config, data)
+    arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]
+    serving.serve([*arguments, *(["--private-listen"] if private_listen else [])])
+
+
+@gamed.command("check-config", short_help="[key] Say what is wrong with the configuration.")
+@click.pass_obj
+def check_config(host: Host) -> None:
+    """Say everything that is wrong with the configuration, its variables included; change nothing. [key]"""
+    harden()
+    with ending():
+        opened = opening.read_all(host.places())
+        if opened.first_run:
+            raise NotDone(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
+        config = opened.judged.config
+        say(f"{opened.places.config} is good: {config.mode.value} mode")
+        say(f"address {config.public_url or 'of the first tcp listener, on this machine only'}")
+        say(f"providers {', '.join(config.providers) or 'none'}")
+        if opened.places.game.exists():
+            say(f"{opened.places.game} is good")
+        say(f"data {opened.places.data}")
+
+
+gamed.add_command(key)
+gamed.add_command(players)
+for command in (show, find, note, approve, reject, block, unblock, attach, erase):
+    players.add_command(command)
+gamed.add_command(owner)
+gamed.add_command(sessions)
+gamed.add_command(saves)
+gamed.add_command(check)
+gamed.add_command(health)
+gamed.add_command(dev)

@@ -1,0 +1,148 @@
+"""`gamed players attach|erase`: one player's things given to another, or gone for good (PROTOCOL 3.8)."""
+
+import sys
+from collections.abc import Coroutine
+from secrets import token_bytes
+from sqlite3 import Connection
+from typing import Any, TypeVar
+
+import click
+from attrs import frozen
+
+from gamed.cli.host import Host, Store
+from gamed.cli.opening import now_ms
+from gamed.cli.people import WHO, called, found, json_option, report
+from gamed.cli.refusal import NotDone, ending
+from gamed.crypto import Keys
+from gamed.players.departures import Departure, Departures
+from gamed.players.errors import PlayerUnknown
+from gamed.saves.cursor import new_epoch
+from gamed.storage.auth import departures
+from gamed.storage.auth.accounts import NamedPlayer
+from gamed.storage.auth.departures import Attached
+from gamed.storage.state import handing_over
+from gamed.storage.state.stored_shelves import begin, step
+
+T = TypeVar("T")
+
+
+@frozen
+class HostRecords:
+    """gamed.players.departures.Records beside the service."""
+
+    _store: Store
+
+    async def mark(self, player_id: str, now_ms: int) -> bool:
+        def unit(connection: Connection) -> bool:
+            self._store.tell(connection, "players erase", player_id)
+            return departures.mark(connection, player_id, now_ms)
+
+        return self._store.auth(unit)
+
+    async def unfinished(self) -> list[Departure]:
+        return self._store.look(departures.unfinished)
+
+    async def forget(self, departure: Departure) -> bool:
+        return self._store.auth(lambda connection: departures.forget(connection, departure))
+
+
+@frozen
+class HostShelves:
+    """gamed.players.departures.Shelves beside the service, whose next sweep takes the bytes."""
+
+    _store: Store
+
+    async def ready(self) -> None:
+        self._store.state(lambda connection: None)
+
+    async def erase(self, player_id: str, now_ms: int) -> None:
+        epoch = new_epoch(token_bytes)
+        self._store.state(lambda connection: begin(connection, player_id, epoch, now_ms))
+        self._finish(player_id)
+
+    async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
+        self._finish(heir_id)
+        epochs = new_epoch(token_bytes), new_epoch(token_bytes)
+        self._store.state(lambda connection: handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms))
+        self._finish(player_id)
+
+    def _finish(self, player_id: str) -> None:
+        epoch = new_epoch(token_bytes)
+        while self._store.state(lambda connection: step(connection, player_id, epoch)):
+            pass
+
+
+@click.command(short_help="[key] Give a player's saves and sign-ins to another.")
+@click.argument("old", metavar="OLD")
+@click.option("--to", "new", required=True, metavar="NEW", help="The player who gets them, by name or id.")
+@json_option
+@click.pass_obj
+def attach(host: Host, old: str, new: str, as_json: bool) -> None:
+    """Give a player's saves and sign-ins to another; the old player is gone then. [key]
+
+    OLD may be an id that only state.db knows, as after a new auth.db. Where both have a save in one slot, NEW's stays
+    current and OLD's becomes a conflict copy, kept as long as any.
+    """
+    with ending():
+        store = host.open()
+        leaving = _leaving(store)
+        at_once(leaving.resume())
+        attached, old_id, heir = store.run(lambda connection, keys: _attach(store, connection, keys, old, new))
+        at_once(leaving.resume())
+        done = {"from": old_id, "to": heir.player.player_id, "moved": attached.moved, "left": attached.left}
+        gone = f"; its account of {', '.join(attached.left)} signs nobody in any more" if attached.left else ""
+        report(done, f"{called(heir)} has what {old_id} had{gone}", as_json=as_json)
+
+
+def _attach(store: Store, connection: Connection, keys: Keys, old: str, new: str) -> tuple[Attached, str, NamedPlayer]:
+    heir = found(connection, keys, new)
+    try:
+        old_id = found(connection, keys, old).player.player_id
+    except PlayerUnknown:
+        old_id = old
+        if not store.look_at_state(lambda state: handing_over.slots_of(state, old)):
+            raise NotDone(f"Neither auth.db nor state.db knows a player {old!r}.") from None
+    heir_id = heir.player.player_id
+    if old_id == heir_id:
+        raise NotDone("These are one and the same player.")
+    if heir.player.state == "pending":
+        raise NotDone("This player waits for approval; first: gamed players approve")
+    store.tell(connection, "players attach", heir_id)
+    return departures.attach(connection, keys, old_id, heir_id, now_ms()), old_id, heir
+
+
+@click.command(short_help="[key] Erase a player and everything of theirs.")
+@click.argument("who", metavar=WHO)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
+    """Erase a player: saves, ways to sign in, sessions. It cannot be undone. [key]"""
+    with ending():
+        store = host.open()
+        named = store.read(lambda connection, keys: found(connection, keys, who))
+        if not yes:
+            _confirm(named)
+        at_once(_leaving(store).erase(named.player.player_id))
+        report({"erased": named.player.player_id}, f"{called(named)} is erased", as_json=as_json)
+
+
+def _confirm(named: NamedPlayer) -> None:
+    if not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
+    if not click.confirm(f"Erase {called(named)} with all saves? This cannot be undone."):
+        raise NotDone("Nothing was erased.")
+
+
+def _leaving(store: Store) -> Departures:
+    return Departures(HostRecords(store), HostShelves(store), now_ms)
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work whose every step is done when it returns: nothing here waits."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("a command's step waits for something")

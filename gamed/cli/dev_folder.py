@@ -1,0 +1,67 @@
+"""What `gamed dev` keeps: a folder of its own with a configuration, a master key and the data of a server."""
+
+import os
+from base64 import b64encode
+from json import dumps, loads
+from pathlib import Path
+from secrets import token_bytes
+
+from gamed.cli.files import read_file, sync_folder, write_durably
+from gamed.cli.refusal import Refusal
+from gamed.config.authentication import FILE_NAME
+from gamed.crypto import KEY_BYTES
+
+MASTER_KEY_ENV = "GAMED_DEV_MASTER_KEY"
+SECRET_ENVS = {"discord": "GAMED_DEV_DISCORD_SECRET", "google": "GAMED_DEV_GOOGLE_SECRET"}
+CLIENT_IDS = {"discord": "80351110224678912", "google": "gamed-dev.apps.googleusercontent.com"}
+KEY_FILE = "master.key"
+
+
+def prepare(folder: Path, server: str, provider: str) -> Path:
+    """Make the folder, or take up one that this command made; its configuration file.
+
+    Both addresses may change from start to start. Members the developer added to the file stay as they are.
+    """
+    file = folder / FILE_NAME
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept = _kept(folder, file)
+        if not (folder / KEY_FILE).exists():
+            write_durably(folder / KEY_FILE, b64encode(token_bytes(KEY_BYTES)) + b"\n", 0o600)
+        part = folder / f".{FILE_NAME}.{os.getpid()}"
+        write_durably(part, dumps({**kept, **_members(server, provider)}, indent=2).encode() + b"\n", 0o640)
+        part.replace(file)
+        sync_folder(folder)
+    except OSError as e:
+        raise Refusal(f"{folder} cannot be used ({e.strerror}); name another with --folder DIR.") from None
+    return file
+
+
+def _kept(folder: Path, file: Path) -> dict[str, object]:
+    """What stands in the file already. A folder with anything of somebody else's in it is left alone."""
+    if not any(folder.iterdir()):
+        return {}
+    try:
+        found = loads(read_file(str(file)))
+    except (FileNotFoundError, ValueError):
+        found = None
+    if not isinstance(found, dict) or found.get("master_key_env") != MASTER_KEY_ENV:
+        raise Refusal(f"{folder} holds something else than what `gamed dev` makes; name an empty folder with --folder.")
+    return found
+
+
+def _members(server: str, provider: str) -> dict[str, object]:
+    """The preset of Discord with its endpoints turned to the provider, and Google by its issuer."""
+    from gamed.dev import documents  # late: nothing but `gamed dev` loads that package
+
+    named = {
+        name: {"client_id": CLIENT_IDS[name], "client_secret_env": SECRET_ENVS[name], "label": f"{label} (development)"}
+        for name, label in (("discord", "Discord"), ("google", "Google"))
+    }
+    named["discord"] |= {
+        "authorization_endpoint": provider + documents.DISCORD_AUTHORIZE,
+        "token_endpoint": provider + documents.DISCORD_TOKEN,
+        "userinfo_endpoint": provider + documents.DISCORD_USER,
+    }
+    named["google"] |= {"issuer": provider}
+    return {"mode": "oauth", "public_url": server, "master_key_env": MASTER_KEY_ENV, "providers": named}

@@ -1,0 +1,110 @@
+"""The service as `serve` makes it, and the development provider beside it, in one process."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_bytes, token_urlsafe
+from shutil import rmtree
+from typing import Any, cast
+
+from attrs import frozen
+from twisted.application.service import IService, MultiService
+from twisted.internet.error import CannotListenError
+
+from gamed import tap
+from gamed.cli import dev_folder
+from gamed.cli.opening import now_ms
+from gamed.cli.places import PACKAGE
+from gamed.cli.refusal import Refusal, ending, say
+from gamed.cli.serving import OnePlugin
+from gamed.crypto import Secret
+
+LOOPBACK = "127.0.0.1"
+CLIENT = PACKAGE.parent / "clients" / "python" / "gamed_client.py"
+
+
+@frozen
+class Maker:
+    """A plugin of twistd that no search finds: only `gamed dev` makes one."""
+
+    provider_port: int
+    server: str
+    secrets: dict[str, Secret]
+    place: Path
+    temporary: bool
+    tapname = "dev"
+    description = "A server to try things with."
+    options = tap.Options
+
+    @property
+    def provider(self) -> str:
+        return f"http://{LOOPBACK}:{self.provider_port}"
+
+    def makeService(self, options: tap.Options) -> IService:
+        from twisted.internet import reactor
+
+        from gamed.dev.listening import ProviderService
+        from gamed.dev.provider import DevelopmentProvider
+        from gamed.dev.sides import DISCORD, GOOGLE, Client
+
+        clients = tuple(
+            Client(side, dev_folder.CLIENT_IDS[name], secret, frozenset({f"{self.server}/auth/{name}/callback"}))
+            for side, (name, secret) in zip((DISCORD, GOOGLE), self.secrets.items(), strict=True)
+        )
+        both = MultiService()
+        tap.makeService(options).setServiceParent(both)
+        provider = DevelopmentProvider(self.provider, clients, reactor, now_ms, token_bytes)
+        ProviderService(reactor, self.provider_port, provider).setServiceParent(both)  # type: ignore[no-untyped-call]
+        if self.temporary:
+            reactor.addSystemEventTrigger("after", "shutdown", rmtree, self.place, ignore_errors=True)
+        self._tell()
+        return both
+
+    def _tell(self) -> None:
+        from gamed.dev.people import PEOPLE
+
+        client = os.path.relpath(CLIENT) if CLIENT.exists() else "gamed_client.py"
+        names = ", ".join(person.name for person in PEOPLE)
+        say(f"""
+A development server: for this machine only, never for players.
+  server    {self.server}
+  provider  {self.provider} plays Discord and Google; be one of {names}, or deny, or make it slow or fail
+  folder    {self.place} ({"removed at the end" if self.temporary else "the next start goes on with it"})
+Enter the server's address in your game, or try a sign-in with the reference client:
+  python {client} --server {self.server} login
+Ctrl-C ends it.
+""")
+
+
+class Options(OnePlugin):
+    """twistd's options with the one above as the only plugin."""
+
+    def __init__(self, maker: Maker) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._maker = maker
+
+    @property
+    def subCommands(self) -> Iterator[tuple[str, None, Any, str]]:
+        self.loadedPlugins = {self._maker.tapname: cast(Any, self._maker)}
+        yield (self._maker.tapname, None, self._maker.options, self._maker.description)
+
+
+def run(port: int, provider_port: int, place: Path, *, temporary: bool) -> None:
+    """Run until stopped; does not return before. What the configuration names is in the environment then."""
+    from twisted.scripts.twistd import runApp
+
+    secrets = {name: token_urlsafe(32) for name in dev_folder.SECRET_ENVS}
+    sealed = {name: Secret(text.encode()) for name, text in secrets.items()}
+    maker = Maker(provider_port, f"http://{LOOPBACK}:{port}", sealed, place, temporary)
+    file = dev_folder.prepare(place, maker.server, maker.provider)
+    os.environ.pop(dev_folder.MASTER_KEY_ENV, None)
+    os.environ[f"{dev_folder.MASTER_KEY_ENV}_FILE"] = str(place / dev_folder.KEY_FILE)
+    os.environ.update({dev_folder.SECRET_ENVS[name]: text for name, text in secrets.items()})
+    where = [f"--config={file}", f"--data={place / 'data'}", f"--listen=tcp:{port}:interface={LOOPBACK}"]
+    options = Options(maker)
+    options.parseOptions(["--nodaemon", "--pidfile=", maker.tapname, "serve", *where])  # type: ignore[no-untyped-call]
+    with ending():
+        try:
+            runApp(options)
+        except CannotListenError as e:  # the port was free a moment ago
+            raise Refusal(f"Port {e.port} is taken by another program; name another one.") from None

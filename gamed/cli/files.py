@@ -1,0 +1,120 @@
+"""The configuration file and the data folder on disk: read, made on the first run, kept to their owner."""
+
+import os
+from pathlib import Path
+from stat import S_ISVTX
+
+from gamed.cli.places import Places
+from gamed.cli.refusal import Refusal, warn
+from gamed.config.authentication import FILE_NAME
+from gamed.config.positions import Malformed, decode
+from gamed.config.problems import ConfigError
+
+MAX_FILE_BYTES = 256 * 1024
+AUTH_DB = "auth.db"
+STATE_DB = "state.db"
+FIRST_RUN = """{
+  "mode": "local",
+  "session": {
+    "access_ttl": "15m",
+    "refresh_ttl": "720h",
+    "device_transaction_ttl": "10m"
+  }
+}
+"""
+
+
+def read_file(path: str) -> bytes:
+    """At most MAX_FILE_BYTES and one more; OSError when it cannot be read."""
+    with open(path, "rb") as file:
+        return file.read(MAX_FILE_BYTES + 1)
+
+
+def read_config(places: Places) -> str | None:
+    """The text of the configuration file; None on a first run: neither it nor auth.db is there."""
+    text = _read_text(places.config)
+    if text is None and (places.data / AUTH_DB).exists():
+        raise Refusal(
+            f"{places.config} is missing, but {places.data / AUTH_DB} is there: this server was set up before. "
+            "Put the file back (is a folder not mounted?), or name it with --config FILE."
+        )
+    return text
+
+
+def read_game(places: Places) -> str | None:
+    """The text of game.json beside it; None when there is none."""
+    return _read_text(places.game)
+
+
+def _read_text(path: Path) -> str | None:
+    try:
+        raw = read_file(str(path))
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise Refusal(f"{path} cannot be read ({e.strerror}); name another with --config FILE.") from None
+    if len(raw) > MAX_FILE_BYTES:
+        raise Refusal(f"{path} is larger than {MAX_FILE_BYTES // 1024} KiB; is it the right file?")
+    try:
+        return decode(raw)
+    except Malformed as e:
+        raise ConfigError(str(path), [e.problem]) from None
+
+
+def write_first_config(path: Path) -> None:
+    """The default file of a first run, 0640, there whole or not at all."""
+    part = path.with_name(f".{FILE_NAME}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(part, FIRST_RUN.encode(), 0o640)
+        part.replace(path)
+        sync_folder(path.parent)
+    except OSError as e:
+        raise Refusal(
+            f"{path} cannot be written ({e.strerror}); name a place for the configuration with --config FILE."
+        ) from None
+
+
+def write_durably(path: Path, content: bytes, mode: int) -> None:
+    """A new file, on disk before this returns, with exactly this mode whatever the umask; FileExistsError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with open(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """New and renamed names in a folder survive a power cut only after this."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_data(folder: Path) -> None:
+    """Make the data folder, 0700, or see that it can be used."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = folder.stat()
+    except FileExistsError:
+        raise Refusal(f"{folder} is not a folder; name another with --data DIR.") from None
+    except OSError as e:
+        raise Refusal(
+            f"The data folder {folder} cannot be made ({e.strerror}); name another with --data DIR."
+        ) from None
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        raise Refusal(f"The data folder {folder} cannot be written; name another with --data DIR, or give it to us.")
+    if state.st_mode & 0o077:
+        _close_to_others(folder, state)
+
+
+def _close_to_others(folder: Path, state: os.stat_result) -> None:
+    """Only a folder that is plainly gamed's own is changed: --data may name somebody's home by mistake."""
+    ours = state.st_uid == os.geteuid() and not state.st_mode & S_ISVTX
+    if ours and ((folder / AUTH_DB).exists() or not any(folder.iterdir())):
+        folder.chmod(0o700)
+    else:
+        warn(f"others can look into the data folder; close it with: chmod 700 {folder}")

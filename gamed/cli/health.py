@@ -1,0 +1,66 @@
+"""`gamed health`: ask the running server whether it is well, as a container's health check does (SPEC 9.4)."""
+
+import socket
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
+
+import click
+
+from gamed.cli.host import Host
+from gamed.cli.lock import noted
+from gamed.cli.refusal import NotDone, ending, say
+from gamed.config.settings import DEFAULT_LISTEN
+
+TIMEOUT_SECONDS = 5.0
+
+
+class UnixConnection(HTTPConnection):
+    """HTTP over a unix socket; the Host is localhost."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+@click.command(short_help="Ask the running server whether it is well.")
+@click.option("--url", metavar="URL", help="Ask there instead, such as https://play.example.org")
+@click.pass_obj
+def health(host: Host, url: str | None) -> None:
+    """Exit 0 if the server of this data folder answers GET /healthz with ok, else 1."""
+    with ending():
+        connection = _to_url(url) if url else _to_server(host)
+        try:
+            connection.request("GET", "/healthz", headers={"Connection": "close"})
+            answer = connection.getresponse()
+            body = answer.read(1024)
+        except (OSError, HTTPException) as e:
+            raise NotDone(f"No answer: {e or type(e).__name__}") from None
+        if answer.status != 200:
+            raise NotDone(f"Not well: {answer.status} {answer.reason}")
+        say(body.decode("utf-8", "replace").strip())
+
+
+def _to_url(url: str) -> HTTPConnection:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise click.BadParameter("expected an address such as https://play.example.org", param_hint="--url")
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    return kind(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+
+
+def _to_server(host: Host) -> HTTPConnection:
+    """By what the server noted when it started; the usual listener when it noted nothing."""
+    from gamed.cli.listeners import NETWORK, described  # late: it is most of Twisted
+
+    found = [described(text) for text in noted(host.places().data) or [DEFAULT_LISTEN]]
+    for listener in found:
+        if listener.path:
+            return UnixConnection(listener.path)
+        if listener.kind in NETWORK and listener.plain and listener.port:
+            return HTTPConnection(listener.dial, listener.port, timeout=TIMEOUT_SECONDS)
+    raise NotDone("The address of this server is not known here; give it with --url.")

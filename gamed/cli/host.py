@@ -1,0 +1,155 @@
+"""What every command shares: where its files are, and auth.db with its key where it needs them."""
+
+import os
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+from secrets import token_bytes
+from sqlite3 import Connection
+from typing import TypeVar
+
+from attrs import frozen
+
+from gamed.cli import keys, opening, places
+from gamed.cli.files import AUTH_DB, STATE_DB
+from gamed.cli.harden import harden
+from gamed.cli.places import Places
+from gamed.cli.refusal import NotDone
+from gamed.config.model import Config
+from gamed.config.problems import ConfigError
+from gamed.config.settings import KeySource
+from gamed.crypto import Keys
+from gamed.players.errors import PlayerError
+from gamed.storage.auth import host_actions, keyring
+from gamed.storage.command import look, once
+
+T = TypeVar("T")
+HINT = (
+    "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
+    "systemd-run --pipe --wait -p LoadCredential=NAME:/path/of/the/key gamed ... (NAME as in master_key_env); "
+    "etc/gamedctl does that with the unit's own settings"
+)
+
+
+@frozen
+class Host:
+    """The options before a command's name."""
+
+    config: str | None
+    data: str | None
+    development: bool
+
+    def places(self, config: str | None = None, data: str | None = None) -> Places:
+        """Options behind the command's name win."""
+        return places.find(os.environ, config or self.config, data or self.data, development=self.development)
+
+    def open(self) -> "Store":
+        """auth.db and its key, or a Refusal."""
+        harden()
+        where = self.places()
+        try:
+            opened = opening.read(where, providers=False)
+        except ConfigError as e:
+            unset = any(problem.path == ("master_key_env",) for problem in e.problems)
+            raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None
+        runner = ran_by()
+        become_owner(where.data)
+        config = opened.judged.config
+        return Store(where.data, config, runner, keys.choose(where.data, config.master_key, token_bytes))
+
+    def open_keyless(self) -> "Files":
+        """auth.db for a command that looks nothing up by a name; no key is asked for."""
+        harden()
+        where, runner = self.places(), ran_by()
+        become_owner(where.data)
+        return Files(where.data, runner)
+
+
+@frozen
+class Files:
+    """Both stores, to be worked on beside the running service."""
+
+    data: Path
+    ran_by: str
+
+    def auth(self, unit: Callable[[Connection], T]) -> T:
+        """One transaction on auth.db; NotDone with the reason when it cannot be done."""
+        return self._do(once, self.data / AUTH_DB, unit)
+
+    def state(self, unit: Callable[[Connection], T]) -> T:
+        """One transaction on state.db."""
+        return self._do(once, self.data / STATE_DB, unit)
+
+    def look(self, unit: Callable[[Connection], T]) -> T:
+        """What a unit reads in auth.db."""
+        return self._do(look, self.data / AUTH_DB, unit)
+
+    def look_at_state(self, unit: Callable[[Connection], T]) -> T:
+        """What a unit reads in state.db."""
+        return self._do(look, self.data / STATE_DB, unit)
+
+    def tell(self, connection: Connection, command: str, player_id: str | None) -> None:
+        """Within a unit: the service's log will say who ran what."""
+        host_actions.add(connection, command, player_id, self.ran_by, opening.now_ms())
+
+    def _do(
+        self, run: Callable[[Path, Callable[[Connection], T]], T], path: Path, unit: Callable[[Connection], T]
+    ) -> T:
+        if not path.exists():
+            raise NotDone(f"There is no {path.name} in {self.data} yet; start the service once: gamed serve")
+        try:
+            with keys.refusing(path):
+                return run(path, unit)
+        except PlayerError as e:
+            raise NotDone(str(e)) from None
+
+
+@frozen
+class Store(Files):
+    """The same, with the key of auth.db at hand."""
+
+    data: Path
+    config: Config
+    ran_by: str
+    _choice: keys.Choice
+
+    @property
+    def keys(self) -> Keys:
+        """Of the key that auth.db is written with; NotDone when there is none yet."""
+        if self._choice.made:
+            raise NotDone(f"There is no auth.db in {self.data} yet; start the service once: gamed serve")
+        return Keys.of(self._choice.before or self._choice.key, token_bytes)
+
+    def run(self, unit: Callable[[Connection, Keys], T]) -> T:
+        """One transaction on auth.db, with the key checked inside it; NotDone when it cannot be done."""
+        keys_now = self.keys
+        source = KeySource.FILE if self._choice.before is not None else self._choice.source
+
+        def checked(connection: Connection) -> T:
+            keyring.check(connection, keys_now, source, opening.now_ms())
+            return unit(connection, keys_now)
+
+        return self.auth(checked)
+
+    def read(self, unit: Callable[[Connection, Keys], T]) -> T:
+        """What a unit reads in auth.db with the key, which was found to fit."""
+        keys_now = self.keys
+        return self.look(lambda connection: unit(connection, keys_now))
+
+
+def ran_by() -> str:
+    """Who runs this, as `uid:0`, or `uid:0/sudo:1000` for whom root did it; ask before become_owner()."""
+    asked = os.environ.get("SUDO_UID", "")
+    return f"uid:{os.getuid()}" + (f"/sudo:{asked}" if asked.isdecimal() and asked != str(os.getuid()) else "")
+
+
+def become_owner(data: Path) -> None:
+    """Root working in another user's folder becomes that user: no file there may end up as root's."""
+    if os.geteuid() != 0 or not data.exists() or (owner := data.stat()).st_uid == 0:
+        return
+    try:
+        os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
+    except KeyError:  # a container's user that this machine has no name for
+        os.setgroups([owner.st_gid])
+    os.setgid(owner.st_gid)
+    os.setuid(owner.st_uid)

@@ -1,0 +1,172 @@
+"""Where the server listens: endpoint strings judged before anything is opened (SPEC 5.5, PROTOCOL 1)."""
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+from ipaddress import ip_address
+from pathlib import Path
+from re import compile
+from typing import Any
+
+from attrs import frozen
+from OpenSSL import SSL, crypto
+from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
+
+from gamed.cli.refusal import Refusal
+from gamed.config.model import Config
+
+NETWORK = ("tcp", "tcp6", "ssl")
+ADVICE = "such as tcp:8080:interface=127.0.0.1"
+LAST_PORT = 65535
+_PIECE = compile(r"((?:[^:\\]|\\.)*)(?::|\Z)")
+_ESCAPE = compile(r"\\(.)")
+
+
+@frozen
+class Listener:
+    """What one endpoint string opens."""
+
+    text: str
+    kind: str
+    host: str = ""
+    """"" is every address of the machine, or not known."""
+    port: int = 0
+    path: str = ""
+    """Of unix sockets."""
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.path:
+            return True
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def plain(self) -> bool:
+        """Whether what is said can be read on the way."""
+        return self.kind != "ssl"
+
+    @property
+    def dial(self) -> str:
+        """The host to connect to from this machine."""
+        everywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+        return everywhere.get(self.host, self.host)
+
+    @property
+    def reached(self) -> str:
+        """The endpoint string of a client's side: what was inherited, by the address it is bound to."""
+        if self.path:
+            return f"unix:{self.path}"
+        if self.kind in NETWORK or not self.host:
+            return self.text
+        return f"tcp:{self.port}:interface={self.host}"
+
+
+def parse_listener(reactor: Any, text: str) -> Listener:
+    """One endpoint string, or Refusal when Twisted would not take it; what systemd passed is looked at, not opened."""
+    try:
+        endpoint = serverFromString(reactor, text)
+        adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
+        return inherited(text, endpoint.fileno) if adopted else described(text)
+    except (SSL.Error, crypto.Error):
+        raise Refusal(f"--listen {text}: the certificate or its key cannot be used.") from None
+    except (ValueError, TypeError, LookupError, OSError) as e:
+        raise Refusal(f"--listen {text}: {e or type(e).__name__}; expected an endpoint {ADVICE}.") from None
+
+
+def described(text: str) -> Listener:
+    """What the string says; ValueError when the port is none."""
+    kind, *rest = _pieces(text)
+    named = dict(piece.split("=", 1) for piece in rest if "=" in piece)
+    bare = [piece for piece in rest if "=" not in piece]
+    if kind in NETWORK:
+        default = "::" if kind == "tcp6" else ""
+        port = int(named.get("port", bare[0] if bare else "8443" if kind == "ssl" else ""))
+        if not 0 <= port <= LAST_PORT:
+            raise ValueError(f"the port is not one of 0 to {LAST_PORT}")
+        return Listener(text, kind, named.get("interface", default), port)
+    if kind == "unix":
+        return Listener(text, kind, path=named.get("address", bare[0] if bare else ""))
+    return Listener(text, kind)
+
+
+def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
+    """Refusal of what would carry secrets in the clear, or leave the server without an address."""
+    https = (config.public_url or "").startswith("https:")
+    exposed = [listener.text for listener in listeners if listener.plain and not listener.local]
+    if exposed and not https and not private:
+        raise Refusal(
+            f"{exposed[0]} can be reached from other machines, without encryption. Listen on {ADVICE[8:]}; or set an "
+            "https public_url and put a proxy in front; or say --private-listen if only this machine reaches the port."
+        )
+    if config.public_url is None and not any(listener.kind in ("tcp", "tcp6") for listener in listeners):
+        raise Refusal(
+            "Without a tcp listener the address of this server is not known: set public_url, "
+            f"or add --listen {ADVICE[8:]}."
+        )
+
+
+def probe(listeners: Sequence[Listener]) -> None:
+    """Refusal when one of the endpoints cannot be opened now; nothing stays open."""
+    for listener in listeners:
+        if listener.kind in NETWORK and listener.port:
+            _probe_port(listener)
+        if listener.kind == "unix":
+            _probe_path(listener)
+
+
+def _pieces(text: str) -> list[str]:
+    """Between colons, with backslash escapes resolved, as Twisted reads them."""
+    return [_ESCAPE.sub(r"\1", match[1]) for match in _PIECE.finditer(text) if match[0]] or [""]
+
+
+def inherited(text: str, descriptor: int) -> Listener:
+    """A socket that another process opened, as `systemd:domain=INET:index=0`; judged by what it is bound to."""
+    with closing(socket.socket(fileno=os.dup(descriptor))) as copy:
+        name = copy.getsockname()
+    unix = copy.family == socket.AF_UNIX
+    return Listener(text, "inherited", path=str(name)) if unix else Listener(text, "inherited", *name[:2])
+
+
+def _probe_port(listener: Listener) -> None:
+    v6 = listener.kind == "tcp6" or ":" in listener.host
+    with closing(socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_STREAM)) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if v6:
+            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            trial.bind((listener.host, listener.port))
+        except OSError as e:
+            raise Refusal(cannot_listen(listener.text, e)) from None
+
+
+def _probe_path(listener: Listener) -> None:
+    """A socket file may be left from a server that was killed; Twisted takes that one over."""
+    path = Path(listener.path)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise Refusal(f"--listen {listener.text}: {path.parent} is no folder that can be written.")
+    if path.exists() and not path.is_socket():
+        raise Refusal(f"--listen {listener.text}: another file is there, and no socket.")
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as trial:
+        try:
+            trial.connect(listener.path)
+        except OSError as e:
+            if e.errno is None:  # Python's own: the path is longer than a socket's may be
+                raise Refusal(cannot_listen(listener.text, e)) from None
+            return
+    raise Refusal(f"--listen {listener.text}: another program listens there.")
+
+
+def cannot_listen(text: str, error: BaseException) -> str:
+    """One sentence about a port that could not be opened; `text` is the endpoint, or what is known of it."""
+    code = getattr(error, "errno", None)
+    if code == errno.EADDRINUSE:
+        return f"--listen {text}: the port is taken by another program; stop that, or name another port with --listen."
+    if code == errno.EACCES:
+        return f"--listen {text}: this user may not open that port; name one from 1024 on with --listen."
+    return f"--listen {text}: {getattr(error, 'strerror', None) or error}."

@@ -1,0 +1,109 @@
+"""From options to Settings: every reason to refuse a start, before either store is touched."""
+
+import os
+from collections.abc import Sequence
+from secrets import token_bytes
+from time import time_ns
+from typing import Any
+
+from attrs import evolve, field, frozen
+
+from gamed import __version__
+from gamed.cli import files, keys, listeners
+from gamed.cli.harden import forget
+from gamed.cli.lock import Lock
+from gamed.cli.places import Places
+from gamed.cli.refusal import say, warn
+from gamed.config.authentication import Judged, parse
+from gamed.config.game import Game, parse_game
+from gamed.config.problems import ConfigError, ConfigErrors
+from gamed.config.settings import DEFAULT_LISTEN, Settings
+from gamed.crypto import Keys
+from gamed.storage.migrations import prepare_files
+
+PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return time_ns() // 1_000_000
+
+
+@frozen
+class Opened:
+    """A configuration that was read and found good."""
+
+    places: Places
+    judged: Judged
+    first_run: bool
+    game: Game = field(factory=Game)
+    """The defaults where game.json was not asked for."""
+
+
+def read_all(places: Places) -> Opened:
+    """Both files; what is wrong with either is said at once."""
+    errors: list[ConfigError] = []
+    opened, game = None, None
+    try:
+        opened = read(places)
+    except ConfigError as e:
+        errors.append(e)
+    try:
+        text = files.read_game(places)
+        game = Game() if text is None else parse_game(text, str(places.game))
+    except ConfigError as e:
+        errors.append(e)
+    if opened is None or game is None:
+        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    return evolve(opened, game=game)
+
+
+def read(places: Places, *, providers: bool = True) -> Opened:
+    """Read and judge; the secrets that were asked for are in no environment afterwards."""
+    text = files.read_config(places)
+    judged = parse(
+        files.FIRST_RUN if text is None else text,
+        dict(os.environ),
+        files.read_file,
+        str(places.config),
+        providers=providers,
+    )
+    forget(judged.secret_names)
+    for warning in judged.warnings:
+        warn(warning)
+    return Opened(places, judged, first_run=text is None)
+
+
+def prepare(reactor: Any, opened: Opened, listen: Sequence[str], *, private: bool) -> tuple[Settings, Lock]:
+    """Checked, locked, migrated, keyed; before any fork. The caller keeps the lock."""
+    config, places = opened.judged.config, opened.places
+    private = private or os.environ.get(PRIVATE_LISTEN) == "1"
+    listening = [listeners.parse_listener(reactor, text) for text in listen or (DEFAULT_LISTEN,)]
+    listeners.judge(listening, config, private=private)
+    if opened.first_run:
+        listeners.probe(listening)
+        files.write_first_config(places.config)
+    files.open_data(places.data)
+    lock = Lock.take(places.data)
+    listeners.probe(listening)
+    choice = keys.choose(places.data, config.master_key, token_bytes)
+    with keys.refusing(places.data / files.AUTH_DB):
+        prepare_files(places.data, say)
+    kept = keys.settle(places.data, choice, token_bytes, now_ms)
+    lock.note([listener.reached for listener in listening])
+    texts = tuple(listener.text for listener in listening)
+    settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
+    _report(settings, opened, kept)
+    return settings, lock
+
+
+def _report(settings: Settings, opened: Opened, kept: int | None) -> None:
+    fingerprint = Keys.of(settings.master_key, token_bytes).fingerprint
+    say(f"gamed {__version__}, {settings.config.mode.value} mode")
+    say(f"configuration {settings.config_path}{' (made just now)' if opened.first_run else ''}")
+    if opened.places.game.exists():
+        say(f"limits {opened.places.game}")
+    say(f"data {settings.data}")
+    say(f"key from the {'key file' if settings.key_source == 'file' else 'master key'}, fingerprint {fingerprint}")
+    if kept is not None:
+        say(f"auth.db is written with the master key now: {kept} local accounts kept, everybody signs in again")

@@ -1,0 +1,63 @@
+"""How a start or a command ends when it cannot go on: one sentence on stderr, and a code that says of what kind."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from gamed.config.problems import ConfigError
+from gamed.store import StoreError
+
+DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
+"""Exit codes; 78 is EX_CONFIG of sysexits.h: starting again changes nothing before the owner did."""
+
+
+class Refusal(Exception):
+    """Nothing was done; `str` is one sentence that tells the owner what to do."""
+
+
+class NotDone(Exception):
+    """A command that could not do what was asked, though everything is set up well."""
+
+
+def warn(text: str) -> None:
+    print(f"gamed: warning: {text}", file=sys.stderr, flush=True)
+
+
+def say(text: str) -> None:
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # a path may be no text
+
+
+def end(code: int, text: str) -> NoReturn:
+    print(text, file=sys.__stderr__, flush=True)  # sys.stderr is the log, once twistd has begun to log
+    raise SystemExit(code)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """What the owner must mend becomes text and an exit code; no traceback, no usage text."""
+    try:
+        yield
+    except ConfigError as e:
+        end(CONFIGURATION, str(e))
+    except (Refusal, StoreError) as e:
+        end(CONFIGURATION, f"gamed: {e}")
+    except NotDone as e:
+        end(NOT_DONE, f"gamed: {e}")
+    except BrokenPipeError:  # click ends well when nobody reads on
+        raise
+    except OSError as e:
+        where = f": {e.filename}" if e.filename else ""
+        _give_up_output()
+        end(NOT_DONE, f"gamed: {e.strerror or e}{where}")
+
+
+def _give_up_output() -> None:
+    """What could not be printed is not tried again at the end of the process, which would change the exit code."""
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stdout.flush()
+        return
+    with suppress(OSError, ValueError, AttributeError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())

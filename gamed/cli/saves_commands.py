@@ -1,0 +1,223 @@
+"""`gamed saves`: what players keep, looked at and mended from the host (PROTOCOL 4)."""
+
+import json
+from pathlib import Path
+from re import ASCII, compile
+from sqlite3 import Connection
+from sys import stdin
+from typing import TypeVar
+
+import click
+
+from gamed.cli.files import STATE_DB
+from gamed.cli.host import Files, Host
+from gamed.cli.opening import now_ms
+from gamed.cli.people import WHO, found, json_option, report
+from gamed.cli.progress import progress
+from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.save_export import export as export_to
+from gamed.cli.save_export import kept_by
+from gamed.cli.save_work import bring_back, erase_saves
+from gamed.instants import rfc3339
+from gamed.saves.cursor import UNBORN
+from gamed.saves.entry import SlotEntry
+from gamed.saves.errors import SaveError
+from gamed.saves.rules import SlotView
+from gamed.saves.save_info import save_info
+from gamed.saves.slots import check_slot
+from gamed.saves.version import Version
+from gamed.storage.command import reader
+from gamed.storage.state import shelves, slots, versions
+from gamed.storage.state.totals import Totals, totals
+
+T = TypeVar("T")
+_ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
+
+
+@click.group()
+def saves() -> None:
+    """Look at what players keep, bring versions back, export, erase.
+
+    A player is named by id, for which no key is needed, or by local name, for which it is.
+    """
+
+
+@saves.command(short_help="Show a player's saves.")
+@click.argument("who", metavar=WHO)
+@json_option
+@click.pass_obj
+def ls(host: Host, who: str, as_json: bool) -> None:
+    """Show a player's saves, the deleted ones too."""
+    with ending():
+        files, player_id = _player(host, who)
+        entries = files.look_at_state(lambda connection: slots.changed(connection, player_id, 0))
+        if as_json:
+            say(json.dumps([_entry(entry) for entry in entries], indent=2))
+        for entry in [] if as_json else entries:
+            say(_line(entry))
+
+
+@saves.command("versions", short_help="Show what is kept of one save.")
+@click.argument("who", metavar=WHO)
+@click.argument("slot")
+@json_option
+@click.pass_obj
+def versions_(host: Host, who: str, slot: str, as_json: bool) -> None:
+    """Show every version that is kept of a save, newest first."""
+    with ending():
+        files, player_id = _player(host, who)
+        name = _slot(slot)
+        view, kept = files.look_at_state(lambda connection: _history(connection, player_id, name))
+        if not view.seen:
+            raise NotDone(f"{player_id} never had a save {name}.")
+        current = view.head.version if view.head else None
+        if as_json:
+            shown = [{**_described(version), "current": version.version == current} for version in kept]
+            say(json.dumps(shown, indent=2))
+        for version in [] if as_json else kept:
+            mark = "current" if version.version == current else version.kind
+            digest = version.body.sha256.hex()[:16] if version.body else "-"
+            say(f"{version.version:>6}  {mark:8}  {rfc3339(version.created_ms)}  {version.size:>10}  {digest}")
+
+
+@saves.command(short_help="Make an old version of a save current again.")
+@click.argument("who", metavar=WHO)
+@click.argument("slot")
+@click.argument("number", type=click.IntRange(1), metavar="VERSION")
+@json_option
+@click.pass_obj
+def restore(host: Host, who: str, slot: str, number: int, as_json: bool) -> None:
+    """Make an old version of a save current again; what is current now stays in the history."""
+    with ending():
+        files, player_id = _player(host, who)
+        bring_back(files, player_id, _slot(slot), number, "saves restore", as_json=as_json)
+
+
+@saves.command(short_help="Bring a deleted save back.")
+@click.argument("who", metavar=WHO)
+@click.argument("slot")
+@json_option
+@click.pass_obj
+def undelete(host: Host, who: str, slot: str, as_json: bool) -> None:
+    """Bring a deleted save back as it was."""
+    with ending():
+        files, player_id = _player(host, who)
+        name = _slot(slot)
+        view = files.look_at_state(lambda connection: slots.view(connection, player_id, name))
+        if view.head is not None:
+            raise NotDone(f"{name} is not deleted: version {view.head.version} is current.")
+        if view.tombstone is None or view.tombstone.parent is None:
+            kept = "is not kept any more" if view.seen else "was never there"
+            raise NotDone(f"{name} {kept}.")
+        bring_back(files, player_id, name, view.tombstone.parent, "saves undelete", as_json=as_json)
+
+
+@saves.command(short_help="Write a player's saves to a zip file.")
+@click.argument("who", metavar=WHO)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@json_option
+@click.pass_obj
+def export(host: Host, who: str, file: Path, as_json: bool) -> None:
+    """Write every version of a player's saves to a new zip file, with a manifest."""
+    with ending():
+        files, player_id = _player(host, who)
+        damaged = []
+        with reader(files.data / STATE_DB) as run:
+            kept = run(lambda connection: kept_by(connection, player_id))
+            writing = export_to(run, file.absolute(), player_id, kept, now_ms())
+            with progress(writing, "exporting", len(kept)) as shown:
+                damaged = [f"{version.slot} {version.version}" for version, good in shown if not good]
+        if damaged:
+            raise NotDone(f"{file} is written, but these versions are damaged or gone: {', '.join(damaged)}")
+        done = {"player": player_id, "file": str(file), "versions": len(kept)}
+        report(done, f"{len(kept)} versions of {player_id} written to {file}", as_json=as_json)
+
+
+@saves.command(short_help="Erase a player's saves, history included.")
+@click.argument("who", metavar=WHO)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_obj
+def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
+    """Erase all saves of a player with their history; the player can sign in and save anew. It cannot be undone."""
+    with ending():
+        files, player_id = _player(host, who)
+        kept = files.look_at_state(lambda connection: len(kept_by(connection, player_id)))
+        if not yes and not stdin.isatty():
+            raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
+        if not yes and not click.confirm(f"Erase {kept} versions of {player_id}? This cannot be undone."):
+            raise NotDone("Nothing was erased.")
+        erase_saves(files, player_id)
+        report({"player": player_id, "versions": kept}, f"{kept} versions of {player_id} erased", as_json=as_json)
+
+
+@saves.command(short_help="Show what all players keep together.")
+@json_option
+@click.pass_obj
+def stats(host: Host, as_json: bool) -> None:
+    """Show how much all players keep together, and who keeps most."""
+    with ending():
+        found = host.open_keyless().look_at_state(totals)
+        if as_json:
+            largest = [{"player": player_id, "bytes": kept} for player_id, kept in found.largest]
+            say(json.dumps({**_numbers(found), "largest": largest}, indent=2))
+        else:
+            for name, value in _numbers(found).items():
+                say(f"{name:20} {value:>16}")
+            for player_id, kept in found.largest:
+                say(f"{player_id}  {kept:>16}")
+
+
+def _player(host: Host, who: str) -> tuple[Files, str]:
+    """By id without a key, else by local name; NotDone where nothing was ever saved."""
+    files: Files
+    if _ID.fullmatch(who):
+        files, player_id = host.open_keyless(), who
+    else:
+        store = host.open()
+        files, player_id = store, store.read(lambda connection, keys: found(connection, keys, who)).player.player_id
+    holdings = files.look_at_state(lambda connection: shelves.find(connection, player_id))
+    if holdings.cursor == UNBORN:
+        raise NotDone(f"{who} has never saved anything here.")
+    return files, player_id
+
+
+def _slot(name: str) -> str:
+    try:
+        return check_slot(name)
+    except SaveError as e:
+        raise NotDone(str(e)) from None
+
+
+def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotView, list[Version]]:
+    return slots.view(connection, player_id, slot), versions.history(connection, player_id, slot)
+
+
+def _described(version: Version) -> dict[str, object]:
+    return {**save_info(version), "kind": version.kind, "parent": version.parent}
+
+
+def _entry(entry: SlotEntry) -> dict[str, object]:
+    if entry.head is None:
+        return {"slot": entry.slot, "deleted": rfc3339(entry.deleted_ms or 0), "version": entry.removed_by}
+    return {**save_info(entry.head), "conflicts": list(entry.conflicts)}
+
+
+def _line(entry: SlotEntry) -> str:
+    if entry.head is None:
+        return f"{entry.slot:24}  {entry.removed_by:>6}  {rfc3339(entry.deleted_ms or 0)}  deleted"
+    copies = f"  conflict copies {' '.join(map(str, entry.conflicts))}" if entry.conflicts else ""
+    size = f"{entry.head.size:>10}"
+    return f"{entry.slot:24}  {entry.head.version:>6}  {rfc3339(entry.head.created_ms)}  {size}{copies}"
+
+
+def _numbers(found: Totals) -> dict[str, object]:
+    return {
+        "players": found.players,
+        "saves": found.saves,
+        "current_bytes": found.current_bytes,
+        "history_bytes": found.history_bytes,
+        "file_bytes": found.file_bytes,
+        "free_bytes": found.free_bytes,
+        "unreferenced_blobs": found.unreferenced_blobs,
+    }

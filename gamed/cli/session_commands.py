@@ -1,0 +1,84 @@
+"""`gamed sessions`: who is signed in, and ending it (PROTOCOL 3.7)."""
+
+import json
+from collections.abc import Mapping
+from sqlite3 import Connection
+
+import click
+
+from gamed.cli.host import Host
+from gamed.cli.opening import now_ms
+from gamed.cli.people import WHO, found, json_option, report
+from gamed.cli.refusal import NotDone, ending, say
+from gamed.crypto import Keys
+from gamed.instants import rfc3339
+from gamed.sessions.session import SessionRow
+from gamed.storage.auth import sessions as rows
+from gamed.storage.auth.accounts import list_players
+
+SESSION_ID = "ses_"
+
+
+@click.group()
+def sessions() -> None:
+    """Show who is signed in, and sign players out."""
+
+
+@sessions.command("list", short_help="[key] Show who is signed in.")
+@click.argument("who", metavar=f"[{WHO}]", required=False)
+@json_option
+@click.pass_obj
+def list_(host: Host, who: str | None, as_json: bool) -> None:
+    """Show the sessions of a player, or of everybody. [key]"""
+
+    def unit(connection: Connection, keys: Keys) -> list[dict[str, object]]:
+        chosen = list_players(connection, keys.sealer) if who is None else [found(connection, keys, who)]
+        return [
+            {"player": named.player.player_id, "name": named.name, **described(row)}
+            for named in chosen
+            for row in rows.list_sessions(connection, named.player.player_id, now_ms())
+        ]
+
+    with ending():
+        lines = host.open().read(unit)
+        if as_json:
+            say(json.dumps(lines, indent=2))
+        for line in [] if as_json else lines:
+            say("  ".join(str(line[name] or "-") for name in ("session_id", "player", "name", "last_used_at")))
+
+
+@sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
+@click.argument("who", metavar=f"{WHO}-or-SESSION")
+@json_option
+@click.pass_obj
+def revoke(host: Host, who: str, as_json: bool) -> None:
+    """Sign a player out on every device, or end one session by its id; from the next request on. [key]"""
+    with ending():
+        store = host.open()
+
+        def unit(connection: Connection, keys: Keys) -> tuple[str, int]:
+            if who.startswith(SESSION_ID):
+                player_id, ended = rows.revoke(connection, who, now_ms()), 1
+                if player_id is None:
+                    raise NotDone("There is no such session, or it has ended.")
+            else:
+                player_id = found(connection, keys, who).player.player_id
+                ended = rows.revoke_all(connection, player_id, now_ms())
+            store.tell(connection, "sessions revoke", player_id)
+            return player_id, ended
+
+        player_id, ended = store.run(unit)
+        words = "1 session" if ended == 1 else f"{ended} sessions"
+        report({"player": player_id, "revoked": ended}, f"{words} of {player_id} ended", as_json=as_json)
+
+
+def described(row: SessionRow) -> Mapping[str, object]:
+    """A session in JSON."""
+    return {
+        "session_id": row.session_id,
+        "created_at": rfc3339(row.created_ms),
+        "last_used_at": rfc3339(row.last_used_ms),
+        "expires_at": rfc3339(row.expires_ms),
+        "provider": row.provider,
+        "client": json.loads(row.client),
+    }

@@ -1,0 +1,76 @@
+"""The JSON of the two real providers: discovery, tokens, the user (OpenID Connect Discovery 3; Discord's API v10)."""
+
+from typing import Any
+
+from gamed.dev.people import Person
+from gamed.dev.sides import DISCORD, GOOGLE
+
+GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
+DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
+DISCOVERY = "/.well-known/openid-configuration"
+
+
+def discovery(base: str) -> dict[str, Any]:
+    """Google's document, as far as somebody could use it here; the issuer is `base`."""
+    return {
+        "issuer": base,
+        "authorization_endpoint": base + GOOGLE_AUTHORIZE,
+        "token_endpoint": base + GOOGLE_TOKEN,
+        "jwks_uri": base + GOOGLE_KEYS,
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+        "scopes_supported": ["openid"],
+        "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+        "claims_supported": ["aud", "exp", "iat", "iss", "sub"],
+        "code_challenge_methods_supported": ["S256"],
+        "grant_types_supported": ["authorization_code"],
+        "authorization_response_iss_parameter_supported": True,
+    }
+
+
+def discord_tokens(access_token: str, refresh_token: str) -> dict[str, Any]:
+    """The answer of Discord's token endpoint."""
+    return {
+        "token_type": "Bearer",
+        "access_token": access_token,
+        "expires_in": 604800,
+        "refresh_token": refresh_token,
+        "scope": DISCORD.scope,
+    }
+
+
+def google_tokens(access_token: str, id_token: str) -> dict[str, Any]:
+    """The answer of Google's token endpoint."""
+    return {
+        "access_token": access_token,
+        "expires_in": 3599,
+        "scope": GOOGLE.scope,
+        "token_type": "Bearer",
+        "id_token": id_token,
+    }
+
+
+def discord_user(person: Person) -> dict[str, Any]:
+    """`users/@me` with the scope `identify`."""
+    return {
+        "id": person.discord_id,
+        "username": person.key,
+        "avatar": None,
+        "discriminator": "0",
+        "public_flags": 0,
+        "flags": 0,
+        "banner": None,
+        "accent_color": None,
+        "global_name": person.name,
+        "avatar_decoration_data": None,
+        "collectibles": None,
+        "display_name_styles": None,
+        "banner_color": None,
+        "clan": None,
+        "primary_guild": None,
+        "mfa_enabled": False,
+        "locale": "en-GB",
+        "premium_type": 0,
+    }

@@ -1,0 +1,50 @@
+"""One line per request, written in batches: when, which, what route, how it ended (PROTOCOL 1).
+
+    2026-11-21T09:36:23.004Z 5f0c1d... GET /game/saves/{slot} 200 40213 1.8
+
+A line has the route's template and never a path, query, slot, name or address.
+"""
+
+from collections.abc import Callable
+
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from gamed.instants import Now, rfc3339
+
+FLUSH_SECONDS = 1.0
+FLUSH_LINES = 500
+METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"})
+"""Any other text in a method's place is the client's own and is not repeated."""
+
+
+class AccessLog:
+    """`write` takes whole lines as one text; what it cannot write is lost, never a reason not to answer."""
+
+    def __init__(self, write: Callable[[str], object], clock: IReactorTime, now_ms: Now) -> None:
+        self._write = write
+        self._clock = clock
+        self._now_ms = now_ms
+        self._lines: list[str] = []
+        self._due: IDelayedCall | None = None
+
+    def line(self, *, request_id: str, method: str, template: str, status: int, size: int, seconds: float) -> None:
+        """`size` in bytes of body sent; `seconds` from the head's end to the answer's, shown in milliseconds."""
+        verb = method if method in METHODS else "-"
+        instant = rfc3339(self._now_ms())
+        self._lines.append(f"{instant} {request_id} {verb} {template} {status} {size} {seconds * 1000:.1f}\n")
+        if len(self._lines) >= FLUSH_LINES:
+            self.flush()
+        elif self._due is None:
+            self._due = self._clock.callLater(FLUSH_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Write what waits; also the last act at shutdown."""
+        due, self._due = self._due, None
+        if due is not None and due.active():
+            due.cancel()
+        lines, self._lines = self._lines, []
+        if lines:
+            try:
+                self._write("".join(lines))
+            except OSError:
+                return

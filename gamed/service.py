@@ -1,0 +1,169 @@
+"""The wiring: the one module that sees every room. It builds, and decides nothing."""
+
+from collections.abc import Sequence
+from secrets import token_bytes
+from time import time_ns
+from typing import Any
+from urllib.parse import urlsplit
+
+from twisted.application.service import IService, MultiService
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.logger import Logger
+
+from gamed.config.model import Config
+from gamed.config.settings import Settings
+from gamed.crypto import Keys
+from gamed.keeping import Keeping
+from gamed.limits import Rate
+from gamed.login.terms import LoginTerms
+from gamed.ops.access_log import AccessLog
+from gamed.ops.audit import AuditLog
+from gamed.ops.listening import Listening
+from gamed.ops.waiters import Waiters
+from gamed.people import People
+from gamed.sessions.credentials import Issuer, SessionPolicy
+from gamed.sessions.keeper import Sessions
+from gamed.sign_in import SignIn
+from gamed.storage.auth.stored_sessions import StoredSessions
+from gamed.storage.stores import Stores
+from gamed.storage.ticker import Ticker
+from gamed.web.app import Room
+from gamed.web.detached import Detached
+from gamed.web.http_policy import HttpPolicy
+from gamed.web.policy import PolicyRoutes
+from gamed.web.sessions import SessionRoutes
+from gamed.web.site import build_site
+
+SWEEP_SECONDS = 60
+LEAVE_SECONDS = 3
+"""How long connections have, once the service stops, to take their answers."""
+_log = Logger()
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return time_ns() // 1_000_000
+
+
+class Gamed(MultiService):
+    """The service from its ports down to its files; children open and close with it."""
+
+    def __init__(self, reactor: Any, settings: Settings) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._reactor = reactor
+        self._settings = settings
+        self._config = settings.config
+        self._keys = Keys.of(settings.master_key, token_bytes)
+        self._stores = Stores.open(reactor, settings.data, now_ms)
+        self._waiters = Waiters(reactor)
+        self._keeping = Keeping(reactor, settings, self._stores, now_ms)
+        self._audit = AuditLog()
+        self._people = People(self._config, self._keys, self._stores, self._audit, self._keeping.waits, now_ms)
+        self._detached = Detached()
+        self._terms = _terms(self._config)
+        self._sessions = self._keep_sessions()
+        self._sign_in = SignIn(
+            reactor,
+            config=self._config,
+            terms=self._terms,
+            keys=self._keys,
+            stores=self._stores,
+            sessions=self._sessions,
+            waiters=self._waiters,
+            detached=self._detached,
+            audit=self._audit,
+            base=self.base,
+            now_ms=now_ms,
+        )
+        self._log = AccessLog(_log_lines, reactor, now_ms)
+        policy = _http_policy(self._config, settings.game.saves.upload_seconds)
+        self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
+        self._listening = Listening(reactor, settings.listen, self._site)
+        self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
+        self._sweeps = Ticker(reactor, SWEEP_SECONDS, lambda: Deferred.fromCoroutine(self._sweep()))
+
+    def base(self) -> str:
+        """Every URL begins with this (PROTOCOL 1); without `public_url` it is known once the port is bound."""
+        return self._config.public_url or f"http://127.0.0.1:{self._listening.port}"
+
+    def startService(self) -> None:
+        super().startService()  # type: ignore[no-untyped-call]
+        recovering = Deferred.fromCoroutine(self._sign_in.recover())
+        recovering.addErrback(lambda reason: _log.failure("interrupted sign-ins could not be ended", reason))
+        self._sweeps.start(now=True)
+        _log.info("serving at {base}", base=self.base())
+        announcing = Deferred.fromCoroutine(self._sign_in.announce())
+        announcing.addErrback(lambda reason: _log.failure("identities could not be counted", reason))
+
+    def stopService(self) -> Deferred[None]:
+        """Answer what is under way, write what was accepted, close."""
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        await MultiService.stopService(self)
+        self._sweeps.stop()
+        leaving = self._site.shut_down().addTimeout(LEAVE_SECONDS, self._reactor).addErrback(lambda _: None)
+        self._waiters.close()  # after the site knows: these answers are the last of their connections
+        self._keeping.close()
+        await gatherResults([leaving, self._detached.wait()])
+        await self._people.close()
+        await self._stores.close()
+        self._log.flush()
+
+    async def _sweep(self) -> None:
+        await self._sign_in.sweep()
+        await self._sessions.sweep()
+        await self._keeping.sweep()
+        await self._people.sweep()
+
+    def _keep_sessions(self) -> Sessions:
+        issuer = Issuer(self._keys, self._terms.session, token_bytes)
+        refreshes = Rate.per_minute(self._config.limits.refreshes_per_minute)
+        stored = StoredSessions(self._stores.reads, self._stores.auth, issuer, refreshes)
+        return Sessions(stored, self._keeping.waits, now_ms, self._audit)
+
+    def _rooms(self) -> Sequence[Room]:
+        policy = PolicyRoutes(
+            self._config.mode.value,
+            self._terms.providers,
+            token_bytes(4).hex(),
+            self._stores,
+        )
+        sessions = SessionRoutes(self._sessions, self._detached)
+        saves = self._keeping.room(self._keys.indexer, self._sessions, self._detached)
+        people = self._people.room(self._sessions, self._detached)
+        return policy, *self._sign_in.rooms(), sessions, people, saves
+
+
+def build(reactor: Any, settings: Settings) -> IService:
+    """The whole service; opens ports, files and threads only when it is started."""
+    service: IService = Gamed(reactor, settings)
+    return service
+
+
+def _terms(config: Config) -> LoginTerms:
+    times = config.session
+    return LoginTerms(
+        config.mode,
+        SessionPolicy(times.access_seconds, times.refresh_seconds, times.max_lifetime_seconds),
+        tuple(config.providers),
+        times.device_transaction_seconds,
+        config.login.return_proof,
+        config.login.registration,
+        config.limits,
+    )
+
+
+def _http_policy(config: Config, upload_seconds: int) -> HttpPolicy:
+    host = urlsplit(config.public_url).hostname if config.public_url else None
+    return HttpPolicy(
+        host or "127.0.0.1",
+        config.trusted_proxies,
+        frozenset(config.cors_origins),
+        config.limits.connections,
+        upload_seconds=upload_seconds,
+    )
+
+
+def _log_lines(lines: str) -> None:
+    _log.info("requests\n{lines}", lines=lines.rstrip("\n"))

@@ -1,0 +1,179 @@
+"""The wiring of the handoff: what stands between a game that starts a login and its credentials."""
+
+from collections.abc import Callable, Sequence
+from secrets import token_bytes
+from typing import Any
+
+from twisted.logger import Logger
+
+from gamed.audit import Audit
+from gamed.config.model import Config, Mode
+from gamed.crypto import Keys
+from gamed.identity.passwords import Passwords
+from gamed.identity.provider import IdentityProvider
+from gamed.identity.providers import build_providers
+from gamed.identity.realm import realm_indexes
+from gamed.identity.wire import build_agent
+from gamed.instants import Now
+from gamed.login.account_check import AccountCheck
+from gamed.login.attempt import redirect_uri
+from gamed.login.browser import BrowserSide
+from gamed.login.collecting import Collecting
+from gamed.login.departing import Departing
+from gamed.login.done import DoneSide
+from gamed.login.entrance import Entrance
+from gamed.login.handoff import Handoff
+from gamed.login.local import LocalSignIn
+from gamed.login.returning import Returning
+from gamed.login.starting import Starting
+from gamed.login.terms import LoginTerms
+from gamed.ops.journal import Journal
+from gamed.ops.waiters import Waiters
+from gamed.sessions.keeper import Sessions
+from gamed.storage.auth.stored_logins import (
+    StoredAccounts,
+    StoredAttempts,
+    StoredIdentities,
+    StoredLimits,
+    StoredLogins,
+)
+from gamed.storage.stores import Stores
+from gamed.web.app import Room
+from gamed.web.browser import BrowserRoutes
+from gamed.web.browser_guard import Guard
+from gamed.web.callback import CallbackRoutes
+from gamed.web.detached import Detached
+from gamed.web.done import DoneRoutes
+from gamed.web.login import LoginRoutes
+from gamed.web.page_room import PageRoom
+
+_log = Logger()
+
+
+class SignIn:
+    """The rooms of PROTOCOL 3.1 to 3.6, and what the service does for them beside requests."""
+
+    def __init__(
+        self,
+        reactor: Any,
+        *,
+        config: Config,
+        terms: LoginTerms,
+        keys: Keys,
+        stores: Stores,
+        sessions: Sessions,
+        waiters: Waiters,
+        detached: Detached,
+        audit: Audit,
+        base: Callable[[], str],
+        now_ms: Now,
+    ) -> None:
+        self._config = config
+        self._terms = terms
+        self._keys = keys
+        self._base = base
+        self._now_ms = now_ms
+        self._waiters = waiters
+        self._detached = detached
+        self._sessions = sessions
+        self._logins = StoredLogins(stores.reads, stores.auth, keys)
+        self._attempts = StoredAttempts(stores.auth)
+        self._accounts = StoredAccounts(stores.reads, keys)
+        self._identities = StoredIdentities(stores.reads)
+        self._limits = StoredLimits(stores.auth)
+        self._passwords = Passwords(reactor)
+        self._audit = audit
+        self._browsers = BrowserSide(self._logins, waiters, keys.indexer, now_ms, audit)
+        self._handoff = Handoff(self._logins, waiters, now_ms)
+        self._journal = Journal()
+        configured = config.providers if config.mode is Mode.OAUTH else {}
+        self._realms = realm_indexes(keys.indexer, configured.values())
+        self._providers: dict[str, IdentityProvider] = build_providers(
+            configured, config.public_url or "", build_agent(reactor), reactor, now_ms
+        )
+
+    def rooms(self) -> Sequence[Room]:
+        room = PageRoom(
+            Guard(self._keys.indexer, token_bytes, (self._config.public_url or "").startswith("https:")),
+            self._base,
+            self._config.server_name,
+            self._now_ms,
+            self._detached,
+        )
+        done = DoneRoutes(DoneSide(self._browsers, self._keys), room)
+        return self._games(), self._links(room), CallbackRoutes(self._returning(), room), done
+
+    async def announce(self) -> None:
+        """What the owner has to register, and whom no provider can sign in any more."""
+        for name, provider in self._providers.items():
+            uri = redirect_uri(self._base(), name)
+            _log.info("redirect URI to register at {label}: {uri}", label=provider.label, uri=uri)
+        left = await self._identities.left_behind(self._realms) if self._providers else 0
+        if left:
+            _log.warn(
+                "identities_left_behind count={count}: their provider is not configured, or has another issuer now;"
+                " these accounts cannot sign in",
+                count=left,
+            )
+
+    async def recover(self) -> None:
+        """Before the first request."""
+        await self._handoff.recover()
+
+    async def sweep(self) -> None:
+        await self._handoff.sweep()
+        await self._limits.sweep(self._now_ms())
+
+    def _games(self) -> LoginRoutes:
+        starting = Starting(
+            self._logins,
+            self._sessions,
+            self._accounts,
+            self._providers,
+            self._keys.indexer,
+            token_bytes,
+            self._now_ms,
+            self._terms,
+            self._waiters,
+        )
+        collecting = Collecting(
+            self._logins, self._waiters, self._keys, token_bytes, self._now_ms, self._terms, self._audit
+        )
+        indexer, base = self._keys.indexer, self._base
+        return LoginRoutes(starting, self._handoff, collecting, indexer, base, self._now_ms, self._detached)
+
+    def _links(self, room: PageRoom) -> BrowserRoutes:
+        registration = self._config.login.registration
+        tries = self._terms.limits.passwords_per_minute
+        check = AccountCheck(
+            self._accounts, self._passwords, self._limits, self._keys.indexer, self._now_ms, tries, self._audit
+        )
+        local = LocalSignIn(self._browsers, check, self._keys, token_bytes, self._now_ms, registration)
+        departing = Departing(
+            self._browsers,
+            self._attempts,
+            self._providers,
+            check,
+            self._accounts,
+            self._journal,
+            self._keys,
+            token_bytes,
+            self._now_ms,
+            self._base,
+            Entrance(self._limits, self._keys.indexer, self._now_ms, self._terms.limits.entries_per_minute),
+        )
+        labels = {name: provider.label for name, provider in self._providers.items()}
+        in_local_mode = self._config.mode is Mode.LOCAL
+        return BrowserRoutes(self._browsers, departing, local if in_local_mode else None, labels, registration, room)
+
+    def _returning(self) -> Returning:
+        return Returning(
+            self._browsers,
+            self._attempts,
+            self._providers,
+            self._journal,
+            self._keys,
+            token_bytes,
+            self._now_ms,
+            self._base,
+        )

@@ -1,0 +1,119 @@
+"""`twistd gamed serve`: options, and the service made from them. Nothing here installs a reactor by being imported."""
+
+import gc
+import os
+import signal
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from gamed import __version__
+from gamed.cli import opening, places
+from gamed.cli.harden import allow_files, harden
+from gamed.cli.lock import Lock
+from gamed.cli.refusal import CONFIGURATION, end, ending
+
+_held: list[Lock] = []
+"""Locks of this process; never let go before its end."""
+
+
+class Spoken(usage.Options):
+    """Options that complain on stderr with an exit code, where Twisted's print the usage and end with 1 on stdout."""
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        try:
+            super().parseOptions(options)  # type: ignore[no-untyped-call]
+        except usage.UsageError as e:
+            end(CONFIGURATION, f"gamed: {e} (see --help)")
+
+    def opt_version(self) -> None:
+        """Show the version and exit."""
+        print(f"gamed {__version__}")
+        raise SystemExit(0)
+
+
+class ServeOptions(Spoken):
+    """Options of `serve`; `opened` is the configuration once they are parsed."""
+
+    synopsis = "[options]"
+    longdesc = (
+        "Runs the game server. In local mode it makes its configuration and its key by itself; in oauth mode it needs "
+        "the variables that authentication.json names."
+    )
+    optParameters = [  # noqa: RUF012
+        [
+            "config",
+            "c",
+            None,
+            "The configuration file [$GAMED_CONFIG, else authentication.json beside the executable].",
+        ],
+        ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
+    ]
+    optFlags = [  # noqa: RUF012
+        ["private-listen", None, "Ports that other machines could reach are published to this machine only."],
+    ]
+    opened: opening.Opened
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.listen: list[str] = []
+
+    def opt_listen(self, endpoint: str) -> None:
+        """Where to listen, an endpoint string; may be given several times [tcp:8080:interface=127.0.0.1]."""
+        self.listen.append(endpoint)
+
+    opt_l = opt_listen
+
+    def postOptions(self) -> None:
+        harden()
+        with ending():
+            self.opened = opening.read_all(places.find(os.environ, self["config"], self["data"]))
+
+
+class Options(Spoken):
+    """Options of the plugin: one command."""
+
+    synopsis = "serve [options]"
+    subCommands = [["serve", None, ServeOptions, "Run the game server."]]  # noqa: RUF012
+
+    def postOptions(self) -> None:
+        if self.subCommand is None:
+            raise usage.UsageError("expected the command serve")
+
+
+def makeService(options: Options) -> IService:
+    """The service, everything checked; before twistd forks, so that a refusal is seen."""
+    from twisted.internet import reactor
+
+    from gamed.service import build
+    from gamed.web.connections import RESERVED_FILES
+
+    _keep_time(reactor)
+    serve = options.subOptions
+    with ending():
+        settings, lock = opening.prepare(reactor, serve.opened, serve.listen, private=bool(serve["private-listen"]))
+        _held.append(lock)
+        allow_files(settings.config.limits.connections + RESERVED_FILES)
+        reactor.callWhenRunning(_end_well, reactor)
+        reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
+        service: IService = build(reactor, settings)
+        return service
+
+
+def _keep_time(reactor: Any) -> None:
+    """Timers run by a clock that nobody sets. Twisted's own run by the wall clock: set back a day, they stand still
+    for a day; set forward, every connection is idle."""
+    reactor.seconds = monotonic
+
+
+def _end_well(reactor: Any) -> None:
+    """Asked to stop with SIGTERM, the process ends with 0; twistd by itself would die of the signal once stopped."""
+    signal.signal(signal.SIGTERM, lambda number, frame: reactor.callFromThread(_stop, reactor))
+
+
+def _stop(reactor: Any) -> None:
+    if reactor.running:
+        reactor.stop()
