@@ -1,0 +1,58 @@
+"""The lines of the security log, and the page that promises them."""
+
+import re
+
+from twisted.logger import formatEvent, globalLogPublisher
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.audit import FIELDS, UNHEARD, Event
+from gamed.ops.audit import AuditLog
+from gamed.ops.journal import Journal
+from tests.test_spec import ROOT
+
+ROW = re.compile(r"(?m)^\| `([a-z_]+)` \| (`.*`) \| .+ \|$")
+
+
+class LineTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.lines: list[str] = []
+        self.audit = AuditLog(self.lines.append)
+
+    def test_line(self) -> None:
+        """Stable names in a stable order; what is unknown is a dash."""
+        self.audit.note(Event.SIGN_IN, provider="discord", player="ply_a", created="no")
+        self.assertEqual(self.lines, ["security sign_in player=ply_a session=- provider=discord created=no"])
+
+    def test_no_value_breaks_a_line(self) -> None:
+        """A value that holds spaces, line ends or odd characters is one word of one line all the same."""
+        self.audit.note(Event.COMMAND, command="players block", by="x\nsecurity erased player=ply_b", at="\u202e{log}")
+        self.assertEqual(
+            self.lines,
+            ["security command command=players_block player=- by=x_security_erased_player_ply_b at=__log_"],
+        )
+
+    def test_the_log(self) -> None:
+        """Without another place it is one event of the service's log."""
+        seen: list[str] = []
+        globalLogPublisher.addObserver(observer := lambda event: seen.append(event.get("line", "")))
+        self.addCleanup(globalLogPublisher.removeObserver, observer)
+        AuditLog().note(Event.ERASED, player="ply_a")
+        UNHEARD.note(Event.ERASED, player="ply_a")
+        self.assertEqual(seen, ["security erased player=ply_a"])
+
+
+    def test_callback_burned(self) -> None:
+        """The journal of sign-ins writes its security event in the same form."""
+        seen: list[str] = []
+        globalLogPublisher.addObserver(observer := lambda event: seen.append(formatEvent(event)))
+        self.addCleanup(globalLogPublisher.removeObserver, observer)
+        Journal().callback_burned("discord", "iss", "req-1")
+        self.assertEqual(seen, ["security callback_burned provider=discord check=iss request=req-1"])
+
+
+class PageTests(SynchronousTestCase):
+    def test_table(self) -> None:
+        """The page has each event with exactly its values, and no other."""
+        page = (ROOT / "docs/audit.md").read_text("utf-8")
+        rows = {name: tuple(re.findall(r"`(\w+)`", values)) for name, values in ROW.findall(page)}
+        self.assertEqual(rows, {event.value: values for event, values in FIELDS.items()})

@@ -1,0 +1,82 @@
+"""Over https the server proves who it is, or gets nothing (SPEC 5.5)."""
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import CertificateBuilder, DNSName, IPAddress, Name, NameAttribute, SubjectAlternativeName
+from cryptography.x509 import random_serial_number as serial
+from cryptography.x509.oid import NameOID
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.client.far_edge import FakeGamed
+from tests.client.reference import PATH
+from tests.client.reference import gamed_client as gc
+
+
+def certificate(folder: Path, *names: DNSName | IPAddress, days: int = 30) -> Path:
+    """Key and self-signed certificate in one file."""
+    key = generate_private_key(SECP256R1())
+    subject = Name([NameAttribute(NameOID.COMMON_NAME, "gamed test")])
+    now = datetime.now(UTC)
+    begin = CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+    dated = begin.serial_number(serial()).not_valid_before(now - timedelta(60)).not_valid_after(now + timedelta(days))
+    signed = dated.add_extension(SubjectAlternativeName(names), critical=False).sign(key, SHA256())
+    path = folder / f"{signed.serial_number}.pem"
+    raw_key = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(raw_key + signed.public_bytes(Encoding.PEM))
+    return path
+
+
+class Tls(SynchronousTestCase):
+    """A fake far end with a certificate."""
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir()
+
+    def serve(self, path: Path) -> FakeGamed:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        fake = FakeGamed(tls=context)
+        fake.start()
+        self.addCleanup(fake.stop)
+        return fake
+
+    def ask(self, fake: FakeGamed, trusted: Path) -> dict:
+        """What the program says to `whoami` when `trusted` is all it trusts."""
+        place = ["--server", fake.base, "--folder", str(self.folder), "--json", "whoami"]
+        env = {**os.environ, "SSL_CERT_FILE": str(trusted)}
+        done = subprocess.run(
+            [sys.executable, str(PATH), *place], check=False, capture_output=True, timeout=30, env=env
+        )
+        return json.loads(done.stdout)
+
+    def test_trusted(self) -> None:
+        """A certificate of the right name from an authority that the machine trusts: the player is served."""
+        path = certificate(self.folder, IPAddress(IPv4Address("127.0.0.1")))
+        fake = self.serve(path)
+        gc.GamedClient(fake.base, folder=self.folder, now=lambda: 4e9).keep(fake.credentials())
+        self.assertEqual(self.ask(fake, path)["player"]["id"], "ply_1")
+
+    def test_not_trusted(self) -> None:
+        """Unknown authority, another name, expired: refused at once, and no request is sent."""
+        own = IPAddress(IPv4Address("127.0.0.1"))
+        good = certificate(self.folder, own)
+        for path, trusted in [
+            (certificate(self.folder, own, days=20), good),
+            (other := certificate(self.folder, DNSName("evil.example")), other),
+            (old := certificate(self.folder, own, days=-1), old),
+        ]:
+            fake = self.serve(path)
+            gc.GamedClient(fake.base, folder=self.folder, now=lambda: 4e9).keep(fake.credentials())
+            self.assertEqual(self.ask(fake, trusted)["error"]["code"], "untrusted_certificate")
+            self.assertEqual(fake.seen, [])

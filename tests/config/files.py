@@ -1,0 +1,79 @@
+"""Configurations to judge, written as an owner would, and a world of variables and files around them."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+from gamed.config.authentication import Judged, parse
+from gamed.config.problems import ConfigError
+
+KEY = bytes(range(100, 132)).replace(b"d", b"\xfe")
+KEY_TEXT = b64encode(KEY).decode()
+ENVIRON = {
+    "GAMED_MASTER_KEY": KEY_TEXT,
+    "DISCORD_CLIENT_SECRET": "discord-hush",
+    "GOOGLE_CLIENT_SECRET": "google-hush",
+}
+OAUTH: Mapping[str, Any] = {
+    "mode": "oauth",
+    "public_url": "https://play.example.org",
+    "master_key_env": "GAMED_MASTER_KEY",
+    "providers": {
+        "discord": {"client_id": "123", "client_secret_env": "DISCORD_CLIENT_SECRET"},
+        "google": {"client_id": "456.apps", "client_secret_env": "GOOGLE_CLIENT_SECRET"},
+    },
+    "session": {"access_ttl": "15m", "refresh_ttl": "720h", "device_transaction_ttl": "10m"},
+}
+LOCAL: Mapping[str, Any] = {"mode": "local"}
+GONE = object()
+"""In place of a value: the member is left out."""
+
+
+def no_file(path: str) -> bytes:
+    raise FileNotFoundError(2, "No such file or directory")
+
+
+def reader(files: Mapping[str, bytes]) -> Callable[[str], bytes]:
+    """A file system of a few files."""
+
+    def read(path: str) -> bytes:
+        return files[path] if path in files else no_file(path)
+
+    return read
+
+
+def changed(base: Mapping[str, Any], **members: Any) -> dict[str, Any]:
+    """A copy with members set; a name such as `session__access_ttl` reaches inside."""
+    config: dict[str, Any] = deepcopy(dict(base))
+    for dotted, value in members.items():
+        *outer, name = dotted.split("__")
+        section = config
+        for step in outer:
+            section = section.setdefault(step, {})
+        if value is GONE:
+            section.pop(name, None)
+        else:
+            section[name] = value
+    return config
+
+
+def judge(
+    config: Mapping[str, Any], environ: Mapping[str, str] = ENVIRON, files: Mapping[str, bytes] = {}, **options: Any
+) -> Judged:
+    return parse(json.dumps(config), environ, reader(files), **options)
+
+
+def complaints(text: str | Mapping[str, Any], environ: Mapping[str, str] = ENVIRON, **files: bytes) -> list[str]:
+    """The lines of the ConfigError; [] when the file is good."""
+    try:
+        parse(text if isinstance(text, str) else json.dumps(text), environ, reader(files))
+    except ConfigError as e:
+        return str(e).split("\n")
+    return []
+
+
+def told(config: Mapping[str, Any], environ: Mapping[str, str] = ENVIRON) -> list[str]:
+    """The complaints without file and place."""
+    return [line.split(": ", 1)[1] for line in complaints(config, environ)]

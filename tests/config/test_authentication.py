@@ -1,0 +1,475 @@
+from ipaddress import ip_network
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.model import LOOPBACK, Limits, LoginRules, Mode, Protocol, Registration, ReturnProof, SessionTimes
+from tests.config.files import ENVIRON, GONE, KEY, LOCAL, OAUTH, changed, complaints, judge, told
+
+
+class WholeFileTests(SynchronousTestCase):
+    def test_local(self) -> None:
+        """The smallest file: local mode, every other member at its default."""
+        judged = judge(LOCAL, {})
+        config = judged.config
+        self.assertEqual(config.mode, Mode.LOCAL)
+        self.assertEqual((config.public_url, config.master_key, config.server_name), (None, None, None))
+        self.assertEqual(config.providers, {})
+        self.assertEqual(config.session, SessionTimes(900, 2592000, 600, None))
+        self.assertEqual(config.login, LoginRules(ReturnProof.REQUIRED, Registration.OPEN))
+        self.assertEqual(config.limits, Limits())
+        self.assertEqual(config.trusted_proxies, LOOPBACK)
+        self.assertEqual(config.cors_origins, ())
+        self.assertEqual((judged.warnings, judged.secret_names), ((), ()))
+
+    def test_oauth(self) -> None:
+        """A file of oauth mode as the document shows it, its secrets looked up (SPEC 2.1, 2.2)."""
+        judged = judge(OAUTH)
+        config = judged.config
+        self.assertEqual(config.mode, Mode.OAUTH)
+        self.assertEqual(config.public_url, "https://play.example.org")
+        assert config.master_key is not None
+        self.assertEqual(config.master_key.reveal(), KEY)
+        self.assertEqual(list(config.providers), ["discord", "google"])
+        self.assertEqual(config.providers["discord"].client_secret.reveal(), b"discord-hush")
+        self.assertEqual(judged.secret_names, ("GAMED_MASTER_KEY", "DISCORD_CLIENT_SECRET", "GOOGLE_CLIENT_SECRET"))
+        self.assertEqual(judged.warnings, ())
+
+    def test_secrets_stay_hidden(self) -> None:
+        """No text form of what was read shows a secret."""
+        text = repr(judge(OAUTH))
+        self.assertNotIn("hush", text)
+        self.assertNotIn(ENVIRON["GAMED_MASTER_KEY"], text)
+        self.assertNotIn(repr(KEY), text)
+
+    def test_optional_members(self) -> None:
+        """Every member beyond the document's own means what it says."""
+        config = judge(
+            changed(
+                LOCAL,
+                server_name=" Anna's server ",
+                trusted_proxies=["10.0.0.2", "2001:db8::/32"],
+                cors_origins=["https://Game.example.org:443", "http://localhost:3000"],
+                session__max_lifetime="90d",
+                login__return_proof="required",
+                login__registration="approval",
+                limits__starts_per_minute=0,
+                limits__passwords_per_minute=7,
+            ),
+            {},
+        ).config
+        self.assertEqual(config.server_name, "Anna's server")
+        self.assertEqual(config.trusted_proxies, (ip_network("10.0.0.2"), ip_network("2001:db8::/32")))
+        self.assertEqual(config.cors_origins, ("https://game.example.org", "http://localhost:3000"))
+        self.assertEqual(config.session.max_lifetime_seconds, 90 * 86400)
+        self.assertEqual(config.login.registration, Registration.APPROVAL)
+        self.assertEqual((config.limits.starts_per_minute, config.limits.live_logins), (0, 20000))
+        self.assertEqual(config.limits.passwords_per_minute_per_address, 28)
+
+
+class ComplaintTests(SynchronousTestCase):
+    def test_form(self) -> None:
+        """File, line, column, member, and what was expected: the place is the value's."""
+        text = '{\n  "mode": "local",\n\n  "session": {\n    "refresh_ttl": "1h",\n    "access_ttl": "soon"\n  }\n}'
+        self.assertEqual(
+            complaints(text), ['authentication.json:6:19: session.access_ttl: expected a duration such as "15m"']
+        )
+
+    def test_all_at_once(self) -> None:
+        """Slips of writing, unknown names, wrong values and missing secrets come in one list, in the file's order."""
+        text = """{
+          "mode": "oauth",
+          "public_ur": "https://x.example", // my address
+          "master_key_env": "GAMED_MASTER_KEY",
+          "providers": {
+            "discord": {"client_id": 7, "client_secret_env": "DISCORD_CLIENT_SECRET"},
+          },
+          "session": {"access_ttl": "15", "refresh_ttl": "1y"},
+          "limits": {"connections": -1}
+        }"""
+        self.assertEqual(
+            [line.removeprefix("authentication.json:") for line in complaints(text, {})],
+            [
+                '1:1: public_url: missing; oauth mode needs it, as "https://play.example.org"',
+                "3:11: public_ur: no such member here; did you mean public_url?",
+                "3:45: JSON has no comments; remove this one",
+                "4:29: master_key_env: GAMED_MASTER_KEY is not set; nor is its _FILE form, "
+                "nor a credential of that name",
+                "6:38: providers.discord.client_id: expected 1 to 256 visible ASCII characters without spaces",
+                "6:62: providers.discord.client_secret_env: DISCORD_CLIENT_SECRET is not set; nor is its _FILE form, "
+                "nor a credential of that name",
+                "6:86: providers: no comma may stand before the closing }",
+                '8:37: session.access_ttl: expected a duration such as "15m"',
+                '8:58: session.refresh_ttl: expected a duration such as "15m"',
+                "9:37: limits.connections: expected a whole number from 0 to 1000000000 without quotes",
+            ],
+        )
+
+    def test_given_name(self) -> None:
+        """The complaint begins with the name the porch gives the file."""
+        from gamed.config.problems import ConfigError
+
+        error = self.assertRaises(ConfigError, judge, {}, file="/etc/gamed/authentication.json")
+        self.assertEqual(str(error), '/etc/gamed/authentication.json:1:1: mode: missing; expected "oauth" or "local"')
+
+    def test_not_an_object(self) -> None:
+        """Another JSON value on the outside is one complaint, not a list of missing members."""
+        for text in ("[]", '"local"', "1", "null"):
+            self.assertEqual(
+                complaints(text), ['authentication.json:1:1: expected an object, such as {"mode": "local"}']
+            )
+
+    def test_did_you_mean(self) -> None:
+        """A slip in a name is met with the name that was meant; a far one with the names there are."""
+        cases = {
+            "Mode": "did you mean mode?",
+            "publicUrl": "did you mean public_url?",
+            "public-url": "did you mean public_url?",
+            "master_key_evn": "did you mean master_key_env?",
+            "provider": "did you mean providers?",
+            "zzz": "known are mode, public_url, master_key_env, providers, session, server_name, trusted_proxies, "
+            "cors_origins, login, limits",
+        }
+        for name, meant in cases.items():
+            self.assertEqual(told(changed(LOCAL, **{name: 1})), [f"{name}: no such member here; {meant}"])
+        self.assertEqual(
+            told(changed(LOCAL, session__acces_ttl="15m")),
+            ["session.acces_ttl: no such member here; did you mean access_ttl?"],
+        )
+
+    def test_a_secret_in_the_wrong_place(self) -> None:
+        """A secret written into the file, as value or name, is refused with advice and never repeated."""
+        secret = ENVIRON["GAMED_MASTER_KEY"]
+        config = changed(
+            OAUTH,
+            master_key=secret,
+            master_key_env=secret,
+            providers__discord__client_secret="discord-hush-9",
+            providers__google__client_secret_env="GOCSPX-hush-hush-hush",
+            **{secret: 1},
+        )
+        text = "\n".join(complaints(config))
+        self.assertNotIn(secret, text)
+        self.assertNotIn("hush", text)
+        self.assertIn("master_key: no such member here; the key itself is never written to this file", text)
+        self.assertIn("discord.client_secret: no such member here; the secret itself is never written", text)
+        self.assertEqual(len(complaints(config)), 5)
+
+
+class ModeTests(SynchronousTestCase):
+    def test_values(self) -> None:
+        """`oauth` and `local`, exactly; nothing else."""
+        for value in ("OAuth", "LOCAL", "", " local", "none", None, 1, True, ["local"], {}):
+            self.assertEqual(told({"mode": value})[:1], ['mode: expected "oauth" or "local"'], value)
+
+    def test_missing(self) -> None:
+        """The mode is never guessed: without it the service does not start."""
+        self.assertEqual(told({}), ['mode: missing; expected "oauth" or "local"'])
+
+    def test_oauth_needs_all(self) -> None:
+        """In oauth mode address, key and providers are required, and told together (SPEC 7)."""
+        self.assertEqual(
+            told({"mode": "oauth"}),
+            [
+                'public_url: missing; oauth mode needs it, as "https://play.example.org"',
+                "master_key_env: missing; oauth mode needs the name of the variable that holds the master key "
+                "(`gamed key new` makes one)",
+                "providers: missing; oauth mode needs at least one provider, such as discord or google",
+            ],
+        )
+
+    def test_local_ignores_providers(self) -> None:
+        """Providers left in a local file are checked for their form, need no secret, and are not enabled."""
+        config = changed(OAUTH, mode="local")
+        environ = {"GAMED_MASTER_KEY": ENVIRON["GAMED_MASTER_KEY"]}
+        judged = judge(config, environ)
+        self.assertEqual(judged.config.providers, {})
+        self.assertIsNotNone(judged.config.master_key)
+        self.assertIn("DISCORD_CLIENT_SECRET", judged.secret_names)
+        wrong = changed(config, providers__discord__client_id=GONE)
+        self.assertEqual(told(wrong, environ), ["providers.discord.client_id: missing"])
+
+    def test_without_providers(self) -> None:
+        """A command that talks to no provider needs the master key alone; the providers have no secret then."""
+        environ = {"GAMED_MASTER_KEY": ENVIRON["GAMED_MASTER_KEY"]}
+        config = judge(OAUTH, environ, providers=False).config
+        self.assertEqual({provider.client_secret.reveal() for provider in config.providers.values()}, {b""})
+        self.assertIsNotNone(config.master_key)
+
+
+class DurationTests(SynchronousTestCase):
+    def test_bounds(self) -> None:
+        """Each duration at its edges: the last good and the first bad (SPEC 8)."""
+        cases = [
+            ("access_ttl", ["1s", "15m", "24h", "1d", "0015m"], ["0s", "86401s", "25h", "2d", "999999999999d"]),
+            ("refresh_ttl", ["901s", "720h", "8760h", "365d"], ["9s", "8761h", "366d"]),
+            ("device_transaction_ttl", ["5s", "10m", "1h"], ["4s", "3601s", "2h", "1d"]),
+            ("max_lifetime", ["900s", "3650d"], ["9s", "3651d"]),
+        ]
+        for name, good, bad in cases:
+            for text in good:
+                self.assertEqual(told(changed(LOCAL, **{f"session__{name}": text})), [], (name, text))
+            for text in bad:
+                [complaint] = told(changed(LOCAL, **{f"session__{name}": text}))
+                self.assertTrue(complaint.startswith(f"session.{name}: expected a duration from "), complaint)
+
+    def test_form(self) -> None:
+        """A number and one of s, m, h, d; nothing around it."""
+        for value in (
+            "",
+            "15",
+            "m",
+            "15 m",
+            " 15m",
+            "15m ",
+            "15M",
+            "15min",
+            "1h30m",
+            "-15m",
+            "+15m",
+            "1.5h",
+            "15ms",
+            "१५m",
+            "15m\n",
+            15,
+            15.0,
+            None,
+            True,
+            ["15m"],
+            {},
+        ):
+            self.assertEqual(
+                told(changed(LOCAL, session__access_ttl=value)),
+                ['session.access_ttl: expected a duration such as "15m"'],
+                value,
+            )
+
+    def test_refresh_outlives_access(self) -> None:
+        """A refresh credential that dies with its access token, or before, is refused; so is a cap below both."""
+        for access, refresh in (("15m", "15m"), ("24h", "10s")):
+            config = changed(LOCAL, session__access_ttl=access, session__refresh_ttl=refresh)
+            self.assertEqual(told(config), ["session.refresh_ttl: must be longer than access_ttl"])
+        self.assertEqual(
+            told(changed(LOCAL, session__max_lifetime="14m")),
+            ["session.max_lifetime: must not be shorter than access_ttl"],
+        )
+
+    def test_one_mistake_is_told_once(self) -> None:
+        """A duration that means nothing is compared with nothing."""
+        config = changed(LOCAL, session__access_ttl="soon", session__refresh_ttl="10s")
+        self.assertEqual(told(config), ['session.access_ttl: expected a duration such as "15m"'])
+
+    def test_short_ones_warn(self) -> None:
+        """Below a minute is allowed, with a warning that names the member."""
+        warnings = judge(changed(LOCAL, session__access_ttl="59s", session__device_transaction_ttl="1m"), {}).warnings
+        self.assertEqual(
+            [warning.split(": ", 1)[1] for warning in warnings],
+            ["session.access_ttl: is shorter than 1m; that is for trying things out"],
+        )
+
+
+class OtherMemberTests(SynchronousTestCase):
+    def test_sections_are_objects(self) -> None:
+        """Text, numbers and lists where an object belongs are told as that, once."""
+        for name in ("session", "login", "limits", "providers"):
+            for value in ("x", 1, None, True):
+                self.assertEqual(told(changed(LOCAL, **{name: value})), [f"{name}: expected an object in {{ }}"])
+        for name in ("session", "login", "limits"):
+            self.assertEqual(told(changed(LOCAL, **{name: []})), [f"{name}: expected an object in {{ }}"])
+
+    def test_trusted_proxies(self) -> None:
+        """Addresses and networks; host bits, names, zones and doubles are refused; the whole internet warns."""
+        expected = 'expected an address or network such as "10.0.0.2" or "10.0.0.0/24"'
+        for value in ("proxy", "10.0.0.0/33", "10.0.0", "fe80::1%eth0", "", 1, None, 167772162):
+            self.assertEqual(told(changed(LOCAL, trusted_proxies=[value])), [f"trusted_proxies[0]: {expected}"], value)
+        self.assertEqual(
+            told(changed(LOCAL, trusted_proxies=["10.0.0.0/8", "10.0.0.1/8"])),
+            ["trusted_proxies[1]: this network has host bits set; did you mean 10.0.0.0/8?"],
+        )
+        self.assertEqual(
+            told(changed(LOCAL, trusted_proxies=["10.0.0.1", "10.0.0.1/32"])), ["trusted_proxies[1]: given twice"]
+        )
+        self.assertEqual(told(changed(LOCAL, trusted_proxies="10.0.0.1")), ["trusted_proxies: expected a list in [ ]"])
+        self.assertEqual(judge(changed(LOCAL, trusted_proxies=[])).config.trusted_proxies, ())
+        [warning] = judge(changed(LOCAL, trusted_proxies=["0.0.0.0/0"])).warnings
+        self.assertIn("trusted_proxies: trusts every address", warning)
+
+    def test_cors_origins(self) -> None:
+        """Exact https origins, or loopback http; no wildcard, no `null`, no path."""
+        for value in ("*", "null", "https://*.example.org", "https://x.example/", "http://x.example", "x.example", 1):
+            [complaint] = told(changed(LOCAL, cors_origins=[value]))
+            self.assertTrue(complaint.startswith("cors_origins[0]: "), complaint)
+        self.assertEqual(
+            told(changed(LOCAL, cors_origins=["https://x.example", "https://X.example:443"])),
+            ["cors_origins[1]: given twice"],
+        )
+
+    def test_server_name(self) -> None:
+        """1 to 64 characters that can be seen."""
+        for value in ("", "   ", "x" * 65, 1, None):
+            self.assertEqual(
+                told(changed(LOCAL, server_name=value)), ["server_name: expected text of 1 to 64 characters"], value
+            )
+        for value in ("a\nb", "a\u202eb", "a\u0000b", "a\u200bb"):
+            self.assertEqual(
+                told(changed(LOCAL, server_name=value)),
+                ["server_name: expected text on one line, without hidden characters"],
+            )
+
+    def test_login(self) -> None:
+        """The two choices of `login`, and a warning where one opens the door to a known attack."""
+        self.assertEqual(
+            told(changed(LOCAL, login__return_proof=False, login__registration="invite")),
+            [
+                'login.return_proof: expected "required" or "off"',
+                'login.registration: expected "open" or "approval" or "closed"',
+            ],
+        )
+        [warning] = judge(changed(LOCAL, login__return_proof="off")).warnings
+        self.assertIn("login.return_proof: is off", warning)
+
+    def test_limits(self) -> None:
+        """Whole numbers from 0 on; nothing that only looks like one."""
+        for value in (-1, 1.0, "5", True, None, 10**10):
+            self.assertEqual(
+                told(changed(LOCAL, limits__live_logins=value)),
+                ["limits.live_logins: expected a whole number from 0 to 1000000000 without quotes"],
+                value,
+            )
+
+
+class ProviderTests(SynchronousTestCase):
+    def test_presets(self) -> None:
+        """Discord and Google need an id and a secret; everything else is known (SPEC 4.5)."""
+        discord, google = judge(OAUTH).config.providers.values()
+        self.assertEqual((discord.protocol, discord.label, discord.scopes), (Protocol.OAUTH2, "Discord", ("identify",)))
+        self.assertEqual(discord.authorization_endpoint, "https://discord.com/oauth2/authorize")
+        self.assertEqual(discord.token_endpoint, "https://discord.com/api/v10/oauth2/token")
+        self.assertEqual(discord.userinfo_endpoint, "https://discord.com/api/v10/users/@me")
+        self.assertEqual((discord.subject_field, discord.identity_namespace), ("id", None))
+        self.assertEqual((google.protocol, google.label, google.scopes), (Protocol.OIDC, "Google", ("openid",)))
+        self.assertEqual((google.issuer, google.token_endpoint), ("https://accounts.google.com", None))
+
+    def test_presets_can_be_changed(self) -> None:
+        """A preset's endpoints or issuer may be another's, on loopback without TLS."""
+        config = changed(
+            OAUTH,
+            providers__discord__token_endpoint="http://127.0.0.1:9000/token?x=1",
+            providers__discord__label="Test",
+            providers__google__issuer="http://localhost:9001/realm/",
+        )
+        discord, google = judge(config).config.providers.values()
+        self.assertEqual(discord.token_endpoint, "http://127.0.0.1:9000/token?x=1")
+        self.assertEqual(discord.authorization_endpoint, "https://discord.com/oauth2/authorize")
+        self.assertEqual((discord.label, google.issuer), ("Test", "http://localhost:9001/realm/"))
+
+    def test_others(self) -> None:
+        """Any other provider says its issuer (OpenID Connect), or its endpoints and subject (OAuth 2.0)."""
+        own = {"client_id": "1", "client_secret_env": "DISCORD_CLIENT_SECRET"}
+        endpoints = {f"{kind}_endpoint": f"https://p.example/{kind}" for kind in ("authorization", "token", "userinfo")}
+        providers = {
+            "keycloak": {**own, "issuer": "https://k.example/realms/x", "scopes": ["openid", "roles"]},
+            "forge-1": {**own, **endpoints, "subject_field": "id", "scopes": ["read:user"]},
+        }
+        keycloak, forge = judge(changed(OAUTH, providers=providers)).config.providers.values()
+        self.assertEqual((keycloak.protocol, keycloak.scopes), (Protocol.OIDC, ("openid", "roles")))
+        self.assertEqual((forge.protocol, forge.scopes, forge.label), (Protocol.OAUTH2, ("read:user",), "forge-1"))
+
+    def test_gaps_and_contradictions(self) -> None:
+        """What another provider lacks, or says twice, is told by member."""
+        own = {"client_id": "1", "client_secret_env": "DISCORD_CLIENT_SECRET"}
+        needs = "authorization_endpoint, token_endpoint, userinfo_endpoint and subject_field"
+        cases = [
+            ("x", own, [f"providers.x: needs issuer (OpenID Connect), or {needs} (OAuth 2.0)"]),
+            (
+                "x",
+                {**own, "token_endpoint": "https://x.example", "subject_field": "id"},
+                [
+                    f"providers.x.{gap}: missing; an OAuth 2.0 provider needs {needs}"
+                    for gap in ("authorization_endpoint", "userinfo_endpoint")
+                ],
+            ),
+            (
+                "x",
+                {**own, "issuer": "https://x.example", "subject_field": "id"},
+                ["providers.x.subject_field: not for OpenID Connect, where the issuer says it; leave it out"],
+            ),
+            (
+                "discord",
+                {**own, "issuer": "https://x.example"},
+                ["providers.discord.issuer: not for OAuth 2.0; leave it out"],
+            ),
+            (
+                "google",
+                {**own, "scopes": ["openid", "email"]},
+                ['providers.google.scopes: only "openid" is ever asked of this provider'],
+            ),
+            ("x", {**own, "issuer": "https://x.example", "scopes": ["a"]}, ['providers.x.scopes: must hold "openid"']),
+        ]
+        for name, provider, expected in cases:
+            self.assertEqual(told(changed(OAUTH, providers={name: provider})), expected)
+
+    def test_names(self) -> None:
+        """Small letters, digits and hyphens; no name that is a path of the service."""
+        own = OAUTH["providers"]["discord"]
+        for name in (
+            "Discord",
+            "1up",
+            "a_b",
+            "-a",
+            "a" * 33,
+            "",
+            "a/b",
+            "login",
+            "session",
+            "sessions",
+            "identities",
+            "config",
+            "player",
+            "account",
+            "errors",
+        ):
+            complaints = told(changed(OAUTH, providers={name: own, "discord": own}))
+            self.assertEqual(len(complaints), 1, name)
+            self.assertIn("expected a name of small letters, digits and hyphens", complaints[0])
+
+    def test_urls(self) -> None:
+        """Endpoints are https, or http on loopback, and carry no user, fragment or space."""
+        for url in (
+            "http://p.example/t",
+            "p.example",
+            "",
+            "https://u:p@p.example/t",
+            "https://p.example/#t",
+            "https://",
+            "https://p.example/a b",
+            "https://p.example\\t",
+            "https://[::1/t",
+            1,
+            None,
+            "ftp://p.example/",
+        ):
+            [complaint] = told(changed(OAUTH, providers__discord__token_endpoint=url))
+            self.assertTrue(complaint.startswith("providers.discord.token_endpoint: "), complaint)
+        [complaint] = told(changed(OAUTH, providers__google__issuer="https://p.example?x"))
+        self.assertEqual(complaint, "providers.google.issuer: expected an issuer without a query")
+
+    def test_form(self) -> None:
+        """`providers` is an object of objects, not a list of names, and not empty (SPEC 2.1)."""
+        expected = 'providers: expected an object with one member per provider, such as {"discord": {...}}'
+        self.assertEqual(told(changed(OAUTH, providers=["discord"])), [expected])
+        self.assertEqual(
+            told(changed(OAUTH, providers={})),
+            ["providers: missing; oauth mode needs at least one provider, such as discord or google"],
+        )
+        self.assertEqual(
+            told(changed(OAUTH, providers={"discord": True}))[0], "providers.discord: expected an object in { }"
+        )
+
+    def test_master_key_goes_to_nobody(self) -> None:
+        """A provider may not be given the master key's variable as its secret."""
+        self.assertEqual(
+            told(changed(OAUTH, providers__discord__client_secret_env="GAMED_MASTER_KEY")),
+            [
+                "providers.discord.client_secret_env: names the master key's variable; that key goes to nobody",
+            ],
+        )

@@ -1,0 +1,93 @@
+"""`game.json`: every setting of PROTOCOL 7, judged like the other file."""
+
+from attrs import fields
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.game import MEMBERS, RULES, AssetAccess, Game, parse_game
+from gamed.config.problems import ConfigError
+from gamed.saves.limits import MIB, SaveLimits
+
+
+class GameTests(SynchronousTestCase):
+    def test_nothing_is_needed(self) -> None:
+        """An empty object is the defaults."""
+        self.assertEqual(parse_game("{}"), Game())
+
+    def test_every_limit_has_a_member(self) -> None:
+        """No limit that the file cannot set."""
+        self.assertEqual({field.name for field in fields(SaveLimits)}, set(RULES))
+
+    def test_values(self) -> None:
+        """Sizes as numbers or with a unit; durations, counts, flags, the object of assets."""
+        game = parse_game(
+            '{"save_bytes": "32 MiB", "bytes": 99999999, "history_bytes": "2GiB", "staged_ttl": "90m", "slots": 7,'
+            ' "allow_blank_saves": true, "assets": {"access": "players", "keep_releases": 2}}'
+        )
+        self.assertEqual((game.saves.save_bytes, game.saves.bytes), (32 * MIB, 99999999))
+        self.assertEqual((game.saves.history_bytes, game.staged_seconds), (2048 * MIB, 5400))
+        self.assertEqual((game.saves.slots, game.saves.allow_blank_saves), (7, True))
+        self.assertEqual((game.assets.access, game.assets.keep_releases), (AssetAccess.PLAYERS, 2))
+
+    def test_all_at_once(self) -> None:
+        """Everything wrong is said with its place, the member meant, and what was expected."""
+        text = """{
+  "save_byte": 5,
+  "slots": "many",
+  "bytes": "16 MB",
+  "keep_versions": 1,
+  "allow_blank_saves": 1,
+  "staged_ttl": "1s",
+  "assets": {"access": "all", "keep_release": 5},
+  "wait_seconds": 1.5
+}"""
+        with self.assertRaises(ConfigError) as caught:
+            parse_game(text)
+        self.assertEqual(
+            str(caught.exception).splitlines(),
+            [
+                "game.json:2:3: save_byte: no such member here; did you mean save_bytes?",
+                "game.json:3:12: slots: expected a whole number from 1 to 100000 without quotes",
+                'game.json:4:12: bytes: expected a size such as "16 MiB" or 16777216, from 1 to 1 TiB',
+                "game.json:5:20: keep_versions: expected a whole number from 2 to 1000 without quotes",
+                "game.json:6:24: allow_blank_saves: expected true or false without quotes",
+                "game.json:7:17: staged_ttl: expected a duration from 1m to 365d",
+                'game.json:8:24: assets.access: expected "public" or "players"',
+                "game.json:8:31: assets.keep_release: no such member here; did you mean keep_releases?",
+                "game.json:9:19: wait_seconds: expected a whole number from 0 to 60 without quotes",
+            ],
+        )
+
+    def test_bounds(self) -> None:
+        """Each number has a least and a most; booleans, texts and null are none."""
+        for name in RULES:
+            for wrong in (
+                "-1",
+                "null",
+                "[]",
+                '"x"',
+                "1e400" if name == "allow_blank_saves" else "99999999999999",
+                "{}",
+            ):
+                with self.assertRaises(ConfigError, msg=f"{name}: {wrong}") as caught:
+                    parse_game(f'{{"{name}": {wrong}}}')
+                self.assertIn(name, str(caught.exception))
+            if name != "allow_blank_saves":
+                with self.assertRaises(ConfigError, msg=name):
+                    parse_game(f'{{"{name}": true}}')
+
+    def test_one_save_fits(self) -> None:
+        """A save that may be larger than all together is a slip."""
+        with self.assertRaises(ConfigError) as caught:
+            parse_game('{"bytes": "1 MiB"}')
+        self.assertIn("one save may be larger", str(caught.exception))
+
+    def test_no_object(self) -> None:
+        """Not JSON, and JSON that is no object."""
+        for text in ("", "[]", "{", '{"slots": 1, "slots": 2}', "nonsense"):
+            with self.assertRaises(ConfigError, msg=text) as caught:
+                parse_game(text)
+            self.assertTrue(str(caught.exception).startswith("game.json:1:"))
+
+    def test_members(self) -> None:
+        """What PROTOCOL 7 names, and nothing else."""
+        self.assertEqual(len(MEMBERS), 17)

@@ -1,0 +1,128 @@
+from json import dumps, loads
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.positions import Malformed, decode, read
+from gamed.config.problems import Position
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=("Cs",))),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+class ReadTests(SynchronousTestCase):
+    @given(JSON, st.sampled_from([None, 0, 3]), st.booleans())
+    def test_reads_what_json_writes(self, value: object, indent: int | None, ascii_only: bool) -> None:
+        """Every JSON value comes back equal to what Python's own reader makes of it."""
+        text = dumps(value, indent=indent, ensure_ascii=ascii_only)
+        document = read(text)
+        self.assertEqual(document.value, loads(text))
+        self.assertEqual(document.slips, ())
+
+    @given(st.text(alphabet='{}[]",:\\ \n\t01.-+eEtrufalsn/#*é', max_size=60))
+    def test_never_reads_what_json_refuses(self, text: str) -> None:
+        """Text that is no JSON is Malformed or has slips, whatever it is; text that is JSON has neither."""
+        try:
+            loads(text, parse_constant=self.fail_constant)
+            valid = True
+        except (ValueError, RecursionError):
+            valid = False
+        try:
+            document = read(text)
+        except Malformed as e:
+            self.assertGreaterEqual(e.problem.position, Position(1, 1))
+            self.assertFalse(valid and "deeper" not in str(e) and "surrogate" not in str(e), text)
+        else:
+            names_twice = any("given twice" in slip.message for slip in document.slips)
+            self.assertTrue(valid or document.slips, text)
+            self.assertFalse(valid and document.slips and not names_twice, text)
+
+    def fail_constant(self, name: str) -> object:
+        raise ValueError(name)
+
+    def test_places(self) -> None:
+        """Each value, and each member's name, has its line and column, counted from 1 in characters."""
+        document = read('{\n  "mode": "local",\n\t"é": [1,\r\n {"a": null}]\n}')
+        self.assertEqual(document.places[()], Position(1, 1))
+        self.assertEqual(document.places[("mode",)], Position(2, 11))
+        self.assertEqual(document.names[("mode",)], Position(2, 3))
+        self.assertEqual(document.places[("é", 0)], Position(3, 8))
+        self.assertEqual(document.places[("é", 1, "a")], Position(4, 8))
+
+    def test_slips_are_read_over(self) -> None:
+        """Comments, commas too many or missing, and names given twice are told in one run; the first value holds."""
+        document = read('// a\n{"a": 1 /* b */ "b": [1, 2,], # c\n "a": 2,}')
+        self.assertEqual(document.value, {"a": 1, "b": [1, 2]})
+        told = [(slip.position.line, slip.position.column, slip.message) for slip in document.slips]
+        self.assertEqual(
+            sorted(told),
+            [
+                (1, 1, "JSON has no comments; remove this one"),
+                (2, 8, "a comma is missing here"),
+                (2, 9, "JSON has no comments; remove this one"),
+                (2, 27, "no comma may stand before the closing ]"),
+                (2, 31, "JSON has no comments; remove this one"),
+                (3, 2, "given twice, first on line 2"),
+                (3, 8, "no comma may stand before the closing }"),
+            ],
+        )
+
+    def test_malformed(self) -> None:
+        """What cannot be read over is told with its place and in words an owner understands."""
+        cases = {
+            "": (1, 1, "the file is empty"),
+            " \n ": (2, 2, "the file is empty"),
+            "{": (1, 2, "the file ends before the closing }"),
+            '{"a"': (1, 5, "expected a colon after a"),
+            '{"a":': (1, 6, "expected a value here"),
+            '{"a":1': (1, 7, "the file ends before the closing }"),
+            "[1": (1, 3, "the file ends before the closing ]"),
+            "[1 2]": (1, 4, "expected a comma or the closing ]"),
+            "{mode: 1}": (1, 2, 'expected a name in double quotes, such as "mode"'),
+            "{'mode': 1}": (1, 2, 'expected a name in double quotes, such as "mode"'),
+            "{\"a\": 'b'}": (1, 7, 'text stands in straight double quotes, such as "local"'),
+            '{"a": \u201cb\u201d}': (1, 7, 'text stands in straight double quotes, such as "local"'),
+            '{"a": local}': (1, 7, 'text stands in straight double quotes, such as "local"'),
+            '{"a": True}': (1, 7, "write true in small letters"),
+            '{"a": NaN}': (1, 7, 'text stands in straight double quotes, such as "local"'),
+            '{"a": 01}': (1, 7, "not a number of JSON; text stands in double quotes"),
+            '{"a": 15m}': (1, 7, "not a number of JSON; text stands in double quotes"),
+            '{"a": -}': (1, 7, "not a number of JSON; text stands in double quotes"),
+            '{"a": ' + "9" * 5000 + "}": (1, 7, "not a number of JSON; text stands in double quotes"),
+            '{"a": "b\n"}': (1, 7, "this string is not closed on its line"),
+            '{"a": "b': (1, 7, "this string is not closed on its line"),
+            '{"a": "b\tc"}': (1, 9, "a control character must be written as an escape such as \\t"),
+            '{"a": "C:\\dir"}': (1, 10, "not an escape of JSON; write a backslash as \\\\"),
+            '{"a": "\\ud800"}': (1, 7, "half of a surrogate pair stands alone"),
+            "{} {}": (1, 4, "expected nothing more after the end of the outermost value"),
+            "[" * 100000: (1, 18, "nested deeper than 16 levels"),
+        }
+        for text, (line, column, message) in cases.items():
+            problem = self.assertRaises(Malformed, read, text).problem
+            self.assertEqual((problem.position, problem.message), (Position(line, column), message), text[:40])
+
+    def test_surrogate_pairs_join(self) -> None:
+        """Two escapes of one character beyond U+FFFF are that character."""
+        self.assertEqual(read('"\\ud83c\\udfae"').value, "\U0001f3ae")
+
+
+class DecodeTests(SynchronousTestCase):
+    def test_byte_order_mark(self) -> None:
+        """A byte order mark in front, as Windows editors write it, is no part of the text."""
+        self.assertEqual(decode(b"\xef\xbb\xbf{}"), "{}")
+
+    def test_other_encodings(self) -> None:
+        """Latin-1 and UTF-16 are told at their first bad byte."""
+        latin = self.assertRaises(Malformed, decode, '{\n "server_name": "Jörg"}'.encode("latin-1")).problem
+        self.assertEqual(latin.position, Position(2, 19))
+        wide = self.assertRaises(Malformed, decode, "{}".encode("utf-16")).problem
+        self.assertEqual(wide.position, Position(1, 1))
+        self.assertEqual(wide.message, "not UTF-8; save the file with the encoding UTF-8")

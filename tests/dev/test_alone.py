@@ -1,0 +1,65 @@
+"""The development provider is reached by `gamed dev` alone, on this machine alone."""
+
+import os
+import subprocess
+import sys
+
+from twisted.internet.testing import MemoryReactor
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.dev.documents import DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, DISCOVERY, GOOGLE_AUTHORIZE
+from gamed.dev.listening import ProviderService
+from tests.e2e.cases import ServiceCase
+from tests.support.provider import development_provider
+from tests.test_layout import ROOT, house, imports
+
+OPENED = "import sys, gamed.cli.commands, gamed.tap, gamed.service, gamed.cli.serving; print(*sys.modules)"
+
+
+class AloneTests(SynchronousTestCase):
+    def test_who_imports_it(self) -> None:
+        """Its own modules and those of `gamed dev` are the only ones that import it, late imports included."""
+        modules = house()
+        importers = {
+            module
+            for module, source in modules.items()
+            if any(target == "gamed.dev" or target.startswith("gamed.dev.") for target in imports(source, modules))
+        }
+        outside = {module for module in importers if not module.startswith("gamed.dev.")}
+        self.assertEqual(outside, {"gamed.cli.dev_folder", "gamed.cli.dev_service"})
+        named = {
+            module
+            for module, source in modules.items()
+            for target in imports(source, modules)
+            if target in ("gamed.cli.dev_service", "gamed.cli.dev_folder", "gamed.cli.dev_command")
+        }
+        self.assertEqual(named, {"gamed.cli.commands", "gamed.cli.dev_command", "gamed.cli.dev_service"})
+
+    def test_serve_does_not_load_it(self) -> None:
+        """Everything that `serve` consists of is imported, and nothing of the provider is."""
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, "-c", OPENED], env=environ, capture_output=True, text=True, timeout=60, check=True
+        )
+        loaded = done.stdout.split()
+        self.assertIn("gamed.service", loaded)
+        self.assertEqual([module for module in loaded if module.startswith(("gamed.dev", "gamed.cli.dev_s"))], [])
+
+    def test_loopback(self) -> None:
+        """Its service opens one port, on 127.0.0.1."""
+        reactor = MemoryReactor()
+        ProviderService(reactor, 8081, development_provider()).startService()
+        [(port, _, _, interface)] = reactor.tcpServers
+        self.assertEqual((port, interface), (8081, "127.0.0.1"))
+
+
+class ServeTests(ServiceCase):
+    def test_no_route(self) -> None:
+        """A served gamed answers none of the provider's paths, wherever somebody may look for them."""
+        paths = (DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, DISCOVERY, GOOGLE_AUTHORIZE, "/token", "/", "/dev")
+        for path in paths:
+            for prefix in ("", "/auth", "/auth/dev", "/dev"):
+                for method in ("GET", "POST"):
+                    answer = self.ask(method, prefix + path, body=b"")
+                    self.assertEqual(answer.status, 404, (method, prefix + path))
+                    self.assertNotIn(b"Development", answer.body)

@@ -1,0 +1,325 @@
+"""The development provider is as strict as a provider can be, and looks like the real ones where it matters."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs, quote_plus, urlencode, urlsplit
+
+from joserfc import jwt
+from joserfc.jwk import KeySet
+from treq.testing import StubTreq
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.dev.authorize import Untrusted
+from gamed.dev.grants import Manner, challenge_of
+from gamed.dev.people import PEOPLE
+from gamed.dev.provider import SLOW_SECONDS
+from tests.support.provider import (
+    BASE,
+    DISCORD_SECRET,
+    GAME,
+    GOOGLE_SECRET,
+    START_MS,
+    development_provider,
+)
+
+AGENT = f"DiscordBot ({GAME}, 1.0)"
+VERIFIER = "v" * 86
+FORM = "application/x-www-form-urlencoded"
+DISCORD = {
+    "response_type": "code",
+    "client_id": "1024",
+    "redirect_uri": f"{GAME}/auth/discord/callback",
+    "scope": "identify",
+    "state": "a state",
+    "code_challenge": challenge_of(VERIFIER),
+    "code_challenge_method": "S256",
+    "prompt": "consent",
+}
+GOOGLE = {
+    **DISCORD,
+    "client_id": "1024.apps.example",
+    "redirect_uri": f"{GAME}/auth/google/callback",
+    "scope": "openid",
+    "nonce": "a nonce",
+    "prompt": "select_account",
+}
+BASIC = "Basic " + b64encode(f"1024:{quote_plus(DISCORD_SECRET)}".encode()).decode()
+
+
+def without(members: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: value for name, value in members.items() if name not in names}
+
+
+class ProviderCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.provider = development_provider(self.clock)
+        self.http = StubTreq(self.provider.app.resource())
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, **how: Any) -> tuple[int, Any]:
+        """Status and JSON or text of an answer that comes at once."""
+        return self.successResultOf(self.begin(method, path, headers, **how))
+
+    def begin(self, method: str, path: str, headers: Mapping[str, str] | None = None, **how: Any) -> Deferred:
+        async def answer() -> tuple[int, Any]:
+            fields = {"User-Agent": AGENT, **(headers or {})}
+            response = await self.http.request(method, BASE + path, headers=fields, allow_redirects=False, **how)
+            kind = response.headers.getRawHeaders("content-type", [""])[0]
+            body = await (response.json() if kind == "application/json" else response.text())
+            return response.code, response.headers.getRawHeaders("location", [body])[0]
+
+        sent = Deferred.fromCoroutine(answer())
+        self.http.flush()
+        return sent
+
+    def callback(self, asked: Mapping[str, str], person: str = "anna", manner: Manner = Manner.AT_ONCE) -> dict:
+        """Parameters of the callback after this person continued."""
+        path = "/oauth2/authorize" if "nonce" not in asked else "/o/oauth2/v2/auth"
+        url = self.provider.sign_in(f"{BASE}{path}?{urlencode(asked)}", person, manner)
+        self.assertEqual(url.partition("?")[0], asked["redirect_uri"])
+        return {name: value for name, [value] in parse_qs(url.partition("?")[2], strict_parsing=True).items()}
+
+    def discord_form(self, **changed: str) -> dict[str, str]:
+        code = changed.pop("code", None) or self.callback(DISCORD)["code"]
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": DISCORD["redirect_uri"]}
+        return {**form, "code_verifier": VERIFIER, **changed}
+
+    def exchange(self, form: Mapping[str, str], authorization: str | None = BASIC) -> tuple[int, Any]:
+        headers = {"Content-Type": FORM, **({"Authorization": authorization} if authorization else {})}
+        return self.ask("POST", "/api/v10/oauth2/token", headers, data=urlencode(form).encode())
+
+
+class BrowserTests(ProviderCase):
+    """The authorization endpoint and its page."""
+
+    def test_page(self) -> None:
+        """Everybody is there, plainly marked, and denying is possible."""
+        for path, asked in (("/oauth2/authorize", DISCORD), ("/o/oauth2/v2/auth", GOOGLE)):
+            status, page = self.ask("GET", f"{path}?{urlencode(asked)}")
+            self.assertEqual(status, 200)
+            for words in ("Development provider", "Deny", *(f"Continue as {person.name}" for person in PEOPLE)):
+                self.assertIn(words, page)
+        self.assertIn("Development provider", self.ask("GET", "/")[1])
+
+    def test_form(self) -> None:
+        """The form leads to the callback, with a code or with the refusal."""
+        for person, member in (("bo", "code"), ("", "error")):
+            form = urlencode({"query": urlencode(DISCORD), "person": person, "manner": "at once"}).encode()
+            status, url = self.ask("POST", "/oauth2/authorize", {"Content-Type": FORM}, data=form)
+            self.assertEqual(status, 303)
+            self.assertTrue(url.startswith(DISCORD["redirect_uri"] + "?"), url)
+            self.assertEqual(parse_qs(urlsplit(url).query)["state"], ["a state"])
+            self.assertIn(member, parse_qs(urlsplit(url).query))
+
+    def test_odd_forms(self) -> None:
+        """Nobody known, an unknown manner, a form of somebody else's: a page, no redirect."""
+        for changed in ({"person": "zaphod"}, {"manner": "odd"}, {"query": "client_id=other"}, {"query": ""}):
+            form = urlencode({"query": urlencode(DISCORD), "person": "bo", **changed}).encode()
+            self.assertEqual(self.ask("POST", "/oauth2/authorize", {"Content-Type": FORM}, data=form)[0], 400)
+
+    def test_callback(self) -> None:
+        """Google says who it is and adds parameters of its own; Discord sends code and state."""
+        self.assertEqual(set(self.callback(DISCORD)), {"code", "state"})
+        found = self.callback(GOOGLE)
+        self.assertEqual((found["iss"], found["state"]), (BASE, "a state"))
+        self.assertLessEqual({"code", "scope", "authuser", "prompt"}, set(found))
+        self.assertEqual(self.callback(GOOGLE, "")["error"], "access_denied")
+
+    def test_untrusted(self) -> None:
+        """An unknown client or address is never redirected."""
+        for changed in (
+            {"client_id": "1025"},
+            {"client_id": GOOGLE["client_id"]},
+            {"redirect_uri": DISCORD["redirect_uri"] + "/"},
+            {"redirect_uri": DISCORD["redirect_uri"].replace("https", "http")},
+            {"redirect_uri": GOOGLE["redirect_uri"]},
+            {"redirect_uri": ""},
+        ):
+            query = urlencode({**DISCORD, **changed})
+            self.assertEqual(self.ask("GET", f"/oauth2/authorize?{query}")[0], 400, changed)
+            self.assertRaises(Untrusted, self.provider.sign_in, f"{BASE}/oauth2/authorize?{query}", "anna")
+        for query in (urlencode(DISCORD) + "&scope=identify", "", "client_id"):
+            self.assertEqual(self.ask("GET", f"/oauth2/authorize?{query}")[0], 400, query)
+
+    def test_mistakes(self) -> None:
+        """What a client forgot comes back as an error, by way of the browser, with nobody asked."""
+        for asked, error in (
+            ({**DISCORD, "response_type": "token"}, "unsupported_response_type"),
+            ({**DISCORD, "scope": "identify email"}, "invalid_scope"),
+            ({**GOOGLE, "scope": "openid email"}, "invalid_scope"),
+            (without(GOOGLE, "scope"), "invalid_scope"),
+            (without(DISCORD, "state"), "invalid_request"),
+            (without(DISCORD, "code_challenge"), "invalid_request"),
+            (without(DISCORD, "code_challenge_method"), "invalid_request"),
+            ({**DISCORD, "code_challenge_method": "plain"}, "invalid_request"),
+            ({**DISCORD, "code_challenge": VERIFIER}, "invalid_request"),
+            ({**GOOGLE, "nonce": ""}, "invalid_request"),
+            ({**GOOGLE, "access_type": "offline"}, "invalid_request"),
+            ({**DISCORD, "prompt": "odd"}, "invalid_request"),
+        ):
+            self.assertEqual(self.callback(asked)["error"], error, asked)
+
+    def test_other_names(self) -> None:
+        """Under another host name it says nothing: a web page cannot reach it by a name of its own."""
+        for method, path in (("GET", "/"), ("GET", "/.well-known/openid-configuration"), ("POST", "/token")):
+            self.assertEqual(self.ask(method, path, {"Host": "evil.example"})[0], 421)
+
+
+class DiscordTests(ProviderCase):
+    """Token and user endpoint of the Discord side."""
+
+    def test_whole(self) -> None:
+        """Code, token, user: with HTTP Basic, or the secret in the form."""
+        for authorization, members in (
+            (BASIC, {}),
+            (None, {"client_id": "1024", "client_secret": DISCORD_SECRET}),
+        ):
+            status, tokens = self.exchange(self.discord_form(**members), authorization)
+            self.assertEqual((status, tokens["token_type"], tokens["scope"]), (200, "Bearer", "identify"))
+            bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
+            status, user = self.ask("GET", "/api/v10/users/@me", bearer)
+            self.assertEqual((status, user["id"], user["global_name"]), (200, PEOPLE[0].discord_id, "Anna"))
+
+    def test_client(self) -> None:
+        """Without the right secret, sent once, there is no token; the code is not spent by that."""
+        form = self.discord_form()
+        google = {"client_id": "1024.apps.example", "client_secret": GOOGLE_SECRET}
+        for authorization, members in (
+            (None, {}),
+            (None, {"client_id": "1024"}),
+            (None, {"client_id": "1024", "client_secret": "wrong"}),
+            (None, google),
+            ("Basic " + b64encode(b"1024:wrong").decode(), {}),
+            ("Basic !", {}),
+            (BASIC.replace("Basic", "Bearer"), {}),
+        ):
+            status, answer = self.exchange({**form, **members}, authorization)
+            self.assertEqual((status, answer["error"]), (401, "invalid_client"), members)
+        for members in ({"client_id": "1024", "client_secret": DISCORD_SECRET}, {"client_id": "1025"}):
+            self.assertEqual(self.exchange({**form, **members})[1]["error"], "invalid_request")
+        self.assertEqual(self.exchange(form)[0], 200)
+
+    def test_code_once(self) -> None:
+        """A code is spent by its first use, whatever came with it."""
+        form = self.discord_form()
+        self.assertEqual(self.exchange(form)[0], 200)
+        self.assertEqual(
+            self.exchange(form), (400, {"error": "invalid_grant", "error_description": "the code was used before"})
+        )
+        form = self.discord_form()
+        self.assertEqual(self.exchange({**form, "code_verifier": "w" * 86})[1]["error"], "invalid_grant")
+        self.assertEqual(self.exchange(form)[1]["error_description"], "the code was used before")
+
+    def test_bound(self) -> None:
+        """A code is good for its verifier, its address, its client and a minute."""
+        for changed, words in (
+            ({"code_verifier": "w" * 86}, "the code_verifier does not fit"),
+            ({"code_verifier": ""}, "the code_verifier does not fit"),
+            ({"redirect_uri": GOOGLE["redirect_uri"]}, "another redirect_uri"),
+            ({"code": "unknown"}, "unknown code"),
+            ({"code": self.callback(GOOGLE)["code"]}, "the code is another client's"),
+        ):
+            status, answer = self.exchange(self.discord_form(**changed))
+            self.assertEqual((status, answer["error"], answer["error_description"]), (400, "invalid_grant", words))
+        form = self.discord_form()
+        self.clock.advance(60)
+        self.assertEqual(self.exchange(form)[1]["error_description"], "the code has expired")
+        self.assertEqual(self.exchange(self.discord_form(grant_type="password"))[1]["error"], "unsupported_grant_type")
+
+    def test_form_only(self) -> None:
+        """JSON, or a name twice, is no token request."""
+        for kind, body in (("application/json", b"{}"), (FORM, b"code=a&code=b"), (FORM, b"")):
+            headers = {"Content-Type": kind, "Authorization": BASIC}
+            status, answer = self.ask("POST", "/api/v10/oauth2/token", headers, data=body)
+            self.assertEqual((status, answer["error"]), (400, "invalid_request"))
+
+    def test_user_agent(self) -> None:
+        """Who does not say `DiscordBot (address, version)` is blocked on every call, in HTML."""
+        for agent in ("", "treq", "DiscordBot", "DiscordBot (game.example, 1.0)", "DiscordBot (https://game.example)"):
+            for method, path in (("POST", "/api/v10/oauth2/token"), ("GET", "/api/v10/users/@me")):
+                status, answer = self.ask(method, path, {"User-Agent": agent})
+                self.assertEqual((status, "1010" in answer), (403, True), agent)
+
+    def test_tokens(self) -> None:
+        """Only a token that was given out, as Bearer, for an hour."""
+        _, tokens = self.exchange(self.discord_form())
+        for authorization in ("Bearer x", f"bearer {tokens['access_token']}", ""):
+            answer = self.ask("GET", "/api/v10/users/@me", {"Authorization": authorization})
+            self.assertEqual(answer, (401, {"message": "401: Unauthorized", "code": 0}))
+        self.clock.advance(3600)
+        bearer = {"Authorization": f"Bearer {tokens['access_token']}"}
+        self.assertEqual(self.ask("GET", "/api/v10/users/@me", bearer)[0], 401)
+
+    def test_manners(self) -> None:
+        """Slow and failing, as the person at the page wished."""
+        form = self.discord_form(code=self.callback(DISCORD, manner=Manner.FAIL)["code"])
+        self.assertEqual(self.exchange(form)[0], 503)
+        form = self.discord_form(code=self.callback(DISCORD, manner=Manner.SLOW)["code"])
+        headers = {"Content-Type": FORM, "Authorization": BASIC}
+        slow = self.begin("POST", "/api/v10/oauth2/token", headers, data=urlencode(form).encode())
+        self.clock.advance(SLOW_SECONDS - 1)
+        self.http.flush()
+        self.assertNoResult(slow)
+        self.clock.advance(1)
+        self.http.flush()
+        self.assertEqual(self.successResultOf(slow)[0], 200)
+
+
+class GoogleTests(ProviderCase):
+    """The OpenID Connect side."""
+
+    def test_whole(self) -> None:
+        """Discovery leads to an ID token that its keys verify, made for this client, this nonce, now."""
+        document = self.ask("GET", "/.well-known/openid-configuration")[1]
+        self.assertEqual(document["issuer"], BASE)
+        self.assertTrue(document["authorization_response_iss_parameter_supported"])
+        found = self.callback(GOOGLE, "bo")
+        form = {
+            "grant_type": "authorization_code",
+            "code": found["code"],
+            "redirect_uri": GOOGLE["redirect_uri"],
+            "code_verifier": VERIFIER,
+            "client_id": GOOGLE["client_id"],
+            "client_secret": GOOGLE_SECRET,
+        }
+        path = document["token_endpoint"].removeprefix(BASE)
+        status, tokens = self.ask("POST", path, {"Content-Type": FORM}, data=urlencode(form).encode())
+        self.assertEqual(status, 200)
+        keys = self.ask("GET", document["jwks_uri"].removeprefix(BASE))[1]
+        self.assertNotIn("d", keys["keys"][0])
+        token = jwt.decode(tokens["id_token"], KeySet.import_key_set(keys), algorithms=["RS256"])
+        self.assertEqual(token.header["kid"], keys["keys"][0]["kid"])
+        now = START_MS // 1000
+        expected = {"iss": BASE, "aud": GOOGLE["client_id"], "azp": GOOGLE["client_id"], "sub": PEOPLE[1].google_sub}
+        self.assertLessEqual(
+            {**expected, "nonce": "a nonce", "iat": now, "exp": now + 3600}.items(), token.claims.items()
+        )
+
+    def test_no_user_endpoint(self) -> None:
+        """Nothing but the ID token says who somebody is."""
+        self.assertNotIn("userinfo_endpoint", self.ask("GET", "/.well-known/openid-configuration")[1])
+
+
+class RecordTests(ProviderCase):
+    def test_sent(self) -> None:
+        """What was sent is there to be asserted, with names in lower case."""
+        self.exchange(self.discord_form())
+        [sent] = self.provider.requests("/api/v10/oauth2/token")
+        self.assertEqual(
+            (sent.method, sent.headers["user-agent"], sent.form["code_verifier"]), ("POST", AGENT, VERIFIER)
+        )
+        self.assertNotIn(VERIFIER, repr(sent))
+
+    def test_bounded(self) -> None:
+        """Records, codes and tokens are forgotten, the oldest first."""
+        first = self.callback(DISCORD)["code"]
+        for _ in range(1100):
+            last = self.callback(DISCORD)["code"]
+            self.provider.grants.token(PEOPLE[0])
+            self.provider.sent.append(None)
+        self.assertEqual(self.exchange(self.discord_form(code=first))[1]["error_description"], "unknown code")
+        self.assertEqual(self.exchange(self.discord_form(code=last))[0], 200)
+        self.assertEqual(len(self.provider.sent), 1000)

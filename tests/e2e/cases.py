@@ -1,0 +1,88 @@
+"""What the end-to-end tests start from: the service as a process, windows, the reference client."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.client.reference import gamed_client as gc
+from tests.e2e.chromium import Window
+from tests.e2e.service import Service
+from tests.e2e.wire import Answer, ask
+
+NAME, PASSWORD = "Zaphod.B", "correct horse battery staple"
+
+
+class Player(gc.Person):
+    """A person who reads the code from their window when the game asks for one."""
+
+    def __init__(self, *codes: Callable[[], str] | str) -> None:
+        self.codes = list(codes)
+        self.attempts: list[int | None] = []
+
+    def browser_opened(self, url, opened):
+        pass
+
+    def finish_code(self, show_code, attempts_left):
+        self.attempts.append(attempts_left)
+        if show_code is not None:
+            show_code()
+        code = self.codes.pop(0) if self.codes else None
+        return code() if callable(code) else code
+
+
+class ServiceCase(SynchronousTestCase):
+    """`self.service` runs. At the end of each test nothing of it is left, and its log has no traceback."""
+
+    config: ClassVar[Mapping[str, object] | None] = {"mode": "local"}
+    environ: ClassVar[Mapping[str, str]] = {}
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.service = Service(self.folder, self.config, self.environ)
+        self.addCleanup(self._end)
+        self.service.start()
+
+    def _end(self) -> None:
+        self.service.close()
+        self.assertNotIn("Traceback", self.service.text())
+
+    def window(self) -> Window:
+        window = Window()
+        self.addCleanup(window.close)
+        return window
+
+    def client(self, **how: object):
+        """The reference client; the same place each time, as after a restart of the game."""
+        return gc.GamedClient(self.service.base, folder=self.folder / "player", **how)
+
+    def ask(self, method: str, path: str, **how: object) -> Answer:
+        return ask(self.service.port, method, path, **how)
+
+    def opens(self, window: Window, *steps: Callable[[], object]) -> Callable[[str], bool]:
+        """A browser that opens what the game asks for, then does `steps`; what goes wrong there fails the test."""
+        running: list[Future] = []
+        self.addCleanup(lambda: [future.result(60) for future in running])
+
+        def open_browser(url: str) -> bool:
+            running.append(window.later(lambda: window.open(url), *steps))
+            return True
+
+        return open_browser
+
+    def created(self, window: Window, **how: object):
+        """A player who made an account and signed in; the client that got the credentials."""
+        client = self.client(**how)
+        client.sign_in(Player(), open_browser=self.opens(window, lambda: window.create_account(NAME, PASSWORD)))
+        return client
+
+    def start(self, **members: object) -> dict:
+        """A login begun without the reference client."""
+        answer = self.ask("POST", "/auth/login", json_body=members)
+        self.assertEqual(answer.status, 201, answer.body)
+        return answer.json
+
+    def collect(self, login: dict, **members: object) -> Answer:
+        return self.ask("POST", "/auth/login/collect", json_body=members, bearer=login["device_secret"])

@@ -1,0 +1,170 @@
+"""A person at a browser: headless Chromium, run by a thread of its own."""
+
+import atexit
+import os
+import queue
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-quic"]
+PATIENCE_MS = 15_000
+T = TypeVar("T")
+
+
+class Chromium:
+    """One browser program per test process; Playwright wants all its calls from one thread."""
+
+    def __init__(self) -> None:
+        self._work: queue.Queue[tuple[Callable[[Browser], Any], Future[Any]] | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self._browser: Browser | None = None
+        atexit.register(self._close)
+
+    def later(self, step: Callable[[Browser], T]) -> "Future[T]":
+        """`step` in the browser's thread, after what was asked before."""
+        future: Future[T] = Future()
+        self._work.put((step, future))
+        return future
+
+    def do(self, step: Callable[[Browser], T]) -> T:
+        """The same, waited for; inside a step, at once."""
+        if threading.current_thread() is self._thread:
+            return step(self._browser)
+        return self.later(step).result(60)
+
+    def _run(self) -> None:
+        try:
+            with sync_playwright() as playwright:
+                self._browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
+                for step, future in iter(self._work.get, None):
+                    try:
+                        future.set_result(step(self._browser))
+                    except BaseException as e:
+                        future.set_exception(e)
+                self._browser.close()
+        except BaseException as e:  # no browser: every test that needs one fails with the reason
+            for _, future in iter(self._work.get, None):
+                future.set_exception(e)
+
+    def _close(self) -> None:
+        self._work.put(None)
+        self._thread.join(10)
+
+
+_started: list[Chromium] = []
+
+
+def chromium() -> Chromium:
+    if not _started:
+        _started.append(Chromium())
+    return _started[0]
+
+
+class Window:
+    """One browser with cookies of its own, and one page in it."""
+
+    def __init__(self) -> None:
+        self._chromium = chromium()
+        self.seen: list[tuple[str, str]] = []
+        """Address and HTML of each page where it stopped."""
+        self.page: Page = self._chromium.do(lambda browser: browser.new_context().new_page())
+        self.step(lambda page: page.context.set_default_timeout(PATIENCE_MS))
+
+    def renew(self) -> None:
+        """Another tab of the same browser; the old one is closed."""
+        old = self.page
+        self.page = self.step(lambda page: page.context.new_page())
+        self._chromium.do(lambda _: old.close())
+
+    def close(self) -> None:
+        self.step(lambda page: page.context.close())
+
+    def step(self, step: Callable[[Page], T]) -> T:
+        return self._chromium.do(lambda _: step(self.page))
+
+    def later(self, *steps: Callable[[], object]) -> "Future[list[object]]":
+        """Steps of this window, beside whatever the test does meanwhile."""
+        return self._chromium.later(lambda _: [step() for step in steps])
+
+    def note(self) -> None:
+        self.seen.append((self.url, self.html))
+
+    @property
+    def url(self) -> str:
+        return self.step(lambda page: page.url)
+
+    @property
+    def html(self) -> str:
+        return self.step(lambda page: page.content())
+
+    @property
+    def text(self) -> str:
+        return self.step(lambda page: page.inner_text("main"))
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        return self.step(lambda page: {cookie["name"]: cookie["value"] for cookie in page.context.cookies()})
+
+    @property
+    def status(self) -> int:
+        """Of the page opened last."""
+        return self._status
+
+    def open(self, url: str) -> None:
+        def go(page: Page) -> int:
+            answer = page.goto(url)
+            return answer.status if answer else 0
+
+        self._status = self.step(go)
+        self.note()
+
+    def create_account(self, name: str, password: str) -> None:
+        """New here? Ends on the next page."""
+
+        def fill(page: Page) -> None:
+            page.click("summary")
+            form = page.locator("details form")
+            form.get_by_label("Name").fill(name)
+            form.get_by_label("Password").fill(password)
+            form.get_by_role("button").click()
+
+        self.step(fill)
+        self.note()
+
+    def sign_in(self, name: str, password: str) -> None:
+        """With an account that exists."""
+
+        def fill(page: Page) -> None:
+            form = page.locator("form:not(details form)").filter(has=page.get_by_label("Password")).first
+            form.get_by_label("Name").fill(name)
+            form.get_by_label("Password").fill(password)
+            form.get_by_role("button").click()
+
+        self.step(fill)
+        self.note()
+
+    def press(self, button: str) -> None:
+        self.step(
+            lambda page: page.get_by_role("button", name=button).or_(page.get_by_role("link", name=button)).click()
+        )
+        self.note()
+
+    def wait_for(self, text: str) -> None:
+        """Until the page says so."""
+        self.step(lambda page: page.get_by_text(text).first.wait_for())
+        self.note()
+
+    def code(self) -> str:
+        """The finish code this page shows."""
+        return self.step(lambda page: page.inner_text(".code")).strip()
+
+    def has_code(self) -> bool:
+        """Anything on this page that looks like one, wherever it stands."""
+        return bool(re.search(r"\b[BCDFGHJKLMNPQRSTVWXZ]{3}-?[BCDFGHJKLMNPQRSTVWXZ]{3}\b", self.html))

@@ -1,0 +1,88 @@
+"""Providers, each a process of its own: three that others wrote, and the development provider.
+
+The packages of npm are installed by name and lock file into `.build/e2e-node` at their first use. What is missing
+(node, npm, a package) fails the test that needs it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.e2e.service import ROOT, free_port
+
+SCRIPTS = Path(__file__).parent / "node"
+NODE = ROOT / ".build" / "e2e-node"
+INSTALL_SECONDS, START_SECONDS = 300, 30
+
+
+class ProviderDied(Exception):
+    """It ended, or never said that it is ready; the text is what it said instead."""
+
+
+def installed() -> Path:
+    """The folder with the packages in it and the scripts beside them; test processes wait for each other."""
+    NODE.mkdir(parents=True, exist_ok=True)
+    with (NODE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        wanted, mark = (SCRIPTS / "package-lock.json").read_bytes(), NODE / "installed.json"
+        for file in SCRIPTS.iterdir():
+            shutil.copy(file, NODE / file.name)
+        if not mark.exists() or mark.read_bytes() != wanted:
+            command = ["npm", "ci", "--no-audit", "--no-fund", "--no-update-notifier"]
+            done = subprocess.run(command, cwd=NODE, capture_output=True, timeout=INSTALL_SECONDS, check=False)
+            if done.returncode:
+                raise ProviderDied(f"npm ci: {done.stdout.decode()}{done.stderr.decode()}")
+            mark.write_bytes(wanted)
+    return NODE
+
+
+class Process:
+    """A provider that listens on `port` of 127.0.0.1 and believes that its address is `base`."""
+
+    def __init__(self, command: Sequence[str], told: dict[str, object], folder: Path = ROOT) -> None:
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self._process = subprocess.Popen(
+            [*command, json.dumps(told)],
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+        )
+        limit = time.monotonic() + START_SECONDS
+        while b"ready" not in self.text():
+            if self._process.poll() is not None or time.monotonic() > limit:
+                self.close()
+                raise ProviderDied(self.text().decode("utf-8", "replace"))
+            time.sleep(0.02)
+
+    def text(self) -> bytes:
+        """Everything it ever said."""
+        return os.pread(self._log.fileno(), 1 << 20, 0)
+
+    def close(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(10)
+
+
+def node(script: str, **told: object) -> Process:
+    """One of the scripts in `node/`."""
+    folder = installed()
+    return Process(["node", script], told, folder)
+
+
+def python(module: str, **told: object) -> Process:
+    """A module below `tests.e2e` that reads the same argument."""
+    return Process([sys.executable, "-m", f"tests.e2e.{module}"], told)
+
+
+__all__ = ["Process", "ProviderDied", "free_port", "installed", "node", "python"]

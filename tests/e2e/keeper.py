@@ -1,0 +1,56 @@
+"""A player who is signed in without a browser, for tests that are about saves only."""
+
+import json
+import os
+import subprocess
+import sys
+from hashlib import sha256
+
+from tests.e2e.service import INHERITED, ROOT, Service
+from tests.e2e.wire import Answer, ask
+
+CONFIG = {"mode": "local", "session": {"access_ttl": "24h", "refresh_ttl": "720h"}}
+
+
+def gamed(service: Service, *arguments: str, stdin: str = "") -> str:
+    """A command on the service's folder; its output."""
+    environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    places = ["--config", str(service.config), "--data", str(service.data)]
+    done = subprocess.run(
+        [sys.executable, "-m", "gamed", *places, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env={**environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return done.stdout
+
+
+def write_game(service: Service, **members: object) -> None:
+    """game.json beside the configuration, before the service starts."""
+    service.config.with_name("game.json").write_text(json.dumps(members))
+
+
+class Keeper:
+    """One player's saves over HTTP."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        gamed(service, "players", "add", "keeper", "--password-stdin", stdin="correct horse\n")
+        self.token = json.loads(gamed(service, "players", "token", "keeper", "--json"))["access_token"]
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        """`path` below /game/saves; `If_Match` is If-Match."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
+        where = f"/game/saves{path}"
+        return ask(self.service.port, method, where, body=body, bearer=self.token, headers=fields)
+
+    def put(self, slot: str, data: bytes, **headers: str) -> Answer:
+        return self.ask("PUT", f"/{slot}", data, **headers)
+
+
+def digest(data: bytes) -> str:
+    return sha256(data).hexdigest()

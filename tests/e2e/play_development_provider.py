@@ -1,0 +1,31 @@
+"""The development provider as a process. One argument, JSON: port, base, clients (side, id, secret, redirect_uri)."""
+
+import json
+import sys
+from secrets import token_bytes
+from time import time_ns
+
+from twisted.internet import reactor
+
+from gamed.crypto import Secret
+from gamed.dev.listening import ProviderService
+from gamed.dev.provider import DevelopmentProvider
+from gamed.dev.sides import DISCORD, GOOGLE, Client
+
+SIDES = {"discord": DISCORD, "google": GOOGLE}
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    clients = tuple(
+        Client(SIDES[side], client_id, Secret(secret.encode()), frozenset({redirect_uri}))
+        for side, client_id, secret, redirect_uri in told["clients"]
+    )
+    provider = DevelopmentProvider(told["base"], clients, reactor, lambda: time_ns() // 1_000_000, token_bytes)
+    ProviderService(reactor, told["port"], provider).startService()
+    reactor.callWhenRunning(print, "ready", flush=True)
+    reactor.run()
+
+
+if __name__ == "__main__":
+    main()

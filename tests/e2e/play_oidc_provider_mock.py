@@ -1,0 +1,28 @@
+"""PyPI oidc-provider-mock as a process. One argument, JSON: port. Says "ready" when it listens."""
+
+import json
+import logging
+import sys
+import threading
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import oidc_provider_mock
+
+
+class Silent(WSGIRequestHandler):
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Requests are noted by the recorder in front."""
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    logging.disable(logging.CRITICAL)
+    app = oidc_provider_mock.app(require_nonce=True)
+    server = make_server("127.0.0.1", told["port"], app, handler_class=Silent)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print("ready", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""A proxy in front of a provider that notes what it is sent, and by whom."""
+
+import http.client
+import http.server
+import threading
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+from attrs import frozen
+
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+
+
+@frozen
+class Exchange:
+    """One request, and how it was answered. Names of fields in lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    body: bytes
+    status: int
+    answer_headers: Mapping[str, str]
+    answer: bytes
+
+    @property
+    def from_browser(self) -> bool:
+        return self.headers.get("user-agent", "").startswith("Mozilla/")
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        return parse_qsl(self.query, keep_blank_values=True, strict_parsing=bool(self.query))
+
+    @property
+    def form(self) -> list[tuple[str, str]]:
+        return parse_qsl(self.body.decode(), keep_blank_values=True, strict_parsing=bool(self.body))
+
+
+class Recorder:
+    """Listens on a port of its own; Host goes on as it is, so the provider knows itself by this address."""
+
+    def __init__(self, upstream: int) -> None:
+        self.exchanges: list[Exchange] = []
+        self._lock = threading.Lock()
+        recorder = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            server_version = sys_version = ""
+
+            def do_GET(self) -> None:
+                recorder._pass_on(self, upstream)
+
+            do_POST = do_PUT = do_DELETE = do_HEAD = do_OPTIONS = do_GET
+
+            def log_message(self, format: str, *arguments: object) -> None: ...
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._server.block_on_close = False
+        self.port = self._server.server_port
+        self.base = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def of_service(self) -> list[Exchange]:
+        """What did not come from a browser."""
+        return [exchange for exchange in self.exchanges if not exchange.from_browser]
+
+    def of_browser(self) -> list[Exchange]:
+        return [exchange for exchange in self.exchanges if exchange.from_browser]
+
+    def _pass_on(self, request: http.server.BaseHTTPRequestHandler, upstream: int) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        connection = http.client.HTTPConnection("127.0.0.1", upstream, timeout=30)
+        try:
+            connection.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in request.headers.items():
+                if name.lower() != "connection":
+                    connection.putheader(name, value)
+            connection.putheader("Connection", "close")
+            connection.endheaders(body or None)
+            answer = connection.getresponse()
+            self._note(request, body, answer, answered := answer.read())
+        except OSError:  # nothing listens there: nothing answers here
+            request.close_connection = True
+            return
+        finally:
+            connection.close()
+        request.send_response_only(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in HOP_BY_HOP:
+                request.send_header(name, value)
+        request.send_header("Content-Length", str(len(answered)))
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(answered)
+
+    def _note(
+        self,
+        request: http.server.BaseHTTPRequestHandler,
+        body: bytes,
+        answer: http.client.HTTPResponse,
+        answered: bytes,
+    ) -> None:
+        path, _, query = request.path.partition("?")
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        answer_headers = {name.lower(): value for name, value in answer.getheaders()}
+        exchange = Exchange(request.command, path, query, headers, body, answer.status, answer_headers, answered)
+        with self._lock:
+            self.exchanges.append(exchange)

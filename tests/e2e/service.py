@@ -1,0 +1,132 @@
+"""The service as owners run it: a process of its own, its files in a folder of their own."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+START_SECONDS, STOP_SECONDS = 30, 20
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ServiceDied(Exception):
+    """It ended, or never answered; the text is its log."""
+
+
+class Service:
+    """`python -m gamed serve` with its configuration and data below `folder`; the same port after a restart."""
+
+    def __init__(
+        self, folder: Path, config: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        """Without `config` the service writes its own on the first run."""
+        self.folder = folder
+        self.data, self.config, self.log = folder / "data", folder / "etc" / "authentication.json", folder / "log"
+        self.port = free_port()
+        self.base = f"http://127.0.0.1:{self.port}"
+        self.environ = dict(environ or {})
+        self._process: subprocess.Popen[bytes] | None = None
+        self.config.parent.mkdir(parents=True)
+        if config is not None:
+            self.config.write_text(json.dumps(config))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def start(self) -> "Service":
+        """Returns when it answers."""
+        files = ["--config", str(self.config), "--data", str(self.data)]
+        listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
+        environ = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gamed", "serve", *files, *listen],
+                cwd=self.folder,
+                env={**environ, "PYTHONPATH": str(ROOT), **self.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        limit = time.monotonic() + START_SECONDS
+        while not self._healthy():
+            if self._process.poll() is not None or time.monotonic() > limit:
+                raise ServiceDied(self.text())
+            time.sleep(0.05)
+        return self
+
+    def _healthy(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        try:
+            connection.request("GET", "/healthz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            connection.close()
+
+    def kill(self) -> None:
+        """As a power cut: no handler runs."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(STOP_SECONDS)
+
+    def terminate(self) -> int:
+        """As systemd stops it; the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(STOP_SECONDS)
+
+    def close(self) -> None:
+        """Gone at the end of a test, whatever happened: asked to stop first, for what it has to say then."""
+        if self._process is not None and self._process.poll() is None:
+            try:
+                self.terminate()
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise
+
+    def text(self) -> str:
+        """Everything it ever wrote to stdout and stderr."""
+        return self.log.read_text("utf-8", "backslashreplace")
+
+    def environment(self) -> bytes:
+        """What the machine's administrator sees of its environment."""
+        return Path(f"/proc/{self.pid}/environ").read_bytes() + Path(f"/proc/{self.pid}/cmdline").read_bytes()
+
+    def sockets(self) -> int:
+        """How many TCP connections it holds."""
+        local = f":{self.port:04X} "
+        lines = Path("/proc/net/tcp").read_text("ascii").splitlines()
+        return sum(local in line[:20] and line.split()[3] == "01" for line in lines)
+
+    def files(self) -> dict[str, bytes]:
+        """Every file it keeps, raw, by its path below the folder."""
+        found = [path for path in self.folder.rglob("*") if path.is_file()]
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
+
+    def rows(self) -> dict[str, int]:
+        """How many rows each table of both stores has."""
+        counts = {}
+        for name in ("auth.db", "state.db"):
+            connection = sqlite3.connect(f"file:{self.data / name}?mode=ro", uri=True)
+            try:
+                tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+                for (table,) in tables:
+                    [[counts[table]]] = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
+            finally:
+                connection.close()
+        return counts

@@ -1,0 +1,43 @@
+"""`gamed dev` as a game developer uses it: one command, the reference client, a browser; no internet."""
+
+from tests.client.reference import gamed_client as gc
+from tests.e2e.cases import Player
+from tests.e2e.chromium import Window
+from tests.porch.process import GAMED, PorchTestCase, free_port
+
+
+class DevTests(PorchTestCase):
+    def sign_in(self, window: Window, client: "gc.GamedClient", provider: str, person: str) -> None:
+        def open_browser(url: str) -> bool:
+            running.append(window.later(lambda: window.open(url), lambda: window.press(f"Continue as {person}")))
+            return True
+
+        running: list = []
+        client.sign_in(Player(), provider=provider, open_browser=open_browser)
+        running[0].result(60)
+        window.wait_for("You can go back to the game")
+
+    def test_whole(self) -> None:
+        """Sign in at both providers, save, load; after a restart on the same folder everything is there."""
+        ports = [f"--port={free_port()}", f"--provider-port={free_port()}", f"--folder={self.folder / 'dev'}"]
+        base = f"http://127.0.0.1:{ports[0].partition('=')[2]}"
+        process = self.start(*GAMED, "dev", *ports)
+        self.await_answer(int(base.rpartition(":")[2]), process)
+        players = {}
+        for provider in ("discord", "google"):
+            client, window = gc.GamedClient(base, folder=self.folder / provider), Window()
+            self.addCleanup(window.close)
+            self.sign_in(window, client, provider, "Anna")
+            client.put("auto", provider.encode(), base=None)
+            players[provider] = client.credential.player_id
+        self.assertNotEqual(players["discord"], players["google"])
+        self.assertEqual(self.stop(process), 0, self.output())
+        process = self.start(*GAMED, "dev", *ports)
+        self.await_answer(int(base.rpartition(":")[2]), process)
+        client = gc.GamedClient(base, folder=self.folder / "another device")
+        window = Window()
+        self.addCleanup(window.close)
+        self.sign_in(window, client, "google", "Anna")
+        self.assertEqual(client.credential.player_id, players["google"])
+        self.assertEqual(client.get("auto").data, b"google")
+        self.assertNotIn("Traceback", self.output())

@@ -1,0 +1,85 @@
+"""A disk of a few MiB that fills up under the real service: what is kept stays readable, and room brings all back."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
+from tests.e2e.service import Service
+
+SIZE = "12m"
+BALLAST = 5 * 2**20
+SMALL, LARGE = 60_000, 700_000
+ENOUGH = 400
+"""Saves; the disk is full long before."""
+
+
+class FullDisk(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.service = Service(self.folder, CONFIG)
+        self.service.data.mkdir(mode=0o700)
+        self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.service.data)], check=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "tmpfs", str(self.service.data)]
+        subprocess.run(mount, check=True)
+        self.addCleanup(self.service.close)
+        (self.service.data / "ballast").write_bytes(bytes(BALLAST))
+        write_game(self.service, writes_per_minute=0, min_free_bytes=0, slots=10_000)
+        self.service.start()
+        self.keeper = Keeper(self.service)
+        self.kept: dict[str, bytes] = {}
+
+    def test_full_and_free_again(self) -> None:
+        """PUT answers 507 and when to come back; every save, large ones too, is read as before; once there is room
+        the same PUT succeeds, and both files are whole."""
+        self.store("large", os.urandom(LARGE))
+        refused = self.fill()
+        self.assertGreater(len(self.kept), 10)
+        self.assertEqual((refused.status, refused.json["code"]), (507, "storage_full"))
+        self.assertEqual((refused.headers["retry-after"], refused.json["retry_after"]), ("300", 300))
+        self.assertIn("disk", refused.json["detail"])
+        self.assertLess(os.statvfs(self.service.data).f_bavail * 4096, LARGE)
+        self.assertEqual(self.keeper.put("more", os.urandom(LARGE)).status, 507)
+        self.all_readable()
+        part = self.keeper.ask("GET", "/large", Range="bytes=300000-300009")
+        self.assertEqual((part.status, part.body), (206, self.kept["large"][300_000:300_010]))
+
+        (self.service.data / "ballast").unlink()
+        self.store("more", os.urandom(LARGE))
+        self.store("s0", os.urandom(SMALL))
+        self.all_readable()
+        self.assertIn("all is well", gamed(self.service, "check"))
+        self.assertEqual(self.service.terminate(), 0)
+        self.service.start()
+        self.all_readable()
+
+    def fill(self):
+        """Save until the disk takes no more; the refusal. The last kilobytes go too."""
+        for number in range(ENOUGH):
+            answer = self.keeper.put(f"s{number}", data := os.urandom(SMALL))
+            if answer.status != 201:
+                break
+            self.kept[f"s{number}"] = data
+        with (self.service.data / "filler").open("wb", buffering=0) as filler:
+            try:
+                while filler.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+        self.addCleanup((self.service.data / "filler").unlink, missing_ok=True)
+        return self.keeper.put("last", os.urandom(SMALL))
+
+    def store(self, slot: str, data: bytes) -> None:
+        condition = {"If_Match": "*"} if slot in self.kept else {"If_None_Match": "*"}
+        answer = self.keeper.put(slot, data, **condition)
+        self.assertIn(answer.status, (200, 201), answer.body)
+        self.kept[slot] = data
+
+    def all_readable(self) -> None:
+        for slot, data in self.kept.items():
+            answer = self.keeper.ask("GET", f"/{slot}")
+            self.assertEqual((answer.status, digest(answer.body)), (200, digest(data)), slot)
+        listed = self.keeper.ask("GET", "").json["saves"]
+        self.assertEqual({save["slot"] for save in listed} >= set(self.kept), True)

@@ -1,0 +1,230 @@
+"""The handoff between a game and a browser, where it does not go straight (PROTOCOL 3.2-3.6)."""
+
+from typing import ClassVar
+
+from tests.client.reference import gamed_client as gc
+from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
+from tests.e2e.service import free_port
+
+OTHER = "Another browser finished this sign-in. If that was not you, cancel in the game."
+
+
+class FinishCode(ServiceCase):
+    """Six letters, typed."""
+
+    def test_nothing_listens(self) -> None:
+        """Nothing listens on the loopback port: the page is opened again, shows the code, and the code is typed."""
+        client, window = self.client(), self.window()
+        deaf = lambda: login._listener.close()  # noqa: E731, PLW0108 - exists only once the login began
+        steps = [deaf, lambda: window.create_account(NAME, PASSWORD)]
+        first, again = self.opens(window, *steps), self.opens(window)
+        opened = []
+        person = Player(window.code)
+        login = client.begin_sign_in(
+            person, open_browser=lambda url: (again if opened else first)(opened.append(url) or url)
+        )
+        login.run(client.keep)
+        self.assertEqual(len(opened), 2)
+        self.assertEqual(person.attempts, [None])
+        self.assertEqual(client.whoami()["player"]["id"], client.credential.player_id)
+
+    def test_no_port(self) -> None:
+        """Without a port the code is on the page that follows the sign-in; the client asks for it at once."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: window.create_account(NAME, PASSWORD))
+        client.sign_in(Player(window.code), open_browser=browser, loopback=False)
+        self.assertTrue(client.signed_in)
+        window.step(lambda page: page.reload())
+        window.wait_for("You can go back to the game")
+        self.assertFalse(window.has_code())
+
+    def test_five_wrong_codes(self) -> None:
+        """Five wrong codes end the login; the right one is worth nothing then."""
+        window, login = self.window(), self.start()
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        code = window.code()
+        wrong = "BBB-BBB" if code != "BBB-BBB" else "CCC-CCC"
+        for left in (4, 3, 2, 1, 0):
+            answer = self.collect(login, finish_code=wrong)
+            self.assertEqual(
+                (answer.status, answer.json["code"], answer.json["attempts_left"]), (400, "invalid_proof", left)
+            )
+        answer = self.collect(login, finish_code=code)
+        self.assertEqual((answer.status, answer.json["status"]), (200, "failed"))
+        self.assertEqual(answer.json["problem"]["code"], "proof_attempts_exceeded")
+        window.open(login["login_url"])
+        self.assertEqual(window.status, 410)
+        self.assertFalse(window.has_code())
+        self.assertEqual(self.service.rows()["session"], 0)
+        self.assertEqual(self.service.rows()["player"], 0)
+
+    def test_spelling(self) -> None:
+        """Case and dash do not count; a repeat after delivery needs no proof and brings the same credentials."""
+        window, login = self.window(), self.start()
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        first = self.collect(login, finish_code=window.code().replace("-", "").lower()).json
+        again = self.collect(login).json
+        self.assertEqual(first["status"], "complete")
+        secret = ("access_token", "refresh_credential", "session_id")
+        self.assertEqual([first[name] for name in secret], [again[name] for name in secret])
+
+
+class SecondBrowser(ServiceCase):
+    """A link that was mailed: another browser than the one in front of the game completes the login."""
+
+    def test_stranger_completes(self) -> None:
+        """The client gets nothing but `proof_required`; the browser that did not finish is shown no code."""
+        mine, stranger, login = self.window(), self.window(), self.start()
+        mine.open(login["login_url"])
+        stranger.open(login["login_url"])
+        stranger.create_account(NAME, PASSWORD)
+        code = stranger.code()
+        for url in (login["login_url"], f"{self.service.base}/auth/login/done?login_id={login['login_id']}"):
+            mine.open(url)
+            self.assertEqual(mine.status, 409)
+            self.assertIn(OTHER, mine.text)
+            self.assertNotIn(code.replace("-", ""), mine.html.replace("-", ""))
+            self.assertFalse(mine.has_code())
+        for wait in (0, 1):
+            answer = self.collect(login, wait=wait, seen="proof_required")
+            self.assertEqual(answer.status, 202)
+            self.assertEqual(set(answer.json), {"status", "stage", "expires_in"})
+            self.assertEqual(answer.json["stage"], "proof_required")
+        self.assertEqual(self.service.rows()["player"], 0)
+        self.assertEqual(self.service.rows()["session"], 0)
+
+    def test_form_of_another(self) -> None:
+        """A form is good in the browser that got it only."""
+        mine, stranger, login = self.window(), self.window(), self.start()
+        mine.open(login["login_url"])
+        stranger.open(login["login_url"])
+        field = mine.step(lambda page: page.locator("details form input[type=hidden]").first.get_attribute("value"))
+        stranger.step(
+            lambda page: page.eval_on_selector_all(
+                "input[type=hidden]", "(fields, value) => fields.forEach(f => { f.value = value })", field
+            )
+        )
+        stranger.create_account(NAME, PASSWORD)
+        self.assertNotIn("One last step", stranger.text)
+        self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
+
+    def test_done_without_any(self) -> None:
+        """A browser that was never there, and one that asks for an unknown login, are shown nothing either."""
+        window, login = self.window(), self.start()
+        window.open(f"{self.service.base}/auth/login/done?login_id={login['login_id']}")
+        self.assertIn(window.status, (404, 409))
+        window.open(f"{self.service.base}/auth/login/done?login_id=lgn_AAAAAAAAAAAAAAAAAAAAAA")
+        self.assertIn(window.status, (404, 409))
+        window.open(f"{self.service.base}/auth/login/AAAAAAAAAAAAAAAAAAAAAA")
+        self.assertEqual(window.status, 404)
+
+
+class Ends(ServiceCase):
+    """Said no, on either side."""
+
+    def test_decline(self) -> None:
+        """This was not me, on the first page: the game is told at once, the link is over."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: window.press("This was not me"))
+        error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "login_denied")
+        window.wait_for("Nobody was signed in")
+        window.open(window.seen[0][0])
+        self.assertEqual(window.status, 410)
+        self.assertFalse(client.signed_in)
+
+    def test_decline_at_the_code(self) -> None:
+        """This was not me, beside the finish code: the code is worth nothing any more."""
+        window, login = self.window(), self.start()
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        code = window.code()
+        window.press("This was not me")
+        answer = self.collect(login, finish_code=code)
+        self.assertEqual((answer.status, answer.json["problem"]["code"]), (200, "login_denied"))
+        self.assertEqual(self.service.rows()["player"], 0)
+
+    def test_cancel(self) -> None:
+        """Cancelled in the game: the person at the page is told so."""
+        client, window = self.client(), self.window()
+        cancels = lambda: login.cancel()  # noqa: E731, PLW0108 - exists only once the login began
+        login = client.begin_sign_in(Player(), open_browser=self.opens(window, cancels))
+        error = self.assertRaises(gc.LoginCancelled, login.run, client.keep)
+        self.assertEqual(error.code, "login_cancelled")
+        window.create_account(NAME, PASSWORD)
+        self.assertIn("The game gave up waiting", window.text)
+        self.assertEqual(self.service.rows()["player"], 0)
+
+    def test_cancel_after_delivery(self) -> None:
+        """Credentials that were handed out but not used are worth nothing after a cancel."""
+        window, login = self.window(), self.start()
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        complete = self.collect(login, finish_code=window.code()).json
+        self.assertEqual(self.ask("POST", "/auth/login/cancel", bearer=login["device_secret"]).status, 204)
+        answer = self.ask("GET", "/game/", bearer=complete["access_token"])
+        self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
+
+    def test_collected(self) -> None:
+        """Once the credentials were used there is nothing left to collect or to cancel."""
+        window, login = self.window(), self.start()
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        complete = self.collect(login, finish_code=window.code()).json
+        self.assertEqual(self.ask("GET", "/game/", bearer=complete["access_token"]).status, 200)
+        for answer in (self.collect(login), self.ask("POST", "/auth/login/cancel", bearer=login["device_secret"])):
+            self.assertEqual((answer.status, answer.json["code"]), (410, "login_collected"))
+        self.assertEqual(self.ask("GET", "/game/", bearer=complete["access_token"]).status, 200)
+
+
+class Expiry(ServiceCase):
+    """A login lives as long as `session.device_transaction_ttl` says."""
+
+    config: ClassVar = {"mode": "local", "session": {"device_transaction_ttl": "5s"}}
+
+    def test_nobody_came(self) -> None:
+        """The client that waits is told when the time is over."""
+        client = self.client()
+        error = self.assertRaises(gc.LoginExpired, client.sign_in, Player(), open_browser=lambda url: True)
+        self.assertEqual(error.code, "login_expired")
+
+
+class Pages(ServiceCase):
+    """What the sign-in page says to someone who makes a mistake."""
+
+    def test_refused(self) -> None:
+        """Unknown name and wrong password get the same sentence; the page that came back takes the right one."""
+        first = self.created(self.window()).credential.player_id
+        client, window, said = self.client(), self.window(), []
+
+        def tries() -> None:
+            for name, password in [("Nobody", PASSWORD), (NAME, "wrong password")]:
+                window.sign_in(name, password)
+                said.append(window.text.replace(name, ""))
+            window.sign_in(NAME, PASSWORD)
+
+        client.sign_in(Player(), open_browser=self.opens(window, tries))
+        self.assertEqual(client.credential.player_id, first)
+        self.assertEqual(said[0], said[1])
+        self.assertIn("That name and password do not belong together", said[0])
+        self.assertNotIn(PASSWORD, str(window.seen))
+
+    def test_device_words(self) -> None:
+        """The page shows the server and the device's own words, as text, whatever they are."""
+        words = {"name": "<b>Game</b>", "device_name": "ANNA-\u202ePC"}
+        window, login = self.window(), self.start(client=words, loopback_port=free_port())
+        window.open(login["login_url"])
+        self.assertIn("<b>Game</b>", window.text)
+        self.assertNotIn("\u202e", window.html)
+        self.assertIn("127.0.0.1", window.text)
+
+    def test_no_script(self) -> None:
+        """No page brings a script, asks another host for anything, or may stand in a frame."""
+        login = self.start()
+        answer = self.ask("GET", login["login_url"].removeprefix(self.service.base))
+        self.assertNotIn(b"<script", answer.body.lower())
+        policy = answer.headers["content-security-policy"]
+        for part in ("default-src 'none'", "frame-ancestors 'none'", "base-uri 'none'"):
+            self.assertIn(part, policy)

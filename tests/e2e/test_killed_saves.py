@@ -1,0 +1,192 @@
+"""kill -9 of the real service in the middle of everything: nothing acknowledged is lost, nothing is half there."""
+
+import http.client
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from threading import Event, Thread
+
+from attrs import define, field
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
+from tests.e2e.service import Service
+
+ROUNDS = int(os.environ.get("GAMED_KILL_ROUNDS", "50"))
+WRITERS = 5
+SLOTS = 2
+LARGE = 300 * 1024
+SHARED = "shared"
+DELETED = "deleted"
+
+
+@define
+class Slot:
+    """What one writer knows of a slot that only it changes."""
+
+    name: str
+    state: str | None = None
+    """SHA-256 of what the last answer said is current; DELETED; None: never written."""
+    etag: str | None = None
+    version: int = 0
+    asked: str | None = None
+    """What a request that was never answered would have made of it."""
+
+
+@define
+class Writer:
+    """Puts, deletes and restores as fast as it is answered, until the service is gone."""
+
+    number: int
+    keeper: Keeper
+    slots: list[Slot]
+    acknowledged: dict[tuple[str, int], str]
+    """(slot, version) -> SHA-256, of every version that an answer named."""
+    random: Random = field(factory=Random)
+    answers: int = 0
+    problem: BaseException | None = None
+
+    def run(self, enough: Event, limit: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.keeper.service.port, timeout=20)
+        try:
+            while True:
+                self.step(connection)
+                self.answers += 1
+                if self.answers >= limit:
+                    enough.set()
+        except (OSError, http.client.HTTPException):
+            pass
+        except BaseException as e:
+            self.problem = e
+            enough.set()
+        finally:
+            connection.close()
+
+    def step(self, connection: http.client.HTTPConnection) -> None:
+        if self.random.random() < 0.15:
+            self.share(connection)
+            return
+        slot = self.random.choice(self.slots)
+        chance = self.random.random()
+        if slot.state in (None, DELETED) or chance < 0.7:
+            self.put(connection, slot)
+        elif chance < 0.85 and slot.version > 1:
+            self.restore(connection, slot)
+        else:
+            self.delete(connection, slot)
+
+    def put(self, connection: http.client.HTTPConnection, slot: Slot) -> None:
+        data = os.urandom(LARGE if self.random.random() < 0.15 else self.random.randint(1, 3000))
+        slot.asked = digest(data)
+        status, headers = self.send(connection, "PUT", slot.name, data, self.condition(slot))
+        assert status in (200, 201), (slot, status)
+        self.known(slot, slot.asked, headers)
+
+    def restore(self, connection: http.client.HTTPConnection, slot: Slot) -> None:
+        known = [
+            (n, sha) for (name, n), sha in self.acknowledged.copy().items() if name == slot.name and n < slot.version
+        ]
+        if not known:
+            return
+        number, slot.asked = self.random.choice(known)
+        path = f"{slot.name}/versions/{number}/restore"
+        status, headers = self.send(connection, "POST", path, None, self.condition(slot))
+        assert status == 200, (slot, status)
+        self.known(slot, slot.asked, headers)
+
+    def delete(self, connection: http.client.HTTPConnection, slot: Slot) -> None:
+        slot.asked = DELETED
+        status, _ = self.send(connection, "DELETE", slot.name, None, self.condition(slot))
+        assert status == 204, (slot, status)
+        slot.state, slot.etag, slot.version, slot.asked = DELETED, None, slot.version + 1, None
+
+    def share(self, connection: http.client.HTTPConnection) -> None:
+        """A slot that all writers change: most are refused, and their bytes kept."""
+        data = os.urandom(50)
+        status, headers = self.send(connection, "PUT", SHARED, data, {"If-Match": "*"})
+        if status == 412:
+            status, headers = self.send(connection, "PUT", SHARED, data, {"If-None-Match": "*"})
+        assert status in (200, 201, 412), status
+        if status != 412:
+            self.acknowledged[SHARED, number_in(headers["etag"])] = digest(data)
+
+    def condition(self, slot: Slot) -> dict[str, str]:
+        return {"If-Match": slot.etag} if slot.etag else {"If-None-Match": "*"}
+
+    def known(self, slot: Slot, state: str, headers: Mapping[str, str]) -> None:
+        slot.state, slot.etag, slot.asked = state, headers["etag"], None
+        slot.version = number_in(slot.etag)
+        self.acknowledged[slot.name, slot.version] = state
+
+    def send(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+    ) -> tuple[int, dict[str, str]]:
+        bearer = {"Authorization": f"Bearer {self.keeper.token}"}
+        connection.request(method, f"/game/saves/{path}", body, {**bearer, **headers})
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+
+
+def number_in(etag: str) -> int:
+    return int(etag.strip('"').partition("-")[0])
+
+
+class KilledSaves(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.service = Service(Path(self.mktemp()).absolute(), CONFIG)
+        self.addCleanup(self.service.close)
+        write_game(self.service, writes_per_minute=0, keep_versions=1000, slots=1000, min_free_bytes=0)
+        self.service.start()
+        self.keeper = Keeper(self.service)
+        self.acknowledged: dict[tuple[str, int], str] = {}
+        self.writers = [
+            Writer(n, self.keeper, [Slot(f"s{n}-{m}") for m in range(SLOTS)], self.acknowledged, Random(n))
+            for n in range(WRITERS)
+        ]
+
+    def test_nothing_acknowledged_is_lost(self) -> None:
+        """Fifty times, at another moment each, under concurrent PUT, DELETE and restore: after the next start each
+        slot is as the last answer said, or as the request that was cut off would have made it; in the end every
+        version that was ever acknowledged is readable with its hash, and `gamed check` finds nothing."""
+        for number in range(ROUNDS):
+            self.write_until_killed(1 + number % 17 * 2)
+            self.service.start()
+            for slot in (slot for writer in self.writers for slot in writer.slots):
+                self.compare(slot)
+        self.assertGreater(len(self.acknowledged), 5 * ROUNDS)
+        for (slot, number), sha in self.acknowledged.items():
+            answer = self.keeper.ask("GET", f"/{slot}/versions/{number}")
+            self.assertEqual((answer.status, digest(answer.body)), (200, sha), (slot, number))
+        self.assertIn("all is well", gamed(self.service, "check"))
+
+    def write_until_killed(self, answers: int) -> None:
+        """Until one of the writers was answered so often."""
+        enough = Event()
+        threads = []
+        for writer in self.writers:
+            writer.answers = 0
+            threads.append(Thread(target=writer.run, args=(enough, answers)))
+            threads[-1].start()
+        self.assertTrue(enough.wait(30))
+        self.service.kill()
+        for thread in threads:
+            thread.join(30)
+        self.assertEqual([writer.problem for writer in self.writers if writer.problem], [])
+
+    def compare(self, slot: Slot) -> None:
+        answer = self.keeper.ask("GET", f"/{slot.name}")
+        found = {404: None, 410: DELETED, 200: digest(answer.body)}[answer.status]
+        self.assertIn(found, {slot.state, slot.asked or slot.state}, slot)
+        if found == slot.asked and found != slot.state:
+            slot.version += 1
+        slot.state, slot.asked = found, None
+        slot.etag = answer.headers.get("etag") if answer.status == 200 else None
+        if slot.etag:
+            slot.version = number_in(slot.etag)

@@ -1,0 +1,124 @@
+"""kill -9 at every step of a sign-in through a provider: the next start goes on from there (PROTOCOL 3)."""
+
+import contextlib
+import threading
+import time
+from typing import ClassVar
+from urllib.parse import urlencode, urlsplit
+
+from gamed.dev.documents import DISCORD_AUTHORIZE
+from tests.e2e.providers import DISCORD, ProviderCase
+from tests.e2e.wire import Answer, ask
+from tests.web_login.desk import Page
+from tests.web_login.test_pages import code
+
+LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
+
+
+class KilledSignIns(ProviderCase):
+    stands: ClassVar = (DISCORD,)
+    cookie = ""
+
+    def cut(self) -> None:
+        """The power goes, and comes back."""
+        self.service.kill()
+        self.service.start()
+
+    def visit(self, url: str, form: dict[str, str] | None = None) -> Answer:
+        """One browser, which keeps its cookie and follows nothing by itself."""
+        headers = {"Cookie": self.cookie} if self.cookie else {}
+        path = url.removeprefix(self.service.base)
+        if form is None:
+            answer = self.ask("GET", path, headers=headers)
+        else:
+            headers |= {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+            answer = self.ask("POST", path, body=urlencode(form).encode(), headers=headers)
+        if "set-cookie" in answer.headers:
+            self.cookie = answer.headers["set-cookie"].partition(";")[0]
+        return answer
+
+    def depart(self, login: dict) -> str:
+        """The page, its button, and the provider's address."""
+        page = Page(self.visit(login["login_url"]))
+        self.cut()
+        form = page.form("/continue")
+        sent = self.visit(form["action"], form["fields"])
+        self.assertEqual(sent.status, 303, sent.body)
+        return sent.headers["location"]
+
+    def choose(self, url: str, manner: str = "at once") -> str:
+        """A person at the provider; the callback's address."""
+        parts = urlsplit(url)
+        form = urlencode({"query": parts.query, "person": "anna", "manner": manner}).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = ask(parts.port, "POST", DISCORD_AUTHORIZE, body=form, headers=headers)
+        self.assertEqual(answer.status, 303, answer.body)
+        return answer.headers["location"]
+
+    def lasting(self) -> dict[str, int]:
+        return {table: count for table, count in self.service.rows().items() if table in LASTING}
+
+    def ready(self) -> tuple[dict, str]:
+        """A login, and the code that the browser shows; cut off after each step before it."""
+        login = self.start(provider="discord")
+        self.cut()
+        where = self.depart(login)
+        self.cut()
+        back = self.visit(self.choose(where))
+        self.assertEqual(back.status, 303, back.body)
+        self.assertEqual(set(self.lasting().values()), {0})
+        return login, back.headers["location"]
+
+    def test_before_the_collect(self) -> None:
+        """Started, opened, sent to the provider, ready: nobody has to begin again."""
+        login, done = self.ready()
+        self.cut()
+        self.assertEqual(self.collect(login, seen="proof_required").json["stage"], "proof_required")
+        shown = code(Page(self.visit(done)))
+        self.assertEqual(self.collect(login, finish_code=shown).json["status"], "complete")
+
+    def test_while_exchanging(self) -> None:
+        """A slow provider is being asked: `login_interrupted`, nothing lasting; the code is not sent again."""
+        login = self.start(provider="discord")
+        callback = self.choose(self.depart(login), "slow")
+        browser = threading.Thread(target=self.left_alone, args=(callback,))
+        browser.start()
+        limit = time.monotonic() + 5
+        while self.collect(login, wait=5, seen="at_provider").json["stage"] != "exchanging":
+            self.assertLess(time.monotonic(), limit)
+        self.cut()
+        browser.join(10)
+        told = self.collect(login, wait=5, seen="exchanging").json
+        self.assertEqual((told["status"], told["problem"]["code"]), ("failed", "login_interrupted"))
+        self.assertEqual(self.visit(callback).status, 410)
+        self.assertEqual(self.visit(login["login_url"]).status, 410)
+        tokens = [exchange for exchange in self.recorders["discord"].exchanges if exchange.path == DISCORD.token]
+        self.assertLessEqual(len(tokens), 1)
+        self.assertEqual(set(self.lasting().values()), {0})
+
+    def left_alone(self, callback: str) -> None:
+        """A browser whose connection breaks."""
+        with contextlib.suppress(OSError):
+            self.visit(callback)
+
+    def test_after_the_collect(self) -> None:
+        """Delivered: the same credentials once more. Used: 410, and they work on."""
+        login = self.start(provider="discord")
+        page = Page(self.visit(login["login_url"]))
+        sent = self.visit(page.form("/continue")["action"], page.form("/continue")["fields"])
+        shown = code(Page(self.visit(self.visit(self.choose(sent.headers["location"])).headers["location"])))
+        first = self.collect(login, finish_code=shown).json
+        self.cut()
+        again = self.collect(login).json
+        same = ("access_token", "refresh_credential", "session_id", "player")
+        self.assertEqual([again[name] for name in same], [first[name] for name in same])
+        self.assertEqual(self.ask("GET", "/game/", bearer=first["access_token"]).status, 200)
+        self.cut()
+        gone = self.collect(login)
+        self.assertEqual((gone.status, gone.json["code"]), (410, "login_collected"))
+        self.assertEqual(self.ask("POST", "/auth/login/cancel", bearer=login["device_secret"]).status, 410)
+        self.assertEqual(self.ask("GET", "/game/", bearer=first["access_token"]).status, 200)
+        renew = {"refresh_credential": first["refresh_credential"]}
+        self.assertEqual(self.ask("POST", "/auth/session/refresh", json_body=renew).status, 200)
+        kept = self.lasting()
+        self.assertEqual([kept[name] for name in ("player", "identity", "session")], [1, 1, 1])

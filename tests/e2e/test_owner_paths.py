@@ -1,0 +1,131 @@
+"""What an owner does over the years, each by editing, setting variables and restarting (SPEC Operational rules)."""
+
+import json
+from typing import ClassVar
+
+from tests.client.reference import gamed_client as gc
+from tests.e2e.cases import NAME, PASSWORD, Player
+from tests.e2e.chromium import Window
+from tests.e2e.providers import DISCORD, FAKE_GOOGLE, SECRET, ProviderCase
+from tests.e2e.test_providers import SAVE, at_development
+
+
+class FromLocal(ProviderCase):
+    """`local` first, then `oauth`."""
+
+    stands: ClassVar = (DISCORD,)
+
+    def setUp(self) -> None:
+        self.prepare()
+        self.service.config.write_text(json.dumps({"mode": "local"}))
+        self.service.start()
+        self.local = self.created(self.window())
+        self.local.put("auto", SAVE, base=None)
+        self.restart(self.configuration())
+
+    def restart(self, configuration: dict[str, object]) -> None:
+        self.service.terminate()
+        self.service.config.write_text(json.dumps(configuration))
+        self.service.start()
+
+    def adopts(self, window: Window, name: str, password: str) -> None:
+        window.step(lambda page: page.get_by_label("Name").fill(name))
+        window.step(lambda page: page.get_by_label("Password").fill(password))
+        window.press("Continue with Discord")
+
+    def test_adopt(self) -> None:
+        """Accounts are kept; name and password once, then the provider: the same player with the same save."""
+        self.assertIn("1 local account", self.service.text())
+        self.assertRaises(gc.SignInRequired, self.local.whoami)
+        client, window = gc.GamedClient(self.service.base, folder=self.folder / "new"), self.window()
+        said = []
+
+        def steps() -> None:
+            self.adopts(window, NAME, "not the password")
+            said.append(window.text)
+            self.adopts(window, NAME, PASSWORD)
+            window.press("Continue as Anna")
+
+        client.sign_in(Player(), open_browser=self.opens(window, steps), adopt=True)
+        self.assertIn("That name and password do not belong together", said[0])
+        self.assertEqual(client.get("auto").data, SAVE)
+        window = self.window()
+        again = self.on_device("again", DISCORD, window, at_development(window, "Anna"))
+        self.assertEqual(again.credential.player_id, client.credential.player_id)
+        self.assertEqual(self.service.rows()["player"], 1)
+
+    def test_without(self) -> None:
+        """Who just signs in at the provider is a new player; nothing is merged."""
+        window = self.window()
+        client = self.on_device("new", DISCORD, window, at_development(window, "Anna"))
+        self.assertIsNone(client.get("auto"))
+        self.assertEqual(self.service.rows()["player"], 2)
+
+
+class Domain(ProviderCase):
+    """127.0.0.1 plays the old name, localhost the new one."""
+
+    stands: ClassVar = (DISCORD,)
+
+    def test_domain_change(self) -> None:
+        """`public_url` and the registered redirect URI follow; players and saves are the same."""
+        window = self.window()
+        first = self.signed_in(DISCORD, window, at_development(window, "Anna"))
+        first.put("auto", SAVE, base=None)
+        self.service.terminate()
+        self.service.base = f"http://localhost:{self.service.port}"
+        self.register(DISCORD)
+        self.recorders["discord"].exchanges.clear()
+        self.service.config.write_text(json.dumps(self.configuration()))
+        self.service.start()
+        self.assertFalse(self.client().signed_in)  # credentials are kept by the server's address
+        window = self.window()
+        second = self.on_device("player", DISCORD, window, at_development(window, "Anna"))
+        self.assertEqual(second.credential.player_id, first.credential.player_id)
+        self.assertEqual(second.get("auto").data, SAVE)
+        self.assertSent(DISCORD)
+
+
+class SecretReset(ProviderCase):
+    """The provider has a new secret; the service still has the old one."""
+
+    stands: ClassVar = (DISCORD,)
+    secret: ClassVar = "the-old-secret"
+
+    def test_reset(self) -> None:
+        """Sign-ins fail, typed, until variable and restart; no change at the game."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, at_development(window, "Anna"))
+        error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "provider_misconfigured")
+        self.service.terminate()
+        self.service.environ[DISCORD.variable] = SECRET
+        self.service.start()
+        window = self.window()
+        self.on_device("player", DISCORD, window, at_development(window, "Anna"))
+        self.assertTrue(client.signed_in)
+
+
+class ProviderDown(ProviderCase):
+    """The service starts while its provider is away."""
+
+    stands: ClassVar = (FAKE_GOOGLE,)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.withdraw(FAKE_GOOGLE)
+
+    def test_comes_back(self) -> None:
+        """A page says so, and the owner's log; once the provider is back the same sign-in goes on from that page."""
+        client, window, said = self.client(), self.window(), []
+
+        def steps() -> None:
+            said.append(window.text)
+            self.register(FAKE_GOOGLE)
+            window.press("Continue with Google")
+            window.press("Continue as Anna")
+
+        client.sign_in(Player(), open_browser=self.opens(window, steps))
+        self.assertTrue(client.signed_in)
+        self.assertIn("Google does not answer right now", said[0])
+        self.assertIn("provider_unavailable", self.service.text())

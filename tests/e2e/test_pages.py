@@ -1,0 +1,228 @@
+"""Every page in a real browser: axe finds nothing, nothing runs out of a narrow window, the focus can be seen."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from playwright.sync_api import Browser, Page
+from twisted.trial.unittest import TestCase
+
+from gamed.web.pages import PAGE_HEADERS
+from tests.e2e.chromium import chromium
+from tests.e2e.foreign import installed
+from tests.web_pages import gallery
+from tests.web_pages.gallery import Shown
+from tests.web_pages.test_words import words
+
+HERE, EVIL = "https://game.example/", "https://evil.example/"
+NARROW = {"width": 320, "height": 568}
+"""In CSS pixels: 1280 px at 400 % zoom (WCAG 2.2, 1.4.10), 640 px at 200 %, and less than any phone has."""
+PHONE = {"width": 360, "height": 640}
+SPACING = "* { line-height: 1.5 !important; letter-spacing: .12em !important; word-spacing: .16em !important; }"
+"""WCAG 2.2, 1.4.12."""
+
+SCHEMES = ("light", "dark")
+Found = dict[str, Any]
+
+AXE = "async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"
+CUT = """() => [document.documentElement, ...document.querySelectorAll('main, main *')]
+    .filter(e => getComputedStyle(e).display !== 'inline' && e.scrollWidth > e.clientWidth + 1)
+    .map(e => e.outerHTML.slice(0, 120))"""
+SMALL = """() => [...document.querySelectorAll('button, .button, input:not([type=hidden]), summary')]
+    .filter(e => { const r = e.getBoundingClientRect(); return r.height < 44 || r.width < 44 })
+    .map(e => e.outerHTML)"""
+STOPS = """() => [...document.querySelectorAll('a, button, input:not([type=hidden]), summary')]
+    .map(e => e.id || e.textContent)"""
+FOCUSED = """() => {
+    const e = document.activeElement, style = getComputedStyle(e), box = e.getBoundingClientRect();
+    const within = box.top >= 0 && box.bottom <= innerHeight;
+    return [e.id || e.textContent, style.outlineStyle, parseFloat(style.outlineWidth), within]
+}"""
+OWN_STYLE = """text => {
+    const sheet = new CSSStyleSheet(); sheet.replaceSync(text); document.adoptedStyleSheets = [sheet]
+}"""
+
+
+def named(name: str) -> Shown:
+    return next(page for page in gallery.every_page() if page.name == name)
+
+
+class PageCase(TestCase):
+    def look(self, pages: Iterable[Shown], step: Callable[[Page], Any], script: str = "", **window: Any) -> Found:
+        """What `step` found on each page, where it found anything; `script` has run before.
+
+        The first page comes as the service sends it, the others are written into the same document, for speed: its
+        Content-Security-Policy stays in force.
+        """
+        first, *others = pages
+
+        def work(browser: Browser) -> Found:
+            with browser.new_context(**{"viewport": PHONE, **window}) as context:
+                page = context.new_page()
+                page.route(HERE, lambda route: route.fulfill(body=first.html, headers=dict(PAGE_HEADERS)))
+                page.goto(HERE)
+                page.evaluate(script)
+                found = {first.name: step(page)}
+                for shown in others:
+                    page.set_content(shown.html.decode())
+                    found[shown.name] = step(page)
+                return {name: what for name, what in found.items() if what}
+
+        return chromium().do(work)
+
+
+class AxeTests(PageCase):
+    """axe-core, every rule it has by itself, in both schemes."""
+
+    source: ClassVar[str] = ""
+
+    def setUp(self) -> None:
+        if not self.source:
+            type(self).source = (installed() / "node_modules" / "axe-core" / "axe.min.js").read_text("utf-8")
+
+    def judged(self, pages: Iterable[Shown], before: Callable[[Page], object] = lambda page: None) -> Found:
+        def judge(page: Page) -> list[str]:
+            found = []
+            for scheme in SCHEMES:
+                page.emulate_media(color_scheme=scheme)
+                before(page)
+                found += [f"{scheme}: {violation}" for violation in page.evaluate(AXE)]
+            return found
+
+        return self.look(pages, judge, self.source)
+
+    def test_sign_in(self) -> None:
+        """The page of local mode."""
+        self.assertEqual(self.judged(gallery.sign_ins()), {})
+
+    def test_provider(self) -> None:
+        """The page before a provider."""
+        self.assertEqual(self.judged(gallery.at_providers()), {})
+
+    def test_afterwards(self) -> None:
+        """Return, code, the end."""
+        self.assertEqual(self.judged(gallery.afterwards()), {})
+
+    def test_failures(self) -> None:
+        """Whatever went wrong."""
+        self.assertEqual(self.judged(gallery.failures()), {})
+
+    def test_unfolded(self) -> None:
+        """The form for a new account, once it is unfolded."""
+        pages = [page for page in gallery.sign_ins() if b"<details>" in page.html]
+        self.assertGreater(len(pages), 9)
+        self.assertEqual(self.judged(pages, unfold), {})
+
+    def test_it_finds_something(self) -> None:
+        """A field without a label, a page without a heading, text that is too pale in one scheme: axe says so."""
+        plain = named("sign-in open")
+        for good, bad in ((b'<label for="name">', b"<label>"), (b"<h1>Sign in</h1>", b"")):
+            page = Shown("bad", plain.html.replace(good, bad))
+            self.assertNotEqual(page.html, plain.html)
+            self.assertEqual(list(self.judged([page])), ["bad"])
+        for colour, scheme in (("#bbb", "light"), ("#444", "dark")):
+            paint = f"() => document.querySelector('main p').style.setProperty('color', '{colour}')"
+            [found] = self.judged([plain], lambda page, paint=paint: page.evaluate(paint)).values()
+            self.assertEqual([line.split(": ")[:2] for line in found], [[scheme, "color-contrast"]])
+
+
+class ViewTests(PageCase):
+    """What a person sees, measured."""
+
+    def test_the_style_is_let_in(self) -> None:
+        """The page's own policy lets its style through: the card has its corners, in the colours of the scheme."""
+        seen = {}
+        for scheme in SCHEMES:
+            style = (
+                "() => { const s = getComputedStyle(document.querySelector('main')); return s.borderRadius + s.color }"
+            )
+            found = self.look(
+                [named("sign-in open")], lambda page, style=style: page.evaluate(style), color_scheme=scheme
+            )
+            [seen[scheme]] = found.values()
+        self.assertEqual([text[:4] for text in seen.values()], ["16px", "16px"])
+        self.assertNotEqual(seen["light"], seen["dark"])
+
+    def test_phone(self) -> None:
+        """At 360 px nothing is cut off or scrolls sideways, however long the words; what is pressed has 44 px."""
+
+        def measured(page: Page) -> list[str]:
+            unfold(page)
+            return page.evaluate(CUT) + page.evaluate(SMALL)
+
+        self.assertEqual(self.look(gallery.every_page(), measured), {})
+
+    def test_zoomed(self) -> None:
+        """Nor at 320 px, which is a window of 640 px at 200 % and one of 1280 px at 400 %."""
+        self.assertEqual(self.look(gallery.every_page(), lambda page: page.evaluate(CUT), viewport=NARROW), {})
+
+    def test_large_text(self) -> None:
+        """Nor when a person has set text to twice its size, or wider spacing."""
+        for style in ("html { font-size: 200% }", SPACING):
+            self.assertEqual(self.look(gallery.every_page(), lambda page, style=style: styled(page, style)), {})
+
+    def test_it_finds_what_is_cut(self) -> None:
+        """A word that cannot break is found."""
+        page = self.look([named("code from long")], lambda page: styled(page, "* { white-space: nowrap }"))
+        self.assertEqual(list(page), ["code from long"])
+
+    def test_without_style(self) -> None:
+        """A browser that takes no style sheet shows the same words, in the same order, and the same buttons."""
+        for page in gallery.every_page():
+            bare = Shown(page.name, re.sub(rb"<style>.*?</style>", b"", page.html, flags=re.DOTALL))
+            self.assertNotEqual(bare.html, page.html)
+            self.assertEqual(words(bare.html), words(page.html))
+        pages = [Shown(page.name, page.html.replace(b":root {", b"x {")) for page in gallery.every_page()[:1]]
+        found = self.look(
+            pages, lambda page: page.evaluate("() => getComputedStyle(document.querySelector('main')).borderRadius")
+        )
+        self.assertEqual(list(found.values()), ["0px"])
+
+    def test_focus(self) -> None:
+        """The tab key reaches everything that can be used, in the order it is read, and one sees where it is."""
+        for scheme in SCHEMES:
+            for forced in ("none", "active"):
+                pages = [
+                    named(name) for name in ("sign-in approval", "provider adopt", "code from plain", "return at long")
+                ]
+                self.assertEqual(self.look(pages, tabbed, color_scheme=scheme, forced_colors=forced), {})
+
+
+class FrameTests(PageCase):
+    def test_no_frame(self) -> None:
+        """A page elsewhere that frames ours gets an empty frame: nothing to click on, whatever lies over it."""
+
+        def framed(browser: Browser, headers: dict[str, str]) -> bool:
+            with browser.new_context(viewport=PHONE) as context:
+                page = context.new_page()
+                page.route(EVIL, lambda route: route.fulfill(body=f'<iframe src="{HERE}">', content_type="text/html"))
+                page.route(HERE, lambda route: route.fulfill(body=named("provider login").html, headers=headers))
+                page.goto(EVIL)
+                return any(frame.query_selector("button") for frame in page.frames[1:])
+
+        open_to_all = {"Content-Type": PAGE_HEADERS["Content-Type"]}
+        self.assertTrue(chromium().do(lambda browser: framed(browser, open_to_all)))
+        self.assertFalse(chromium().do(lambda browser: framed(browser, dict(PAGE_HEADERS))))
+
+
+def unfold(page: Page) -> None:
+    page.evaluate("() => document.querySelectorAll('details').forEach(details => details.open = true)")
+
+
+def styled(page: Page, style: str) -> list[str]:
+    """What is cut off with one more style sheet; it comes past the policy, as a person's own does."""
+    unfold(page)
+    page.evaluate(OWN_STYLE, style)
+    return page.evaluate(CUT)
+
+
+def tabbed(page: Page) -> list[str]:
+    """Stops of the tab key that cannot be seen, or are not those of the page in its order."""
+    unfold(page)
+    wanted, wrong = page.evaluate(STOPS), []
+    for stop in wanted:
+        page.keyboard.press("Tab")
+        name, style, width, within = page.evaluate(FOCUSED)
+        if name != stop or style != "solid" or width < 2 or not within:
+            wrong.append(f"{stop}: {name} {style} {width} {within}")
+    return wrong if wanted else ["nothing to use"]

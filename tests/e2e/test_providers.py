@@ -1,0 +1,264 @@
+"""Whole sign-ins in a browser: three providers that others wrote, and the development provider (SPEC 1, 4, 5)."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import ClassVar
+
+from tests.client.reference import PATH
+from tests.client.reference import gamed_client as gc
+from tests.e2e.cases import Player
+from tests.e2e.chromium import Window
+from tests.e2e.providers import (
+    DISCORD,
+    FAKE_GOOGLE,
+    GOOGLE,
+    MOCK_SERVER,
+    MOCK_SERVER_OAUTH2,
+    PROVIDER_MOCK,
+    ProviderCase,
+    Stand,
+)
+
+SAVE = bytes(range(256)) * 64
+
+
+def at_oidc_provider(window: Window, account: str) -> Callable[[], object]:
+    """Choose an account, consent."""
+
+    def steps() -> None:
+        window.step(lambda page: page.get_by_label("Account").fill(account))
+        window.press("Next")
+        window.press("Continue")
+
+    return steps
+
+
+def at_provider_mock(window: Window, account: str) -> Callable[[], object]:
+    def steps() -> None:
+        window.step(lambda page: page.get_by_placeholder("sub").fill(account))
+        window.press("Authorize")
+
+    return steps
+
+
+def at_development(window: Window, person: str) -> Callable[[], object]:
+    return lambda: window.press(f"Continue as {person}")
+
+
+class WholeCase(ProviderCase):
+    """Straight to the provider, back, collect, save; what the provider was sent."""
+
+    def whole(self, stand: Stand, *steps: Callable[[Window], Callable[[], object]]) -> None:
+        window = self.window()
+        client = self.signed_in(stand, window, *(step(window) for step in steps))
+        self.assertEqual(client.credential.provider, stand.name)
+        client.put("auto", SAVE, base=None)
+        self.assertEqual(self.client().get("auto").data, SAVE)
+        self.assertSent(stand)
+        self.assertEqual(self.service.rows()["player"], 1)
+
+
+class Google(WholeCase):
+    """npm oidc-provider, as `google` with another issuer."""
+
+    stands: ClassVar = (GOOGLE,)
+
+    def test_whole(self) -> None:
+        """Account chooser and consent at a certified provider, then a save."""
+        self.whole(GOOGLE, lambda window: at_oidc_provider(window, "marvin"))
+
+    def test_same_person(self) -> None:
+        """The same account is the same player, on another device too; another account is another player."""
+        window = self.window()
+        first = self.signed_in(GOOGLE, window, at_oidc_provider(window, "marvin"))
+        first.put("auto", SAVE, base=None)
+        window = self.window()
+        second = self.on_device("laptop", GOOGLE, window, at_oidc_provider(window, "marvin"))
+        self.assertEqual(second.credential.player_id, first.credential.player_id)
+        self.assertEqual(second.get("auto").data, SAVE)
+        window = self.window()
+        other = self.on_device("phone", GOOGLE, window, at_oidc_provider(window, "trillian"))
+        self.assertNotEqual(other.credential.player_id, first.credential.player_id)
+
+    def test_abort(self) -> None:
+        """Cancelled at the provider: the game is told so, nobody is made."""
+        client, window = self.client(), self.window()
+
+        def cancels() -> None:
+            window.step(lambda page: page.get_by_label("Account").fill("marvin"))
+            window.press("Next")
+            window.press("Cancel")
+
+        browser = self.opens(window, cancels)
+        error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), provider="google", open_browser=browser)
+        self.assertEqual(error.code, "provider_denied")
+        self.assertEqual(self.service.rows()["player"], 0)
+        self.assertEqual([sent for sent in self.recorders["google"].exchanges if sent.path == "/token"], [])
+
+
+class MockServer(WholeCase):
+    """npm oauth2-mock-server by its issuer."""
+
+    stands: ClassVar = (MOCK_SERVER,)
+
+    def test_whole(self) -> None:
+        """It asks nobody anything: there and back again."""
+        self.whole(MOCK_SERVER)
+
+
+class MockServerOAuth2(WholeCase):
+    """The same, as a provider that speaks OAuth 2.0 only."""
+
+    stands: ClassVar = (MOCK_SERVER_OAUTH2,)
+
+    def test_whole(self) -> None:
+        """Three addresses and a member of the account are enough; its ID token is not looked at."""
+        self.whole(MOCK_SERVER_OAUTH2)
+
+
+class ProviderMock(WholeCase):
+    """PyPI oidc-provider-mock by its issuer."""
+
+    stands: ClassVar = (PROVIDER_MOCK,)
+
+    def test_whole(self) -> None:
+        """A form with a name, and back."""
+        self.whole(PROVIDER_MOCK, lambda window: at_provider_mock(window, "zaphod"))
+
+
+class Discord(WholeCase):
+    """The development provider's Discord, which is as strict as can be."""
+
+    stands: ClassVar = (DISCORD,)
+
+    def test_whole(self) -> None:
+        """As Anna, whose account the user endpoint tells."""
+        self.whole(DISCORD, lambda window: at_development(window, "Anna"))
+
+    def test_deny(self) -> None:
+        """Denied there: the game is told so, and a page says what to do."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: window.press("Deny"))
+        error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "provider_denied")
+        self.assertEqual(self.service.rows()["player"], 0)
+
+    def test_fail(self) -> None:
+        """The provider breaks down at the exchange: typed for the game, the cause in the owner's log."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: self.with_manner(window, "fails"))
+        error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "provider_unavailable")
+        self.assertIn("token_endpoint: answered 503", self.service.text())
+
+    def test_slow(self) -> None:
+        """A provider that takes a few seconds is waited for."""
+        window = self.window()
+        client = self.signed_in(DISCORD, window, lambda: self.with_manner(window, "takes 3 seconds"))
+        self.assertTrue(client.signed_in)
+
+    def with_manner(self, window: Window, manner: str) -> None:
+        window.step(lambda page: page.get_by_label(manner).check())
+        window.press("Continue as Bo")
+
+
+class Choice(ProviderCase):
+    """Two providers."""
+
+    stands: ClassVar = (DISCORD, FAKE_GOOGLE)
+
+    def test_page(self) -> None:
+        """Without a loopback port the page names the provider, then the code is typed."""
+        client, window = self.client(), self.window()
+        steps = [lambda: window.press("Continue with Google"), at_development(window, "Chidi")]
+        browser = self.opens(window, *steps)
+        client.sign_in(Player(window.code), provider="google", open_browser=browser, loopback=False)
+        self.assertEqual(client.credential.provider, "google")
+        self.assertSent(FAKE_GOOGLE)
+        self.assertEqual(self.recorders["discord"].exchanges, [])
+
+    def test_decline(self) -> None:
+        """This was not me, on that page: no provider is asked anything."""
+        client, window = self.client(), self.window()
+        browser = self.opens(window, lambda: window.press("This was not me"))
+        how = {"provider": "discord", "open_browser": browser, "loopback": False}
+        error = self.assertRaises(gc.LoginDeclined, client.sign_in, Player(), **how)
+        self.assertEqual(error.code, "login_denied")
+        self.assertEqual([recorder.exchanges for recorder in self.recorders.values()], [[], []])
+
+    def test_two_accounts(self) -> None:
+        """The same person at two providers is two players, until they link them."""
+        found = set()
+        for stand in self.stands:
+            window = self.window()
+            client = self.on_device(stand.name, stand, window, at_development(window, "Anna"))
+            found.add(client.credential.player_id)
+        self.assertEqual(len(found), 2)
+
+    def test_terminal(self) -> None:
+        """The reference client shows one line per entry of /auth/config, in that order; a number chooses."""
+        self.assertEqual(self.client().policy(), ("oauth", ("discord", "google")))
+        place = ["--server", self.service.base, "--folder", str(self.folder / "player")]
+        process = subprocess.Popen(
+            [sys.executable, "-u", str(PATH), *place, "login", "--no-browser"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stderr.readline(), b"  1  Sign in with discord\n")
+        self.assertEqual(process.stderr.readline(), b"  2  Sign in with google\n")
+        process.stdin.write(b"2\n")
+        process.stdin.flush()
+        lines = iter(process.stderr.readline, b"")
+        url = next(line.strip().decode() for line in lines if b"/auth/login/" in line)
+        window = self.window()
+        window.open(url)
+        window.press("Continue with Google")
+        window.press("Continue as Dilek")
+        out, err = process.communicate(window.code().encode() + b"\n", timeout=60)
+        self.assertEqual((process.returncode, out[:17]), (0, b"Signed in as ply_"), err)
+
+
+class Misconfigured(ProviderCase):
+    """What the owner registered and what the file says do not fit (SPEC 7)."""
+
+    stands: ClassVar = (DISCORD,)
+    secret: ClassVar = "not-the-secret"
+
+    def test_wrong_secret(self) -> None:
+        """Typed for the game, named for the owner, and no save or player is touched."""
+        client, window, before = self.client(), self.window(), self.service.rows()
+        browser = self.opens(window, at_development(window, "Anna"))
+        error = self.assertRaises(gc.LoginFailed, client.sign_in, Player(), open_browser=browser)
+        self.assertEqual(error.code, "provider_misconfigured")
+        self.assertNotIn("secret", window.text.lower())
+        said = self.service.text()
+        self.assertIn("invalid_client", said)
+        self.assertIn("client_secret", said)
+        self.assertNotIn(self.secret, said)
+        after = self.service.rows()
+        for table in ("player", "session", "save", "save_version"):
+            self.assertEqual(after[table], before[table])
+
+
+class WrongClient(ProviderCase):
+    stands: ClassVar = (DISCORD,)
+    client_id: ClassVar = "somebody-else"
+
+    def test_wrong_client_id(self) -> None:
+        """The provider's own page says so; no callback comes, the game may give up, and nothing was written."""
+        client, window = self.client(), self.window()
+        seen = []
+
+        def looks() -> None:
+            seen.append(window.text)
+            login.cancel()
+
+        login = client.begin_sign_in(Player(), provider="discord", open_browser=self.opens(window, looks))
+        error = self.assertRaises(gc.LoginCancelled, login.run, client.keep)
+        self.assertEqual(error.code, "login_cancelled")
+        self.assertIn("Unknown client_id", seen[0])
+        self.assertEqual(self.recorders["discord"].of_service(), [])
+        self.assertEqual(self.service.rows()["player"], 0)

@@ -1,0 +1,122 @@
+"""Where secrets must not be found (SPEC 2.2, 5.8; PROTOCOL 1)."""
+
+import re
+from base64 import b64encode, urlsafe_b64decode
+from hashlib import sha256
+from typing import ClassVar
+
+from tests.e2e.cases import ServiceCase
+from tests.e2e.service import free_port
+
+NAME, PASSWORD = "Trillian-McMillan", "nine-lives-of-a-purple-cat"
+KEY = sha256(b"the master key of this test").digest()
+KEY_TEXT = b64encode(KEY).decode()
+
+
+def forms(secret: str) -> list[bytes]:
+    """The ways a secret may lie about: as it is, in hex, and, for a credential, the bytes that it spells."""
+    text = secret.encode()
+    found = [text, text.hex().encode()]
+    if re.match(r"g[dar][stc]_", secret):
+        found.append(urlsafe_b64decode(secret[4:47] + "="))
+    elif re.fullmatch(r"[A-Za-z0-9_-]{22,}", secret):
+        found.append(urlsafe_b64decode(secret + "=" * (-len(secret) % 4)))
+    return found
+
+
+class Secrets(ServiceCase):
+    """After a full sign-in, a save and a refresh."""
+
+    config: ClassVar = {"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}
+    environ: ClassVar = {"GAMED_MASTER_KEY": KEY_TEXT}
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.moments: list[dict[str, bytes]] = []
+        self.look = self.window()
+        self.secrets = self.everything()
+
+    def everything(self) -> dict[str, str]:
+        """One login of each kind, to the end; every secret that was seen on the way."""
+        by_ticket, tickets = self.signed_in(loopback_port=free_port())
+        by_code, codes = self.signed_in()
+        return {"password": PASSWORD, "name": NAME, "master key": KEY_TEXT, **by_ticket, **tickets, **by_code, **codes}
+
+    def signed_in(self, **members: object) -> tuple[dict[str, str], dict[str, str]]:
+        window, login = self.look, self.start(**members)
+        kind = "ticket" if members else "code"
+        window.open(login["login_url"])
+        if kind == "ticket":
+            window.create_account(NAME, PASSWORD)
+            [ticket] = set(re.findall(r"ticket=([A-Za-z0-9_-]+)", window.html))
+            proof = {"ticket": ticket}
+        else:
+            window.sign_in(NAME, PASSWORD)
+            proof = {"finish_code": window.code()}
+        self.moments.append(self.service.files())  # ready: the result waits
+        pair = self.collect(login, **proof).json
+        self.moments.append(self.service.files())  # delivered: it can still be had again
+        saved = self.ask("PUT", f"/game/saves/{kind}", body=b"level 1", bearer=pair["access_token"])
+        self.assertEqual(saved.status, 201, saved.body)
+        refresh = {"refresh_credential": pair["refresh_credential"]}
+        successor = self.ask("POST", "/auth/session/refresh", json_body=refresh).json
+        self.assertEqual(self.ask("GET", "/game/", bearer=successor["access_token"]).status, 200)
+        window.renew()  # the page that goes back to the game by itself must not do so while the next one opens
+        window.open(f"{self.service.base}/auth/login/done?login_id={login['login_id']}")
+        proofs = {kind: proof.get("ticket") or proof["finish_code"]}
+        if kind == "code":
+            proofs["code without dash"] = proof["finish_code"].replace("-", "")
+        named = {
+            "device secret": login["device_secret"],
+            "login token": login["login_url"].rpartition("/")[2],
+            "access token": pair["access_token"],
+            "refresh credential": pair["refresh_credential"],
+            "next access token": successor["access_token"],
+            "next refresh credential": successor["refresh_credential"],
+            "cookie": window.cookies["gl"],
+        }
+        return {f"{name} ({kind})": value for name, value in named.items()}, proofs
+
+    def assertHidden(self, place: str, content: bytes) -> None:
+        for name, secret in self.secrets.items():
+            for form in forms(secret):
+                self.assertFalse(form in content, f"the {name} is in {place}")
+        self.assertFalse(KEY in content, f"the master key's bytes are in {place}")
+
+    def test_machine(self) -> None:
+        """Not in any file (databases, their write-ahead logs, configuration), log, environment or command line."""
+        self.assertEqual(len(self.secrets), 3 + 2 * 7 + 3)  # the hunt knows what it looks for
+        self.assertTrue(all(len(secret) >= 6 for secret in self.secrets.values()))
+        shown = self.service.environment()
+        self.assertIn(b"gamed", shown)
+        self.assertHidden("/proc/<pid>/environ", shown)
+        files = self.service.files()
+        self.assertTrue({"data/auth.db", "data/state.db", "data/auth.db-wal"} <= set(files), sorted(files))
+        self.assertEqual(self.service.terminate(), 0)
+        self.service.start()
+        for moment in (*self.moments, files, self.service.files()):
+            for path, content in moment.items():
+                self.assertHidden(path, content)
+        self.assertIn("/auth/login/{token}", self.service.text())  # it speaks of routes, not of paths
+
+    def test_pages(self) -> None:
+        """Not in a page, but the ticket in the link back to the game and the code on its own page, until delivery."""
+        for url, html in self.look.seen:
+            for name, secret in self.secrets.items():
+                shown = html
+                if name == "ticket" and "/gamed/return?" in html:
+                    shown = re.sub(r"http://127\.0\.0\.1:\d+/gamed/return\?[^\"]*", "", html)
+                if name in ("code", "code without dash") and 'class="code"' in html:
+                    continue
+                if name.startswith("login token"):
+                    shown = re.sub(r'action="[^"]*"', "", html)
+                if name == "name":
+                    continue  # the person's own words come back to them in a refused form
+                self.assertFalse(secret in shown, f"the {name} is in the page {url.partition('?')[0]}")
+
+        url, last = self.look.seen[-1]
+        self.assertIn("/auth/login/done", url)
+        self.assertNotIn('class="code"', last)
+        self.assertNotIn("ticket=", last)
+        [cookie] = self.look.step(lambda page: page.context.cookies())
+        self.assertEqual((cookie["name"], cookie["httpOnly"], cookie["sameSite"]), ("gl", True, "Lax"))

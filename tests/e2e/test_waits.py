@@ -1,0 +1,69 @@
+"""Waiting for changes at the real service: a command on the host, the end of a session and of the service wake it."""
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.keeper import CONFIG, Keeper, gamed
+from tests.e2e.service import Service
+from tests.e2e.wire import Answer, ask
+
+SETTLED_SECONDS = 1.5
+"""The service has looked at both files since the wait began."""
+SOON_SECONDS = 15
+"""Far less than the wait of 25 seconds."""
+
+
+class Waits(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.service = Service(Path(self.mktemp()).absolute(), CONFIG)
+        self.addCleanup(self.service.close)
+        self.service.start()
+        self.keeper = Keeper(self.service)
+        self.keeper.put("auto", b"one")
+        self.keeper.put("auto", b"two", If_Match="*")
+        self.cursor = self.keeper.ask("GET", "").json["cursor"]
+        self.pool = ThreadPoolExecutor()
+        self.addCleanup(self.pool.shutdown)
+
+    def wait(self) -> "Future[Answer]":
+        """A request that waits already when this returns."""
+        waiting = self.pool.submit(self.keeper.ask, "GET", f"?since={self.cursor}", Prefer="wait=25")
+        sleep(SETTLED_SECONDS)
+        self.assertFalse(waiting.done())
+        return waiting
+
+    def test_command(self) -> None:
+        """What a command changes is told; what it does to somebody else's saves is not."""
+        waiting = self.wait()
+        [player] = {line.split()[0] for line in gamed(self.service, "players", "list").splitlines()}
+        gamed(self.service, "players", "add", "other", "--password-stdin", stdin="correct horse\n")
+        sleep(SETTLED_SECONDS)
+        self.assertFalse(waiting.done())
+        gamed(self.service, "saves", "restore", player, "auto", "1")
+        answer = waiting.result(SOON_SECONDS)
+        self.assertEqual([save["version"] for save in answer.json["saves"]], [3])
+        self.assertEqual(answer.headers["preference-applied"], "wait=25")
+
+    def test_session_ends(self) -> None:
+        """A session ended by a command ends its waits with 401."""
+        waiting = self.wait()
+        gamed(self.service, "sessions", "revoke", "keeper")
+        answer = waiting.result(SOON_SECONDS)
+        self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
+
+    def test_sign_out(self) -> None:
+        """So does a sign-out."""
+        waiting = self.wait()
+        answer = ask(self.service.port, "POST", "/auth/session/logout", json_body={}, bearer=self.keeper.token)
+        self.assertEqual(answer.status, 204)
+        self.assertEqual(waiting.result(SOON_SECONDS).status, 401)
+
+    def test_service_ends(self) -> None:
+        """SIGTERM: whoever waits is answered first, with nothing new."""
+        waiting = self.wait()
+        self.assertEqual(self.service.terminate(), 0)
+        answer = waiting.result(SOON_SECONDS)
+        self.assertEqual((answer.status, answer.json), (200, {"cursor": self.cursor, "saves": []}))

@@ -1,0 +1,70 @@
+"""Requests as they are on the wire, without the reference client's care."""
+
+import http.client
+import json
+import socket
+from collections.abc import Mapping
+
+from attrs import frozen
+
+
+@frozen
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> dict:
+        return json.loads(self.body)
+
+
+def ask(
+    port: int,
+    method: str,
+    path: str,
+    *,
+    json_body: object = None,
+    body: bytes | None = None,
+    bearer: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
+    """One request on a connection of its own; header names of the answer in lower case."""
+    fields = dict(headers or {})
+    if json_body is not None:
+        body, fields["Content-Type"] = json.dumps(json_body).encode(), "application/json"
+    if bearer is not None:
+        fields["Authorization"] = f"Bearer {bearer}"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
+    try:
+        connection.request(method, path, body, fields)
+        answer = connection.getresponse()
+        lower = {name.lower(): value for name, value in answer.getheaders()}
+        return Answer(answer.status, lower, answer.read())
+    finally:
+        connection.close()
+
+
+def raw(port: int, *pieces: bytes, half_close: bool = False) -> bytes:
+    """Whatever comes back for these bytes until the service closes, or has nothing more to say for a second."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        received = b""
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+            while part := connection.recv(65536):
+                received += part
+                connection.settimeout(1)
+        except (TimeoutError, ConnectionResetError, BrokenPipeError):
+            pass
+        return received
+
+
+def parse(received: bytes) -> Answer:
+    """The first answer in it."""
+    head, _, rest = received.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+    return Answer(int(lines[0].split(" ")[1]), headers, rest[: int(headers.get("content-length", 0))])

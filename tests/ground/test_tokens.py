@@ -1,0 +1,54 @@
+"""The form of credentials (PROTOCOL 1, "Secrets")."""
+
+from itertools import permutations
+
+from hypothesis import given
+from hypothesis.strategies import binary, integers, sampled_from, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.tokens import Kind, TokenMalformed, mint, parse, public_id
+
+entropies = binary(min_size=32, max_size=32)
+
+
+class TokenTests(SynchronousTestCase):
+    """Prefix, 43 characters, checksum."""
+
+    @given(sampled_from(Kind), entropies)
+    def test_round_trip(self, kind: Kind, entropy: bytes) -> None:
+        """A minted credential parses as its own kind: 53 URL-safe characters."""
+        written = mint(kind, entropy).reveal().decode()
+        self.assertRegex(written, rf"^{kind.value}[A-Za-z0-9_-]{{49}}$")
+        self.assertTrue(parse(kind, written).matches(mint(kind, entropy)))
+
+    def test_known(self) -> None:
+        """Pinned: other programs check the same checksum."""
+        self.assertEqual(mint(Kind.ACCESS_TOKEN, bytes(32)).reveal().decode(), "gat_" + "A" * 43 + "66rS5A")
+
+    def test_another_kind(self) -> None:
+        """A refresh credential is no access token, whatever else is right."""
+        for kind, other in permutations(Kind, 2):
+            self.assertRaises(TokenMalformed, parse, other, mint(kind, bytes(32)).reveal().decode())
+
+    @given(entropies, integers(min_value=0, max_value=52), sampled_from("ABCabc012-_ =.\x00é"))
+    def test_one_wrong_character(self, entropy: bytes, place: int, character: str) -> None:
+        """Any one changed character is caught before a database is asked."""
+        written = mint(Kind.DEVICE_SECRET, entropy).reveal().decode()
+        changed = written[:place] + character + written[place + 1 :]
+        if changed != written:
+            self.assertRaises(TokenMalformed, parse, Kind.DEVICE_SECRET, changed)
+
+    @given(text())
+    def test_any_text(self, written: str) -> None:
+        """No text makes it fail in another way."""
+        self.assertRaises(TokenMalformed, parse, Kind.ACCESS_TOKEN, written)
+
+    def test_lengths(self) -> None:
+        """Cut, padded, doubled, newline behind."""
+        written = mint(Kind.ACCESS_TOKEN, bytes(32)).reveal().decode()
+        for wrong in (written[:-1], written + "A", written + "\n", written * 2, "", "gat_"):
+            self.assertRaises(TokenMalformed, parse, Kind.ACCESS_TOKEN, wrong)
+
+    def test_public_id(self) -> None:
+        """Prefix and 22 characters of 16 bytes."""
+        self.assertEqual(public_id("ply", bytes(16)), "ply_" + "A" * 22)

@@ -1,0 +1,462 @@
+"""Every way a provider misbehaves while a code is redeemed, by name, and how the sign-in has to end.
+
+`python -m tests.hostile.modes` lists them. An `outcome` of None: the players notice nothing.
+"""
+
+from collections.abc import Callable, Mapping
+from gzip import compress
+from json import dumps
+from typing import Any
+
+from attrs import frozen
+from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from gamed.identity.endpoint import TIMEOUT_SECONDS
+from gamed.login.outcome import Outcome
+from gamed.tokens import base64url
+from tests.hostile.far import (
+    ABSENT,
+    ACCESS,
+    CLIENT_SECRET,
+    DISCORD_TOKEN,
+    DISCORD_USER,
+    ISSUER,
+    KEYS,
+    MARK,
+    TOKEN,
+    Forge,
+    Idp,
+    Reply,
+)
+from tests.identity.signing import ES, RSA, RSA_NEW, Signer, compact, ec, hs256, rsa
+
+ERROR, UNAVAILABLE = Outcome.PROVIDER_ERROR, Outcome.PROVIDER_UNAVAILABLE
+MISCONFIGURED, DENIED, SKEW = Outcome.PROVIDER_MISCONFIGURED, Outcome.PROVIDER_DENIED, Outcome.SERVER_CLOCK_SKEW
+Twist = Callable[[Any], None]
+HOUR = 3600
+
+
+@frozen
+class Mode:
+    name: str
+    twist: Twist
+    """Done to the provider before the browser is sent there."""
+    outcome: Outcome | None = ERROR
+    cause: str = ""
+    """Stands in the owner's line."""
+    provider: str = "idp"
+    primed: float | None = None
+    """One honest sign-in this many seconds before."""
+    waits: float = 0
+    """Seconds after which the provider is given up."""
+    heals: float = 31
+    """Seconds after which it is believed again, once it is honest."""
+    late_seconds: int = 0
+    """By how much this machine's clock is ahead."""
+
+
+# -- twists --
+
+
+def claims(**changes: object) -> Twist:
+    return lambda far: far.changes.update(changes)
+
+
+def moved(**seconds: float) -> Twist:
+    """Times that far from the provider's now."""
+    return lambda far: far.changes.update({name: far.now_ms() // 1000 + by for name, by in seconds.items()})
+
+
+def token(forge: Forge) -> Twist:
+    def twist(far: Idp) -> None:
+        far.forge = forge
+
+    return twist
+
+
+def header(**members: object) -> Twist:
+    return token(lambda far, claimed: far.signer.sign(claimed, **members))
+
+
+def always(path: str, reply: Reply) -> Twist:
+    return lambda far: far.always(path, reply)
+
+
+def keys(*published: Mapping[str, object]) -> Twist:
+    return always(KEYS, Reply.json({"keys": list(published)}))
+
+
+def signers(*published: Signer, by: Signer = RSA) -> Twist:
+    def twist(far: Idp) -> None:
+        far.signers, far.signer = list(published), by
+
+    return twist
+
+
+def granted(**members: object) -> Twist:
+    """Good tokens with other members."""
+
+    def twist(far: Any) -> None:
+        far.usual[TOKEN] = lambda _: Reply.json({k: v for k, v in far.tokens(**members).items() if v is not ABSENT})
+
+    return twist
+
+
+def user(**members: object) -> Twist:
+    return always(DISCORD_USER, Reply.json({"username": MARK, **members}))
+
+
+def both(*twists: Twist) -> Twist:
+    def all_of_them(far: Any) -> None:
+        for twist in twists:
+            twist(far)
+
+    return all_of_them
+
+
+def error(name: str, status: int = 400, description: str = MARK) -> Reply:
+    return Reply.json({"error": name, "error_description": description, "error_uri": f"https://{MARK}"}, status)
+
+
+# -- forgeries --
+
+
+def _pem(signer: Signer) -> bytes:
+    raw: bytes = signer.private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return raw
+
+
+def _altered(far: Idp, claimed: Mapping[str, object]) -> str:
+    """A good signature, of other claims."""
+    head, _, signature = far.signer.sign(claimed).split(".")
+    return f"{head}.{far.signer.sign({**claimed, 'sub': 'other'}).split('.')[1]}.{signature}"
+
+
+def _json_form(far: Idp, claimed: Mapping[str, object]) -> str:
+    head, payload, signature = far.signer.sign(claimed).split(".")
+    return dumps({"payload": payload, "protected": head, "signature": signature})
+
+
+def _general_form(far: Idp, claimed: Mapping[str, object]) -> str:
+    head, payload, signature = far.signer.sign(claimed).split(".")
+    return dumps({"payload": payload, "signatures": [{"protected": head, "signature": signature}] * 2})
+
+
+def _two_signatures(far: Idp, claimed: Mapping[str, object]) -> str:
+    good = far.signer.sign(claimed)
+    return f"{good}.{good.rpartition('.')[2]}"
+
+
+def _twice(far: Idp, claimed: Mapping[str, object]) -> str:
+    """Signed claims that name their subject twice."""
+    return _raw(far, dumps(claimed)[:-1].encode() + b', "sub": "other"}')
+
+
+def _raw(far: Idp, payload: bytes) -> str:
+    message = f"{far.signer.sign({}).split('.')[0]}.{base64url(payload)}"
+    return f"{message}.{base64url(far.signer.signature(message.encode()))}"
+
+
+def _cut(far: Idp, claimed: Mapping[str, object]) -> str:
+    return far.signer.sign(claimed).rpartition(".")[0] + "."
+
+
+STRANGER = Signer("rsa-1", "RS256", RSA_NEW.private, RSA_NEW.public)
+SHORT = rsa("short", 1024)
+LONG_CURVE = ec("ec-1", SECP384R1)
+NOT_SIGNED = "not three parts in base64url"
+NOT_FITTING = "the signature does not fit"
+
+SIGNATURES = (
+    Mode("signature none", token(lambda f, c: compact({"alg": "none"}, c, b"")), cause=NOT_SIGNED),
+    Mode("signature none with bytes", token(lambda f, c: compact({"alg": "none"}, c)), cause="alg is not"),
+    Mode("signature None in capitals", token(lambda f, c: compact({"alg": "NONE", "kid": "rsa-1"}, c)), cause="alg"),
+    Mode("signature cut off", token(_cut), cause=NOT_SIGNED),
+    Mode("signature HS256 by the secret", token(lambda f, c: hs256(c, CLIENT_SECRET.encode())), cause="alg is not"),
+    Mode("signature HS256 by the key", token(lambda f, c: hs256(c, _pem(RSA), kid="rsa-1")), cause="alg is not"),
+    Mode(
+        "signature HS256 by the key as JSON",
+        token(lambda f, c: hs256(c, dumps(dict(RSA.public)).encode(), kid="rsa-1")),
+        cause="alg is not",
+    ),
+    Mode("signature by a stranger", token(lambda f, c: STRANGER.sign(c)), cause=NOT_FITTING),
+    Mode("signature of other claims", token(_altered), cause=NOT_FITTING),
+    Mode(
+        "signature of zeros", token(lambda f, c: compact({"alg": "RS256", "kid": "rsa-1"}, c, b"\0" * 256)), cause="fit"
+    ),
+    Mode("signature EC under an RSA name", token(lambda f, c: ES.sign(c, alg="RS256", kid="rsa-1")), cause=NOT_FITTING),
+    Mode("signature EC for RS256 kid", token(lambda f, c: ES.sign(c, kid="rsa-1")), cause="not among"),
+    Mode("signature RSA for ES256 kid", both(signers(RSA, ES), header(alg="ES256", kid="ec-1")), cause=NOT_FITTING),
+    Mode("signature EC of another curve", both(signers(RSA, ES), token(lambda f, c: LONG_CURVE.sign(c))), cause="fit"),
+    Mode("signature short RSA", signers(SHORT, by=SHORT), cause="no key that can be used"),
+    Mode("signature short RSA beside a good key", signers(RSA, SHORT, by=SHORT), cause="not among"),
+    Mode("signature RS512", header(alg="RS512"), cause="alg is not"),
+    Mode("signature PS256", header(alg="PS256"), cause="alg is not"),
+    Mode("signature alg in small letters", header(alg="rs256"), cause="alg is not"),
+    Mode("signature alg a list", header(alg=["RS256"]), cause="alg is not"),
+    Mode("signature alg absent", header(alg=None), cause="alg is not"),
+    Mode("header jwk", header(jwk=dict(RSA_NEW.public)), cause="jwk in its header"),
+    Mode("header jwk and its key", token(lambda f, c: STRANGER.sign(c, jwk=dict(RSA_NEW.public))), cause="jwk in"),
+    Mode("header jku", header(jku=f"https://{MARK}.example/keys"), cause="jku in its header"),
+    Mode("header x5u", header(x5u=f"https://{MARK}.example/x"), cause="x5u in its header"),
+    Mode("header x5c", header(x5c=["MIIB"]), cause="x5c in its header"),
+    Mode("header crit", header(crit=["exp"]), cause="crit in its header"),
+    Mode("header crit empty", header(crit=[]), cause="crit in its header"),
+    Mode("header b64", header(b64=False, crit=["b64"]), cause="in its header"),
+    Mode("header typ of another token", header(typ="at+jwt"), cause="typ is not JWT"),
+    Mode("header kid a path", header(kid="../../dev/null"), cause="not among"),
+    Mode("header kid an injection", header(kid=f"' OR '{MARK}'='{MARK}"), cause="not among"),
+    Mode("header kid a number", header(kid=1), cause="kid is not text"),
+    Mode("form two signatures", token(_two_signatures), cause=NOT_SIGNED),
+    Mode("form JSON", token(_json_form), cause=NOT_SIGNED),
+    Mode("form JSON with two signatures", token(_general_form), cause=NOT_SIGNED),
+    Mode(
+        "form encrypted",
+        token(lambda f, c: ".".join([base64url(b'{"alg":"dir","enc":"A256GCM"}')] * 5)),
+        cause=NOT_SIGNED,
+    ),
+    Mode("form padded", token(lambda f, c: f.signer.sign(c) + "="), cause=NOT_SIGNED),
+    Mode("form with a space", token(lambda f, c: f.signer.sign(c) + " "), cause=NOT_SIGNED),
+    Mode("form huge", token(lambda f, c: f.signer.sign({**c, "pad": MARK * 4000})), cause="longer than"),
+)
+
+CLAIMS = (
+    Mode("iss absent", claims(iss=ABSENT), cause="iss is another"),
+    Mode("iss null", claims(iss=None), cause="iss is another"),
+    Mode("iss another", claims(iss=f"https://{MARK}.example"), cause="iss is another"),
+    Mode("iss with a slash", claims(iss=f"{ISSUER}/"), cause="iss is another"),
+    Mode("iss http", claims(iss=ISSUER.replace("https", "http")), cause="iss is another"),
+    Mode("iss without scheme", claims(iss=ISSUER.removeprefix("https://")), cause="iss is another"),
+    Mode("iss a list", claims(iss=[ISSUER]), cause="iss is another"),
+    Mode("aud absent", claims(aud=ABSENT), cause="aud is another client; check client_id"),
+    Mode("aud another", claims(aud=MARK), cause="aud is another client; check client_id"),
+    Mode("aud an empty list", claims(aud=[]), cause="aud"),
+    Mode("aud a list with numbers", claims(aud=["client:7", 7]), cause="aud"),
+    Mode("aud an object", claims(aud={"client:7": 1}), cause="aud"),
+    Mode("aud two without azp", claims(aud=["client:7", MARK]), cause="no azp says which"),
+    Mode("azp another", claims(azp=MARK), cause="azp is another client"),
+    Mode("azp another of two", claims(aud=["client:7", MARK], azp=MARK), cause="azp is another client"),
+    Mode("azp a list", claims(azp=["client:7"]), cause="azp"),
+    Mode("azp null", claims(azp=None), cause="azp"),
+    Mode("exp over", moved(exp=-121, iat=-600), cause="exp is over"),
+    Mode("exp absent", claims(exp=ABSENT), cause="exp is no point in time"),
+    Mode("exp text", claims(exp="2100-01-01"), cause="exp is no point in time"),
+    Mode("exp true", claims(exp=True), cause="exp is no point in time"),
+    Mode("exp negative", claims(exp=-1), cause="exp is no point in time"),
+    Mode("exp beyond all times", claims(exp=10**30), cause="exp is no point in time"),
+    Mode("exp NaN", claims(exp=float("nan")), cause="claims are"),
+    Mode("exp infinite", claims(exp=float("inf")), cause="claims are"),
+    Mode("nbf to come", moved(nbf=121), cause="yet to come"),
+    Mode("nbf text", claims(nbf="now"), cause="nbf is no point in time"),
+    Mode("iat to come", moved(iat=121), cause="yet to come"),
+    Mode("iat long ago", moved(iat=-721), cause="iat is long ago"),
+    Mode("iat absent", claims(iat=ABSENT), cause="iat is no point in time"),
+    Mode("iat a list", claims(iat=[1]), cause="iat is no point in time"),
+    Mode("nonce absent", claims(nonce=ABSENT), cause="nonce is not the one"),
+    Mode("nonce empty", claims(nonce=""), cause="nonce is not the one"),
+    Mode("nonce of another sign-in", claims(nonce="A" * 43), cause="nonce is not the one"),
+    Mode("nonce a list", claims(nonce=[]), cause="nonce is not the one"),
+    Mode("nonce not text", claims(nonce="\ud800"), cause="claims are"),
+    Mode("sub absent", claims(sub=ABSENT), cause="sub is not"),
+    Mode("sub empty", claims(sub=""), cause="sub is not"),
+    Mode("sub a number", claims(sub=7), cause="sub is not"),
+    Mode("sub null", claims(sub=None), cause="sub is not"),
+    Mode("sub a list", claims(sub=["player-7"]), cause="sub is not"),
+    Mode("sub too long", claims(sub="x" * 256), cause="sub is not"),
+    Mode("sub not ASCII", claims(sub="pl\u0430yer-7"), cause="sub is not"),
+    Mode("sub with a zero byte", claims(sub="player-7\0"), cause="sub is not"),
+    Mode("sub with a line end", claims(sub="player-7\n"), cause="sub is not"),
+    Mode("claims twice", token(_twice), cause="claims are"),
+    Mode("claims a list", token(lambda f, c: _raw(f, dumps([c]).encode())), cause="claims are"),
+    Mode("claims not UTF-8", token(lambda f, c: _raw(f, b'{"sub":"\xff"}')), cause="claims are"),
+    Mode("claims deep", token(lambda f, c: _raw(f, b'{"a":' + b"[" * 99 + b"]" * 99 + b"}")), cause="claims are"),
+    Mode("clock of this machine ahead", lambda far: None, SKEW, "ahead of", late_seconds=4 * HOUR),
+    Mode("clock of this machine behind", lambda far: None, SKEW, "behind", late_seconds=-4 * HOUR),
+)
+
+TWIN = {**RSA_NEW.public, "kid": "rsa-1"}
+_BOMB = Reply(200, compress(b'{"keys":[' + b" " * 20_000_000 + b"]}"), {"Content-Encoding": "gzip"})
+KEY_SETS = (
+    Mode("keys rotated", signers(RSA_NEW, by=RSA_NEW), None, primed=60),
+    Mode("keys rotated under the same name", both(keys(TWIN), token(lambda f, c: STRANGER.sign(c))), None, primed=60),
+    Mode("keys doubled", keys(RSA.public, TWIN), cause="two keys have the same kid"),
+    Mode("keys doubled byte for byte", keys(RSA.public, RSA.public), cause="two keys have the same kid"),
+    Mode("keys without the one", keys(RSA_NEW.public), cause="not among"),
+    Mode("keys empty", keys(), cause="no key that can be used"),
+    Mode("keys absent", always(KEYS, Reply.json({MARK: []})), cause="no list of keys"),
+    Mode("keys an object", always(KEYS, Reply.json({"keys": {}})), cause="no list of keys"),
+    Mode("keys of numbers", always(KEYS, Reply.json({"keys": [1, None, "x", []]})), cause="no key that can be used"),
+    Mode("keys secret", keys({"kty": "oct", "k": "AAAA", "kid": "rsa-1"}), cause="no key that can be used"),
+    Mode("keys for encryption", keys({**RSA.public, "use": "enc"}), cause="no key that can be used"),
+    Mode("keys of a broken number", keys({**RSA.public, "n": "AA=="}), cause="no key that can be used"),
+    Mode("keys of an endless exponent", keys({**RSA.public, "e": "A" * 40000}), cause="no key that can be used"),
+    Mode("keys unnamed, token names one", keys({k: v for k, v in RSA.public.items() if k != "kid"}), cause="not among"),
+    Mode("keys several, token names none", both(signers(RSA, RSA_NEW), header(kid=None)), cause="names no key"),
+    Mode("keys unusable beside the good one", keys({"kty": "EC", "crv": MARK}, {"kty": MARK}, RSA.public), None),
+    Mode("keys HTML", always(KEYS, Reply(200, f"<html>{MARK}</html>".encode())), cause="jwks_uri: the answer is"),
+    Mode("keys an error with 200", always(KEYS, error(MARK, 200)), cause="answered with an error"),
+    Mode("keys 404", always(KEYS, Reply(404, MARK.encode())), cause="jwks_uri: answered 404"),
+    Mode("keys 500", always(KEYS, Reply(500, MARK.encode())), UNAVAILABLE, "jwks_uri: answered 500"),
+    Mode("keys elsewhere", always(KEYS, Reply(302, b"", {"Location": f"https://{MARK}.example"})), cause="redirects"),
+    Mode("keys huge", always(KEYS, Reply(200, b'{"keys":[]' + b" " * 70_000 + b"}")), cause="more than 65536 bytes"),
+    Mode("keys a gzip bomb", always(KEYS, _BOMB), cause="in a coding that was not asked for"),
+    Mode("keys never", always(KEYS, Reply(hang=True)), UNAVAILABLE, "jwks_uri: no", waits=TIMEOUT_SECONDS),
+    Mode("keys gone while known ones serve", always(KEYS, Reply(500)), None, primed=2 * HOUR),
+    Mode("keys gone and rotated", both(always(KEYS, Reply(500)), header(kid="new")), UNAVAILABLE, "500", primed=60),
+)
+
+
+def _tokens(reply: Reply, outcome: Outcome = ERROR, cause: str = "", **more: Any) -> dict[str, Any]:
+    return {"twist": always(DISCORD_TOKEN, reply), "outcome": outcome, "cause": cause, "provider": "discord", **more}
+
+
+def _text(body: bytes | str, status: int = 200, **headers: str) -> Reply:
+    return Reply(status, body if isinstance(body, bytes) else body.encode(), headers)
+
+
+_GOOD = f'"access_token":"{ACCESS}","token_type":"Bearer"'
+_ODD = ("", "mac", "N_A", 7, None, ["Bearer"], {"Bearer": 1})
+_UNSAFE = ("", " ", "two words", "a\r\nX-Evil: 1", "a\0b", "t\u00f6ken", "x" * 8193, 7, None, ["x"], {"a": 1}, True)
+_STATUSES = (
+    *((status, ERROR, f"answered {status}") for status in (201, 204, 206, 226, 400, 402, 403, 404, 405, 409, 410)),
+    *((status, ERROR, f"answered {status}") for status in (413, 415, 418, 421, 422, 431, 451)),
+    *((status, ERROR, "redirects") for status in (300, 301, 302, 303, 304, 307, 308)),
+    *(
+        (status, UNAVAILABLE, f"answered {status}")
+        for status in (408, 425, 429, 500, 501, 502, 503, 504, 507, 520, 599)
+    ),
+    (401, MISCONFIGURED, "client_secret_env"),
+)
+TOKENS = (
+    *(
+        Mode(f"token {status}", **_tokens(_text(MARK, status, Location=f"https://{MARK}.example/"), outcome, cause))
+        for status, outcome, cause in _STATUSES
+    ),
+    Mode("token 200 without a body", **_tokens(_text(b""), cause="token_endpoint: the answer is")),
+    Mode("token HTML", **_tokens(_text(f"<html>{MARK}"), cause="the answer is not JSON")),
+    Mode("token a list", **_tokens(_text(f'[{{"{MARK}":1}}]'), cause="the answer is not an object")),
+    Mode("token null", **_tokens(_text("null"), cause="not an object")),
+    Mode("token a form", **_tokens(_text(f"access_token={ACCESS}&token_type=bearer"), cause="not JSON")),
+    Mode("token a name twice", **_tokens(_text(f'{{{_GOOD},"access_token":"{MARK}"}}'), cause="the answer is")),
+    Mode("token deep", **_tokens(_text(f'{{{_GOOD},"a":{"[" * 5000}{"]" * 5000}}}'), cause="nested deeper")),
+    Mode("token NaN", **_tokens(_text(f'{{{_GOOD},"expires_in":NaN}}'), cause="the answer is")),
+    Mode("token an endless number", **_tokens(_text(f'{{{_GOOD},"a":{"9" * 6000}}}'), cause="a number is too long")),
+    Mode("token a lone surrogate", **_tokens(_text(f'{{{_GOOD},"a":"\\ud800"}}'), cause="the answer is")),
+    Mode("token not UTF-8", **_tokens(_text(b"{" + _GOOD.encode() + b',"a":"\xff"}'), cause="not UTF-8")),
+    Mode("token UTF-16", **_tokens(_text(f"{{{_GOOD}}}".encode("utf-16")), cause="the answer is")),
+    Mode("token cut off", **_tokens(_text(f"{{{_GOOD}"), cause="not JSON")),
+    Mode("token huge", **_tokens(_text(f"{{{_GOOD}}}" + " " * 70_000), cause="more than 65536 bytes")),
+    Mode("token gzip", **_tokens(_text(compress(b"{}"), **{"Content-Encoding": "gzip"}), cause="coding")),
+    Mode("token error with 200", **_tokens(error("invalid_grant", 200), cause="200 invalid_grant")),
+    Mode(
+        "token error beside a token",
+        **_tokens(_text(f'{{{_GOOD},"error":"{MARK}"}}'), cause="answered with an unregistered error"),
+    ),
+    Mode("token error an object", **_tokens(_text(f'{{{_GOOD},"error":{{"a":"{MARK}"}}}}'), cause="unregistered")),
+    Mode("token error unregistered", **_tokens(error(MARK), cause="answered 400")),
+    Mode("token invalid_grant", **_tokens(error("invalid_grant"), cause="used before, too old")),
+    Mode("token invalid_client", **_tokens(error("invalid_client", 401), MISCONFIGURED, "client_secret_env")),
+    Mode("token unauthorized_client", **_tokens(error("unauthorized_client"), MISCONFIGURED, "check client_id")),
+    Mode("token redirect_uri_mismatch", **_tokens(error("redirect_uri_mismatch"), MISCONFIGURED, "redirect URI")),
+    Mode(
+        "token redirect URI in words",
+        **_tokens(error("invalid_request", 400, "Invalid redirect_uri"), MISCONFIGURED, "exactly the redirect URI"),
+    ),
+    Mode("token invalid_scope", **_tokens(error("invalid_scope"), MISCONFIGURED, "scopes")),
+    Mode("token access_denied", **_tokens(error("access_denied", 403), DENIED, "refused this account")),
+    Mode("token server_error", **_tokens(error("server_error"), UNAVAILABLE, "could not answer")),
+    Mode("token temporarily_unavailable", **_tokens(error("temporarily_unavailable", 200), UNAVAILABLE, "not answer")),
+    *(
+        Mode(
+            f"token_type {number}",
+            **_tokens(Reply.json({"access_token": ACCESS, "token_type": odd}), cause="token_type"),
+        )
+        for number, odd in enumerate(_ODD)
+    ),
+    Mode("token_type absent", **_tokens(Reply.json({"access_token": ACCESS}), cause="token_type")),
+    *(
+        Mode(
+            f"access_token {n}",
+            **_tokens(Reply.json({"access_token": bad, "token_type": "bearer"}), cause="access_token"),
+        )
+        for n, bad in enumerate(_UNSAFE)
+    ),
+    Mode("access_token absent", **_tokens(Reply.json({"token_type": "bearer"}), cause="access_token")),
+    Mode("token never", **_tokens(Reply(hang=True), UNAVAILABLE, "within 10 s", waits=TIMEOUT_SECONDS)),
+    Mode("token 503 for a moment", **_tokens(_text("", 503, **{"Retry-After": "1"}), UNAVAILABLE, "answered 503")),
+    Mode("id_token absent", granted(id_token=ABSENT), cause="no id_token"),
+    Mode("id_token null", granted(id_token=None), cause="no id_token"),
+    Mode("id_token a number", granted(id_token=7), cause="id_token is not text"),
+    Mode("id_token an object", granted(id_token={"sub": "player-7"}), cause="id_token is not text"),
+    Mode("id_token empty", granted(id_token=""), cause=NOT_SIGNED),
+    Mode("id_token not ASCII", granted(id_token="\u00e9.\u00e9.\u00e9"), cause="id_token is not text"),
+)
+
+_IDS = (
+    "",
+    "0x7",
+    "-7",
+    "7.0",
+    " 7",
+    "7 ",
+    "\u0667",
+    "7\n",
+    "7" * 21,
+    7,
+    7.5,
+    0,
+    -1,
+    None,
+    True,
+    [],
+    ["7"],
+    {"id": "7"},
+)
+
+
+def _user(twist: Twist, outcome: Outcome = ERROR, cause: str = "", **more: Any) -> dict[str, Any]:
+    return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "discord", **more}
+
+
+def _me(reply: Reply) -> Twist:
+    return always(DISCORD_USER, reply)
+
+
+USERS = (
+    *(Mode(f"user id {number}", **_user(user(id=bad), cause="id is not text")) for number, bad in enumerate(_IDS)),
+    Mode("user id absent", **_user(user(ID="7", user={"id": "7"}), cause="id is not text")),
+    Mode("user id twice", **_user(_me(_text('{"id":"7","id":"8"}')), cause="userinfo_endpoint: the answer is")),
+    Mode("user error with 200", **_user(_me(error("invalid_token", 200)), cause="answered with an error")),
+    Mode("user error beside an id", **_user(user(id="7", error=MARK), cause="answered with an error")),
+    Mode("user a list", **_user(_me(_text('[{"id":"7"}]')), cause="not an object")),
+    Mode("user HTML", **_user(_me(_text(f"<html>{MARK}")), cause="not JSON")),
+    Mode("user 201", **_user(_me(Reply.json({"id": "7"}, 201)), cause="answered 201")),
+    Mode("user 302", **_user(_me(_text("", 302, Location="/login")), cause="redirects")),
+    Mode("user 401", **_user(_me(Reply.json({"message": MARK, "code": 0}, 401)), cause="answered 401")),
+    Mode("user 401 with an id", **_user(_me(Reply.json({"id": "7"}, 401)), cause="answered 401")),
+    Mode("user 403", **_user(_me(_text(f"error code: 1010 {MARK}", 403)), cause="answered 403")),
+    Mode("user 404", **_user(_me(_text(MARK, 404)), cause="answered 404")),
+    Mode("user 429", **_user(_me(_text(MARK, 429)), UNAVAILABLE, "answered 429")),
+    Mode(
+        "user 429 for a minute",
+        **_user(_me(_text(MARK, 429, **{"Retry-After": "60"})), UNAVAILABLE, "answered 429", heals=61),
+    ),
+    Mode("user 429 for ever", **_user(_me(_text("", 429, **{"Retry-After": "9" * 30})), UNAVAILABLE, "answered 429")),
+    Mode("user 500", **_user(_me(_text(MARK, 500)), UNAVAILABLE, "answered 500")),
+    Mode("user huge", **_user(_me(_text('{"id":"7"' + " " * 70_000 + "}")), cause="more than 65536 bytes")),
+    Mode("user gzip", **_user(_me(Reply(200, compress(b'{"id":"7"}'), {"Content-Encoding": "gzip"})), cause="coding")),
+    Mode("user never", **_user(_me(Reply(hang=True)), UNAVAILABLE, "no whole answer", waits=TIMEOUT_SECONDS)),
+    Mode(
+        "user with markup beside a good id",
+        twist=user(id="7", name=f"<script>{MARK}"),
+        outcome=None,
+        provider="discord",
+    ),
+)
+
+EXCHANGES = (*SIGNATURES, *CLAIMS, *KEY_SETS, *TOKENS, *USERS)
+
+if __name__ == "__main__":
+    for mode in EXCHANGES:
+        print(f"{mode.name:40} {mode.outcome.value if mode.outcome else '-':24} {mode.cause}")

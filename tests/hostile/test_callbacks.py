@@ -1,0 +1,177 @@
+"""Callbacks that the provider did not write for this browser (PROTOCOL 3.3)."""
+
+from typing import Any
+from urllib.parse import quote
+
+from gamed.login.outcome import Outcome
+from gamed.web.pages import texts
+from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
+from tests.hostile.far import ISSUER, MARK, TOKEN, Reply
+from tests.hostile.kit import HostileCase, Trip, method_name
+from tests.login.far_provider import FarProvider
+from tests.web_login.desk import Page
+
+PROMISED = "authorization_response_iss_parameter_supported"
+
+
+class CallbackCase(HostileCase):
+    def setUp(self) -> None:
+        self.serve_hostile()
+        self.desk.providers["discord"] = FarProvider("discord")
+
+    def untouched(self, trip: Trip, page: Page) -> None:
+        """Nothing was asked of the provider, nothing written for good, and the access log has the request's id."""
+        self.assertEqual(self.far.calls(TOKEN), [])
+        self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
+        if trip.poll.answers:  # an attempt more is no news; a game at its first stage may have been told of the browser
+            self.assertEqual(trip.poll.answer.status, 202)
+        for secret in (trip.state, trip.code, MARK, "alert"):
+            self.assertNotIn(secret, page.html + repr(page.headers) + repr(self.heard) + str(self.site.log.lines))
+        self.assertNotIn("location", page.headers)
+        if page.html:
+            self.assertEqual(page.headers["content-type"], "text/html; charset=utf-8")
+        request = page.headers["x-request-id"]
+        self.assertEqual(len([line for line in self.site.log.lines if request in str(line)]), 1)
+
+    def refused(self, bad: Bad) -> None:
+        """The true callback comes after it, and is taken, or the link is opened again."""
+        self.before, self.saved = self.lasting(), self.saves()
+        if bad.burned:
+            self.far.metadata[PROMISED] = True
+        trip = self.depart()
+        page = bad.act(self, trip)
+        self.assertEqual((page.status, bad.sentence in page.text), (bad.status, True), page.text)
+        self.untouched(trip, page)
+        if not bad.burned:
+            self.assertEqual(self.owner_lines(), [])
+            self.finishes(trip)
+            return
+        [line] = self.owner_lines()
+        path = "discord" if bad.burned == "other_provider" else "idp"
+        request = page.headers["x-request-id"]
+        self.assertEqual(line, f"security callback_burned provider={path} check={bad.burned} request={request}")
+        self.assertEqual(trip.browser.get(self.callback(trip, iss=ISSUER)).status, 410)
+        self.assertEqual(self.far.calls(TOKEN), [])
+        again = trip.browser.post(trip.browser.get(trip.game.url).form("/continue"))
+        self.far.visited(again.headers["location"])
+        trip.url = again.headers["location"]
+        page = trip.browser.get(trip.browser.get(self.callback(trip, iss=ISSUER)).headers["location"])
+        self.assertIn(texts.CODE_TITLE, page.text)
+
+
+class NoEffect(CallbackCase): ...
+
+
+class Burned(CallbackCase): ...
+
+
+def _made(bad: Bad) -> Any:
+    method = lambda self: self.refused(bad)  # noqa: E731
+    method.__doc__ = f"{bad.name}: {bad.status}, {bad.burned or 'no effect'}."
+    return method
+
+
+for _case, _table in ((NoEffect, NO_EFFECT), (Burned, BURNING)):
+    for _bad in _table:
+        assert not hasattr(_case, method_name(_bad.name)), _bad.name
+        setattr(_case, method_name(_bad.name), _made(_bad))
+del _case  # a second name for a class makes trial run its tests twice
+
+
+class Errors(CallbackCase):
+    def test_errors_of_the_provider(self) -> None:
+        """Each `error` ends the login: typed for the game, a sentence for the player, our own words for the owner."""
+        unavailable, denied, wrong = "provider_unavailable", "provider_denied", "provider_misconfigured"
+        for error, code in (
+            *(("access_denied", denied), ("temporarily_unavailable", unavailable), ("server_error", unavailable)),
+            *(("invalid_request", wrong), ("unauthorized_client", wrong), ("unsupported_response_type", wrong)),
+            *(("invalid_scope", wrong), ("redirect_uri_mismatch", wrong), ("login_required", wrong), (MARK, wrong)),
+            *((f"<script>alert('{MARK}')</script>", wrong), ("access_denied ", wrong), (f"x\r\n{MARK}: 1", wrong)),
+            *(("\u202e" + MARK, wrong), ("ACCESS_DENIED", wrong), ("x" * 3000, wrong)),
+        ):
+            self.heard.clear()
+            self.before, self.saved = self.lasting(), self.saves()
+            trip = self.depart()
+            page = self.return_(trip, code="", error=error, error_description=f"<b>{MARK}</b>", error_uri=f"//{MARK}")
+            self.ends(trip, page, Outcome(code), "callback: ")
+            self.assertEqual((self.lasting(), self.saves(), self.far.calls(TOKEN)), (self.before, self.saved, []))
+            self.nothing_leaks()
+            self.assertLess(len(self.owner_lines()[0]), 400)
+
+    def test_the_code_of_another(self) -> None:
+        """A code of somebody else's sign-in goes with this attempt's verifier, and the provider refuses it."""
+        trip, attacker = self.depart(), self.depart()
+        self.far.visited(attacker.url)
+        self.heard.clear()
+        self.ends(trip, self.return_(trip, code=attacker.code), Outcome.PROVIDER_ERROR, "nonce is not the one")
+        self.sent_once()
+
+
+class Late(CallbackCase):
+    def test_replayed(self) -> None:
+        """After it was taken, whoever won: no second code leaves, the browser is led to its page."""
+        trip = self.depart()
+        self.finishes(trip)
+        for code in (trip.code, "code-of-another"):
+            page = trip.browser.get(self.callback(trip, code=code))
+            self.assertEqual((page.status, page.heading), (409, texts.CALLBACK_TWICE_TITLE))
+            self.assertIn("/auth/login/done?", page.headers["refresh"])
+        self.assertEqual(len(self.far.calls(TOKEN)), 1)
+
+    def test_replayed_after_a_failure(self) -> None:
+        """A code that failed is not tried again; the page says how it ended."""
+        self.far.changes["sub"] = 7
+        trip = self.depart()
+        self.return_(trip)
+        self.mend()
+        page = trip.browser.get(self.callback(trip, code="code-of-another"))
+        self.assertEqual((page.status, page.heading), (410, texts.OVER[Outcome.PROVIDER_ERROR][0]))
+        self.assertEqual(len(self.far.calls(TOKEN)), 1)
+        self.signs_in()
+
+    def test_over(self) -> None:
+        """Cancelled, declined, or out of time: 410, no code leaves, the game knows."""
+        for end, outcome in (
+            (self.cancelled, Outcome.LOGIN_CANCELLED),
+            (self.declined, Outcome.LOGIN_DENIED),
+            (self.expired, Outcome.LOGIN_EXPIRED),
+        ):
+            trip = self.depart()
+            end(trip)
+            page = trip.browser.get(self.callback(trip))
+            self.assertEqual((page.status, page.heading), (410, texts.OVER[outcome][0]))
+            self.assertEqual(trip.game.collect().json["problem"]["code"], outcome.value)
+        self.assertEqual(self.far.calls(TOKEN), [])
+        self.signs_in()
+
+    def cancelled(self, trip: Trip) -> None:
+        self.assertEqual(trip.game.cancel().status, 204)
+
+    def declined(self, trip: Trip) -> None:
+        trip.browser.post(trip.browser.get(trip.game.url).form("/decline"))
+
+    def expired(self, trip: Trip) -> None:
+        self.pass_time(3600)
+
+    def test_two_at_once(self) -> None:
+        """Two callbacks with different codes while the provider is slow: one code leaves, both see one outcome."""
+        trip = self.depart()
+        self.far.script(TOKEN, Reply(hang=True))
+        first, second = (
+            self.site.send("GET", self.callback(trip, code=code), trip.browser.headers()) for code in ("one", "two")
+        )
+        self.assertEqual((first.answers, second.answers), ([], []))
+        [held] = self.far.held
+        held.write(self.far.write(held, self.far.usual[TOKEN](None)))
+        held.finish()
+        self.wire.flush()
+        self.desk.clock.advance(0)
+        self.assertEqual((first.answer.status, second.answer.status), (303, 409))
+        self.assertEqual([call.form["code"] for call in self.far.calls(TOKEN)], ["one"])
+
+    def test_every_cause_stays_here(self) -> None:
+        """What the provider wrote into the address is not in the address the browser goes on to."""
+        trip = self.depart()
+        page = trip.browser.get(self.callback(trip) + f"&iss={quote(ISSUER)}&scope={MARK}&prompt={MARK}")
+        self.assertEqual(page.status, 303)
+        self.assertNotIn(MARK, repr(page.headers))

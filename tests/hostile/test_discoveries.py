@@ -1,0 +1,95 @@
+"""A browser is about to be sent to a provider whose metadata cannot be used, or not be had."""
+
+from typing import Any
+
+from tests.hostile.discoveries import DOWN, REFUSED, STALE
+from tests.hostile.kit import WORDS, HostileCase, tests_of
+from tests.hostile.modes import Mode
+from tests.web_login.desk import Page
+
+
+class DiscoveryCase(HostileCase):
+    def prepared(self, mode: Mode) -> None:
+        self.serve_hostile()
+        if mode.primed is not None:
+            self.signs_in()
+            self.pass_time(mode.primed)
+        self.heard.clear()
+        mode.twist(self.far)
+        self.before, self.saved = self.lasting(), self.saves()
+
+    def pressed(self, mode: Mode) -> tuple[Any, Any, Page, Any]:
+        """The button, and a game that waits meanwhile."""
+        game, browser = self.game(provider=self.name), self.surfer()
+        form = browser.get(game.url).form("/continue")
+        poll = game.wait(wait=25, seen=WORDS[0])
+        sent = browser.headers(Sec_Fetch_Site="same-origin", Sec_Fetch_Dest="document")
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        body = "&".join(f"{name}={value}" for name, value in form["fields"].items())
+        connection = self.site.send("POST", form["action"], {**sent, **kind}, body.encode())
+        if mode.waits:
+            self.pass_time(mode.waits - 0.1)
+            self.assertEqual(connection.answers, [], "given up too early")
+            self.pass_time(0.1)
+        self.wire.flush()
+        return game, browser, Page(connection.answer), poll
+
+    def clean(self, page: Page) -> None:
+        """Nothing lasting, nothing said that is not ours, no code and no secret sent."""
+        self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
+        self.assertNotIn("Xyzzy", page.html + repr(page.headers) + repr(self.heard) + str(self.site.log.lines))
+        self.assertEqual({call.body for call in self.far.seen if call.method == "GET"} - {b""}, set())
+        self.sent_once()
+
+    def refused(self, mode: Mode) -> None:
+        """It is over: the game, the player and the owner are told."""
+        self.prepared(mode)
+        game, browser, page, poll = self.pressed(mode)
+        self.assertEqual(page.status, 303, page.text)
+        self.assertTrue(page.headers["location"].startswith("https://game.example/auth/login/done?"))
+        trip = self.trip(game, browser, poll)
+        trip.pages = [page, browser.get(page.headers["location"])]
+        assert mode.outcome is not None
+        self.ends(trip, trip.pages[1], mode.outcome, mode.cause)
+        self.clean(trip.pages[1])
+        self.mend()
+        self.pass_time(mode.heals)
+        self.signs_in()
+
+    def down(self, mode: Mode) -> None:
+        """One sentence and the button once more; the login lives, and later the same link leads to credentials."""
+        self.prepared(mode)
+        game, browser, page, poll = self.pressed(mode)
+        self.assertEqual(page.status, 503)
+        self.assertIn("Idp does not answer right now.", page.text)
+        self.assertGreater(int(page.headers["retry-after"]), 0)
+        request = page.headers["x-request-id"]
+        words = f"sign_in_failed provider=idp outcome=provider_unavailable request={request} cause: discovery: "
+        [line] = self.owner_lines()
+        self.assertTrue(line.startswith(words) and mode.cause in line, line)
+        self.clean(page)
+        self.assertEqual([answer.status for answer in poll.answers], [])
+        self.mend()
+        self.pass_time(mode.heals)
+        again = browser.post(browser.get(game.url).form("/continue"))
+        self.finishes(self.departed(game, browser, again))
+
+    def stale(self, mode: Mode) -> None:
+        self.prepared(mode)
+        self.signs_in()
+        self.assertEqual(self.saves(), self.saved)
+        self.nothing_leaks()
+
+
+class Refused(DiscoveryCase): ...
+
+
+class Down(DiscoveryCase): ...
+
+
+class Stale(DiscoveryCase): ...
+
+
+tests_of(Refused, REFUSED, DiscoveryCase.refused)
+tests_of(Down, DOWN, DiscoveryCase.down)
+tests_of(Stale, STALE, DiscoveryCase.stale)

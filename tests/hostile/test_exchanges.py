@@ -1,0 +1,64 @@
+"""A code is redeemed at a provider that misbehaves: typed for the game, plain for the player, clear for the owner."""
+
+from tests.hostile.kit import HostileCase, tests_of
+from tests.hostile.modes import CLAIMS, EXCHANGES, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
+
+
+class ExchangeCase(HostileCase):
+    def tried(self, mode: Mode) -> None:
+        """One sign-in while the provider is as `mode` says, one after it."""
+        self.serve_hostile(mode.provider)
+        if mode.primed is not None:
+            self.signs_in()
+            self.pass_time(mode.primed)
+        self.heard.clear()
+        before, saves = self.lasting(), self.saves()
+        if mode.late_seconds:
+            self.far.clock_ms = lambda: self.desk.now_ms() - mode.late_seconds * 1000
+            self.far.now_ms = self.far.clock_ms
+        mode.twist(self.far)
+        trip = self.depart()
+        if mode.outcome is None:
+            self.finishes(trip)
+        else:
+            self.ends(trip, self.return_(trip, mode.waits), mode.outcome, mode.cause)
+            self.assertEqual(self.lasting(), before)
+        self.assertEqual(self.saves(), saves)
+        self.sent_once()
+        self.nothing_leaks()
+        self.mend()
+        self.pass_time(mode.heals)
+        self.signs_in()
+
+
+class Signatures(ExchangeCase): ...
+
+
+class Claims(ExchangeCase): ...
+
+
+class KeySets(ExchangeCase): ...
+
+
+class Tokens(ExchangeCase): ...
+
+
+class Users(ExchangeCase): ...
+
+
+for _case, _modes in (
+    (Signatures, SIGNATURES),
+    (Claims, CLAIMS),
+    (KeySets, KEY_SETS),
+    (Tokens, TOKENS),
+    (Users, USERS),
+):
+    tests_of(_case, _modes, ExchangeCase.tried)
+del _case  # a second name for a class makes trial run its tests twice
+
+
+class Table(ExchangeCase):
+    def test_names(self) -> None:
+        """Each mode has a name of its own."""
+        self.assertEqual(len({mode.name for mode in EXCHANGES}), len(EXCHANGES))
+        self.assertGreater(len(EXCHANGES), 80)

@@ -1,0 +1,258 @@
+"""What game, player and owner learn when a provider fails again and again, asks for patience, or is set up wrong."""
+
+from typing import Any
+
+from gamed.identity.breaker import FAILURES, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+from gamed.login.outcome import Outcome
+from tests.hostile.far import DISCORD_TOKEN, DISCORD_USER, DISCOVERY, KEYS, TOKEN, Reply
+from tests.hostile.kit import HostileCase
+from tests.hostile.modes import error
+
+UNAVAILABLE = Outcome.PROVIDER_UNAVAILABLE
+
+
+class OutcomeCase(HostileCase):
+    def fails(self, outcome: Outcome, cause: str = "", waits: float = 0) -> None:
+        self.heard.clear()
+        trip = self.depart()
+        self.ends(trip, self.return_(trip, waits), outcome, cause)
+
+    def turned_away(self) -> int:
+        """A start is refused before a browser is opened; the seconds to wait, which both header and body say."""
+        logins = self.desk.rows("SELECT count(*) FROM login")
+        answer = self.game(provider=self.name).answer
+        self.assertEqual((answer.status, answer.code), (503, "provider_unavailable"))
+        seconds = int(answer.headers["retry-after"])
+        self.assertEqual(answer.json["retry_after"], seconds)
+        self.assertEqual(self.desk.rows("SELECT count(*) FROM login"), logins)
+        return seconds
+
+
+class BreakerTests(OutcomeCase):
+    def setUp(self) -> None:
+        self.serve_hostile("discord")
+
+    def opened(self) -> None:
+        for _ in range(FAILURES):
+            self.fails(UNAVAILABLE)
+
+    def test_opens_and_closes(self) -> None:
+        """After five failures in a row games are told at the start; after the pause one success closes it for good."""
+        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.opened()
+        self.assertEqual(self.turned_away(), FIRST_PAUSE_SECONDS)
+        asked = len(self.far.seen)
+        self.pass_time(FIRST_PAUSE_SECONDS - 1)
+        self.assertEqual(self.turned_away(), 1)
+        self.assertEqual(len(self.far.seen), asked, "nobody was asked meanwhile")
+        self.pass_time(1)
+        self.mend()
+        for _ in range(2):
+            self.signs_in()
+
+    def test_opens_again_for_longer(self) -> None:
+        """One more failure after the pause is enough, for twice the time, up to five minutes."""
+        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.opened()
+        pause = FIRST_PAUSE_SECONDS
+        for _ in range(5):
+            self.pass_time(pause)
+            self.fails(UNAVAILABLE)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            self.assertEqual(self.turned_away(), pause)
+
+    def test_who_is_under_way(self) -> None:
+        """It opens while a browser is at the provider: that one comes back, is tried, and closes it."""
+        early = self.depart()
+        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.opened()
+        self.mend()
+        self.turned_away()
+        self.finishes(early)
+        self.signs_in()
+
+    def test_errors_are_no_failures(self) -> None:
+        """A provider that answers, whatever it says, is not left alone."""
+        self.far.always(DISCORD_TOKEN, error("invalid_grant"))
+        for _ in range(2 * FAILURES):
+            self.fails(Outcome.PROVIDER_ERROR)
+        self.mend()
+        self.signs_in()
+
+    def test_of_each_provider(self) -> None:
+        """What one provider does shuts no door to another."""
+        self.far.always(DISCORD_TOKEN, Reply(500))
+        self.opened()
+        self.turned_away()
+        self.enable("idp")
+        self.signs_in()
+        self.name = "discord"
+        self.turned_away()
+
+
+class PatienceTests(OutcomeCase):
+    def setUp(self) -> None:
+        self.serve_hostile("discord")
+
+    def test_a_moment_is_waited_for(self) -> None:
+        """Up to 3 s, once, and only what may be asked twice; the player sees nothing of it."""
+        for seconds in ("1", "3"):
+            self.far.script(DISCORD_USER, Reply(429, headers={"Retry-After": seconds}))
+            trip = self.depart()
+            connection = self.site.send("GET", self.callback(trip), trip.browser.headers())
+            self.assertEqual(connection.answers, [])
+            asked = len(self.far.calls(DISCORD_USER))
+            self.pass_time(int(seconds) - 0.1)
+            self.assertEqual(len(self.far.calls(DISCORD_USER)), asked)
+            self.pass_time(0.1)
+            self.assertEqual(len(self.far.calls(DISCORD_USER)), asked + 1)
+            self.assertEqual(connection.answer.status, 303)
+            self.assertEqual(self.owner_lines(), [])
+        self.sent_once()
+
+    def test_a_second_refusal_ends_it(self) -> None:
+        """There is one wait, not a loop."""
+        self.far.always(DISCORD_USER, Reply(503, headers={"Retry-After": "1"}))
+        self.fails(UNAVAILABLE, "userinfo_endpoint: answered 503", waits=1)
+        self.assertEqual(len(self.far.calls(DISCORD_USER)), 2)
+
+    def test_a_code_is_never_sent_twice(self) -> None:
+        """However politely the token endpoint asks for it."""
+        self.far.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": "1"}))
+        self.fails(UNAVAILABLE, "token_endpoint: answered 503")
+        self.assertEqual(len(self.far.calls(DISCORD_TOKEN)), 1)
+
+    def test_more_than_a_moment(self) -> None:
+        """Nothing is sent for as long as was asked, by seconds or by date; games are told at the start."""
+        for asked, seconds in (("90", 90), ("Fri, 15 Jan 2027 08:04:00 GMT", None), ("9999999", 3600)):
+            self.serve_hostile("discord")
+            self.far.always(DISCORD_TOKEN, Reply(429, headers={"Retry-After": asked}))
+            early = self.depart()
+            self.fails(UNAVAILABLE, "token_endpoint: answered 429")
+            wait = self.turned_away()
+            self.assertEqual(wait, seconds or wait)
+            calls = len(self.far.seen)
+            self.heard.clear()
+            self.ends(early, self.return_(early), UNAVAILABLE, "wants to be left alone")
+            self.assertEqual(len(self.far.seen), calls)
+            self.mend()
+            self.pass_time(wait)
+            self.signs_in()
+
+    def test_nonsense(self) -> None:
+        """A Retry-After that is none counts as none."""
+        for asked in ("", "-1", "soon", "1.5", "1e3", "\u0663".encode().decode("latin-1"), "1, 2", "0x10"):
+            self.serve_hostile("discord")
+            self.far.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": asked}))
+            self.fails(UNAVAILABLE, "answered 503")
+            self.mend()
+            self.signs_in()
+
+
+class ClockTests(OutcomeCase):
+    """This machine's clock is wrong by so many seconds; the provider's is right."""
+
+    def late(self, seconds: int, date: bool = True) -> None:
+        self.serve_hostile()
+        true_ms = lambda: self.desk.now_ms() - seconds * 1000  # noqa: E731
+        self.far.now_ms = true_ms
+        if date:
+            self.far.clock_ms = true_ms
+
+    def test_measured(self) -> None:
+        """The owner reads by how much and in which direction; game and player have words of their own for it."""
+        for seconds in (-86_400, -3_700, -121, 800, 4_000, 86_400):
+            self.late(seconds)
+            side = "ahead of" if seconds > 0 else "behind"
+            self.fails(Outcome.SERVER_CLOCK_SKEW, f"clock is {abs(seconds)} s {side} the provider's; set it right")
+            self.nothing_leaks()
+
+    def test_small(self) -> None:
+        """Two minutes are nothing."""
+        for seconds in (-120, -60, 60, 120):
+            self.late(seconds)
+            self.signs_in()
+
+    def test_not_measured(self) -> None:
+        """Without a Date nobody knows whose clock it is: the provider's error."""
+        for seconds in (-3_700, 4_000):
+            self.late(seconds, date=False)
+            self.fails(Outcome.PROVIDER_ERROR)
+
+    def test_not_an_excuse(self) -> None:
+        """A wrong Date excuses no token that is out of time by it as well."""
+        self.late(0)
+        self.far.clock_ms = lambda: self.desk.now_ms() - 7_200_000
+        self.far.changes["exp"] = self.far.now_ms() // 1000 - 50_000
+        self.fails(Outcome.PROVIDER_ERROR, "exp is over")
+
+    def test_set_right(self) -> None:
+        """Once the clock is right, players sign in; the clock is not the provider's failure."""
+        self.late(4_000)
+        for _ in range(FAILURES + 1):
+            self.fails(Outcome.SERVER_CLOCK_SKEW)
+        self.mend()
+        self.signs_in()
+
+
+class MisconfiguredTests(OutcomeCase):
+    """What only the owner can mend: the log names the setting, nobody else learns of it."""
+
+    def tried(self, name: str, path: str, reply: Reply, *words: str) -> None:
+        self.serve_hostile(name)
+        self.far.always(path, reply)
+        self.fails(Outcome.PROVIDER_MISCONFIGURED)
+        [line] = self.owner_lines()
+        for word in words:
+            self.assertIn(word, line)
+        for page in self.trips[0].pages:
+            for word in ("client_id", "client_secret", "redirect", "console", "endpoint", "invalid_", "scope"):
+                self.assertNotIn(word, page.html)
+        self.nothing_leaks()
+
+    def test_named(self) -> None:
+        """client_id, the secret's variable, redirect URI, scopes."""
+        for name, path in (("discord", DISCORD_TOKEN), ("idp", TOKEN)):
+            for reply, words in (
+                (error("invalid_client", 401), ("client_id", "client_secret_env")),
+                (Reply(401, b"nonsense"), ("client_id", "client_secret_env")),
+                (error("unauthorized_client"), ("client_id",)),
+                (error("redirect_uri_mismatch"), ("redirect URI",)),
+                (error("invalid_scope"), ("scopes",)),
+                (error("unsupported_grant_type"), ("client_id", "console")),
+            ):
+                self.tried(name, path, reply, *words)
+
+    def test_heard_by_every_game(self) -> None:
+        """Two games wait at once, each at its own provider's fault: each hears its own outcome."""
+        self.serve_hostile()
+        trips = [self.depart() for _ in range(2)]
+        for trip, (path, reply, outcome) in zip(
+            trips,
+            (
+                (TOKEN, error("invalid_client", 401), Outcome.PROVIDER_MISCONFIGURED),
+                (KEYS, Reply(500), UNAVAILABLE),
+            ),
+            strict=True,
+        ):
+            self.mend()
+            self.far.visited(trip.url)
+            self.far.always(path, reply)
+            self.heard.clear()
+            self.ends(trip, self.return_(trip), outcome, "")
+
+    def test_discovery_once(self) -> None:
+        """A crowd of browsers at a provider that is down asks it once at a time, not once each."""
+        self.serve_hostile()
+        self.far.always(DISCOVERY, Reply(hang=True))
+        waiting: list[Any] = []
+        for _ in range(20):
+            game, browser = self.game(provider="idp", client={"name": "x"}), self.surfer()
+            form = browser.get(game.url).form("/continue")
+            kind = {"Content-Type": "application/x-www-form-urlencoded"}
+            sent = browser.headers(Sec_Fetch_Site="same-origin", Sec_Fetch_Dest="document")
+            body = "&".join(f"{name}={value}" for name, value in form["fields"].items()).encode()
+            waiting.append(self.site.send("POST", form["action"], {**sent, **kind}, body))
+        self.assertEqual(len(self.far.calls(DISCOVERY)), 1)
+        self.pass_time(10)
+        self.assertEqual({connection.answer.status for connection in waiting}, {503})

@@ -1,0 +1,134 @@
+"""Whole sign-ins over real sockets to providers that drip, never end, or break off; the provider's clock runs fast."""
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import frozen
+from twisted.internet import reactor as installed
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
+
+from gamed.identity.wire import build_agent
+from gamed.login.outcome import Outcome
+from tests.hostile.far import ACCESS, MARK
+from tests.hostile.kit import HostileCase
+from tests.identity import test_sockets as wire
+from tests.web_login.desk import Page
+
+reactor: Any = installed
+FASTER = 25
+"""So many of our seconds pass in one: ten seconds of patience are 0.4."""
+Script = Callable[[wire.FarProtocol], None]
+OK = wire.HEAD
+TOKENS = f'{{"access_token":"{ACCESS}","token_type":"Bearer"}}'.encode()
+UNAVAILABLE, ERROR = Outcome.PROVIDER_UNAVAILABLE, Outcome.PROVIDER_ERROR
+
+
+class FastClock:
+    """The reactor's, in a hurry."""
+
+    def seconds(self) -> float:
+        return float(reactor.seconds()) * FASTER
+
+    def callLater(self, seconds: float, act: Any, *args: Any, **kw: Any) -> Any:
+        return reactor.callLater(seconds / FASTER, act, *args, **kw)
+
+
+def whole(body: bytes) -> Script:
+    return wire.says(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body, end=False)
+
+
+def drips(head: bytes, piece: bytes, seconds: float = 0.02) -> Script:
+    def script(far: wire.FarProtocol) -> None:
+        wire.says(head, end=False)(far)
+        far.drip(piece, seconds)
+
+    return script
+
+
+@frozen
+class Socket:
+    name: str
+    scripts: tuple[Script, ...]
+    """Of the connections in their order: the token endpoint, then the account."""
+    outcome: Outcome
+    cause: str
+    at_once: bool = False
+    """Whether the script runs before a byte was received."""
+    connections: int = 1
+
+
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+GOOD, NEVER = whole(TOKENS), lambda _: None
+SOCKETS = (
+    Socket("token says nothing", (NEVER,), UNAVAILABLE, "within 10 s"),
+    Socket("token head drips", (drips(b"HTTP/1.1 200 OK\r\nX: ", b"x"),), UNAVAILABLE, "within 10 s"),
+    Socket("token body drips", (drips(OK + b"Content-Length: 99\r\n\r\n", b" "),), UNAVAILABLE, "within 10 s"),
+    Socket("token chunks drip", (drips(CHUNKED, b"1\r\n \r\n"),), UNAVAILABLE, "within 10 s"),
+    Socket("token interim answers drip", (drips(b"", b"HTTP/1.1 100 C\r\n\r\n"),), UNAVAILABLE, "within 10 s"),
+    Socket("token chunks without end", (drips(CHUNKED, b"4000\r\n" + b" " * 16384 + b"\r\n", 0),), ERROR, "65536"),
+    Socket("token body without end", (drips(OK + b"\r\n", b" " * 16384, 0),), ERROR, "more than 65536 bytes"),
+    Socket("token head without end", (drips(OK, b"X: " + b"y" * 9000 + b"\r\n", 0),), ERROR, "token_endpoint: "),
+    Socket("token reset before it was sent", (wire.resets,), UNAVAILABLE, "the connection broke", at_once=True),
+    Socket("token reset after it was sent", (wire.resets,), UNAVAILABLE, "the connection broke"),
+    Socket("token closed after it was sent", (wire.says(b""),), UNAVAILABLE, "the connection broke"),
+    Socket("token breaks off", (wire.says(OK + b"Content-Length: 999\r\n\r\n" + TOKENS),), UNAVAILABLE, "broke"),
+    Socket("token is no HTTP", (wire.says(f"SSH-2.0-{MARK}\r\n\r\n".encode()),), ERROR, "not HTTP"),
+    Socket("token a redirect", (wire.says(b"HTTP/1.1 307 T\r\nLocation: /\r\n\r\n"),), ERROR, "redirects"),
+    Socket("account says nothing", (GOOD, NEVER), UNAVAILABLE, "userinfo_endpoint: no whole", connections=2),
+    Socket("account drips", (GOOD, drips(OK, b"X: y\r\n")), UNAVAILABLE, "userinfo_endpoint: no whole", connections=2),
+    Socket("account reset", (GOOD, wire.resets), UNAVAILABLE, "userinfo_endpoint: the connection", connections=2),
+    Socket("account without end", (GOOD, drips(OK + b"\r\n", b" " * 9999, 0)), ERROR, "userinfo", connections=2),
+)
+
+
+class Sockets(HostileCase, TestCase):
+    """One test for each, made below."""
+
+    def begin_at(self, *scripts: Script, at_once: bool = False) -> wire.FarFactory:
+        factory = wire.FarFactory(scripts, at_once)
+        port = reactor.listenTCP(0, factory, interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        home = f"http://127.0.0.1:{port.getHost().port}"
+        self.serve_hostile("discord", build_agent(reactor), FastClock(), home)
+        return factory
+
+    async def back(self, trip: Any) -> Page:
+        """As return_(), when the answer comes."""
+        connection = self.site.send("GET", self.callback(trip), trip.browser.headers())
+        while not connection.answers:
+            await deferLater(reactor, 0.01, lambda: None)
+        trip.pages.append(Page(connection.answer))
+        self.assertEqual(trip.pages[0].status, 303)
+        trip.pages.append(trip.browser.get(trip.pages[0].headers["location"]))
+        return trip.pages[1]
+
+    async def tried(self, mode: Socket) -> None:
+        factory = self.begin_at(*mode.scripts, at_once=mode.at_once)
+        before, saves = self.lasting(), self.saves()
+        trip = self.depart()
+        self.ends(trip, await self.back(trip), mode.outcome, mode.cause)
+        self.assertEqual((self.lasting(), self.saves()), (before, saves))
+        self.assertEqual(factory.connections, mode.connections)
+        self.assertLessEqual(b"".join(factory.received).count(trip.code.encode()), 1)
+        self.nothing_leaks()
+
+    async def test_honest(self) -> None:
+        """Over the same sockets, a provider as it should be signs players in."""
+        factory = self.begin_at(GOOD, whole(b'{"id":"7"}'))
+        trip = self.depart()
+        await self.back(trip)
+        self.assertEqual(factory.connections, 2)
+        self.assertEqual(trip.game.collect().json["stage"], "proof_required")
+
+
+def _made(mode: Socket) -> Any:
+    async def method(self: Sockets) -> None:
+        await self.tried(mode)
+
+    method.__doc__ = f"{mode.name}: {mode.outcome.value}."
+    return method
+
+
+for _mode in SOCKETS:
+    setattr(Sockets, "test_" + _mode.name.replace(" ", "_"), _made(_mode))

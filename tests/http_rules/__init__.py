@@ -1,0 +1,1 @@
+"""Tests of the rules of RFC 9110."""

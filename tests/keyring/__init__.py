@@ -1,0 +1,1 @@
+"""The key of auth.db: checked at every start, changed once."""

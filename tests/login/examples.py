@@ -1,0 +1,55 @@
+"""A login to try arrows on, and random bytes that repeat per test."""
+
+from itertools import count
+
+from attrs import evolve
+
+from gamed.crypto import Index, Keys, Secret
+from gamed.login.client import Client
+from gamed.login.transaction import FINAL, Intent, LoginTransaction, Proof, Stage
+
+START_MS = 1_800_000_000_000
+TTL_MS = 600_000
+BROWSER = Index(b"b" * 32)
+OTHER = Index(b"o" * 32)
+
+
+class Counting:
+    """Never the same bytes twice, always the same run."""
+
+    def __init__(self) -> None:
+        self._drawn = count(1)
+
+    def __call__(self, size: int) -> bytes:
+        return next(self._drawn).to_bytes(size, "big")
+
+
+def keys() -> Keys:
+    return Keys.of(Secret(b"k" * 32), Counting())
+
+
+def a_login(stage: Stage = Stage.PENDING, stage_ms: int = START_MS, **changes: object) -> LoginTransaction:
+    """A login in the given stage, with everything a stage may hold."""
+    login = LoginTransaction(
+        login_id="lgn_example",
+        secret_index=Index(b"s" * 32),
+        token_index=Index(b"t" * 32),
+        intent=Intent.LOGIN,
+        provider="local",
+        client=Client(name="MyGame"),
+        return_proof=Proof.CODE,
+        loopback_port=None,
+        address_index=Index(b"a" * 32),
+        created_ms=START_MS,
+        expires_ms=START_MS + TTL_MS,
+        stage_ms=stage_ms,
+        stage=stage,
+    )
+    if stage in (Stage.EXCHANGING, Stage.READY, Stage.DELIVERED):
+        login = evolve(login, browser_index=BROWSER)
+    if stage is Stage.READY:
+        login = evolve(login, sealed_identity=b"identity", sealed_proof=b"proof")
+    if stage is Stage.DELIVERED:
+        login = evolve(login, session_id="ses_example", sealed_result=b"result")
+    assert stage not in FINAL or login.sealed_identity is None
+    return evolve(login, **changes)

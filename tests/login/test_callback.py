@@ -1,0 +1,240 @@
+"""The eight checks of PROTOCOL 3.3: each alone, the first failure wins, and what each leaves undone."""
+
+from itertools import product
+from typing import Any
+
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Index
+from gamed.login.attempt import Attempt, AttemptStatus
+from gamed.login.callback import (
+    BURNING,
+    PARAMETERS,
+    QUERY_BYTES,
+    Callback,
+    Circumstances,
+    Ruling,
+    Verdict,
+    judge,
+    parse,
+)
+from gamed.login.errors import CallbackMalformed
+from gamed.login.transaction import FINAL, LoginTransaction, Stage
+from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
+
+ISSUER = "https://id.example"
+AUTHORIZING = a_login(Stage.AUTHORIZING)
+ATTEMPT = Attempt(
+    attempt_id="att_example",
+    state_index=Index(b"i" * 32),
+    login_id=AUTHORIZING.login_id,
+    browser_index=BROWSER,
+    provider="discord",
+    iss_promised=False,
+    created_ms=START_MS,
+    sealed_verifier=b"verifier",
+)
+CALLBACK = parse("discord", b"state=s&code=c")
+KNOWN = Circumstances(BROWSER, True, None, START_MS)
+
+
+def judged(
+    attempt: Attempt | None = ATTEMPT,
+    login: LoginTransaction | None = AUTHORIZING,
+    callback: Callback = CALLBACK,
+    **known: Any,
+) -> Verdict:
+    return judge(attempt, login, callback, evolve(KNOWN, **known))
+
+
+class Parse(SynchronousTestCase):
+    """Check 1."""
+
+    def malformed(self, *queries: bytes) -> None:
+        for query in queries:
+            with self.assertRaises(CallbackMalformed, msg=query[:60]):
+                parse("discord", query)
+
+    def test_good_ones(self) -> None:
+        """Everything decoded once; the order does not matter; empty is as good as absent."""
+        callback = parse("google", b"iss=https%3A%2F%2Fid.example&code=4%2F0abc%2B&state=a-b_c&scope=openid&authuser=0")
+        assert callback.code is not None
+        self.assertEqual((callback.provider, callback.state.reveal()), ("google", b"a-b_c"))
+        self.assertEqual((callback.code.reveal(), callback.error, callback.iss), (b"4/0abc+", None, ISSUER))
+        refused = parse("discord", b"error=access_denied&state=s&error_description=The+person+said+no&code=")
+        self.assertEqual((refused.code, refused.error, refused.iss), (None, "access_denied", None))
+        self.assertEqual(parse("discord", b"code=x").state.reveal(), b"")
+
+    def test_each_parameter_once(self) -> None:
+        """Twice is malformed, also if both are equal, empty, or hidden by an escape; unknown ones may come twice."""
+        for name in PARAMETERS:
+            for values in (("a", "a"), ("a", "b"), ("", "a"), ("a", "")):
+                twice = "&".join(f"{name}={value}" for value in values).encode()
+                self.malformed(b"state=s&code=c&" + twice if name in ("error", "iss") else twice + b"&code=c&state=s")
+        self.malformed(b"state=s&%63ode=d&code=c", b"state=s&code=c&iss&iss=x")
+        self.assertEqual(parse("discord", b"state=s&code=c&x=1&x=2").state.reveal(), b"s")
+
+    def test_code_or_error(self) -> None:
+        """Exactly one of both."""
+        self.malformed(b"", b"state=s", b"state=s&code=", b"state=s&error=", b"state=s&code=c&error=e")
+
+    def test_strict_utf8(self) -> None:
+        """Anywhere, in a name too: no replacement characters."""
+        self.malformed(
+            b"state=%ff&code=c",
+            b"state=s&code=%C3",
+            b"state=s&code=c&%80=x",
+            b"state=s&code=c&x=\xff",
+            b"code=%ED%A0%80",
+        )
+        self.assertEqual(parse("discord", "state=%C3%A4&code=ö".encode()).state.reveal(), "ä".encode())
+
+    def test_size(self) -> None:
+        """4 KiB and not a byte more."""
+        head = b"state=s&code="
+        self.assertIsNotNone(parse("discord", head + b"c" * (QUERY_BYTES - len(head))).code)
+        self.malformed(head + b"c" * (QUERY_BYTES - len(head) + 1))
+
+    def test_nothing_is_shown(self) -> None:
+        """State, code, error and iss stay out of logs and traces."""
+        shown = repr(parse("discord", b"state=ALPHA&code=BETA&iss=GAMMA")) + repr(parse("x", b"error=DELTA"))
+        for word in ("ALPHA", "BETA", "GAMMA", "DELTA"):
+            self.assertNotIn(word, shown)
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.binary(max_size=200))
+    def test_any_bytes(self, query: bytes) -> None:
+        """A callback or CallbackMalformed, never anything else."""
+        try:
+            callback = parse("discord", query)
+        except CallbackMalformed:
+            return
+        self.assertNotEqual(callback.code is None, callback.error is None)
+
+
+class Judge(SynchronousTestCase):
+    """Checks 2 to 8."""
+
+    def test_good_ones(self) -> None:
+        """The attempt's browser brings the provider's answer in time: the login is its own from now on."""
+        for callback in (CALLBACK, parse("discord", b"state=s&error=access_denied")):
+            verdict = judged(callback=callback)
+            assert verdict.login is not None
+            self.assertEqual((verdict.ruling, verdict.attempt), (Ruling.EXCHANGE, ATTEMPT))
+            self.assertIs(verdict.login.stage, Stage.EXCHANGING)
+            self.assertTrue(verdict.login.won_by(BROWSER))
+
+    def test_2_provider(self) -> None:
+        """Not enabled (any more): nothing else is looked at."""
+        self.assertEqual(judged(enabled=False), Verdict(Ruling.PROVIDER_UNKNOWN))
+
+    def test_3_state(self) -> None:
+        """Nothing is found under it."""
+        self.assertEqual(judged(attempt=None, login=None), Verdict(Ruling.STATE_UNKNOWN))
+
+    def test_4_browser(self) -> None:
+        """No cookie, or another one: the state stays unspent, in whatever stage."""
+        for browser, stage in product((None, OTHER, Index(BROWSER[:-1] + b"x"), Index(b"")), Stage):
+            self.assertEqual(judged(login=a_login(stage), browser=browser), Verdict(Ruling.OTHER_BROWSER))
+
+    def test_5_provider_of_the_attempt(self) -> None:
+        """An answer at another provider's path: mixed up, or meant to be."""
+        verdict = judged(callback=parse("google", b"state=s&code=c"))
+        self.assertEqual(verdict, Verdict(Ruling.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
+
+    def test_6_issuer(self) -> None:
+        """RFC 9207: byte for byte if it is there; there, if it was promised; no matter where no issuer is known."""
+        for iss, promised, ruling in (
+            (ISSUER, True, Ruling.EXCHANGE),
+            (ISSUER, False, Ruling.EXCHANGE),
+            (None, False, Ruling.EXCHANGE),
+            (None, True, Ruling.OTHER_ISSUER),
+            (ISSUER + "/", False, Ruling.OTHER_ISSUER),
+            (ISSUER.upper(), True, Ruling.OTHER_ISSUER),
+            ("https://evil.example", False, Ruling.OTHER_ISSUER),
+            ("https://evil.example", True, Ruling.OTHER_ISSUER),
+            ("ä", True, Ruling.OTHER_ISSUER),
+        ):
+            attempt, callback = evolve(ATTEMPT, iss_promised=promised), evolve(CALLBACK, iss=iss)
+            self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).ruling, ruling, (iss, promised))
+            self.assertIs(judged(attempt, callback=callback, issuer=None).ruling, Ruling.EXCHANGE)
+
+    def test_7_over(self) -> None:
+        """A final login, one that only the clock has ended, a burned attempt: 410; the outcome is the login's."""
+        for stage in FINAL:
+            login = a_login(stage)
+            self.assertEqual(judged(login=login), Verdict(Ruling.OVER, ATTEMPT, login))
+        late = judged(now_ms=START_MS + TTL_MS)
+        assert late.login is not None
+        self.assertEqual((late.ruling, late.login.stage), (Ruling.OVER, Stage.EXPIRED))
+        burned = evolve(ATTEMPT, status=AttemptStatus.BURNED)
+        self.assertIs(judged(burned).ruling, Ruling.OVER)
+
+    def test_7_used(self) -> None:
+        """A state is spent once, whatever became of its login."""
+        for stage in set(Stage) - FINAL:
+            self.assertIs(judged(evolve(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).ruling, Ruling.SPENT)
+
+    def test_8_compare_and_set(self) -> None:
+        """An open attempt of a login that another one has won comes too late."""
+        for stage in (Stage.EXCHANGING, Stage.READY, Stage.DELIVERED):
+            login = a_login(stage)
+            self.assertEqual(judged(login=login), Verdict(Ruling.SPENT, ATTEMPT, login))
+
+    def test_in_time(self) -> None:
+        """To the last millisecond."""
+        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).ruling, Ruling.EXCHANGE)
+
+    def test_first_failure_wins(self) -> None:
+        """Every combination of failing checks is told the first of them."""
+        spoilers: list[tuple[Ruling, dict[str, Any]]] = [
+            (Ruling.PROVIDER_UNKNOWN, {"enabled": False}),
+            (Ruling.STATE_UNKNOWN, {"attempt": None, "login": None}),
+            (Ruling.OTHER_BROWSER, {"browser": OTHER}),
+            (Ruling.OTHER_PROVIDER, {"callback": parse("google", b"state=s&code=c&iss=x")}),
+            (Ruling.OTHER_ISSUER, {"issuer": ISSUER}),
+            (Ruling.OVER, {"now_ms": START_MS + TTL_MS}),
+            (Ruling.SPENT, {"used": True}),
+        ]
+        for chosen in product((False, True), repeat=len(spoilers)):
+            failing = [spoiler for spoiler, wanted in zip(spoilers, chosen, strict=True) if wanted]
+            arguments: dict[str, Any] = {"callback": evolve(CALLBACK, iss="x")}
+            for _, spoiler in failing:
+                arguments |= spoiler
+            if arguments.pop("used", False) and arguments.get("attempt", ATTEMPT) is not None:
+                arguments["attempt"] = evolve(ATTEMPT, status=AttemptStatus.USED)
+            expected = failing[0][0] if failing else Ruling.EXCHANGE
+            self.assertIs(judged(**arguments).ruling, expected, [ruling for ruling, _ in failing])
+
+    def test_what_burns(self) -> None:
+        """Only what the attempt's own browser brings can burn it: a stranger spends nothing."""
+        self.assertEqual(BURNING, {Ruling.OTHER_PROVIDER, Ruling.OTHER_ISSUER})
+        stranger = judged(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
+        self.assertNotIn(stranger.ruling, BURNING)
+
+    @settings(max_examples=300, deadline=None)
+    @given(
+        st.tuples(
+            st.sampled_from(Stage),
+            st.sampled_from(AttemptStatus),
+            st.sampled_from([BROWSER, OTHER, None]),
+            st.sampled_from([(None, False), (ISSUER, False), (ISSUER, True)]),
+            st.tuples(st.sampled_from(["discord", "google"]), st.sampled_from([None, ISSUER, "https://evil.example"])),
+            st.integers(-1, 2),
+        )
+    )
+    def test_exchange_means_everything_holds(self, case: Any) -> None:
+        """Whatever comes together: a code is redeemed only if each of the checks alone would let it pass."""
+        stage, status, browser, (issuer, promised), (path, iss), late = case
+        attempt = evolve(ATTEMPT, status=status, iss_promised=promised)
+        callback = evolve(CALLBACK, provider=path, iss=iss)
+        verdict = judged(
+            attempt, a_login(stage), callback, browser=browser, issuer=issuer, now_ms=START_MS + TTL_MS * late
+        )
+        named = issuer is None or iss == issuer or (iss is None and not promised)
+        fresh = status is AttemptStatus.OPEN and stage is Stage.AUTHORIZING and late < 1
+        all_hold = browser == BROWSER and path == "discord" and named and fresh
+        self.assertEqual(verdict.ruling is Ruling.EXCHANGE, all_hold)

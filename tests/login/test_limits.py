@@ -1,0 +1,129 @@
+"""GCRA as a rule, on disk, and in front of the password form (PROTOCOL 3.9)."""
+
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Index
+from gamed.limits import Rate, RateLimited, prefix, prefixes
+from gamed.login.account_check import Refusal
+from gamed.login.browser import SeeDone
+from tests.login.desk import HandoffCase, done
+
+NOW_MS = 1_800_000_000_000
+FIVE = Rate.per_minute(5)
+
+
+class Rule(SynchronousTestCase):
+    def test_burst_then_interval(self) -> None:
+        """Five at once, then one every twelve seconds; a refusal says when and moves nothing."""
+        arrival = None
+        for _ in range(5):
+            arrival = FIVE.after(arrival, NOW_MS)
+        for _ in range(3):
+            with self.assertRaises(RateLimited) as caught:
+                FIVE.after(arrival, NOW_MS)
+            self.assertEqual((caught.exception.retry_after, str(caught.exception)), (12, "Try again in 12 seconds."))
+        with self.assertRaises(RateLimited):
+            FIVE.after(arrival, NOW_MS + 11_999)
+        FIVE.after(arrival, NOW_MS + 12_000)
+
+    def test_zero_is_off(self) -> None:
+        """Nothing is ever refused."""
+        arrival = None
+        for _ in range(1000):
+            arrival = Rate.per_minute(0).after(arrival, NOW_MS)
+
+    def test_a_clock_set_back_locks_nobody_out(self) -> None:
+        """A full bucket from tomorrow is an empty one; from half a minute ahead it is full for that much longer."""
+        full = NOW_MS + FIVE.full_ms
+        for ahead_ms in (86_400_000, 3_600_000, FIVE.full_ms + 1):
+            self.assertEqual(FIVE.after(full + ahead_ms, NOW_MS), NOW_MS + 12_000)
+        with self.assertRaises(RateLimited) as caught:
+            FIVE.after(full + 30_000, NOW_MS)
+        self.assertEqual(caught.exception.retry_after, 42)
+        FIVE.after(full + 30_000, NOW_MS + 42_000)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(st.integers(0, 20_000), max_size=60), st.integers(1, 30))
+    def test_never_more_than_the_rate(self, gaps: list[int], count: int) -> None:
+        """In any minute at most the burst and what the minute itself allows."""
+        rate, arrival, now_ms, passed = Rate.per_minute(count), None, NOW_MS, []
+        for gap in gaps:
+            now_ms += gap
+            try:
+                arrival = rate.after(arrival, now_ms)
+            except RateLimited as e:
+                self.assertGreater(e.retry_after, 0)
+            else:
+                passed.append(now_ms)
+        for start in passed:
+            self.assertLessEqual(sum(start <= at < start + 60_000 for at in passed), 2 * count)
+
+    def test_prefixes(self) -> None:
+        """IPv4 whole, IPv6 by its /64 and eightfold by its /48, mapped IPv4 as IPv4, a socket as itself."""
+        self.assertEqual(prefixes("203.0.113.7"), (("203.0.113.7/32", 1),))
+        self.assertEqual(prefixes("2001:db8:1:2::7%eth0"), (("2001:db8:1:2::/64", 1), ("2001:db8:1::/48", 8)))
+        self.assertEqual(prefix("::ffff:203.0.113.7"), prefix("203.0.113.7"))
+        self.assertEqual(prefixes("unix"), (("unix", 1),))
+
+
+class Buckets(HandoffCase):
+    def test_all_or_none(self) -> None:
+        """Refused by one bucket, the others are not counted, and nothing is written."""
+        desk = self.desk()
+        tight, wide = Index(b"t" * 32), Index(b"w" * 32)
+        done(desk.limits.take({wide: FIVE, tight: Rate(60_000, 1)}, NOW_MS))
+        before = desk.rows("SELECT * FROM limit_bucket")
+        with self.assertRaises(RateLimited):
+            done(desk.limits.take({wide: FIVE, tight: Rate(60_000, 1)}, NOW_MS))
+        self.assertEqual(desk.rows("SELECT * FROM limit_bucket"), before)
+
+    def test_sweep(self) -> None:
+        """A bucket that is empty again is forgotten, one that still limits stays."""
+        desk = self.desk()
+        one, two = Index(b"1" * 32), Index(b"2" * 32)
+        done(desk.limits.take({one: FIVE, two: Rate(60_000, 1)}, NOW_MS))
+        done(desk.limits.sweep(NOW_MS + 12_000))
+        self.assertEqual(desk.rows("SELECT bucket_index FROM limit_bucket"), [(two,)])
+
+
+class Passwords(HandoffCase):
+    def test_per_account_and_address(self) -> None:
+        """Five tries a minute at one name; another name, and the same name from elsewhere, are not held up."""
+        desk = self.desk(passwords_per_minute=5)
+        started = desk.start()
+        for spelling in ("Anna", "ANNA", "anna", "\uff21nna", " Anna "):
+            self.assertIs(desk.sign_in(started, name=spelling, password="wrong horse").refusal, Refusal.WRONG)
+        refused = desk.sign_in(started)
+        self.assertEqual((refused.refusal, refused.retry_after), (Refusal.LIMIT, 12))
+        self.assertIs(desk.sign_in(started, name="Bert").refusal, Refusal.WRONG)
+        elsewhere = evolve(desk.form(started), address="203.0.113.8")
+        self.assertIsInstance(done(desk.local.sign_in(elsewhere)), SeeDone)
+
+    def test_per_address(self) -> None:
+        """Twenty tries a minute whatever the names, sign-in and creation alike; the refused one asks no password."""
+        desk = self.desk(passwords_per_minute=5)
+        started = desk.start()
+        for number in range(20):
+            act = desk.create if number < 5 else desk.sign_in
+            refused = act(started, name="Anna" if number < 5 else f"name{number}")
+            self.assertIn(refused.refusal, (Refusal.NAME_TAKEN, Refusal.WRONG))
+        self.assertIs(desk.sign_in(started, name="somebody").refusal, Refusal.LIMIT)
+
+    def test_a_refused_try_leaves_nothing(self) -> None:
+        """Not even the word that somebody is at the form."""
+        desk = self.desk(passwords_per_minute=1)
+        started, other = desk.start(), desk.start()
+        desk.sign_in(started, name="nobody")
+        before = desk.rows("SELECT * FROM limit_bucket ORDER BY 1")
+        self.assertIs(desk.sign_in(other, name="nobody").refusal, Refusal.LIMIT)
+        self.assertEqual(desk.rows("SELECT * FROM limit_bucket ORDER BY 1"), before)
+        self.assertEqual(desk.collect(other).stage, "waiting_for_browser")
+
+    def test_no_address_is_kept(self) -> None:
+        """Buckets are found by an index that tells neither name nor address."""
+        desk = self.desk(passwords_per_minute=5)
+        desk.sign_in(desk.start())
+        self.assertNotIn("203.0.113", repr(desk.rows("SELECT * FROM limit_bucket, login")))

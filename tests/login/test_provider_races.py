@@ -1,0 +1,126 @@
+"""A callback and somebody else at once: whoever commits first wins, and a code is sent at most once (PROTOCOL 3)."""
+
+from functools import partial
+from itertools import permutations
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from gamed.login.account_check import Form
+from gamed.login.browser import SeeDone
+from gamed.login.collecting import Collect, Complete, Failed
+from gamed.login.errors import LoginOver, OtherBrowser
+from gamed.login.outcome import Outcome
+from gamed.login.proof import Presented
+from gamed.login.returning import Spent
+from gamed.login.starting import Started
+from gamed.login.transaction import Stage
+from tests.login.desk import Desk, HandoffCase, done
+from tests.login.examples import BROWSER, OTHER
+from tests.login.far_provider import FarProvider
+from tests.login.test_races import together
+
+
+class Callbacks(HandoffCase):
+    def begun(self) -> tuple[Desk, FarProvider, Started, str]:
+        desk = self.oauth(far := FarProvider())
+        started = desk.start()
+        return desk, far, started, desk.depart(started)
+
+    def test_two_codes_for_one_state(self) -> None:
+        """Some providers redirect twice: one of both is exchanged, the other finds its result."""
+        for codes in permutations(("anna", "bo")):
+            desk, far, started, state = self.begun()
+            acts = [partial(desk.come_back, state, who=who) for who in codes]
+            results = together(desk, *acts)
+            self.assertEqual(results, [SeeDone(started.login.login_id), Spent(started.login.login_id, mine=True)])
+            self.assertEqual([call["code"] for call in far.calls], [f"{codes[0]}|{state}".encode()])
+
+    def test_two_browsers(self) -> None:
+        """Each with an attempt of its own, in both orders: one identity, one proof."""
+        for first, second in permutations((BROWSER, OTHER)):
+            desk, far, started, _ = self.begun()
+            acts = [partial(desk.come_back, desk.depart(started, who), who) for who in (first, second)]
+            results = together(desk, *acts)
+            self.assertEqual(results, [SeeDone(started.login.login_id), Spent(started.login.login_id, mine=False)])
+            self.assertEqual(len(far.calls), 1)
+            self.assertTrue(desk.login(started).won_by(first))
+
+    def test_against_an_end(self) -> None:
+        """Cancel and decline: before the callback no code is sent; after it a cancel ends the exchange all the same."""
+        for end, outcome in (("cancel", Outcome.LOGIN_CANCELLED), ("decline", Outcome.LOGIN_DENIED)):
+            desk, far, started, state = self.begun()
+            act = self.ending(desk, started, end)
+            _, over = together(desk, act, partial(desk.come_back, state))
+            self.assertIsInstance(over, LoginOver)
+            self.assertEqual((desk.collect(started), far.calls), (Failed(outcome), []))
+        desk, far, started, state = self.begun()
+        together(desk, partial(desk.come_back, state), self.ending(desk, started, "cancel"))
+        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_CANCELLED))
+        self.assertEqual(desk.rows("SELECT sealed_identity FROM login"), [(None,)])
+        desk, far, started, state = self.begun()
+        back, declined = together(
+            desk, partial(desk.come_back, state), partial(desk.browsers.decline, started.token, OTHER)
+        )
+        self.assertIsInstance(back, SeeDone)
+        self.assertIsInstance(declined, OtherBrowser)
+        self.assertIs(desk.login(started).stage, Stage.READY)
+
+    def ending(self, desk: Desk, started: Started, how: str) -> Any:
+        if how == "cancel":
+            return partial(desk.handoff.cancel, desk.secret(started))
+        return partial(desk.browsers.decline, started.token, BROWSER)
+
+    def test_against_the_sweep(self) -> None:
+        """At the last millisecond the callback wins, at the next it is over."""
+        for late in (False, True):
+            desk, far, _, state = self.begun()
+            desk.clock.advance(600 if late else 599.999)
+            _, back = together(desk, desk.handoff.sweep, partial(desk.come_back, state))
+            self.assertIsInstance(back, LoginOver if late else SeeDone)
+            self.assertEqual(len(far.calls), 0 if late else 1)
+
+    def test_against_a_sixth_attempt(self) -> None:
+        """Dropped a moment before it came back: unknown; a moment after: it has won."""
+        desk, far, started, state = self.begun()
+        for _ in range(4):
+            desk.depart(started)
+        results = together(desk, partial(desk.come_back, state), partial(self.another, desk, started))
+        self.assertIsInstance(results[0], SeeDone)
+        self.assertEqual(len(far.calls), 1)
+
+    async def another(self, desk: Desk, started: Started) -> Any:
+        return await desk.departing.go(Form(started.token, OTHER, "198.51.100.1"), "req-2")
+
+
+class Restarts(HandoffCase):
+    def test_a_game_that_is_back_before_the_recovery(self) -> None:
+        """It polls while the interrupted exchange is being written down: it is told then, not when its wait is over."""
+        desk = self.oauth(far := FarProvider(holding=True))
+        started = desk.start()
+        desk.come_back(desk.depart(started)).send(None)
+        self.assertEqual((desk.login(started).stage, len(far.calls)), (Stage.EXCHANGING, 1))
+        desk.stores.auth.pause()
+        recovering = Deferred.fromCoroutine(desk.handoff.recover())
+        waiting = desk.asked(started, wait_seconds=25, seen="exchanging")
+        self.assertFalse(waiting.called)
+        desk.stores.auth.resume()
+        done(recovering)
+        self.assertEqual(done(waiting), Failed(Outcome.LOGIN_INTERRUPTED))
+
+
+class FirstSignIns(HandoffCase):
+    def test_one_identity_one_player(self) -> None:
+        """Two games of one person, signed in for the first time at once: one player, in both orders."""
+        for order in permutations((0, 1)):
+            desk = self.oauth(FarProvider())
+            games = [desk.signed_in("anna") for _ in range(2)]
+            collects = [Collect(desk.secret(game), presented=Presented.finish_code(desk.code(game))) for game in games]
+            one, two = together(desk, *(partial(desk.collecting.deliver, collects[number]) for number in order))
+            self.assertIsInstance(one, Complete)
+            self.assertEqual(one.result.player_id, two.result.player_id)
+            self.assertEqual((one.result.created, two.result.created), (True, False))
+            self.assertEqual(
+                desk.rows("SELECT count(*) FROM player WHERE player_id <> :anna", anna="ply_" + "A" * 22), [(1,)]
+            )
+            self.assertEqual(len(desk.rows("SELECT 1 FROM session")), 2)

@@ -1,0 +1,200 @@
+"""The handoff's table: every stage meets every event, and no list of events does what must not be (PROTOCOL 3)."""
+
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.login.errors import LoginExpired, OutOfOrder
+from gamed.login.outcome import Outcome
+from gamed.login.transaction import (
+    DELIVERED_MS,
+    EXCHANGE_GRACE_MS,
+    EXCHANGE_MS,
+    FINAL,
+    NEXT,
+    UNCOLLECTED,
+    Event,
+    LoginTransaction,
+    Stage,
+)
+from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
+
+EXPIRES_MS = START_MS + TTL_MS
+SECRETS = ("sealed_identity", "sealed_proof", "sealed_result")
+
+ARROWS = {
+    "pending": {"open": "authorizing", "decline": "denied", "cancel": "cancelled", "expire": "expired"},
+    "authorizing": {
+        "open": "authorizing",
+        "callback": "exchanging",
+        "decline": "denied",
+        "cancel": "cancelled",
+        "expire": "expired",
+    },
+    "exchanging": {
+        "identified": "ready",
+        "refused": "failed",
+        "interrupt": "failed",
+        "cancel": "cancelled",
+        "expire": "expired",
+    },
+    "ready": {
+        "collect": "delivered",
+        "refused": "failed",
+        "exhaust": "failed",
+        "decline": "denied",
+        "cancel": "cancelled",
+        "expire": "expired",
+    },
+    "delivered": {"acknowledge": "collected", "lapse": "collected", "cancel": "cancelled"},
+}
+"""PROTOCOL 3's drawing, written out a second time by hand."""
+
+
+class Table(SynchronousTestCase):
+    def test_every_stage_meets_every_event(self) -> None:
+        """An arrow leads where the drawing says; every other pair is OutOfOrder and changes nothing."""
+        for stage, event in product(Stage, Event):
+            login, wanted = a_login(stage), ARROWS.get(stage.value, {}).get(event.value)
+            if wanted is None:
+                with self.assertRaises(OutOfOrder, msg=f"{event} while {stage}"):
+                    login.after(event, START_MS)
+            else:
+                self.assertEqual(login.after(event, START_MS).stage.value, wanted)
+
+    def test_final_stages_are_final(self) -> None:
+        """No arrow leaves a final stage, and every other stage can be left."""
+        leaving = {stage for stage, _ in NEXT}
+        self.assertEqual(leaving, set(Stage) - FINAL)
+
+    def test_every_stage_can_be_reached(self) -> None:
+        """Nothing in the table is dead."""
+        self.assertEqual(set(NEXT.values()) | {Stage.PENDING}, set(Stage))
+
+    def test_final_stages_keep_no_secret(self) -> None:
+        """Identity, proof and result are erased with the arrow that ends a login."""
+        for (stage, event), after in NEXT.items():
+            login = a_login(stage).after(event, START_MS)
+            if after in FINAL:
+                self.assertEqual([getattr(login, name) for name in SECRETS], [None] * 3, event)
+
+    def test_every_end_without_credentials_has_an_outcome(self) -> None:
+        """A game is told why, except by a collected login, which gave it something."""
+        expected = {
+            Event.DECLINE: Outcome.LOGIN_DENIED,
+            Event.CANCEL: Outcome.LOGIN_CANCELLED,
+            Event.EXPIRE: Outcome.LOGIN_EXPIRED,
+            Event.INTERRUPT: Outcome.LOGIN_INTERRUPTED,
+            Event.EXHAUST: Outcome.PROOF_ATTEMPTS_EXCEEDED,
+        }
+        for (stage, event), after in NEXT.items():
+            if after in FINAL - {Stage.COLLECTED} and event is not Event.REFUSED:
+                self.assertIs(a_login(stage).after(event, START_MS).outcome, expected[event])
+        self.assertIs(a_login(Stage.READY).refused(Outcome.PLAYER_BLOCKED, START_MS).outcome, Outcome.PLAYER_BLOCKED)
+
+    def test_a_second_attempt_changes_nothing(self) -> None:
+        """Opening again while authorizing leaves the row as it was: no write is needed."""
+        login = a_login(Stage.AUTHORIZING)
+        self.assertIs(login.after(Event.OPEN, START_MS + 5), login)
+
+    def test_collect_swaps_identity_and_proof_for_the_result(self) -> None:
+        """Once delivered, neither who signed in nor the proof is kept."""
+        login = a_login(Stage.READY).delivered("ses_1", b"sealed", START_MS)
+        self.assertEqual((login.sealed_identity, login.sealed_proof, login.sealed_result), (None, None, b"sealed"))
+
+
+class Time(SynchronousTestCase):
+    def test_the_ttl_ends_every_stage_before_the_first_collect(self) -> None:
+        """At the last millisecond everything works, at the next nothing but to be expired, swept or not."""
+        for stage in UNCOLLECTED - {Stage.EXCHANGING}:
+            login = a_login(stage)
+            self.assertIs(login.at(EXPIRES_MS - 1), login)
+            self.assertIs(login.at(EXPIRES_MS).stage, Stage.EXPIRED)
+            for event in Event:
+                with self.assertRaises(OutOfOrder):
+                    login.after(event, EXPIRES_MS)
+
+    def test_an_exchange_may_end_late(self) -> None:
+        """Begun in time, it ends up to 15 s late; what it found can be collected until then, and then expired wins."""
+        end = EXPIRES_MS + EXCHANGE_GRACE_MS
+        exchanging = a_login(Stage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 1)
+        ready = exchanging.identified(b"who", b"proof", end - 1)
+        self.assertIs(ready.stage, Stage.READY)
+        self.assertIs(ready.delivered("ses", b"result", end - 1).stage, Stage.DELIVERED)
+        self.assertIs(ready.at(end).stage, Stage.EXPIRED)
+        with self.assertRaises(LoginExpired):
+            exchanging.identified(b"who", b"proof", end)
+
+    def test_an_exchange_that_ended_in_time_gets_no_grace(self) -> None:
+        """The 15 seconds belong to a late exchange, not to a slow player."""
+        exchanging = a_login(Stage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 2)
+        ready = exchanging.identified(b"who", b"proof", EXPIRES_MS - 1)
+        self.assertIs(ready.at(EXPIRES_MS).stage, Stage.EXPIRED)
+
+    def test_an_exchange_that_comes_to_nothing(self) -> None:
+        """Its answer was lost, or could not be written down: after a minute it is interrupted, long before the ttl."""
+        exchanging = a_login(Stage.AUTHORIZING).claimed(BROWSER, START_MS)
+        self.assertIs(exchanging.at(START_MS + EXCHANGE_MS - 1), exchanging)
+        ended = exchanging.at(START_MS + EXCHANGE_MS)
+        self.assertEqual((ended.stage, ended.outcome), (Stage.FAILED, Outcome.LOGIN_INTERRUPTED))
+
+    def test_a_delivery_outlives_the_ttl(self) -> None:
+        """Collected at the last moment, the credentials can be asked for again for ten minutes."""
+        delivered = a_login(Stage.READY).delivered("ses", b"result", EXPIRES_MS - 1)
+        lapses = EXPIRES_MS - 1 + DELIVERED_MS
+        self.assertIs(delivered.at(lapses - 1), delivered)
+        lapsed = delivered.at(lapses)
+        self.assertEqual((lapsed.stage, lapsed.outcome, lapsed.sealed_result), (Stage.COLLECTED, None, None))
+
+    def test_an_end_by_the_clock_is_dated_by_the_clock(self) -> None:
+        """The hour a final login is kept counts from when it ended, not from when somebody noticed."""
+        self.assertEqual(a_login().at(EXPIRES_MS + 99_000).stage_ms, EXPIRES_MS)
+
+    def test_only_the_winner_is_the_winner(self) -> None:
+        """No browser and another browser are not the one that came first; before it came, nobody is."""
+        login = a_login(Stage.EXCHANGING)
+        self.assertEqual([login.won_by(b) for b in (BROWSER, OTHER, None)], [True, False, False])
+        self.assertFalse(a_login().won_by(None))
+
+
+class Histories(SynchronousTestCase):
+    """Any list of events at any times."""
+
+    @settings(max_examples=300, deadline=None)
+    @given(st.lists(st.tuples(st.sampled_from(Event), st.integers(0, 200_000)), max_size=30))
+    def test_no_history_collects_twice(self, history: list[tuple[Event, int]]) -> None:
+        """At most one collect is ever taken, never after an end, and an ended login holds no secret."""
+        login, now_ms, collects = a_login(), START_MS, 0
+        for event, passed in history:
+            now_ms += passed
+            before = login.at(now_ms)
+            try:
+                login = taken(login, event, now_ms)
+            except OutOfOrder:
+                self.assertNotIn((before.stage, event), NEXT)
+                login = before
+            else:
+                self.assertNotIn(before.stage, FINAL)
+                collects += event is Event.COLLECT
+            if login.stage in FINAL:
+                self.assertEqual([getattr(login, name) for name in SECRETS], [None] * 3)
+                self.assertEqual(login.outcome is None, login.stage is Stage.COLLECTED)
+            self.assertLessEqual(login.stage_ms, now_ms)
+        self.assertLessEqual(collects, 1)
+
+
+def taken(login: LoginTransaction, event: Event, now_ms: int) -> LoginTransaction:
+    """The event with what comes along with it."""
+    match event:
+        case Event.CALLBACK:
+            return login.claimed(BROWSER, now_ms)
+        case Event.IDENTIFIED:
+            return login.identified(b"who", b"proof", now_ms)
+        case Event.REFUSED:
+            return login.refused(Outcome.PROVIDER_DENIED, now_ms)
+        case Event.COLLECT:
+            return login.delivered("ses", b"result", now_ms)
+        case _:
+            return login.after(event, now_ms)

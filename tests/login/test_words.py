@@ -1,0 +1,182 @@
+"""What comes from outside: the device's words, tickets and codes, tokens and ids."""
+
+from unicodedata import category, is_normalized
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.model import Registration
+from gamed.crypto import Secret
+from gamed.login import delivery, identified
+from gamed.login.client import Client, WordsTooLong, clean
+from gamed.login.entry import TOKEN_CHARACTERS, index_of_device, secret_index, token_of
+from gamed.login.identified import ExistingAccount, NewAccount
+from gamed.login.outcome import Outcome
+from gamed.login.proof import ALPHABET, Presented, ReturnProof
+from gamed.login.result import Result
+from gamed.login.transaction import Proof, Stage
+from gamed.sessions.credentials import SessionPolicy, mint, to_bytes
+from gamed.tokens import Kind
+from gamed.tokens import mint as mint_token
+from tests.login.examples import START_MS, Counting, a_login, keys
+
+PROOF = ReturnProof(ticket=Secret(b"T" * 43), finish_code=Secret(b"BKTRVW"))
+
+
+class Words(SynchronousTestCase):
+    def test_controls_and_directions_are_removed(self) -> None:
+        """No line break, no escape, no override of the writing direction reaches a page; other text stays."""
+        self.assertEqual(clean("AN\u202eNA\x1b[31m\r\n-PC\u2066\u2028"), "ANNA[31m-PC")
+        self.assertEqual(
+            clean("  \u05d0\u05e0\u05d4 \U0001f469\u200d\U0001f680 "), "\u05d0\u05e0\u05d4 \U0001f469\u200d\U0001f680"
+        )
+
+    def test_composed(self) -> None:
+        """NFC, also when what stood between letter and accent was removed."""
+        self.assertEqual(clean("e\u202e\u0301"), "\u00e9")
+
+    def test_64_characters_after_cleaning(self) -> None:
+        """What is removed does not count; the 65th is refused and the word is named."""
+        words = Client.of({"name": "\x00" * 9 + "x" * 64})
+        self.assertEqual(words, Client(name="x" * 64))
+        with self.assertRaises(WordsTooLong) as caught:
+            Client.of({"device_name": "x" * 65})
+        self.assertEqual(caught.exception.word, "device_name")
+
+    def test_an_empty_word_is_no_word(self) -> None:
+        """Nothing but spaces and controls is the same as absent."""
+        self.assertEqual(Client.of({"name": " \x07 ", "version": None}), Client())
+
+    def test_words_survive_the_store(self) -> None:
+        """To JSON and back."""
+        words = Client(name='"\u00e9\U0001f680', platform="linux")
+        self.assertEqual(Client.from_json(words.to_json()), words)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.text())
+    def test_clean_is_clean(self, text: str) -> None:
+        """Whatever comes in: NFC comes out, nothing unseen, and cleaning again changes nothing."""
+        cleaned = clean(text)
+        self.assertTrue(is_normalized("NFC", cleaned))
+        self.assertFalse({category(c) for c in cleaned} & {"Cc", "Cs", "Zl", "Zp"})
+        self.assertEqual(clean(cleaned), cleaned)
+
+
+class Proofs(SynchronousTestCase):
+    def test_codes_are_six_fair_letters(self) -> None:
+        """A byte stands for a letter only while every letter has as many bytes: 240 and above are drawn again."""
+        draws = iter([bytes(32), bytes([240, 255, 0, 19, 20, 239]), bytes([250, 1, 2, 3, 4, 5])])
+        code = ReturnProof.mint(lambda size: next(draws)).finish_code.reveal()
+        self.assertEqual(code.decode(), "".join(ALPHABET[n] for n in (0, 19, 0, 19, 1, 2)))
+        self.assertEqual((len(ALPHABET), 240 % len(ALPHABET)), (20, 0))
+
+    def test_a_code_is_known_however_it_is_typed(self) -> None:
+        """Case, dashes and spaces do not matter; anything else does."""
+        for typed in ("BKT-RVW", "bkt-rvw", "BKTRVW", " bkt rvw ", "b-k-t-r-v-w", "BKT\u2013RVW"):
+            self.assertTrue(PROOF.proven_by(Presented.finish_code(typed)), typed)
+        for typed in ("", "BKT-RV", "BKT-RVWX", "BKT-RVX", "BKT_RVW"):
+            self.assertFalse(PROOF.proven_by(Presented.finish_code(typed)), typed)
+
+    def test_ticket_and_code_are_not_each_other(self) -> None:
+        """A code sent as a ticket, or a ticket as a code, proves nothing."""
+        self.assertTrue(PROOF.proven_by(Presented.ticket("T" * 43)))
+        self.assertFalse(PROOF.proven_by(Presented.ticket("BKTRVW")))
+        self.assertFalse(PROOF.proven_by(Presented.finish_code("T" * 43)))
+
+    def test_shown_and_kept(self) -> None:
+        """A page shows BKT-RVW; sealed bytes give the same proof again; no repr shows either half."""
+        self.assertEqual(PROOF.shown(), "BKT-RVW")
+        again = ReturnProof.from_bytes(PROOF.to_bytes())
+        self.assertTrue(again.ticket.matches(PROOF.ticket) and again.finish_code.matches(PROOF.finish_code))
+        self.assertNotIn("BKT", repr(PROOF) + repr(Presented.finish_code("BKT-RVW")))
+
+    def test_five_wrong_codes_end_it(self) -> None:
+        """Four leave it ready, the fifth fails it."""
+        login, wrong = a_login(Stage.READY), Presented.finish_code("XXXXXX")
+        left = []
+        for _ in range(5):
+            self.assertIs(login.stage, Stage.READY)
+            login = delivery.mistaken(login, wrong, START_MS)
+            left.append(delivery.attempts_left(login))
+        self.assertEqual(left, [4, 3, 2, 1, 0])
+        self.assertEqual((login.stage, login.outcome), (Stage.FAILED, Outcome.PROOF_ATTEMPTS_EXCEEDED))
+
+    def test_wrong_tickets_never_count(self) -> None:
+        """Any number of them changes nothing."""
+        login = a_login(Stage.READY)
+        self.assertIs(delivery.mistaken(login, Presented.ticket("wrong"), START_MS), login)
+
+    def test_what_is_proven(self) -> None:
+        """Without proof only where none is wanted; a wrong one nowhere."""
+        wanted, off = a_login(Stage.READY), a_login(Stage.READY, return_proof=Proof.NONE)
+        right, wrong = Presented.finish_code("BKTRVW"), Presented.finish_code("BKTRVX")
+        self.assertEqual(
+            [delivery.proven(wanted, PROOF, shown) for shown in (None, right, wrong)], [False, True, False]
+        )
+        self.assertEqual([delivery.proven(off, PROOF, shown) for shown in (None, right, wrong)], [True, True, False])
+
+
+class Admission(SynchronousTestCase):
+    def test_known_players(self) -> None:
+        """Only active ones get credentials; one erased meanwhile has to start again."""
+        expected = {
+            "active": None,
+            "pending": Outcome.PLAYER_PENDING,
+            "blocked": Outcome.PLAYER_BLOCKED,
+            "erasing": Outcome.LOGIN_INTERRUPTED,
+            None: Outcome.LOGIN_INTERRUPTED,
+        }
+        self.assertEqual({state: delivery.refusal_of_player(state) for state in expected}, expected)
+
+    def test_newcomers(self) -> None:
+        """As registration says; a name taken meanwhile is refused unless nobody may come at all."""
+        judged = {(r, taken): delivery.refusal_of_newcomer(taken, r) for r in Registration for taken in (False, True)}
+        self.assertEqual(
+            judged,
+            {
+                (Registration.OPEN, False): None,
+                (Registration.OPEN, True): Outcome.IDENTITY_IN_USE,
+                (Registration.APPROVAL, False): Outcome.PLAYER_PENDING,
+                (Registration.APPROVAL, True): Outcome.IDENTITY_IN_USE,
+                (Registration.CLOSED, False): Outcome.REGISTRATION_CLOSED,
+                (Registration.CLOSED, True): Outcome.REGISTRATION_CLOSED,
+            },
+        )
+
+
+class Kept(SynchronousTestCase):
+    """What is sealed comes back as it was."""
+
+    def test_identities(self) -> None:
+        """Both kinds, told apart; the hash of a password is in no repr."""
+        new = NewAccount("Anna", "$argon2id$secret")
+        for who in (ExistingAccount("ply_1"), new):
+            self.assertEqual(identified.from_bytes(identified.to_bytes(who)), who)
+        self.assertNotIn("argon2", repr(new))
+
+    def test_results(self) -> None:
+        """The same credentials, ids and flags."""
+        pair = mint(Counting(), START_MS, SessionPolicy(900, 3600), START_MS)
+        again = Result.from_bytes(Result(pair, "ply_1", created=True, owner=False).to_bytes())
+        self.assertEqual((again.player_id, again.created, again.owner), ("ply_1", True, False))
+        self.assertEqual(to_bytes(again.pair), to_bytes(pair))
+
+
+class Addresses(SynchronousTestCase):
+    def test_the_token_follows_from_id_and_key_only(self) -> None:
+        """22 characters, the same every time, another for another login."""
+        indexer = keys().indexer
+        token = token_of(indexer, "lgn_1")
+        self.assertRegex(token, rf"\A[A-Za-z0-9_-]{{{TOKEN_CHARACTERS}}}\Z")
+        self.assertEqual(token, token_of(indexer, "lgn_1"))
+        self.assertNotEqual(token, token_of(indexer, "lgn_2"))
+
+    def test_only_device_secrets_are_looked_for(self) -> None:
+        """Nothing, another credential, or a slip of the keyboard is refused by its form."""
+        indexer, secret = keys().indexer, mint_token(Kind.DEVICE_SECRET, b"x" * 32)
+        text = secret.reveal().decode()
+        self.assertEqual(index_of_device(indexer, text), secret_index(indexer, secret))
+        access = mint_token(Kind.ACCESS_TOKEN, b"x" * 32).reveal().decode()
+        for wrong in (None, "", access, text[:-1], text + "A", text.replace("g", "G", 1)):
+            self.assertIsNone(index_of_device(indexer, wrong))

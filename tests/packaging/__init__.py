@@ -1,0 +1,1 @@
+"""What an installed gamed is: tried in fresh environments, without the network."""

@@ -1,0 +1,80 @@
+"""What the source promises: a plugin that cannot vanish, imports that are declared, a cache git never sees."""
+
+import ast
+import re
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.packaging.environments import ROOT, ask, call
+
+BESIDES = {"pyopenssl", "service-identity", "treq"}
+"""Asked for, and needed by Twisted's TLS or by what comes next; no line of ours imports them."""
+
+LAZY = """
+import sys, gamed.tap
+print([name for name in ("twisted.internet.reactor", "klein") if name in sys.modules])
+"""
+
+
+def top_level_imports(file: Path) -> set[str]:
+    """First parts of the names that a file imports, late ones too."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+    return {name.split(".")[0] for name in names}
+
+
+def requirements() -> set[str]:
+    """Normal names of the distributions in setup.py's install_requires."""
+    tree = ast.parse((ROOT / "setup.py").read_text("utf-8"))
+    words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword)]
+    [listed] = [ast.literal_eval(word.value) for word in words if word.arg == "install_requires"]
+    return {normal(re.split(r"[\[<>=,!~ ]", requirement)[0]) for requirement in listed}
+
+
+def normal(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+class PluginTests(SynchronousTestCase):
+    def test_imports_nothing_of_ours(self) -> None:
+        """A plugin that fails to import vanishes without a word: it imports Twisted's service maker, and no more."""
+        tree = ast.parse((ROOT / "twisted/plugins/gamed_plugin.py").read_text("utf-8"))
+        imported = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        self.assertEqual(imported, ["from twisted.application.service import ServiceMaker"])
+
+    def test_no_init(self) -> None:
+        """An __init__.py in our `twisted/` would overwrite Twisted's own at installation."""
+        self.assertEqual([str(file) for file in (ROOT / "twisted").rglob("__init__.py")], [])
+
+    def test_importing_tap_is_cheap(self) -> None:
+        """`import gamed.tap` installs no reactor and imports no Klein, which would install one."""
+        self.assertEqual(call([sys.executable, "-c", LAZY], ROOT).stdout, "[]\n")
+
+
+class SourceTests(SynchronousTestCase):
+    def test_imports_are_declared(self) -> None:
+        """install_requires names every distribution that the package imports, and none it does not need."""
+        imported = set().union(*(top_level_imports(file) for file in (ROOT / "gamed").rglob("*.py")))
+        foreign = imported - sys.stdlib_module_names - {"gamed", "zope"}
+        owners = packages_distributions()
+        needed = {normal(owner) for name in foreign for owner in owners[name]} - {"gamed"}  # it has a twisted.plugins
+        self.assertEqual(needed | BESIDES, requirements())
+
+    def test_the_cache_is_ignored(self) -> None:
+        """git does not see the plugin cache that Twisted writes beside the plugin."""
+        ignored = ask(["git", "check-ignore", "twisted/plugins/dropin.cache"], ROOT)
+        self.assertEqual(ignored.stdout, "twisted/plugins/dropin.cache\n")
+
+    def test_trial_runs_as_a_module(self) -> None:
+        """The tests are started as `python -m twisted.trial`: a bare `trial` misses the checkout's path."""
+        for name in ("README.md", "tox.ini"):
+            text = (ROOT / name).read_text("utf-8")
+            self.assertEqual(re.findall(r"(?<!twisted\.)\btrial +(?:-|tests)", text), [], name)
+            self.assertIn("-m twisted.trial", text)

@@ -1,0 +1,1 @@
+"""Players: names, accounts and passwords."""

@@ -1,0 +1,48 @@
+"""A process that begins a player's departure and dies in it: `python -m tests.players.dying DATA WHAT AFTER`.
+
+WHAT is erase or attach; AFTER is the number of transactions that are committed before it dies of kill -9.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from gamed.cli.departure_commands import HostRecords, HostShelves, at_once
+from gamed.cli.host import Files
+from gamed.crypto import Keys, Secret
+from gamed.players.departures import Departures
+from gamed.storage.auth import departures
+from tests.sessions.desk import ANNA, BERT, NOW_MS, Counting
+
+KEYS = Keys.of(Secret(bytes(32)), Counting())
+
+
+class Mortal(Files):
+    """The stores of a command that has so many transactions to live."""
+
+    left = 0
+
+    def _do(self, run, path, unit):
+        done = super()._do(run, path, unit)
+        if run.__name__ == "once":
+            Mortal.left -= 1
+            if Mortal.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return done
+
+
+def leave(files: Files, what: str) -> None:
+    """As the commands do."""
+    leaving = Departures(HostRecords(files), HostShelves(files), lambda: NOW_MS)
+    if what == "erase":
+        at_once(leaving.erase(ANNA))
+        return
+    files.auth(lambda connection: departures.attach(connection, KEYS, ANNA, BERT, NOW_MS))
+    at_once(leaving.resume())
+
+
+if __name__ == "__main__":
+    data, what, after = sys.argv[1:]
+    Mortal.left = int(after)
+    leave(Mortal(Path(data), "uid:0"), what)

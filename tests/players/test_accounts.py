@@ -1,0 +1,90 @@
+"""Players and their local accounts in a real auth.db."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Keys, Secret
+from gamed.players.errors import NameTaken, PlayerUnknown
+from gamed.players.names import name_index
+from gamed.storage.auth import accounts, players
+from gamed.storage.auth.accounts import LocalAccount, NamedPlayer
+from gamed.storage.auth.players import Player
+from tests.sessions.desk import ANNA, BERT, NOW_MS, Counting, auth_db
+
+
+class AccountTests(SynchronousTestCase):
+    """Names lead to players."""
+
+    def setUp(self) -> None:
+        self.connection = auth_db()
+        self.keys = Keys.of(Secret(bytes(32)), Counting())
+
+    def add(self, player_id: str, name: str, now_ms: int = NOW_MS) -> None:
+        accounts.add_local_player(
+            self.connection, self.keys, player_id=player_id, name=name, password="phc", now_ms=now_ms
+        )
+
+    def find(self, name: str) -> LocalAccount | None:
+        return accounts.find(self.connection, name_index(self.keys.indexer, name))
+
+    def everything(self) -> list[str]:
+        return list(self.connection.iterdump())
+
+    def test_find(self) -> None:
+        """An account is found by any spelling that folds to its name, with the player's state."""
+        self.add(ANNA, "Anna")
+        self.assertEqual(self.find("aNNa"), LocalAccount(ANNA, "phc", "active"))
+        self.assertIsNone(self.find("Anne"))
+        self.assertTrue(players.set_state(self.connection, ANNA, "blocked"))
+        self.assertEqual(self.find("Anna"), LocalAccount(ANNA, "phc", "blocked"))
+        self.assertFalse(players.set_state(self.connection, BERT, "blocked"))
+
+    def test_taken(self) -> None:
+        """A name that folds to a taken one is refused, and nothing is left of the attempt."""
+        self.add(ANNA, "Straße")
+        before = self.everything()
+        for spelling in ("Straße", "STRASSE", "ſtrasse"):
+            self.assertRaises(NameTaken, self.add, BERT, spelling)
+        self.assertEqual(self.everything(), before)
+
+    def test_nothing_in_clear(self) -> None:
+        """The name is in the file neither in clear nor in hexadecimal, and a row's seal fits no other row."""
+        self.add(ANNA, "Wilhelmina")
+        written = "\n".join(self.everything()).lower()
+        for form in ("wilhelmina", b"Wilhelmina".hex(), b"wilhelmina".hex()):
+            self.assertNotIn(form, written)
+
+    def test_repr(self) -> None:
+        """A logged account does not show the hash of its password."""
+        self.assertNotIn("phc", repr(LocalAccount(ANNA, "phc", "active")))
+
+    def test_list(self) -> None:
+        """Every player, oldest first, with the name as it was chosen; those without an account, too."""
+        self.add(BERT, "Bert", NOW_MS + 1)
+        players.create_player(self.connection, ANNA, NOW_MS, "pending")
+        self.assertEqual(
+            accounts.list_players(self.connection, self.keys.sealer),
+            [
+                NamedPlayer(Player(ANNA, "pending", False, NOW_MS, None), None),
+                NamedPlayer(Player(BERT, "active", False, NOW_MS + 1, None), "Bert"),
+            ],
+        )
+
+    def test_find_named(self) -> None:
+        """By id or by name; an id wins over a name that looks like it."""
+        self.add(ANNA, "Anna")
+        self.add(BERT, ANNA)
+        for wanted, player_id in (("anna", ANNA), (ANNA, ANNA), (BERT, BERT), (ANNA.upper(), BERT)):
+            found = accounts.find_named(self.connection, self.keys, wanted)
+            self.assertEqual(found.player.player_id, player_id)
+        for wanted in ("Nobody", "", "ply_", "%"):
+            self.assertRaises(PlayerUnknown, accounts.find_named, self.connection, self.keys, wanted)
+
+    def test_sign_in_is_noted(self) -> None:
+        """Sign-ins leave their instant on the player and on the account."""
+        self.add(ANNA, "Anna")
+        players.signed_in(self.connection, ANNA, NOW_MS + 7)
+        accounts.account_used(self.connection, ANNA, NOW_MS + 7)
+        self.assertEqual(players.find_player(self.connection, ANNA), Player(ANNA, "active", False, NOW_MS, NOW_MS + 7))
+        [used] = self.connection.execute("SELECT last_used_ms FROM local_account").fetchone()
+        self.assertEqual(used, NOW_MS + 7)
+        self.assertIsNone(players.find_player(self.connection, BERT))

@@ -1,0 +1,280 @@
+"""Players who go: what is left when a process dies in the middle, and what an heir gets (PROTOCOL 3.8)."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import ensureDeferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Index
+from gamed.players.departures import Departure
+from gamed.players.errors import PlayerUnknown
+from gamed.saves.condition import Condition, Wants
+from gamed.saves.limits import SaveLimits
+from gamed.saves.orders import DeleteOrder, Entry, WriteOrder, Written
+from gamed.saves.version import Kind
+from gamed.sessions.credentials import Issuer
+from gamed.storage.auth import accounts, departures, identities, owners, players
+from gamed.storage.command import once
+from gamed.storage.migrations import prepare_files
+from gamed.storage.state import shelves, slots, versions, writing
+from gamed.storage.stores import Stores
+from tests.players.dying import KEYS
+from tests.players.test_own_account import departures_of
+from tests.porch.process import ROOT, environment
+from tests.saves.worlds import body_of, flaws
+from tests.sessions.desk import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
+from tests.sessions.house import House
+from tests.support.stores import data_folder, file_stores
+
+LIMITS = SaveLimits()
+ABSENT = Condition(Wants.ABSENT)
+DISCORD, GOOGLE, ANNAS, BERTS = (Index(bytes([number]) * 32) for number in range(1, 5))
+STEPS = range(1, 12)
+"""More transactions than any departure here has."""
+
+
+def save(connection: sqlite3.Connection, player_id: str, slot: str, data: bytes) -> None:
+    """The next version of a slot."""
+    view, epoch = slots.view(connection, player_id, slot), shelves.find(connection, player_id).cursor.epoch
+    condition = ABSENT if view.head is None else Condition(Wants.THIS, view.head.entity_tag)
+    order = WriteOrder(Entry(player_id, epoch), slot, condition, body_of(data), NOW_MS, f"e{player_id[4]}", data)
+    assert isinstance(writing.write(connection, LIMITS, order), Written)
+
+
+class FolderCase(SynchronousTestCase):
+    """Both files of a server with Anna and Bert, and no service."""
+
+    def setUp(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.data = data_folder(self)
+        prepare_files(self.data)
+        self.auth, self.state = self.data / "auth.db", self.data / "state.db"
+        once(self.auth, self.people)
+        once(self.state, self.saves)
+
+    def people(self, connection: sqlite3.Connection) -> None:
+        keys, issuer = KEYS, Issuer(KEYS, POLICY, Counting())
+        for player_id in (ANNA, BERT):
+            players.create_player(connection, player_id, NOW_MS)
+            sign_in(connection, issuer, NOW_MS, player_id=player_id)
+        accounts.create_account(connection, keys, player_id=ANNA, name="Anna", password="phc", now_ms=NOW_MS)
+        for index, provider, realm, player_id in (
+            (ANNAS, "discord", DISCORD, ANNA),
+            (BERTS, "google", GOOGLE, BERT),
+            (Index(bytes(32)), "google", GOOGLE, ANNA),
+        ):
+            identities.insert(
+                connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=NOW_MS
+            )
+
+    def saves(self, connection: sqlite3.Connection) -> None:
+        for data in (b"one", b"two"):
+            save(connection, ANNA, "auto", data)
+        save(connection, ANNA, "both", b"anna's")
+        save(connection, ANNA, "same", b"equal")
+        for slot, data in (("both", b"bert's"), ("same", b"equal"), ("own", b"two")):
+            save(connection, BERT, slot, data)
+
+    def rows(self, path: Path, query: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(path)) as connection:
+            return connection.execute(query).fetchall()
+
+    def of(self, player_id: str) -> dict[str, int]:
+        """How many rows of a player each table has."""
+        found = {}
+        for path, tables in (
+            (self.auth, ("player", "identity", "local_account", "session")),
+            (self.state, ("save", "save_version", "blob")),
+        ):
+            for table in tables:
+                where = "" if table != "blob" else " AND refs > 0"
+                [(found[table],)] = self.rows(
+                    path, f"SELECT count(*) FROM {table} WHERE player_id = '{player_id}'{where}"
+                )
+        return found
+
+    def assert_sound(self) -> None:
+        with closing(sqlite3.connect(self.state)) as connection:
+            self.assertEqual(flaws(connection), [])
+
+    def at(self, path: Path, unit: Callable[[sqlite3.Connection], Any]) -> Any:
+        with closing(sqlite3.connect(path)) as connection:
+            return unit(connection)
+
+    def dies(self, what: str, after: int) -> bool:
+        """Whether the departure was cut off by kill -9 after so many transactions."""
+        command = [sys.executable, "-m", "tests.players.dying", str(self.data), what, str(after)]
+        done = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, timeout=30, check=False)
+        self.assertIn(done.returncode, (0, -9), done.stderr)
+        return done.returncode == -9
+
+    def resume(self) -> Stores:
+        """As the service does at its start."""
+        stores = file_stores(self, data=self.data)
+        self.successResultOf(ensureDeferred(departures_of(House(stores), stores).resume()))
+        return stores
+
+
+class EraseTests(FolderCase):
+    def test_killed_between_the_steps(self) -> None:
+        """kill -9 after any transaction: no token works any more, and the next start erases the rest."""
+        for after in STEPS:
+            self.begin()
+            cut = self.dies("erase", after)
+            state = self.rows(self.auth, f"SELECT state FROM player WHERE player_id = '{ANNA}'")
+            if after > 1:  # the first only asks whether state.db can be written
+                self.assertIn(state, ([("erasing",)], []))
+                self.assertEqual(
+                    self.rows(self.auth, f"SELECT 1 FROM session WHERE player_id = '{ANNA}' AND revoked_ms IS NULL"), []
+                )
+                self.resume()
+                self.assertEqual(set(self.of(ANNA).values()), {0}, after)
+            self.assertEqual(self.of(BERT), {**self.of(BERT), "player": 1, "identity": 1, "save": 3})
+            self.assert_sound()
+            if not cut:
+                break
+        self.assertIn(after, range(4, max(STEPS)), "cut off at every step, and then not any more")
+
+    def test_many_rows(self) -> None:
+        """A player with more tokens than one unit removes is forgotten in several."""
+
+        def crowd(connection: sqlite3.Connection) -> None:
+            issuer = Issuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
+            numbers = iter(range(10**6, 10**7))
+            for _ in range(departures.FORGET_ROWS):
+                sign_in(connection, issuer, NOW_MS)
+
+        once(self.auth, crowd)
+        once(self.auth, lambda connection: departures.mark(connection, ANNA, NOW_MS))
+        units = 1
+        while once(self.auth, lambda connection: departures.forget(connection, Departure(ANNA))):
+            units += 1
+        self.assertEqual(units, 4)
+        self.assertEqual(self.of(ANNA)["player"], 0)
+        self.assertEqual(self.of(BERT)["session"], 1)
+
+
+class AttachTests(FolderCase):
+    def attach(self) -> departures.Attached:
+        attached: departures.Attached = once(
+            self.auth, lambda connection: departures.attach(connection, KEYS, ANNA, BERT, NOW_MS)
+        )
+        return attached
+
+    def assert_attached(self) -> None:
+        """Bert has everything, once."""
+        self.assertEqual(set(self.of(ANNA).values()), {0})
+        found = {
+            slot: (version.tag, [copy.kind for copy in self.at(self.state, lambda c, s=slot: self.copies(c, s))])
+            for slot in ("auto", "both", "own", "same")
+            for version in [self.at(self.state, lambda c, s=slot: slots.view(c, BERT, s).head)]
+        }
+        self.assertEqual(
+            found,
+            {
+                "auto": (tag(2, b"two"), []),
+                "both": (tag(1, b"bert's"), [Kind.CONFLICT]),
+                "own": (tag(1, b"two"), []),
+                "same": (tag(1, b"equal"), []),
+            },
+        )
+        self.assertEqual(len(self.at(self.state, lambda c: versions.history(c, BERT, "auto"))), 2)
+        self.assertEqual(self.rows(self.auth, "SELECT * FROM handover"), [])
+        self.assert_sound()
+
+    def copies(self, connection: sqlite3.Connection, slot: str) -> list[Any]:
+        return [each for each in versions.history(connection, BERT, slot) if each.kind is Kind.CONFLICT]
+
+    def test_everything_follows(self) -> None:
+        """Saves with their history, ways to sign in of which the heir has none yet; the old sessions are over."""
+        attached = self.attach()
+        self.assertEqual((sorted(attached.moved), attached.left), (["discord", "local"], ("google",)))
+        self.resume()
+        self.assert_attached()
+        self.assertEqual(
+            self.at(self.auth, lambda c: (identities.owner(c, ANNAS), identities.owner(c, Index(bytes(32))))),
+            (BERT, None),
+        )
+        named = self.at(self.auth, lambda c: accounts.find_named(c, KEYS, "anna"))
+        self.assertEqual((named.player.player_id, named.name), (BERT, "Anna"))
+        copy = self.at(self.state, lambda c: self.copies(c, "both"))[0]
+        self.assertEqual(copy.body.sha256, sha256(b"anna's").digest())
+
+    def test_killed_between_the_steps(self) -> None:
+        """kill -9 after any transaction: the next start brings it to the same end, nothing lost and nothing twice."""
+        for after in STEPS:
+            self.begin()
+            cut = self.dies("attach", after)
+            self.resume()
+            self.assert_attached()
+            if not cut:
+                break
+        self.assertIn(after, range(4, max(STEPS)), "cut off at every step, and then not any more")
+
+    def test_of_a_lost_auth_db(self) -> None:
+        """A player whom only state.db knows, as after a new auth.db, is attached just the same."""
+        self.at_auth("DELETE FROM player")
+        once(self.auth, lambda connection: players.create_player(connection, BERT, NOW_MS))
+        self.assertEqual(self.attach(), departures.Attached((), ()))
+        self.resume()
+        self.assert_attached()
+
+    def test_owner(self) -> None:
+        """The owner's heir is the owner."""
+        once(self.auth, lambda connection: owners.give(connection, ANNA))
+        self.attach()
+        self.assertEqual(self.at(self.auth, owners.find), BERT)
+
+    def test_no_heir(self) -> None:
+        """Nobody to give to: nothing is done."""
+        for heir in ("ply_nobody", ANNA):
+            once(self.auth, lambda connection: departures.mark(connection, ANNA, NOW_MS))
+            self.assertRaises(
+                PlayerUnknown,
+                once,
+                self.auth,
+                lambda connection, heir=heir: departures.attach(connection, KEYS, BERT, heir, NOW_MS),
+            )
+        self.assertEqual(self.rows(self.auth, "SELECT * FROM handover"), [])
+
+    def test_heir_erased_meanwhile(self) -> None:
+        """Who inherits and is erased before the saves came leaves nothing of either."""
+        self.attach()
+        once(self.auth, lambda connection: departures.mark(connection, BERT, NOW_MS))
+        self.resume()
+        self.assertEqual((set(self.of(ANNA).values()), set(self.of(BERT).values())), ({0}, {0}))
+
+    def test_deleted_slots(self) -> None:
+        """A slot that is empty keeps its tombstone with the heir, and takes a copy where the heir's own is empty."""
+
+        def bury(connection: sqlite3.Connection, player_id: str, slot: str) -> None:
+            head = slots.view(connection, player_id, slot).head
+            assert head is not None
+            epoch = shelves.find(connection, player_id).cursor.epoch
+            order = DeleteOrder(Entry(player_id, epoch), slot, Condition(Wants.THIS, head.entity_tag), NOW_MS)
+            writing.remove(connection, LIMITS, order)
+
+        once(self.state, lambda connection: bury(connection, ANNA, "auto"))
+        once(self.state, lambda connection: bury(connection, BERT, "both"))
+        self.attach()
+        self.resume()
+        self.assert_sound()
+        views = self.at(self.state, lambda c: [slots.view(c, BERT, slot) for slot in ("auto", "both")])
+        self.assertEqual([view.head for view in views], [None, None])
+        self.assertEqual(len(self.at(self.state, lambda c: self.copies(c, "both"))), 1)
+
+    def at_auth(self, sql: str) -> None:
+        once(self.auth, lambda connection: connection.execute(sql).close())
+
+
+def tag(version: int, data: bytes) -> str:
+    return f"{version}-{sha256(data).hexdigest()[:16]}"

@@ -1,0 +1,133 @@
+"""Names and passwords of local accounts: which may be chosen, and when two names are one."""
+
+from sys import maxunicode
+from unicodedata import normalize
+
+from hypothesis import given
+from hypothesis.strategies import characters, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Keys, Secret
+from gamed.players.errors import NameMalformed, PasswordMalformed
+from gamed.players.names import fold, name_index, new_player_id, parse_name, parse_password
+from tests.sessions.desk import Counting
+
+ONE_NAME = (
+    ("Anna", "ANNA", "anna", "\u3000anna ", "Ａｎｎａ", "𝒜nna"),
+    ("strasse", "straße", "STRASSE", "straẞe"),
+    ("zoë", "zoe\u0308", "ZOË"),
+    ("file", "ﬁle", "FILE"),
+    ("kelvin", "\u212aelvin"),
+    ("sos", "\u017fo\u017f"),
+    ("σίσυφος", "ΣΊΣΥΦΟΣ", "σίσυφοσ"),
+    ("x1", "x\u2460", "X１"),
+)
+REFUSED = (
+    "", " ", "a b", "a\tb", "a\n", "a/b", "a\\b", "a@b", "a:b", "<b>", "a'b", 'a"b', "a,b", "a+b", "é!", "😀", "a\x00",
+    "\u0301a", "9\u0301", "a\u200bb", "a\u200db", "a\u202eb", "a\ufeffb", "a\u00adb", "a\u034fb", "\u3164", "\uffa0",
+    "a\u115fb", "a\ufe0f", "a\U000e0100", "a\u2028b", "\ufdfa", "½", "Ⅷ½", "\ud800", "a" * 33, "ﬃ" * 11,
+)  # fmt: skip
+ACCEPTED = (
+    "a",
+    "9",
+    "_",
+    ".",
+    "-",
+    "a.b-c_d",
+    "Анна",
+    "अनीता",
+    "สมชาย",
+    "안나",
+    "安娜",
+    "Ólafur",
+    "a" * 32,
+    "e\u0301" * 32,
+)
+
+
+class NameTests(SynchronousTestCase):
+    """1 to 32 letters, digits, dots, underscores, hyphens."""
+
+    def test_accepted(self) -> None:
+        """Letters of any script with the marks they need, at most 32 characters once composed."""
+        for name in ACCEPTED:
+            self.assertEqual(parse_name(name), normalize("NFKC", name))
+
+    def test_refused(self) -> None:
+        """Spaces, signs, controls, what cannot be seen, and what is too long only when written out."""
+        for name in REFUSED:
+            self.assertRaises(NameMalformed, parse_name, name)
+
+    def test_one_name(self) -> None:
+        """Case, width, ligatures, compatibility letters and ways to compose do not make another name."""
+        for spellings in ONE_NAME:
+            self.assertEqual({fold(parse_name(spelling)) for spelling in spellings}, {fold(spellings[0])})
+
+    def test_other_names(self) -> None:
+        """What differs after folding stays different: accents, scripts, punctuation."""
+        names = ("anna", "änna", "аnna", "ann.a", "ann-a", "ann_a", "anna1", "annä", "ánna")
+        self.assertEqual(len({fold(parse_name(name)) for name in names}), len(names))
+
+    def test_every_character(self) -> None:
+        """For every character that may stand in a name: the name is NFKC already, and folding twice is folding once."""
+        accepted = 0
+        for code in range(maxunicode + 1):
+            try:
+                name = parse_name("a" + chr(code))
+            except NameMalformed:
+                continue
+            accepted += 1
+            self.assertEqual(parse_name(name), name)
+            self.assertEqual(fold(fold(name)), fold(name))
+        self.assertGreater(accepted, 100_000)
+
+    @given(text(characters(categories=["L", "M", "Nd"]), max_size=40))
+    def test_stable(self, wanted: str) -> None:
+        """A name that was accepted is accepted as it is kept, and found by every spelling that folds to it."""
+        try:
+            name = parse_name(wanted)
+        except NameMalformed:
+            return
+        self.assertEqual(parse_name(name), name)
+        self.assertEqual(fold(fold(name)), fold(name))
+        self.assertEqual(fold(wanted), fold(name))
+        self.assertTrue(1 <= len(name) <= 32)
+
+    def test_index(self) -> None:
+        """One index per name, whatever the spelling; another key, another index."""
+        one, other = (Keys.of(Secret(bytes([number]) * 32), Counting()).indexer for number in (1, 2))
+        self.assertEqual(name_index(one, "Anna"), name_index(one, "ＡＮＮＡ"))
+        self.assertNotEqual(name_index(one, "Anna"), name_index(one, "Anne"))
+        self.assertNotEqual(name_index(one, "Anna"), name_index(other, "Anna"))
+
+    def test_player_id(self) -> None:
+        """`ply_` and 22 characters."""
+        self.assertRegex(new_player_id(Counting()), r"^ply_[A-Za-z0-9_-]{22}$")
+
+
+class PasswordFormTests(SynchronousTestCase):
+    """8 to 128 characters."""
+
+    def test_length(self) -> None:
+        """Characters are counted, not bytes; the edges are in."""
+        for character in ("a", "ж", "😀"):
+            for count in (8, 128):
+                self.assertEqual(parse_password(character * count).reveal(), (character * count).encode())
+            for count in (0, 7, 129, 100_000):
+                self.assertRaises(PasswordMalformed, parse_password, character * count)
+
+    def test_composed(self) -> None:
+        """The same password typed on keyboards that compose differently is the same."""
+        self.assertEqual(parse_password("pass wörd").reveal(), parse_password("pass wo\u0308rd").reveal())
+
+    def test_case_and_width_count(self) -> None:
+        """Nothing else is folded."""
+        spellings = ("password", "Password", "ｐassword", "password ")
+        self.assertEqual(len({parse_password(spelling).reveal() for spelling in spellings}), len(spellings))
+
+    def test_half_a_character(self) -> None:
+        """Half of a surrogate pair is refused, and the refusal does not show the password."""
+        error = self.assertRaises(PasswordMalformed, parse_password, "password\ud800")
+        self.assertNotIn("password\ud800", repr(error))
+        self.assertIsNone(error.__cause__)
+        self.assertTrue(error.__suppress_context__)

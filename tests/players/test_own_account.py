@@ -1,0 +1,213 @@
+"""What players do with their own account, as a client speaks to the room (PROTOCOL 3.8)."""
+
+from sqlite3 import Connection
+
+from gamed.crypto import Index, Purpose
+from gamed.instants import rfc3339
+from gamed.players.departures import Departures
+from gamed.players.identities import WaysIn
+from gamed.players.names import fold
+from gamed.players.own_account import OwnAccount
+from gamed.storage.auth import accounts, identities
+from gamed.storage.auth.stored_players import StoredPlayers
+from gamed.storage.state.stored_shelves import StoredShelves
+from gamed.storage.stores import Stores
+from gamed.store import StoreUnavailable
+from gamed.web.players import PlayerRoutes
+from gamed.web.sessions import SessionRoutes
+from tests.saves.kit import ABSENT, SaveCase
+from tests.sessions.desk import ANNA, BERT, NOW_MS, Counting
+from tests.sessions.house import House
+from tests.support.http import Answer, Browser
+from tests.support.stores import file_stores
+
+DISCORD, GOOGLE, GONE = (Index(bytes([number]) * 32) for number in (1, 2, 3))
+MINUTE_MS = 60_000
+LOCAL = "/auth/identities/local"
+
+
+def departures_of(house: House, stores: Stores) -> Departures:
+    """As the service builds them."""
+    players = StoredPlayers(stores.reads, stores.auth)
+    return Departures(players, StoredShelves(stores, Counting()), lambda: house.now_ms, house.audit)
+
+
+class AccountCase(SaveCase):
+    """Anna is signed in; Discord and Google are configured, `gone` was taken out of the file."""
+
+    ways = WaysIn(local=False, realms=frozenset({DISCORD, GOOGLE}))
+
+    def setUp(self) -> None:
+        super().setUp()
+        house = self.house
+        players = StoredPlayers(self.stores.reads, self.stores.auth)
+        self.departures = departures_of(house, self.stores)
+        account = OwnAccount(players, self.departures, house.waits, self.ways, lambda: house.now_ms, house.audit)
+        rooms = [PlayerRoutes(house.sessions, account, self.detached), self.routes]
+        rooms.append(SessionRoutes(house.sessions, self.detached))
+        self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: house.now_ms)
+
+    def make_stores(self) -> Stores:
+        return file_stores(self)
+
+    def link(self, provider: str, realm: Index, player_id: str = ANNA, at_ms: int = NOW_MS) -> Index:
+        index = self.house.issuer.keys.indexer.index(Purpose.IDENTITY, provider.encode(), player_id.encode())
+
+        def unit(connection: Connection) -> None:
+            identities.insert(
+                connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=at_ms
+            )
+
+        self.successResultOf(self.stores.auth.submit(unit))
+        return index
+
+    def add_account(self, name: str, player_id: str = ANNA) -> None:
+        keys = self.house.issuer.keys
+
+        def unit(connection: Connection) -> None:
+            accounts.create_account(
+                connection, keys, player_id=player_id, name=fold(name), password="phc", now_ms=NOW_MS + 1
+            )
+
+        self.successResultOf(self.stores.auth.submit(unit))
+
+    def providers(self) -> list[tuple[str, bool]]:
+        found = self.ask("GET", "/auth/identities").json["identities"]
+        return [(line["provider"], line["can_sign_in"]) for line in found]
+
+    def unlink(self, provider: str) -> Answer:
+        return self.ask("DELETE", f"/auth/identities/{provider}")
+
+    def count(self, table: str) -> int:
+        [(rows,)] = self.successResultOf(self.house.rows(f"SELECT count(*) FROM {table}"))
+        return int(rows)
+
+
+class IdentityTests(AccountCase):
+    """GET /auth/identities, DELETE /auth/identities/{provider}."""
+
+    def test_list(self) -> None:
+        """Exactly the members of PROTOCOL 3.8, oldest first, own ones only; what the file lacks cannot sign in."""
+        self.link("gone", GONE)
+        self.add_account("anna")
+        self.link("discord", DISCORD, at_ms=NOW_MS + 2)
+        self.successResultOf(self.house.open(BERT))
+        self.link("google", GOOGLE, BERT)
+        answer = self.ask("GET", "/auth/identities")
+        self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
+        expected = [("gone", 0, False), ("local", 1, False), ("discord", 2, True)]
+        self.assertEqual(
+            answer.json,
+            {
+                "identities": [
+                    {"provider": name, "linked_at": rfc3339(at), "last_used_at": rfc3339(at), "can_sign_in": can}
+                    for name, later, can in expected
+                    for at in [NOW_MS + later]
+                ]
+            },
+        )
+
+    def test_unlink(self) -> None:
+        """204, repeatable; the account is free again; the session goes on."""
+        index = self.link("discord", DISCORD)
+        self.link("google", GOOGLE)
+        for _ in range(2):
+            answer = self.unlink("discord")
+            self.assertEqual((answer.status, answer.body), (204, b""))
+        self.assertEqual(self.providers(), [("google", True)])
+        self.assertIsNone(self.successResultOf(self.stores.reads.submit(lambda c: identities.owner(c, index))))
+        self.assertEqual(self.house.audit.lines, [f"security identity_unlinked player={ANNA} provider=discord"])
+
+    def test_last_identity(self) -> None:
+        """409 for the last one that can sign in, whatever else is there that cannot."""
+        self.link("discord", DISCORD)
+        self.refused(self.unlink("discord"), 409, "last_identity")
+        self.link("gone", GONE)
+        self.add_account("anna")
+        self.refused(self.unlink("discord"), 409, "last_identity")
+        for dead in ("gone", "local"):
+            self.assertEqual(self.unlink(dead).status, 204)
+        self.assertEqual(self.providers(), [("discord", True)])
+        self.assertEqual(self.unlink("never-linked").status, 204)
+
+    def test_who_may(self) -> None:
+        """Only with a live access token, never for another player."""
+        self.link("discord", DISCORD)
+        self.successResultOf(self.house.open(BERT))
+        self.link("google", GOOGLE, BERT)
+        for method, path in (
+            ("GET", "/auth/identities"),
+            ("DELETE", "/auth/identities/discord"),
+            ("DELETE", "/auth/player"),
+        ):
+            answer = self.browser.request(method, path)
+            self.assertEqual((answer.status, answer.code), (401, "token_missing"), path)
+        self.assertEqual(self.unlink("google").status, 204)
+        self.assertEqual(self.count("identity"), 2)
+
+
+class LocalModeTests(AccountCase):
+    ways = WaysIn(local=True)
+
+    def test_last_identity(self) -> None:
+        """In local mode the local account is what signs in."""
+        self.add_account("anna")
+        self.link("discord", DISCORD)
+        self.assertEqual(self.providers(), [("discord", False), ("local", True)])
+        self.refused(self.ask("DELETE", LOCAL), 409, "last_identity")
+        self.assertEqual(self.unlink("discord").status, 204)
+
+
+class EraseTests(AccountCase):
+    """DELETE /auth/player."""
+
+    def test_everything_goes(self) -> None:
+        """Saves, identities, sessions, the player: nothing in either store; another player keeps everything."""
+        berts = self.sign_in(BERT)
+        self.link("discord", DISCORD)
+        self.link("google", GOOGLE, BERT)
+        self.assertEqual(self.put("auto", b"anna's", ABSENT).status, 201)
+        self.assertEqual(self.put("big", bytes(range(1, 251)) * 2100, ABSENT).status, 201)
+        self.assertEqual(self.ask("PUT", "/game/saves/auto", {**ABSENT, **berts}, b"bert's").status, 201)
+        answer = self.ask("DELETE", "/auth/player")
+        self.assertEqual((answer.status, answer.body), (204, b""))
+        for table, left in (
+            *((table, 1) for table in ("player", "identity", "session", "access_token", "refresh_credential")),
+            *((table, 1) for table in ("save", "save_version", "blob", "blob_part")),
+        ):
+            self.assertEqual(self.count(table), left, table)
+        self.assertEqual(self.ask("GET", "/game/saves/auto", berts).body, b"bert's")
+        self.refused(self.ask("GET", "/auth/sessions"), 401, "token_invalid")
+        self.assertEqual(self.house.waits.told, [ANNA])
+        self.assertEqual(
+            self.house.audit.lines, [f"security erase_begun player={ANNA}", f"security erased player={ANNA}"]
+        )
+
+    def test_recent_sign_in(self) -> None:
+        """Ten minutes after the sign-in, not a millisecond later; a refresh does not count as one."""
+        self.house.now_ms += 10 * MINUTE_MS + 1
+        self.refused(self.ask("DELETE", "/auth/player"), 403, "reauthentication_required")
+        self.assertEqual(self.count("player"), 1)
+        self.house.now_ms -= 1
+        self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
+
+    def test_upload_in_flight(self) -> None:
+        """An upload that began before is answered 410, also the very first one of a player, and stores nothing."""
+        for first in (True, False):
+            with self.subTest(first=first):
+                self.bearer = self.sign_in(ANNA)
+                if not first:
+                    self.put("auto", b"old", ABSENT)
+                body = b"new" * 1000
+                headers = {**self.bearer, **ABSENT, "Content-Length": str(len(body))}
+                call = self.browser.send("PUT", "/game/saves/other", headers, body[:1000])
+                self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
+                self.refused(call.send(body[1000:]).answer, 410, "erased")
+                self.assertEqual((self.count("save"), self.count("blob"), self.count("player")), (0, 0, 0))
+
+    def test_state_unavailable(self) -> None:
+        """With saves out of reach nothing begins: 503, and the player plays on."""
+        self.stores._state.refusal = StoreUnavailable
+        answer = self.ask("DELETE", "/auth/player")
+        self.assertEqual((answer.status, answer.code), (503, "store_unavailable"))
+        self.assertEqual(self.ask("GET", "/auth/sessions").status, 200)

@@ -1,0 +1,150 @@
+"""Passwords: argon2id in threads, two at a time, a short queue (RFC 9106)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from argon2 import PasswordHasher, extract_parameters
+from argon2.low_level import Type
+from twisted.internet.defer import Deferred, ensureDeferred
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from gamed.crypto import Secret
+from gamed.identity.passwords import AT_ONCE, NOBODY, QUEUED, Passwords, hash_password
+from gamed.players.errors import PasswordsBusy
+from tests.support.stores import InlineReactor, InlineThreads
+
+RIGHT, WRONG = Secret(b"correct horse battery"), Secret(b"correct horse batterz")
+
+
+class HeldThreads:
+    """Threads that begin nothing until they are told to."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Callable[[], None]] = []
+
+    def callInThreadWithCallback(self, onResult: Callable[[bool, Any], object], func: Callable[[], Any]) -> None:
+        self.jobs.append(lambda: InlineThreads().callInThreadWithCallback(onResult, func))
+
+    def finish_one(self) -> None:
+        self.jobs.pop(0)()
+
+
+class HashTests(SynchronousTestCase):
+    """What is kept, and what it accepts."""
+
+    def setUp(self) -> None:
+        self.passwords = Passwords(InlineReactor(), InlineThreads())
+
+    def hash(self, password: Secret) -> str:
+        return self.successResultOf(ensureDeferred(self.passwords.hash(password)))
+
+    def verify(self, encoded: str | None, password: Secret) -> bool:
+        return self.successResultOf(ensureDeferred(self.passwords.verify(encoded, password)))
+
+    def test_parameters(self) -> None:
+        """argon2id, two passes over 19 MiB in one lane, 16 bytes of salt, 32 of hash; unknown names cost the same."""
+        for encoded in (self.hash(RIGHT), hash_password(RIGHT), NOBODY):
+            found = extract_parameters(encoded)
+            self.assertEqual((found.type, found.version), (Type.ID, 19))
+            self.assertEqual((found.time_cost, found.memory_cost, found.parallelism), (2, 19 * 1024, 1))
+            self.assertEqual((found.salt_len, found.hash_len), (16, 32))
+
+    def test_verify(self) -> None:
+        """The right password and no other; a salt of its own each time."""
+        encoded = self.hash(RIGHT)
+        self.assertNotEqual(encoded, self.hash(RIGHT))
+        self.assertTrue(self.verify(encoded, RIGHT))
+        self.assertFalse(self.verify(encoded, WRONG))
+        self.assertFalse(self.verify(encoded, Secret(b"")))
+
+    def test_nobody(self) -> None:
+        """An unknown name is refused after the same work, even if the password were the dummy's own."""
+        threads = HeldThreads()
+        passwords = Passwords(InlineReactor(), threads)
+        self.assertTrue(self.verify(NOBODY, Secret(b"nobody at all")))
+        answer = ensureDeferred(passwords.verify(None, Secret(b"nobody at all")))
+        self.assertEqual(len(threads.jobs), 1)
+        threads.finish_one()
+        self.assertIs(self.successResultOf(answer), False)
+
+    def test_damaged(self) -> None:
+        """What is no hash at all accepts nothing."""
+        for encoded in ("", "phc", NOBODY[:-4], NOBODY.replace("argon2id", "argon2x")):
+            self.assertIs(self.verify(encoded, RIGHT), False)
+
+    def test_other_parameters(self) -> None:
+        """A hash made with other parameters is still verified: they may be raised without locking anybody out."""
+        weaker = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(RIGHT.reveal())
+        self.assertTrue(self.verify(weaker, RIGHT))
+
+
+class QueueTests(SynchronousTestCase):
+    """How many at once, and how many wait."""
+
+    def setUp(self) -> None:
+        self.threads = HeldThreads()
+        self.passwords = Passwords(InlineReactor(), self.threads)
+
+    def ask(self) -> "Deferred[bool]":
+        return ensureDeferred(self.passwords.verify(NOBODY, RIGHT))
+
+    def test_two_at_once(self) -> None:
+        """The third begins when one of the two is done."""
+        answers = [self.ask() for _ in range(AT_ONCE + 1)]
+        self.assertEqual(len(self.threads.jobs), AT_ONCE)
+        self.threads.finish_one()
+        self.successResultOf(answers[0])
+        self.assertNoResult(answers[AT_ONCE])
+        self.assertEqual(len(self.threads.jobs), AT_ONCE)
+
+    def test_full(self) -> None:
+        """One more than may wait is refused at once; when one is done there is room again."""
+        answers = [self.ask() for _ in range(AT_ONCE + QUEUED)]
+        self.assertGreaterEqual(self.failureResultOf(self.ask(), PasswordsBusy).value.retry_after, 1)
+        self.threads.finish_one()
+        answers.append(self.ask())
+        self.failureResultOf(self.ask(), PasswordsBusy)
+        while self.threads.jobs:
+            self.threads.finish_one()
+        for answer in answers:
+            self.assertIs(self.successResultOf(answer), False)
+
+    def test_client_leaves_the_queue(self) -> None:
+        """Who leaves while waiting makes room, and the work is never begun."""
+        answers = [self.ask() for _ in range(AT_ONCE + QUEUED)]
+        answers[-1].addErrback(lambda _: None)
+        answers[-1].cancel()
+        self.ask()
+        self.failureResultOf(self.ask(), PasswordsBusy)
+
+    def test_client_leaves_the_thread(self) -> None:
+        """Who leaves while the thread works holds the turn until the thread is done: never three at once."""
+        answers = [self.ask() for _ in range(AT_ONCE + 1)]
+        answers[0].addErrback(lambda _: None)
+        answers[0].cancel()
+        self.assertEqual(len(self.threads.jobs), AT_ONCE)
+        self.threads.finish_one()
+        self.assertEqual(len(self.threads.jobs), AT_ONCE)
+        self.threads.finish_one()
+        self.assertIs(self.successResultOf(answers[1]), False)
+
+    def test_failure(self) -> None:
+        """A run that fails says so and gives its turn back."""
+        broken = ensureDeferred(self.passwords.verify(7, RIGHT))  # type: ignore[arg-type]
+        self.threads.finish_one()
+        self.failureResultOf(broken, AttributeError)
+        answers = [self.ask() for _ in range(AT_ONCE)]
+        self.assertEqual(len(self.threads.jobs), len(answers))
+
+
+class ThreadTests(TestCase):
+    """On the reactor's own threads."""
+
+    async def test_in_service(self) -> None:
+        """Hashing and verifying run beside the reactor."""
+        from twisted.internet import reactor
+
+        passwords = Passwords(reactor)  # type: ignore[arg-type]
+        encoded = await passwords.hash(RIGHT)
+        self.assertTrue(await passwords.verify(encoded, RIGHT))
+        self.assertFalse(await passwords.verify(encoded, WRONG))

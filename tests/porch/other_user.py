@@ -1,0 +1,62 @@
+"""Python and gamed as a user without any rights can run them, wherever this checkout and its interpreter are."""
+
+import os
+import shutil
+import site
+import stat
+import sys
+import sysconfig
+from pathlib import Path
+
+from tests.porch.process import ROOT
+
+SKIPPED = shutil.ignore_patterns("__pycache__", "test", "tests", "site-packages", "idlelib", "tkinter", "*.a")
+
+
+def reachable(path: Path) -> bool:
+    """Whether everybody may read it and come to it."""
+    path = path.resolve()
+    ways = [each.stat().st_mode & stat.S_IXOTH for each in path.parents]
+    return all(ways) and bool(path.stat().st_mode & stat.S_IROTH)
+
+
+def python_for_all(folder: Path) -> tuple[str, dict[str, str]]:
+    """An interpreter and its environment; what lies behind closed doors, such as /root, is copied into `folder`."""
+    paths = [_package(ROOT / "gamed", folder), *(_libraries(Path(each), folder) for each in site.getsitepackages())]
+    environ = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    own, systems = Path(sys.executable), Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
+    for candidate in (own, systems):
+        if candidate.exists() and reachable(candidate):
+            return str(candidate), environ
+    home = folder / "python"
+    (home / "bin").mkdir(parents=True)
+    shutil.copy(own.resolve(), home / "bin" / "python3")
+    standard = Path(sysconfig.get_path("stdlib"))
+    shutil.copytree(standard, home / "lib" / standard.name, ignore=SKIPPED)
+    return str(home / "bin" / "python3"), {**environ, "PYTHONHOME": str(home)}
+
+
+def _package(package: Path, folder: Path) -> Path:
+    """The folder to import gamed from."""
+    if reachable(package):
+        return package.parent
+    shutil.copytree(package, folder / "checkout" / package.name, ignore=SKIPPED)
+    return folder / "checkout"
+
+
+def _libraries(libraries: Path, folder: Path) -> Path:
+    """The folder to import everything else from; a copy holds what this process has imported of it."""
+    if reachable(libraries):
+        return libraries
+    copy = folder / "libraries"
+    for name in {name.partition(".")[0] for name in sys.modules}:
+        for found in libraries.glob(f"{name}*"):
+            target = copy / found.name
+            if target.exists():
+                continue
+            if found.is_dir():
+                shutil.copytree(found, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                copy.mkdir(parents=True, exist_ok=True)
+                shutil.copy(found, target)
+    return copy

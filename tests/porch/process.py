@@ -1,0 +1,127 @@
+"""Real processes of this checkout: started, read until they say something, ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+
+from twisted.trial.unittest import SynchronousTestCase
+
+ROOT = Path(__file__).parent.parent.parent
+GAMED = (sys.executable, "-c", "from gamed.cli import main; main()")
+MODULE = (sys.executable, "-m", "gamed")
+TWISTD = (sys.executable, "-c", "from twisted.scripts.twistd import run; run()")
+WAIT_SECONDS = 30.0
+CLEAN = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
+
+
+def environment(more: Mapping[str, str]) -> dict[str, str]:
+    """Nothing of the caller's settings; the checkout importable, also by twistd's search for plugins."""
+    kept = {name: os.environ[name] for name in CLEAN if name in os.environ}
+    return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as trial:
+        trial.bind(("127.0.0.1", 0))
+        return int(trial.getsockname()[1])
+
+
+def folder_of(test: SynchronousTestCase) -> Path:
+    """A folder with a short path, gone when the test is over."""
+    folder = Path(mkdtemp(prefix="gamed-porch-"))
+    test.addCleanup(rmtree, folder)
+    return folder
+
+
+class PorchTestCase(SynchronousTestCase):
+    """Each test has a folder of its own; processes that still run are killed when it ends."""
+
+    def setUp(self) -> None:
+        self.folder = folder_of(self)
+        self.config, self.data = self.folder / "authentication.json", self.folder / "data"
+        self.environ: dict[str, str] = {}
+
+    @property
+    def places(self) -> list[str]:
+        return ["--config", str(self.config), "--data", str(self.data)]
+
+    def run_command(self, *arguments: str, of: Sequence[str] = GAMED, stdin: str = "") -> tuple[int, str, str]:
+        """Exit code, stdout, stderr of a command that ends by itself."""
+        done = subprocess.run(
+            [*of, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            cwd=self.folder,
+            env=environment(self.environ),
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        return self.run_command(*self.places, *arguments, stdin=stdin)
+
+    def start(self, *command: str) -> "subprocess.Popen[str]":
+        """A process that runs on; its output goes to the file `out` of the folder."""
+        with open(self.folder / "out", "w", encoding="utf-8") as out:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+                cwd=self.folder,
+                env=environment(self.environ),
+            )
+        self.addCleanup(_end, process)
+        return process
+
+    def output(self) -> str:
+        return (self.folder / "out").read_text("utf-8")
+
+    def serve(self, *options: str, port: int | None = None) -> tuple["subprocess.Popen[str]", int]:
+        """`gamed serve` of this folder, answering."""
+        port = port or free_port()
+        process = self.start(*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1", *options)
+        self.await_answer(port, process)
+        return process, port
+
+    def await_answer(self, port: int, process: "subprocess.Popen[str] | None" = None) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < deadline:
+            if process is not None and process.poll() is not None:
+                self.fail(f"ended with {process.returncode}:\n{self.output()}")
+            try:
+                if get(port, "/healthz") == (200, b"ok"):
+                    return
+            except OSError:
+                time.sleep(0.05)
+        self.fail(f"no answer on port {port}")
+
+    def stop(self, process: "subprocess.Popen[str]") -> int:
+        process.send_signal(signal.SIGTERM)
+        return process.wait(WAIT_SECONDS)
+
+
+def get(port: int, path: str, token: str = "") -> tuple[int, bytes]:
+    """Status and body of a GET, with an access token if there is one."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    if process.poll() is None:
+        process.kill()
+    process.wait()

@@ -1,0 +1,179 @@
+import socket
+from contextlib import closing
+
+from twisted.internet.testing import MemoryReactorClock
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.cli.listeners import Listener, described, inherited, judge, parse_listener, probe
+from gamed.cli.refusal import Refusal
+from gamed.config.model import Config
+from tests.porch.process import folder_of
+
+PLAIN, HTTPS = Config(), Config(public_url="https://play.example.org")
+LOOPBACK_URL = Config(public_url="http://localhost:8080")
+
+
+def parse(text: str) -> Listener:
+    return parse_listener(MemoryReactorClock(), text)
+
+
+class DescribedTests(SynchronousTestCase):
+    def test_local(self) -> None:
+        """Only this machine reaches loopback addresses and unix sockets; no interface means all of them."""
+        local = [
+            "tcp:8080:interface=127.0.0.1",
+            "tcp:port=8080:interface=127.0.0.9",
+            "tcp6:8080:interface=\\:\\:1",
+            "tcp:8080:interface=localhost",
+            "unix:/run/gamed.sock",
+            "unix:address=/run/g.sock:mode=660",
+        ]
+        for text in local:
+            self.assertTrue(parse(text).local, text)
+        for text in [
+            "tcp:8080",
+            "tcp:8080:interface=",
+            "tcp:8080:interface=0.0.0.0",
+            "tcp:8080:interface=192.168.1.5",
+            "tcp6:8080",
+            "tcp6:8080:interface=\\:\\:",
+            "tcp:8080:backlog=7",
+        ]:
+            self.assertFalse(parse(text).local, text)
+
+    def test_parts(self) -> None:
+        """Host, port and path are read as Twisted reads them."""
+        self.assertEqual((parse("tcp:8080:interface=127.0.0.1").host, parse("tcp:8080").port), ("127.0.0.1", 8080))
+        self.assertEqual(parse("tcp6:80:interface=\\:\\:1").host, "::1")
+        self.assertEqual(parse("unix:/run/a\\:b").path, "/run/a:b")
+
+    def test_not_an_endpoint(self) -> None:
+        """What Twisted would not listen on is refused with an example."""
+        for text in (
+            "",
+            "8080",
+            "tcp",
+            "tcp:",
+            "tcp:http",
+            "tcp:8080:interfaces=x",
+            "nonsense:8080",
+            "unix",
+            "tcp:1:2:3:4",
+            "systemd:domain=INET:index=0",
+            "ssl:8443:privateKey=/none.pem",
+        ):
+            self.assertIn("such as tcp:8080:interface=127.0.0.1", str(self.assertRaises(Refusal, parse, text)), text)
+
+    def test_no_port(self) -> None:
+        """A number that no port has is refused, not tried."""
+        for port in ("-1", "65536", "99999999999999999999"):
+            error = self.assertRaises(Refusal, parse, f"tcp:{port}:interface=127.0.0.1")
+            self.assertIn("the port is not one of 0 to 65535", str(error))
+
+    def test_no_certificate(self) -> None:
+        """A file that is no certificate, or no key, is one sentence too."""
+        file = folder_of(self) / "server.pem"
+        file.write_text("not PEM")
+        error = self.assertRaises(Refusal, parse, f"ssl:8443:privateKey={file}")
+        self.assertIn("the certificate or its key cannot be used", str(error))
+
+    def test_reached(self) -> None:
+        """What is noted for `gamed health` leads back to the same place."""
+        for text in ("tcp:8080:interface=127.0.0.1", "tcp:8080", "tcp6:80:interface=\\:\\:1", "unix:/run/g.sock"):
+            listener = described(parse(text).reached)
+            self.assertEqual((listener.host, listener.port, listener.path), (parse(text).host, *_rest(parse(text))))
+        self.assertEqual(
+            [described(text).dial for text in ("tcp:1", "tcp6:1", "tcp:1:interface=0.0.0.0")],
+            ["127.0.0.1", "::1", "127.0.0.1"],
+        )
+
+
+def _rest(listener: Listener) -> tuple[int, str]:
+    return listener.port, listener.path
+
+
+class JudgeTests(SynchronousTestCase):
+    def test_exposed_without_encryption(self) -> None:
+        """A plain port that others reach needs an https address, or the owner's word that they do not (SPEC 5.5)."""
+        exposed = [parse("tcp:8080")]
+        for config in (PLAIN, LOOPBACK_URL):
+            error = self.assertRaises(Refusal, judge, exposed, config, private=False)
+            self.assertIn("without encryption", str(error))
+            self.assertIn("--private-listen", str(error))
+            judge(exposed, config, private=True)
+        judge(exposed, HTTPS, private=False)
+
+    def test_one_of_several(self) -> None:
+        """One exposed port among local ones is enough to be refused, and is the one named."""
+        both = [parse("tcp:8080:interface=127.0.0.1"), parse("tcp:8081:interface=192.168.1.5")]
+        self.assertTrue(str(self.assertRaises(Refusal, judge, both, PLAIN, private=False)).startswith("tcp:8081"))
+
+    def test_no_address(self) -> None:
+        """Without public_url the address is the first tcp listener's: there must be one (PROTOCOL 1)."""
+        unix = [parse("unix:/run/gamed.sock")]
+        self.assertIn("public_url", str(self.assertRaises(Refusal, judge, unix, PLAIN, private=False)))
+        judge(unix, LOOPBACK_URL, private=False)
+        judge([*unix, parse("tcp:8080:interface=127.0.0.1")], PLAIN, private=False)
+
+    def test_inherited(self) -> None:
+        """A socket that came from systemd is judged by the address it is bound to."""
+        for address, local in (("127.0.0.1", True), ("0.0.0.0", False)):
+            with closing(socket.create_server((address, 0))) as server:
+                text = f"fd:{server.fileno()}"
+                listener = inherited(text, server.fileno())
+                self.assertEqual(listener.local, local)
+                self.assertEqual(described(listener.reached).port, server.getsockname()[1])
+
+    def test_inherited_unix(self) -> None:
+        """The same with a unix socket: local, with its path noted."""
+        path = str(folder_of(self) / "s")
+        with closing(socket.socket(socket.AF_UNIX)) as server:
+            server.bind(path)
+            listener = inherited("fd", server.fileno())
+        self.assertTrue(listener.local)
+        self.assertEqual(described(listener.reached).path, path)
+        self.assertRaises(Refusal, judge, [listener], PLAIN, private=False)
+
+
+class ProbeTests(SynchronousTestCase):
+    def test_taken(self) -> None:
+        """A port that another program listens on is one sentence; a free one is free again afterwards."""
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            taken = parse(f"tcp:{server.getsockname()[1]}:interface=127.0.0.1")
+            self.assertIn("taken by another program", str(self.assertRaises(Refusal, probe, [taken])))
+        probe([taken])
+        probe([taken])
+
+    def test_taken_everywhere(self) -> None:
+        """A port taken on one address is taken for all addresses."""
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            error = self.assertRaises(Refusal, probe, [parse(f"tcp:{server.getsockname()[1]}")])
+        self.assertIn("taken by another program", str(error))
+
+    def test_not_ours(self) -> None:
+        """An address this machine does not have is told as that."""
+        error = self.assertRaises(Refusal, probe, [parse("tcp:8080:interface=192.0.2.77")])
+        self.assertIn("Cannot assign requested address", str(error))
+
+    def test_unix(self) -> None:
+        """A socket file left by a killed server is no obstacle; one that answers is."""
+        path = folder_of(self) / "gamed.sock"
+        listener = parse(f"unix:{path}")
+        with closing(socket.socket(socket.AF_UNIX)) as server:
+            server.bind(str(path))
+            server.listen()
+            self.assertIn("another program listens there", str(self.assertRaises(Refusal, probe, [listener])))
+        probe([listener])
+        self.assertTrue(path.is_socket())
+
+    def test_no_place_for_a_unix_socket(self) -> None:
+        """A folder that is not there, or another file in the socket's place, is told before the start."""
+        folder = folder_of(self)
+        (folder / "file").touch()
+        for path, expected in (
+            (folder / "none" / "s", "no folder that can be written"),
+            (folder / "file", "no socket"),
+            (folder / ("long" * 30), "path too long"),
+        ):
+            error = self.assertRaises(Refusal, probe, [parse(f"unix:{path}")])
+            self.assertIn(expected, str(error))

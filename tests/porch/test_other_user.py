@@ -1,0 +1,98 @@
+"""Commands run as root on the data folder of a service that runs as another user (PROTOCOL 3.8, SPEC 2.2)."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import gamed.cli.commands  # what the other user has to be able to import, too
+import gamed.service  # noqa: F401
+from tests.porch.other_user import python_for_all
+from tests.porch.process import PorchTestCase, free_port, get
+
+OTHER = 54321
+"""A user whom this machine has no name for, as in a container."""
+RUN = "from gamed.cli import main; main()"
+DROP = "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+class OtherUserTests(PorchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.uid = OTHER if os.geteuid() == 0 else os.geteuid()
+        self.folder.chmod(0o755)
+        self.python, self.environ = python_for_all(self.folder / "for-all")
+        self.data.mkdir(0o700)
+        self.config.write_text('{"mode": "local"}')
+        if self.uid == OTHER:
+            os.chown(self.data, OTHER, OTHER)
+
+    def serve_as_other(self) -> int:
+        port = free_port()
+        serve = [self.python, "-c", RUN, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1"]
+        drop = [self.python, "-c", DROP.format(OTHER)] if self.uid == OTHER else []
+        self.process = self.start(*drop, *serve)
+        self.await_answer(port, self.process)
+        return port
+
+    def done(self, *arguments: str, stdin: str = "") -> str:
+        """The output of a command that root ran."""
+        code, out, err = self.run_command(*self.places, *arguments, of=(self.python, "-c", RUN), stdin=stdin)
+        self.assertEqual((code, err), (0, ""), arguments)
+        return out
+
+    def strangers(self) -> list[Path]:
+        """Files in the data folder that do not belong to the service's user, or that others can read."""
+        files = [self.data, *self.data.rglob("*")]
+        return [file for file in files if file.stat().st_uid != self.uid or file.stat().st_mode & 0o077]
+
+    def test_every_command(self) -> None:
+        """Each works beside the running service, holds from its next request on, and leaves no file of root's."""
+        port = self.serve_as_other()
+        for name in ("Anna", "ben", "carl"):
+            self.done("players", "add", name, "--password-stdin", stdin="correct horse")
+        token = json.loads(self.done("players", "token", "anna", "--json"))["access_token"]
+        self.assertEqual(get(port, "/auth/sessions", token)[0], 200)
+        for arguments in (
+            ("players", "list"),
+            ("players", "show", "anna"),
+            ("players", "note", "anna", "my sister"),
+            ("players", "block", "ben"),
+            ("players", "unblock", "ben"),
+            ("owner", "claim", "anna"),
+            ("owner", "show"),
+            ("owner", "reset"),
+            ("sessions", "list"),
+            ("key", "fingerprint"),
+            ("players", "attach", "carl", "--to", "ben"),
+            ("players", "erase", "ben", "--yes"),
+        ):
+            self.done(*arguments)
+        self.done("players", "password", "anna", "--password-stdin", stdin="battery staple")
+        self.assertEqual(get(port, "/auth/sessions", token)[0], 401)
+        self.assertIn("0 sessions", self.done("sessions", "revoke", "anna"))
+        self.assertEqual(self.strangers(), [])
+        self.assertEqual(self.done("health"), "ok\n")
+        self.assertEqual(self.stop(self.process), 0)
+        self.assertIn(f"by=uid:{os.getuid()} ", self.output())
+        self.assertEqual(self.strangers(), [])
+
+    def test_nobody_else(self) -> None:
+        """A user who is neither root nor the service's can do nothing, and is told so in a sentence."""
+        self.serve_as_other()
+        if self.uid != OTHER:
+            self.data.chmod(0o000)
+            self.addCleanup(self.data.chmod, 0o700)
+        drop = [self.python, "-c", DROP.format(OTHER + 1)] if self.uid == OTHER else []
+        done = subprocess.run(
+            [*drop, self.python, "-c", RUN, *self.places, "players", "list"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], **self.environ},
+            check=False,
+        )
+        self.assertIn(done.returncode, (1, 78), done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1))

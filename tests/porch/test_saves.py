@@ -1,0 +1,185 @@
+"""`gamed saves` and `gamed check`, as an owner runs them on a data folder."""
+
+import json
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from zipfile import ZipFile
+
+from gamed.cli.lock import Lock
+from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
+from gamed.storage.command import once
+from gamed.storage.files import connect, file_uri, prepare
+from gamed.storage.migrations import prepare_files
+from tests.porch.process import GAMED, PorchTestCase
+from tests.saves.worlds import StoredWorld, flaws
+from tests.support.stores import ask
+
+ANNA = "ply_A"
+PRESENT, ABSENT = Condition(Wants.PRESENT), Condition(Wants.ABSENT)
+
+
+class SavesTestCase(PorchTestCase):
+    """A data folder with one player: `auto` in three versions and a conflict copy, `old` deleted."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.data = Path(self.folder) / "data"
+        self.data.mkdir()
+        prepare_files(self.data)
+        world = StoredWorld()
+        with closing(connect(file_uri(self.data / "state.db", "rw"))) as connection:
+            prepare(connection)
+            world.connection = connection
+            for number, data in enumerate((b"one", b"two", b"three")):
+                world.put(PRESENT if number else UNCONDITIONAL, data)
+            world.put(ABSENT, b"refused")
+            world.put(UNCONDITIONAL, b"gone", slot="old")
+            world.delete(PRESENT, slot="old")
+
+    def state(self, sql: str) -> list[tuple[object, ...]]:
+        return once(self.data / "state.db", ask(sql))
+
+    def current(self, slot: str = "auto") -> bytes:
+        """The bytes that a game would read."""
+        [(data,)] = self.state(
+            "SELECT data FROM save s JOIN save_version v ON v.slot = s.slot AND v.version = s.head "
+            f"JOIN blob_part USING (blob_id) WHERE s.slot = '{slot}'"
+        )
+        assert isinstance(data, bytes)
+        return data
+
+    def said(self, *arguments: str) -> str:
+        """stdout of a command that worked."""
+        code, out, err = self.gamed(*arguments)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+
+class LookTests(SavesTestCase):
+    def test_ls(self) -> None:
+        """One line for each save, the deleted ones too; the same for scripts."""
+        auto, old = self.said("saves", "ls", ANNA).splitlines()
+        self.assertRegex(auto, r"^auto +3  20\S+Z +5  conflict copies 4$")
+        self.assertRegex(old, r"^old +2  20\S+Z  deleted$")
+        first, second = json.loads(self.said("saves", "ls", ANNA, "--json"))
+        self.assertEqual((first["slot"], first["version"], first["conflicts"]), ("auto", 3, [4]))
+        self.assertEqual((second["slot"], second["version"]), ("old", 2))
+
+    def test_versions(self) -> None:
+        """Newest first, with kind, size and hash."""
+        found = json.loads(self.said("saves", "versions", ANNA, "auto", "--json"))
+        self.assertEqual([version["kind"] for version in found], ["conflict", "write", "write", "write"])
+        self.assertEqual([version["current"] for version in found], [False, True, False, False])
+        lines = self.said("saves", "versions", ANNA, "auto").splitlines()
+        self.assertIn(sha256(b"three").hexdigest()[:16], lines[1])
+        self.assertIn("current", lines[1])
+
+    def test_stats(self) -> None:
+        """What all keep together."""
+        found = json.loads(self.said("saves", "stats", "--json"))
+        self.assertEqual((found["players"], found["saves"], found["current_bytes"]), (1, 1, 5))
+        self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4}])
+        self.assertIn("history_bytes", self.said("saves", "stats"))
+
+    def test_nobody(self) -> None:
+        """A player without saves, a slot without a save, no slot at all: one sentence, exit code 1."""
+        for arguments, words in (
+            (("ls", "ply_nobody"), "never saved anything"),
+            (("versions", ANNA, "never"), "never had a save never"),
+            (("versions", ANNA, "NUL"), "A slot's name"),
+            (("restore", ANNA, "auto", "9"), "no version 9 of auto"),
+            (("restore", ANNA, "old", "2"), "is a delete; version 1 is what it deleted"),
+            (("undelete", ANNA, "auto"), "is not deleted: version 3"),
+            (("undelete", ANNA, "never"), "was never there"),
+        ):
+            code, out, err = self.gamed("saves", *arguments)
+            self.assertEqual((code, out), (1, ""))
+            self.assertIn(words, err)
+            self.assertTrue(err.startswith("gamed: ") and err.count("\n") == 1, err)
+
+
+class ChangeTests(SavesTestCase):
+    def test_restore_and_undelete(self) -> None:
+        """What is brought back is current, and the service's log will tell who did it."""
+        self.assertEqual(
+            self.said("saves", "restore", ANNA, "auto", "1"), "auto is version 5 now, with the 3 bytes of version 1\n"
+        )
+        self.assertEqual(self.current(), b"one")
+        self.assertEqual(json.loads(self.said("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
+        self.assertEqual(self.current("old"), b"gone")
+        self.assertEqual(once(self.data / "state.db", flaws), [])
+        told = once(self.data / "auth.db", ask("SELECT command FROM host_action ORDER BY 1"))
+        self.assertEqual(told, [("saves restore",), ("saves undelete",)])
+
+    def test_export(self) -> None:
+        """A zip with a manifest and every version, for its owner's eyes only; nothing is written over."""
+        file = Path(self.folder) / "anna.zip"
+        self.said("saves", "export", ANNA, str(file))
+        with ZipFile(file) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            kept = {version["file"]: version["sha256"] for version in manifest["versions"] if version["file"]}
+            self.assertEqual({name: sha256(archive.read(name)).hexdigest() for name in kept}, kept)
+        self.assertEqual(sorted(kept), [*(f"saves/auto/{number}" for number in (1, 2, 3, 4)), "saves/old/1"])
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        code, _, err = self.gamed("saves", "export", ANNA, str(file))
+        self.assertEqual((code, "is there already" in err), (1, True))
+        self.assertEqual([path.name for path in file.parent.glob("*.part")], [])
+
+    def test_erase(self) -> None:
+        """Nothing is left but the fact; without a terminal it must be said twice."""
+        code, _, err = self.gamed("saves", "erase", ANNA)
+        self.assertEqual((code, "--yes" in err), (2, True))
+        self.said("saves", "erase", ANNA, "--yes")
+        for table in ("save", "save_version", "blob", "blob_part"):
+            self.assertEqual(self.state(f"SELECT count(*) FROM {table}"), [(0,)])
+        [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM shelf")
+        self.assertEqual((slots, erasing, erased), (0, 0, 1))
+
+
+class CheckTests(SavesTestCase):
+    def test_well(self) -> None:
+        """All is well: exit code 0, and a word."""
+        self.assertEqual(self.said("check"), "all is well\n")
+        self.assertEqual(json.loads(self.said("check", "--json")), {"flaws": [], "mended": 0})
+
+    def test_wrong_counts(self) -> None:
+        """Found, and with --fix put right."""
+        for sql in (
+            "UPDATE shelf SET kept_bytes = 99",
+            "UPDATE blob SET refs = 7 WHERE blob_id = 1",
+            "UPDATE save SET last = 1",
+            "UPDATE save_version SET retired_ms = NULL",
+        ):
+            self.state(sql)
+        code, _, err = self.gamed("check")
+        self.assertEqual(code, 1)
+        for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check --fix"):
+            self.assertIn(words, err)
+        self.assertIn("all is well", self.said("check", "--fix"))
+        self.assertEqual(once(self.data / "state.db", flaws), [])
+
+    def test_damaged_bytes(self) -> None:
+        """One turned byte is found, with the version it belongs to."""
+        self.state("UPDATE blob_part SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
+        code, out, _ = self.gamed("check", "--json")
+        self.assertEqual((code, json.loads(out)["flaws"]), (1, ["damaged bytes: ply_A auto 1"]))
+
+    def test_damaged_file(self) -> None:
+        """A torn page is found by SQLite's own check; nothing is tried with such a file."""
+        path = self.data / "state.db"
+        with closing(connect(file_uri(path, "rw"))) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        raw = bytearray(path.read_bytes())
+        raw[8192 * 2 :] = b"\xa5" * len(raw[8192 * 2 :])
+        path.write_bytes(raw)
+        code, _, err = self.gamed("check")
+        self.assertEqual(code, 1, err)
+        self.assertIn("backup", err)
+
+    def test_fix_beside_the_service(self) -> None:
+        """--fix needs the folder for itself."""
+        lock = Lock.take(self.data)
+        self.addCleanup(lock.release)
+        code, _, err = self.gamed("check", "--fix")
+        self.assertEqual((code, "Another gamed already serves" in err), (78, True), GAMED)

@@ -1,0 +1,50 @@
+"""The page for game developers: its commands do what is printed below them."""
+
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.service import ROOT, Service
+from tests.readme.test_transcript import BLOCK, MARK, Step, bash
+
+
+def printed_steps() -> list[Step]:
+    found = BLOCK.findall((ROOT / "docs/saves.md").read_text("utf-8"))
+    return [Step(first, second) for (language, first), (_, second) in pairwise(found) if language == "bash"]
+
+
+class SavesPageTests(SynchronousTestCase):
+    def test_commands(self) -> None:
+        """Each block, run by bash in the page's order, says what the page says."""
+        folder = Path(self.mktemp()).absolute()
+        service = Service(folder)
+        self.addCleanup(service.close)
+        service.start()
+        token = self.token(service)
+        script = f"base={service.base}\ntoken={token}\n"
+        steps = printed_steps()
+        done = bash(script + "".join(f"{step.commands}\necho; echo '{MARK}'\n" for step in steps), folder)
+        said = done.stdout.split(MARK)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        wrong = [(step.printed, text) for step, text in zip(steps, said, strict=False) if not step.matches(text)]
+        self.assertEqual(wrong, [])
+        self.assertEqual(len(steps), 9)
+
+    def token(self, service: Service) -> str:
+        places = ["--config", str(service.config), "--data", str(service.data)]
+        environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+        def gamed(*arguments: str) -> str:
+            command = [sys.executable, "-m", "gamed", *places, *arguments]
+            done = subprocess.run(
+                command, input="correct horse\n", capture_output=True, text=True, env=environ, check=True
+            )
+            return done.stdout
+
+        gamed("players", "add", "anna", "--password-stdin")
+        return str(json.loads(gamed("players", "token", "anna", "--json"))["access_token"])

@@ -1,0 +1,262 @@
+"""What a request about saves may look like: names, tags, Save-Meta, digests, media types (PROTOCOL 4)."""
+
+import json
+from base64 import b64encode
+from hashlib import sha256
+
+from hypothesis import given
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.http_rules.tags import EntityTag
+from gamed.saves.blank import BlankWatch
+from gamed.saves.condition import UNCONDITIONAL, Condition, Wants, deleting_condition, writing_condition
+from gamed.saves.digest import check_digest, parse_content_digest, sha256_field
+from gamed.saves.errors import (
+    BadMeta,
+    BadPrecondition,
+    BlankSave,
+    DigestMismatch,
+    InvalidSaveRequest,
+    InvalidSlot,
+)
+from gamed.saves.media_type import DEFAULT, check_media_type
+from gamed.saves.meta import check_meta
+from gamed.saves.slots import check_slot
+from gamed.saves.version import tag_of, version_in
+
+GOOD_SLOTS = [
+    "auto",
+    "a",
+    "0",
+    "slot-1.sav",
+    "a" * 64,
+    "x_",
+    "a..b",
+    "console",
+    "com",
+    "com10",
+    "nul-1",
+    "lpt",
+    "auxiliary",
+]
+BAD_SLOTS = ["", "A", "Auto", "a" * 65, ".a", "-a", "_a", "a.", "a b", "a/b", "..", "ä", "a\n", "a\x00", "a%20", "١"]
+BAD_SLOTS += ["con", "nul.sav", "prn", "aux", "aux.tar.gz", "com0", "com1", "com9.x", "lpt1", "lpt9.sav", "nul"]
+
+GOOD_META = ["{}", '{"title":"Chapter 3"}', '{"a":[1,2.5e3,null,true,{"b":"\\u00e9\\ud83d\\ude00"}]}', " {} "]
+GOOD_META += ['{"a":' * 7 + "{}" + "}" * 7, '{"a":"[[[[[[[[[["}', '{"a":"\\"{{{{{{{{{{"}']
+BAD_META = [
+    "",
+    "x",
+    "[]",
+    '"a"',
+    "1",
+    "null",
+    "{",
+    '{"a":1,}',
+    '{"a":1,"a":2}',
+    '{"a":NaN}',
+    '{"a":-Infinity}',
+    "{'a':1}",
+]
+BAD_META += [
+    '{"a":"\\ud83d"}',
+    '{"\\udc00":1}',
+    '{"a":"é"}',
+    '{"a":\t1}',
+    '{"a":1}\x7f',
+    '{"a":1e999}',
+    '{"a":"' + "x" * 2048 + '"}',
+]
+BAD_META += ['{"a":' * 8 + "{}" + "}" * 8, "[" * 2000, '{"a":' + "9" * 21 + "}", '{"a":18446744073709551616}']
+
+ZERO = sha256(b"").digest()
+ZERO64 = b64encode(ZERO).decode()
+DIGESTS = [
+    (None, None),
+    (f"sha-256=:{ZERO64}:", ZERO),
+    (f" sha-256=:{ZERO64}: ", ZERO),
+    (f"sha-512=:AAAA:, sha-256=:{ZERO64}:", ZERO),
+    (f"sha-256=:AAAA:,sha-256=:{ZERO64}:", ZERO),
+    ("sha-512=:AAAA:", None),
+]
+BAD_DIGESTS = ["", "sha-256", f"sha-256={ZERO64}", f"sha-256=:{ZERO64}", "sha-256=::", "sha-256=:AAAA:", "sha-256=:!:"]
+BAD_DIGESTS += [f"sha-256=:{ZERO64[:-1]}:", f"SHA-256=:{ZERO64}:", f"sha-256=:{ZERO64}:;", f"sha-256=:{ZERO64}:,"]
+
+TYPES = ["text/plain", "application/x-save; v=1", 'a/b;c="d e\\"f"', "a/b;", DEFAULT]
+BAD_TYPES = [
+    "",
+    "text",
+    "text/",
+    "/plain",
+    "text/plain, text/html",
+    "text/pl ain",
+    "a/b; c",
+    "a/b\r\nX: y",
+    "a/" + "b" * 254,
+]
+BAD_TYPES += ["a/b;c=\xe9"]
+
+
+class SlotNameTest(SynchronousTestCase):
+    def test_good(self) -> None:
+        """Lower case letters, digits and `._-`, at most 64."""
+        for name in GOOD_SLOTS:
+            self.assertEqual(check_slot(name), name)
+
+    def test_bad(self) -> None:
+        """Anything that some file system would change or refuse is refused, and the answer says what to do."""
+        for name in BAD_SLOTS:
+            with self.assertRaises(InvalidSlot, msg=name) as caught:
+                check_slot(name)
+            self.assertRegex(str(caught.exception), "a-z 0-9|another name")
+
+
+class TagTest(SynchronousTestCase):
+    def test_form(self) -> None:
+        """The version, a dash, the first 16 hex digits of the SHA-256."""
+        self.assertEqual(tag_of(9, bytes.fromhex("9f86d081884c7d65" + "00" * 24)), "9-9f86d081884c7d65")
+
+    @given(st.integers(1, 10**12), st.binary(min_size=32, max_size=32))
+    def test_version_in(self, version: int, digest: bytes) -> None:
+        """The version can be read back from a tag."""
+        self.assertEqual(version_in(tag_of(version, digest)), version)
+
+    def test_foreign(self) -> None:
+        """Tags of other makes speak of no version."""
+        for tag in (
+            "",
+            "9",
+            "9-",
+            "-9f86d081884c7d65",
+            "x-9f86d081884c7d65",
+            "9-9f86",
+            "²-9f86d081884c7d65",
+            "9" * 5000 + "-" + "a" * 16,
+        ):
+            self.assertIsNone(version_in(tag), tag[:40])
+
+
+class ConditionTest(SynchronousTestCase):
+    def test_writing(self) -> None:
+        """The three conditions of PUT, or none."""
+        for headers, condition in [
+            ({}, UNCONDITIONAL),
+            ({"if-match": '"9-ab"'}, Condition(Wants.THIS, EntityTag("9-ab"))),
+            ({"if-match": 'W/"9-ab"'}, Condition(Wants.THIS, EntityTag("9-ab", weak=True))),
+            ({"if-match": "*"}, Condition(Wants.PRESENT)),
+            ({"if-none-match": "*"}, Condition(Wants.ABSENT)),
+        ]:
+            self.assertEqual(writing_condition(headers.get), condition, headers)
+
+    def test_bad_writing(self) -> None:
+        """Two conditions, two tags, an unquoted tag, If-None-Match with a tag."""
+        for headers in [
+            {"if-match": "*", "if-none-match": "*"},
+            {"if-match": '"9-ab", "8-cd"'},
+            {"if-match": "9-ab"},
+            {"if-match": '"' + "9" * 65 + '"'},
+            {"if-match": ""},
+            {"if-none-match": '"9-ab"'},
+            {"if-none-match": "9-ab"},
+        ]:
+            with self.assertRaises(BadPrecondition, msg=str(headers)):
+                writing_condition(headers.get)
+
+    def test_deleting(self) -> None:
+        """DELETE takes If-Match only."""
+        self.assertEqual(deleting_condition({"if-match": "*"}.get), Condition(Wants.PRESENT))
+        self.assertEqual(deleting_condition({}.get), UNCONDITIONAL)
+        for headers in [{"if-none-match": "*"}, {"if-match": '"a", "b"'}, {"if-match": "a"}]:
+            with self.assertRaises(BadPrecondition, msg=str(headers)):
+                deleting_condition(headers.get)
+
+
+class MetaTest(SynchronousTestCase):
+    def test_good(self) -> None:
+        """A JSON object on one line of ASCII is kept as sent; none is none."""
+        for text in GOOD_META:
+            self.assertEqual(check_meta(text, 2048), text)
+        self.assertIsNone(check_meta(None, 2048))
+
+    def test_bad(self) -> None:
+        """Everything else is refused in words that do not repeat it."""
+        for text in BAD_META:
+            with self.assertRaises(BadMeta, msg=text[:40]) as caught:
+                check_meta(text, 2048)
+            self.assertRegex(str(caught.exception), "one line of ASCII with a JSON object|at most 2048")
+
+    def test_exact_size(self) -> None:
+        """`meta_bytes` is the last size that fits."""
+        text = json.dumps({"a": "x" * 20})
+        self.assertEqual(check_meta(text, len(text)), text)
+        with self.assertRaises(BadMeta):
+            check_meta(text, len(text) - 1)
+
+    @given(st.text(st.sampled_from('{}[]":,\\u1eENa-.d8 '), max_size=30))
+    def test_any_text(self, text: str) -> None:
+        """What is taken is one JSON object to every strict reader; nothing else escapes."""
+        try:
+            check_meta(text, 100)
+        except BadMeta:
+            return
+        self.assertIsInstance(json.loads(text), dict)
+
+
+class DigestTest(SynchronousTestCase):
+    def test_read(self) -> None:
+        """sha-256 is found among others; others alone are passed over (RFC 9530 2)."""
+        for text, digest in DIGESTS:
+            self.assertEqual(parse_content_digest(text), digest, text)
+
+    def test_unreadable(self) -> None:
+        """A digest that cannot be read must not pass for one that was checked."""
+        for text in BAD_DIGESTS:
+            with self.assertRaises(DigestMismatch, msg=text) as caught:
+                parse_content_digest(text)
+            self.assertIn("sha-256=:", str(caught.exception))
+
+    def test_checked(self) -> None:
+        """Other bytes than announced are refused; without an announcement all pass."""
+        check_digest(None, ZERO)
+        check_digest(ZERO, ZERO)
+        with self.assertRaises(DigestMismatch):
+            check_digest(ZERO, sha256(b"x").digest())
+
+    def test_round_trip(self) -> None:
+        """What is written is what is read."""
+        self.assertEqual(parse_content_digest(sha256_field(ZERO)), ZERO)
+
+
+class MediaTypeTest(SynchronousTestCase):
+    def test_good(self) -> None:
+        """A media type is kept as sent; without one the bytes are just bytes."""
+        for text in TYPES:
+            self.assertEqual(check_media_type(text), text)
+        self.assertEqual(check_media_type(None), DEFAULT)
+
+    def test_bad(self) -> None:
+        """What could not go into a header again is refused."""
+        for text in BAD_TYPES:
+            with self.assertRaises(InvalidSaveRequest, msg=text):
+                check_media_type(text)
+
+
+class BlankTest(SynchronousTestCase):
+    @given(st.lists(st.binary(max_size=5) | st.integers(0, 5).map(bytes), max_size=6))
+    def test_any_pieces(self, pieces: list[bytes]) -> None:
+        """Blank is: nothing but zeros, however the bytes arrive."""
+        watch = BlankWatch()
+        for piece in pieces:
+            watch.feed(piece)
+        whole = b"".join(pieces)
+        self.assertEqual(watch.blank, not whole.strip(b"\0"))
+
+    def test_answer(self) -> None:
+        """A blank body is refused, unless the owner allows it."""
+        watch = BlankWatch()
+        for size, word in ((0, "empty"), (4, "zero bytes")):
+            with self.assertRaises(BlankSave) as caught:
+                watch.check(size, allowed=False)
+            self.assertIn(word, str(caught.exception))
+        watch.check(0, allowed=True)

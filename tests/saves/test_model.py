@@ -1,0 +1,255 @@
+"""Several devices on one slot, with answers that get lost and requests that arrive twice (PROTOCOL 4.1).
+
+Each device lives by the rule for clients: it names what it knows, repeats a request until it is answered, and goes on
+from what the answer shows.
+"""
+
+from collections.abc import Sequence
+
+from attrs import define, evolve, field, frozen
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.http_rules.tags import EntityTag
+from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
+from gamed.saves.orders import Removed, Written
+from gamed.saves.rules import WRITES, Earlier, Removal, Rule, SlotView, Verdict, judge_write
+from gamed.saves.version import Body, Kind
+from gamed.storage.state import restoring, writing
+from tests.saves import worlds
+from tests.saves.worlds import ListWorld, StoredWorld, flaws, names
+
+DEVICES = 3
+KEPT = {Rule.W1_ALREADY_THERE, Rule.W1_RELABELLED, Rule.W2_FIRST, Rule.W4_WRITTEN, Rule.W5_SUPERSEDED, Rule.W6_CONFLICT}
+devices = st.integers(0, DEVICES - 1)
+bodies = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
+metas = st.sampled_from([None, None, '{"a":1}'])
+
+
+@frozen
+class Ask:
+    """A request on its way; `data` is None for a DELETE and for a restore."""
+
+    device: int
+    condition: Condition
+    data: bytes | None
+    meta: str | None = None
+    restores: int | None = None
+    """The version that is to be made current again."""
+
+
+@define
+class Device:
+    """What a device believes: the tag it has seen last, None for an empty slot."""
+
+    base: str | None = None
+    waiting: Ask | None = None
+
+    def condition(self) -> Condition:
+        return Condition(Wants.THIS, EntityTag(self.base)) if self.base else Condition(Wants.ABSENT)
+
+
+@define
+class Ledger:
+    """Who made which version that was current, or the tombstone."""
+
+    author: dict[int, int] = field(factory=dict)
+
+    def others_since(self, device: int, base: str | None) -> bool:
+        known = int(base.partition("-")[0]) if base else 0
+        return any(by != device for number, by in self.author.items() if number > known)
+
+
+class Devices(RuleBasedStateMachine):
+    asks = Bundle("asks")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stored, self.listed = StoredWorld(), ListWorld()
+        self.devices = [Device() for _ in range(DEVICES)]
+        self.ledger = Ledger()
+        self.safe: set[bytes] = set()
+        """Bytes of which a device was told that they are kept."""
+        self.applied: set[Ask] = set()
+        """Requests that made a version, whether their answers arrived or not."""
+
+    @rule(target=asks, device=devices, data=bodies, meta=metas, blind=st.integers(0, 9))
+    def save(self, device: int, data: bytes, meta: str | None, blind: int) -> Ask:
+        """A device wants to save; one that still waits for an answer repeats itself. Some know no conditions."""
+        me = self.devices[device]
+        condition = UNCONDITIONAL if blind == 0 else me.condition()
+        me.waiting = me.waiting or Ask(device, condition, data, meta)
+        return me.waiting
+
+    @precondition(lambda self: self.listed.kept)
+    @rule(target=asks, device=devices)
+    def remove(self, device: int) -> Ask:
+        me = self.devices[device]
+        condition = Condition(Wants.PRESENT) if me.base is None else me.condition()
+        me.waiting = me.waiting or Ask(device, condition, None)
+        return me.waiting
+
+    @precondition(lambda self: self.listed.kept)
+    @rule(target=asks, device=devices, choice=st.integers(0, 99))
+    def bring_back(self, device: int, choice: int) -> Ask:
+        """A device wants an old version back, or a copy adopted, or a deleted save undeleted."""
+        me, whole = self.devices[device], [version for version in self.listed.kept if version.body]
+        number = whole[choice % len(whole)].version
+        me.waiting = me.waiting or Ask(device, me.condition(), None, restores=number)
+        return me.waiting
+
+    @rule(device=devices, lost=st.booleans())
+    def carry(self, device: int, lost: bool) -> None:
+        """The request arrives; its answer may get lost."""
+        ask = self.devices[device].waiting
+        if ask is not None:
+            answer = self.happen(ask, ask.device)
+            if not lost:
+                self.hear(self.devices[device], ask, answer)
+
+    @rule(ask=asks)
+    def arrive_late(self, ask: Ask) -> None:
+        """Any request ever made arrives once more, and nobody hears the answer."""
+        self.happen(ask, by=-1)
+
+    def happen(self, ask: Ask, by: int) -> Written | Removed:
+        before = self.listed.head
+        if ask.restores is not None:
+            answer: Written | Removed = self.restore(ask, ask.restores)
+        else:
+            answer = self.put(ask) if ask.data is not None else self.delete(ask)
+        after = self.listed.head
+        if before is not None and after != before and ask.condition.wants is not Wants.PRESENT:
+            assert names(ask.condition, before), "an update was lost"
+        if after != before:
+            self.ledger.author[len(self.listed.kept)] = by
+        return answer
+
+    def put(self, ask: Ask) -> Written:
+        assert ask.data is not None
+        expected = self.listed.put(ask.condition, ask.data, ask.meta)
+        answer = self.stored.put(ask.condition, ask.data, ask.meta)
+        assert isinstance(answer, Written)
+        tags = answer.current and answer.current.tag, answer.yours and answer.yours.tag
+        assert (answer.verdict.rule, *tags) == expected
+        if answer.verdict.rule in KEPT:
+            self.safe.add(ask.data)
+        if answer.verdict.rule in WRITES:
+            self.applied.add(ask)
+        return answer
+
+    def restore(self, ask: Ask, number: int) -> Written:
+        expected, before = self.listed.restore(number, ask.condition), len(self.stored.history())
+        answer = self.stored.restore(number, ask.condition)
+        assert isinstance(answer, Written)
+        assert (answer.verdict.rule, answer.current and answer.current.tag) == expected
+        if answer.verdict.rule in WRITES:
+            self.applied.add(ask)
+        else:
+            assert len(self.stored.history()) == before, "a restore that was refused left something"
+        return answer
+
+    def delete(self, ask: Ask) -> Removed:
+        answer = self.stored.delete(ask.condition)
+        assert isinstance(answer, Removed)
+        assert answer.removal is self.listed.delete(ask.condition)
+        return answer
+
+    def hear(self, me: Device, ask: Ask, answer: Written | Removed) -> None:
+        me.waiting = None
+        if isinstance(answer, Written):
+            if answer.verdict.rule in (Rule.W6_CONFLICT, Rule.W7_NEVER_SEEN):
+                assert self.listed.kept, "a slot that was never seen conflicts with nothing"
+                assert answer.yours is not None, "refused bytes were dropped"
+                assert ask not in self.applied, "a write that took place was called a conflict"
+                assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
+            if answer.verdict.rule is Rule.W5_SUPERSEDED and answer.current is not None:
+                assert ask.restores or self.stored.bytes_of(answer.current) != ask.data, (
+                    "what is current was called superseded"
+                )
+            if answer.verdict.rule in WRITES | {Rule.W1_ALREADY_THERE}:
+                assert answer.current is not None
+                assert ask.restores is not None or self.stored.bytes_of(answer.current) == ask.data
+            me.base = answer.current.tag if answer.current else None
+        else:
+            if answer.removal in (Removal.CONFLICT, Removal.ALREADY_DELETED):
+                assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
+            head = self.listed.head if answer.removal is Removal.CONFLICT else None
+            me.base = head.tag if head else None
+
+    @invariant()
+    def no_bytes_are_lost(self) -> None:
+        kept = {self.stored.bytes_of(version) for version in self.stored.history() if version.body}
+        assert self.safe <= kept
+
+    @invariant()
+    def no_version_is_doubled(self) -> None:
+        """On top of one version the same bytes are written once, and refused once."""
+        for kind in (Kind.WRITE, Kind.RESTORE, Kind.CONFLICT):
+            seen = [
+                (version.parent_tag, version.body)
+                for version in self.stored.history()
+                if version.kind is kind and (version.parent_tag or kind is Kind.CONFLICT)
+            ]
+            assert len(seen) == len(set(seen))
+
+    @invariant()
+    def all_counts_agree(self) -> None:
+        assert flaws(self.stored.connection) == []
+
+    @invariant()
+    def numbers_are_never_reused(self) -> None:
+        numbers = [version.version for version in reversed(self.stored.history())]
+        assert numbers == list(range(1, len(numbers) + 1))
+
+
+def run(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
+    quiet = settings(
+        max_examples=examples,
+        stateful_step_count=50,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(Devices, settings=quiet)
+
+
+def without_w1(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
+    nowhere = evolve(body, ctype="another/type")
+    return judge_write(view, condition, nowhere, earlier)
+
+
+def without_w5(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
+    return judge_write(view, condition, body, Earlier(copied=earlier.copied))
+
+
+def forgetting_copies(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
+    return judge_write(view, condition, body, Earlier(written=earlier.written))
+
+
+def ignoring_conditions(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
+    return Verdict(Rule.W4_WRITTEN)
+
+
+def dropping_conflicts(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
+    verdict = judge_write(view, condition, body, earlier)
+    return Verdict(Rule.W7_NEVER_SEEN) if verdict.rule is Rule.W6_CONFLICT else verdict
+
+
+class ModelTest(SynchronousTestCase):
+    def test_devices(self) -> None:
+        """No lost update, no lost bytes, no doubled version, no false conflict, whatever gets lost on the way."""
+        run(200)
+
+    def test_planted_defects(self) -> None:
+        """The model notices when any one of the rules is gone."""
+        for defect in (without_w1, without_w5, forgetting_copies, ignoring_conditions, dropping_conflicts):
+            self.patch(worlds, "judge_write", defect)
+            self.patch(writing, "judge_write", defect)
+            self.patch(restoring, "judge_write", defect)
+            with self.assertRaises(AssertionError, msg=defect.__name__):
+                run(200, [Phase.generate])

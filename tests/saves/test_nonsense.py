@@ -1,0 +1,80 @@
+"""Requests that make no sense get typed answers: no 5xx, no traceback, nothing stored by accident."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.saves.kit import SaveCase
+
+NAMES = [
+    "If-Match",
+    "If-None-Match",
+    "If-Modified-Since",
+    "If-Unmodified-Since",
+    "If-Range",
+    "Range",
+    "Content-Type",
+    "Content-Digest",
+    "Content-Encoding",
+    "Content-Range",
+    "Save-Meta",
+    "Prefer",
+    "Expect",
+]
+WORDS = ["*", '"1-2cf24dba5fb0a30e"', 'W/"x"', "bytes=0-1", "bytes=", "sha-256=:", "{}", '{"a":1}', "a/b"]
+WORDS += [",", '"', ";", "\xff", " "]
+PATHS = [
+    "",
+    "saves",
+    "saves/auto",
+    "saves/auto/versions",
+    "saves?since=",
+    "saves?since=0.0",
+    "saves/%ff",
+    "saves/%2e%2e",
+]
+PATHS += ["saves/auto%00", "saves/" + "a" * 300]
+texts = st.lists(st.sampled_from(WORDS), max_size=4).map("".join) | st.text(
+    st.characters(min_codepoint=0x20, max_codepoint=0xFF, exclude_characters="\x7f\x80"), max_size=12
+)
+
+
+class NonsenseTest(SaveCase):
+    """Hypothesis stands on one room; what little it may store does no harm to the counts."""
+
+    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
+    @given(
+        st.sampled_from(["GET", "HEAD", "PUT", "DELETE", "POST", "BREW"]),
+        st.sampled_from(PATHS),
+        st.lists(st.tuples(st.sampled_from(NAMES), texts), max_size=4),
+        st.sampled_from([b"", b"\0\0", b"hello"]),
+    )
+    def test_any_head(self, method: str, path: str, fields: list[tuple[str, str]], body: bytes) -> None:
+        """Whatever the fields say, the answer is one of PROTOCOL's, and only a PUT that made sense stores anything."""
+        before = len(self.kept())
+        lines = [
+            f"{method} /game/{path} HTTP/1.1",
+            "Host: game.example",
+            f"Authorization: {self.bearer['Authorization']}",
+        ]
+        lines += [f"{name}: {text}" for name, text in fields]
+        lines += [f"Content-Length: {len(body)}", "", ""]
+        connection = self.browser.connect()
+        connection.head_only = method == "HEAD"
+        self.browser.watched(lambda: connection.send("\r\n".join(lines).encode("latin-1") + body))
+        answer = connection.answer
+        connection.leave()
+        self.assertLess(answer.status, 500)
+        if answer.status >= 400 and method != "HEAD":
+            self.assertTrue(answer.code)
+            self.assertNotIn("Traceback", answer.json["detail"])
+        if not (method in ("PUT", "DELETE") and path == "saves/auto" and answer.status in (200, 201, 204, 412)):
+            self.assertEqual(len(self.kept()), before)
+        self.agrees()
+
+    def test_odd_tokens(self) -> None:
+        """A token of any bytes is refused as what it is."""
+        for token in (b"\xff", b"gat_\xff", b"gat_" + b"A" * 49, b"\xc3\xa4" * 30):
+            raw = b"GET /game/ HTTP/1.1\r\nHost: game.example\r\nAuthorization: Bearer " + token + b"\r\n\r\n"
+            connection = self.browser.connect()
+            self.browser.watched(lambda raw=raw, connection=connection: connection.send(raw))
+            self.assertEqual((connection.answer.status, connection.answer.code), (401, "token_invalid"))

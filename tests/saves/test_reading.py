@@ -1,0 +1,348 @@
+"""GET and HEAD under /game/ (PROTOCOL 4.2 and 6)."""
+
+from hashlib import sha256
+from itertools import product
+
+from gamed.instants import http_date
+from gamed.saves.limits import SaveLimits
+from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
+from tests.sessions.desk import ANNA, NOW_MS
+
+ONE, TWO = b"0123456789", b"abcdefghij"
+FIXED = {"date", "x-request-id", "content-length"}
+
+
+class OneSaveTest(SaveCase):
+    """A current version: head, bytes, conditions, ranges; small ones from memory, larger ones from a file."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.data = {"small": ONE, "big": BIG}
+        for slot, data in self.data.items():
+            self.put(slot, data, {"Content-Type": "text/plain;v=1", "Save-Meta": '{"a":1}', **ABSENT})
+
+    def test_head_and_bytes(self) -> None:
+        """All of PROTOCOL 4.2's fields, and the bytes as they were sent."""
+        for slot, data in self.data.items():
+            answer = self.get(slot)
+            self.assertEqual((answer.status, answer.body), (200, data))
+            shown = {name: value for name, value in answer.headers.items() if name not in FIXED}
+            self.assertEqual(
+                shown,
+                {
+                    "etag": tag(1, data),
+                    "save-version": tag(1, data).strip('"'),
+                    "save-meta": '{"a":1}',
+                    "content-type": "text/plain;v=1",
+                    "last-modified": http_date(NOW_MS),
+                    "repr-digest": digest_of(data),
+                    "accept-ranges": "bytes",
+                    "cache-control": "private, no-cache, no-transform",
+                    "vary": "Authorization",
+                    "content-disposition": "attachment",
+                    "content-security-policy": "sandbox",
+                    "x-content-type-options": "nosniff",
+                },
+            )
+
+    def test_no_meta(self) -> None:
+        """Without Save-Meta there is no such field; without a type the bytes are just bytes."""
+        self.put("plain", ONE)
+        headers = self.get("plain").headers
+        self.assertNotIn("save-meta", headers)
+        self.assertEqual(headers["content-type"], "application/octet-stream")
+
+    def test_head_parity(self) -> None:
+        """HEAD answers as GET does, without the bytes; it ignores Range."""
+        for slot, headers in product(self.data, ({}, {"If-None-Match": "*"}, {"If-Match": '"x"'})):
+            get, head = self.get(slot, headers), self.ask("HEAD", f"/game/saves/{slot}", headers)
+            self.assertEqual((head.status, head.body), (get.status, b""))
+            differing = {"date", "x-request-id"} | ({"content-length"} if get.status == 412 else set())
+            same = [{k: v for k, v in answer.headers.items() if k not in differing} for answer in (get, head)]
+            self.assertEqual(*same)
+        for wanted in ("bytes=0-1", "bytes=99999999-"):
+            head = self.ask("HEAD", "/game/saves/big", {"Range": wanted})
+            self.assertEqual((head.status, head.headers["content-length"]), (200, str(len(BIG))))
+
+    def test_head_of_nothing(self) -> None:
+        """HEAD of a slot that is not there."""
+        self.assertEqual(self.ask("HEAD", "/game/saves/none").status, 404)
+
+    def test_not_modified(self) -> None:
+        """304 for who has the bytes: no body, but what a cache must know."""
+        for slot, data in self.data.items():
+            for headers in (
+                {"If-None-Match": tag(1, data)},
+                {"If-None-Match": f'"x", W/{tag(1, data)}'},
+                {"If-None-Match": "*"},
+                {"If-Modified-Since": http_date(NOW_MS)},
+                {"If-None-Match": tag(1, data), "Range": "bytes=0-1"},
+            ):
+                answer = self.get(slot, headers)
+                self.assertEqual((answer.status, answer.body), (304, b""), headers)
+                self.assertEqual(answer.headers["etag"], tag(1, data))
+                self.assertEqual(answer.headers["vary"], "Authorization")
+                self.assertNotIn("content-length", answer.headers)
+
+    def test_modified(self) -> None:
+        """200 for who has something else."""
+        for headers in (
+            {"If-None-Match": '"1-x"'},
+            {"If-Modified-Since": http_date(NOW_MS - 1000)},
+            {"If-None-Match": '"1-x"', "If-Modified-Since": http_date(NOW_MS)},
+            {"If-Match": tag(1, ONE)},
+            {"If-Unmodified-Since": http_date(NOW_MS)},
+        ):
+            self.assertEqual(self.get("small", headers).status, 200, headers)
+
+    def test_failed(self) -> None:
+        """412 for who insists on something else; the sides are shown, without an ETag field."""
+        for headers, code, base in (
+            ({"If-Match": '"1-x"'}, "version_conflict", None),
+            ({"If-Match": f"W/{tag(1, ONE)}"}, "weak_validator", 1),
+            ({"If-Unmodified-Since": http_date(NOW_MS - 1000)}, "version_conflict", None),
+        ):
+            answer = self.refused(self.get("small", headers), 412, code)
+            self.assertEqual((answer.json["current"]["version"], answer.json["yours"]), (1, None))
+            self.assertEqual(answer.json["base"] and answer.json["base"]["version"], base)
+            self.assertNotIn("etag", answer.headers)
+
+    def test_malformed_conditions(self) -> None:
+        """Tags without quotes are refused."""
+        for name in ("If-Match", "If-None-Match"):
+            self.refused(self.get("small", {name: "1-x"}), 400, "bad_precondition", "double quotes")
+        self.refused(self.ask("GET", "/game/saves", {"If-None-Match": "x"}), 400, "bad_precondition")
+
+    def test_ranges(self) -> None:
+        """206: one range in each form."""
+        for slot, data in self.data.items():
+            size = len(data)
+            for wanted, first, last in (
+                ("bytes=2-4", 2, 4),
+                ("bytes=7-", 7, size - 1),
+                ("bytes=-3", size - 3, size - 1),
+            ):
+                answer = self.get(slot, {"Range": wanted})
+                self.assertEqual((answer.status, answer.body), (206, data[first : last + 1]))
+                self.assertEqual(answer.headers["content-range"], f"bytes {first}-{last}/{size}")
+                self.assertEqual(answer.headers["content-length"], str(last - first + 1))
+                self.assertEqual(answer.headers["repr-digest"], digest_of(data))
+                self.assertEqual(answer.headers["etag"], tag(1, data))
+
+    def test_ignored_ranges(self) -> None:
+        """200: several ranges, other units, what does not parse, and an If-Range that does not hold."""
+        for headers in (
+            {"Range": "bytes=0-1,3-4"},
+            {"Range": "lines=0-1"},
+            {"Range": "bytes=4-2"},
+            {"Range": "bytes=0-1", "If-Range": '"1-x"'},
+            {"Range": "bytes=0-1", "If-Range": f"W/{tag(1, ONE)}"},
+            {"Range": "bytes=99-", "If-Range": '"1-x"'},
+            {"Range": "bytes=0-1", "If-Range": http_date(NOW_MS - 1000)},
+        ):
+            answer = self.get("small", headers)
+            self.assertEqual((answer.status, answer.body), (200, ONE), headers)
+            self.assertNotIn("content-range", answer.headers)
+
+    def test_if_range(self) -> None:
+        """206 while If-Range names exactly what is current."""
+        for value in (tag(1, ONE), http_date(NOW_MS)):
+            self.assertEqual(self.get("small", {"Range": "bytes=0-1", "If-Range": value}).status, 206)
+
+    def test_if_range_by_a_doubtful_date(self) -> None:
+        """Two versions of one second have one date: a download by date begins again, by tag it goes on."""
+        second = self.put("small", TWO, {"If-Match": "*"}).headers["etag"]
+        by_date = self.get("small", {"Range": "bytes=0-1", "If-Range": http_date(NOW_MS)})
+        self.assertEqual((by_date.status, by_date.body), (200, TWO))
+        self.assertEqual(self.get("small", {"Range": "bytes=0-1", "If-Range": second}).status, 206)
+
+    def test_unsatisfiable(self) -> None:
+        """416 tells the size."""
+        for slot, data in self.data.items():
+            answer = self.refused(self.get(slot, {"Range": f"bytes={len(data)}-"}), 416, "range_not_satisfiable")
+            self.assertEqual(answer.headers["content-range"], f"bytes */{len(data)}")
+            self.assertIn(str(len(data)), answer.json["detail"])
+
+    def test_nothing_there(self) -> None:
+        """404 for a slot that never was, whatever the conditions."""
+        for headers in ({}, {"If-Match": "*"}, {"If-None-Match": "*"}):
+            self.refused(self.get("none", headers), 404, "save_not_found", "/game/saves")
+        self.refused(self.ask("GET", "/game/saves/none/versions"), 404, "save_not_found")
+
+
+class DamageTest(SaveCase):
+    """Bytes that are not those that were acknowledged never leave."""
+
+    def test_newest_good(self) -> None:
+        """500 names the newest version whose bytes are good; for small saves and large ones."""
+        for slot, data in (("small", ONE), ("big", BIG)):
+            for n in range(3):
+                self.put(slot, data + b"%d" % n, {"If-Match": "*"} if n else ABSENT)
+            self.damage(slot, 3)
+            self.damage(slot, 2)
+            answer = self.refused(self.get(slot), 500, "corrupt_blob", "Version 1", "PUT")
+            self.assertEqual((answer.json["slot"], answer.json["version"]), (slot, 3))
+            self.assertEqual(answer.json["newest_good"]["etag"], tag(1, data + b"0"))
+            self.assertEqual(self.get(slot, {"If-None-Match": tag(3, data + b"2")}).status, 304)
+
+    def test_none_good(self) -> None:
+        """When nothing older is good the answer says so."""
+        self.put("auto", ONE)
+        self.damage("auto", 1)
+        self.assertIsNone(self.refused(self.get("auto"), 500, "corrupt_blob", "No older version").json["newest_good"])
+
+    def test_healed(self) -> None:
+        """Storing the same bytes again repairs the save, and every version that shares them."""
+        for slot, data in (("small", ONE), ("big", BIG)):
+            self.put(slot, data)
+            self.put(f"{slot}-2", data)
+            self.damage(slot, 1)
+            self.refused(self.get(slot), 500, "corrupt_blob")
+            again = self.put(slot, data)
+            self.assertEqual((again.status, again.json["version"]), (200, 1))
+            for name in (slot, f"{slot}-2"):
+                self.assertEqual(self.get(name).body, data)
+        self.stores.blobs.sweep()
+
+
+class ListTest(SaveCase):
+    """GET /game/ and GET /game/saves."""
+
+    def cursor(self) -> str:
+        cursor: str = self.ask("GET", "/game/").json["cursor"]
+        return cursor
+
+    def test_newcomer(self) -> None:
+        """Who never saved has an empty shelf, and misses nothing of what comes."""
+        listing = self.ask("GET", "/game/saves")
+        self.assertEqual((listing.status, listing.json["saves"]), (200, []))
+        cursor = listing.json["cursor"]
+        self.assertEqual((cursor, listing.headers["etag"]), (self.cursor(), f'"{cursor}"'))
+        self.put("auto", ONE)
+        since = self.ask("GET", f"/game/saves?since={cursor}").json
+        self.assertEqual(([save["slot"] for save in since["saves"]], "reset" in since), (["auto"], False))
+
+    def test_overview(self) -> None:
+        """Player, time, usage and limits."""
+        self.put("a", ONE)
+        self.put("b", ONE)
+        self.put("b", ONE + ONE, {"If-Match": "*"})
+        self.put("b", TWO, ABSENT)
+        answer = self.ask("GET", "/game/")
+        body = answer.json
+        self.assertEqual(answer.headers["etag"], f'"{body["cursor"]}"')
+        self.assertEqual(answer.headers["cache-control"], "private, no-cache, no-transform")
+        self.assertEqual(body["cursor"].split("."), [body["epoch"], "4"])
+        self.assertEqual(
+            {name: body[name] for name in ("player", "time", "usage", "limits")},
+            {
+                "player": {"id": ANNA, "owner": False},
+                "time": "2027-01-15T08:00:00.000Z",
+                "usage": {"slots": 2, "bytes": 30, "history_bytes": 20},
+                "limits": {
+                    "save_bytes": 16777216,
+                    "slots": 256,
+                    "bytes": 268435456,
+                    "history_bytes": 536870912,
+                    "meta_bytes": 2048,
+                    "commit_writes": 64,
+                    "writes_per_minute": 60,
+                    "wait_seconds": 25,
+                    "keep_versions": 10,
+                    "keep_days": 30,
+                },
+            },
+        )
+        self.assertEqual(set(body), {"player", "time", "epoch", "cursor", "usage", "limits"})
+
+    def test_list(self) -> None:
+        """Every slot that holds something, by name, with its conflict copies; deleted ones not."""
+        self.put("b", ONE, {"Save-Meta": '{"n":1}'})
+        self.put("a", TWO)
+        self.put("c", TWO)
+        self.put("b", TWO, ABSENT)
+        self.delete("c", {"If-Match": "*"})
+        saves = self.ask("GET", "/game/saves").json["saves"]
+        shown = [(save["slot"], save["etag"], save["meta"], save["conflicts"]) for save in saves]
+        self.assertEqual(shown, [("a", tag(1, TWO), None, []), ("b", tag(1, ONE), {"n": 1}, [2])])
+        members = {"slot", "version", "etag", "size", "sha256", "content_type", "modified", "meta", "conflicts"}
+        self.assertEqual(set(saves[0]), members)
+
+    def test_since(self) -> None:
+        """Only what changed, deletions too; nothing new is an empty list at the same cursor."""
+        self.put("a", ONE)
+        self.put("b", ONE)
+        cursor = self.cursor()
+        nothing = self.ask("GET", f"/game/saves?since={cursor}").json
+        self.assertEqual(nothing, {"cursor": cursor, "saves": []})
+        self.put("b", TWO, {"If-Match": "*"})
+        self.delete("a", {"If-Match": "*"})
+        changes = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
+        self.assertEqual(changes[0], {"slot": "a", "deleted": "2027-01-15T08:00:00.000Z", "version": 2})
+        self.assertEqual((changes[1]["slot"], changes[1]["etag"], changes[1]["conflicts"]), ("b", tag(2, TWO), []))
+        self.put("a", TWO, {"If-Match": tag(1, ONE)})
+        [again] = self.ask("GET", f"/game/saves?since={cursor}").json["saves"][:1]
+        self.assertEqual(again["version"], 2)
+
+    def test_reset(self) -> None:
+        """A cursor of another epoch, or of a future that never was, gets everything and is told so."""
+        self.put("a", ONE)
+        epoch = self.cursor().split(".")[0]
+        for cursor in ("elsewhere.7", f"{epoch}.999"):
+            body = self.ask("GET", f"/game/saves?since={cursor}").json
+            self.assertEqual((body["reset"], [save["slot"] for save in body["saves"]]), (True, ["a"]))
+
+    def test_bad_since(self) -> None:
+        """What is no cursor, and two of them."""
+        for query in ("since=", "since=x", "since=a.b", "since=a.1.2", "since=%00.1", "since=a.1&since=a.1"):
+            self.refused(self.ask("GET", f"/game/saves?{query}"), 400, "bad_request")
+
+    def test_unchanged(self) -> None:
+        """304 for who names the cursor; a change ends that."""
+        self.put("a", ONE)
+        known = {"If-None-Match": f'"{self.cursor()}"'}
+        for path in ("/game/saves", f"/game/saves?since={self.cursor()}"):
+            answer = self.ask("GET", path, known)
+            self.assertEqual((answer.status, answer.body, answer.headers["etag"]), (304, b"", known["If-None-Match"]))
+        self.put("a", TWO, ABSENT)
+        self.assertEqual(self.ask("GET", "/game/saves", known).status, 200)
+
+    def test_every_change_moves_the_cursor(self) -> None:
+        """Writes, new metadata, conflict copies and deletions move it; what stores nothing does not."""
+        steps = [
+            (lambda: self.put("a", ONE), True),
+            (lambda: self.put("a", ONE), False),
+            (lambda: self.put("a", ONE, {"Save-Meta": "{}", "If-Match": "*"}), True),
+            (lambda: self.put("a", TWO, ABSENT), True),
+            (lambda: self.put("a", TWO, ABSENT), False),
+            (lambda: self.put("a", TWO), False),
+            (lambda: self.delete("a", {"If-Match": '"1-x"'}), False),
+            (lambda: self.delete("a", {"If-Match": "*"}), True),
+            (lambda: self.delete("a", {"If-Match": "*"}), False),
+        ]
+        for number, (step, moves) in enumerate(steps):
+            before = self.cursor()
+            step()
+            self.assertEqual(self.cursor() != before, moves, number)
+
+    def test_versions(self) -> None:
+        """Newest first, each with its kind, its parent and when it goes."""
+        self.browser = self.room(SaveLimits(keep_versions=2))
+        for n in range(4):
+            self.put("a", b"%d" % n, {"If-Match": "*"} if n else ABSENT)
+        self.put("a", TWO, ABSENT)
+        answer = self.ask("GET", "/game/saves/a/versions")
+        self.assertEqual((answer.json["slot"], answer.headers["vary"]), ("a", "Authorization"))
+        shown = [(v["version"], v["kind"], v["parent"], v["expires"]) for v in answer.json["versions"]]
+        later = "2027-02-14T08:00:00.000Z"
+        self.assertEqual(
+            shown,
+            [
+                (5, "conflict", None, later),
+                (4, "write", 3, None),
+                (3, "write", 2, None),
+                (2, "write", 1, later),
+                (1, "write", None, later),
+            ],
+        )
+        self.assertEqual(answer.json["versions"][1]["sha256"], sha256(b"3").hexdigest())

@@ -1,0 +1,235 @@
+"""The sweep over real rows: small units, exact counts, nothing that is still wanted (PROTOCOL 4.3)."""
+
+from sqlite3 import Connection
+
+from attrs import evolve
+from twisted.internet.defer import ensureDeferred
+
+from gamed.saves.history import DAY_MS, HOUR_MS
+from gamed.saves.limits import SaveLimits
+from gamed.storage.state import erasing, retention
+from gamed.storage.state.sweeper import Sweeper
+from gamed.storage.stores import Stores
+from tests.saves.kit import ABSENT, BIG, SaveCase, tag
+from tests.sessions.desk import ANNA
+from tests.support.stores import file_stores
+
+
+class SweepCase(SaveCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.told: list[str] = []
+
+    def sweep(self, limits: SaveLimits | None = None) -> None:
+        sweeper = Sweeper(
+            self.stores, limits or self.limits, lambda: self.house.now_ms, lambda size: b"\xfe" * size, self.told.append
+        )
+        self.successResultOf(ensureDeferred(sweeper.sweep()))
+        self.agrees()
+
+    def later(self, ms: int) -> None:
+        """Time goes by; the player signs in again."""
+        self.house.now_ms += ms
+        self.bearer = self.sign_in(ANNA)
+
+    def numbers(self, slot: str = "auto") -> list[int]:
+        return [version["version"] for version in self.versions(slot)]
+
+    def blobs(self) -> int:
+        return int(self.in_state(lambda c: c.execute("SELECT count(*) FROM blob").fetchone())[0])
+
+    def expiries(self) -> dict[int, str | None]:
+        return {version["version"]: version["expires"] for version in self.versions("auto")}
+
+
+class PruneTest(SweepCase):
+    def save_often(self, count: int, minutes: int = 5) -> None:
+        for number in range(count):
+            self.put("auto", f"{self.house.now_ms}-{number}".encode(), {"If-Match": "*"} if number else ABSENT)
+            self.later(minutes * 60_000)
+
+    def test_autosaves(self) -> None:
+        """Saves every five minutes: ten stay, and one for each hour before; bytes nobody has go at once."""
+        self.save_often(48)
+        self.sweep()
+        numbers = self.numbers()
+        self.assertEqual(numbers[:10], list(range(48, 38, -1)))
+        self.assertEqual(len(numbers), 10 + 4)
+        self.assertEqual(self.blobs(), len(numbers))
+        self.later(30 * DAY_MS)
+        self.sweep()
+        self.assertEqual(self.numbers(), list(range(48, 38, -1)))
+        self.sweep()
+        self.assertEqual(self.told, [])
+
+    def test_only_what_is_due(self) -> None:
+        """Few versions are never looked at; a history is looked at again when something can have changed."""
+        self.put("few", b"x", ABSENT)
+        self.put("few", b"y", {"If-Match": "*"})
+        self.save_often(11, minutes=1)
+        self.sweep()
+        due = self.in_state(lambda c: c.execute("SELECT slot, due_ms FROM save ORDER BY slot").fetchall())
+        first_retired = self.house.now_ms - 10 * 60_000
+        self.assertEqual(due, [("auto", first_retired + 24 * HOUR_MS), ("few", None)])
+
+    def test_a_copy_goes(self) -> None:
+        """After thirty days a conflict copy goes, and whoever waits is told; its number is not used again."""
+        self.put("auto", b"one", ABSENT)
+        self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
+        cursor = self.ask("GET", "/game/saves").json["cursor"]
+        self.later(30 * DAY_MS - 1)
+        self.sweep()
+        self.assertEqual(self.numbers(), [2, 1])
+        self.later(1)
+        self.sweep()
+        self.assertEqual((self.numbers(), self.told), ([1], [ANNA]))
+        [save] = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
+        self.assertEqual(save["conflicts"], [])
+        self.assertEqual(self.put("auto", b"three", {"If-Match": "*"}).json["version"], 3)
+
+    def test_deleted_for_good(self) -> None:
+        """Thirty days after the delete a save is beyond recovery; the slot stays deleted and counts on."""
+        self.put("auto", b"one", ABSENT)
+        self.delete("auto", {"If-Match": "*"})
+        self.assertEqual(len(set(self.expiries().values())), 1)
+        self.later(30 * DAY_MS)
+        self.sweep()
+        self.assertEqual((self.numbers(), self.blobs()), ([], 0))
+        answer = self.refused(self.get("auto"), 410, "deleted")
+        self.assertIsNone(answer.json["last"])
+        self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 3)
+        self.agrees()
+
+    def test_expires_is_kept(self) -> None:
+        """What the list says about an expiry is what happens."""
+        self.save_often(13)
+        self.put("auto", b"no", {"If-Match": '"3-0000000000000000"'})
+        self.sweep()
+        listed = self.expiries()
+        self.later(30 * DAY_MS)
+        self.sweep()
+        self.assertEqual(self.numbers(), [number for number in listed if listed[number] is None])
+
+    def test_lowered_limits(self) -> None:
+        """New limits reach histories that nobody touches; the current save stays whatever they say."""
+        for number in range(5):
+            self.put("auto", bytes([number + 1]) * 10, {"If-Match": "*"} if number else ABSENT)
+        self.sweep()
+        lower = evolve(self.limits, keep_versions=2, keep_hours=0, keep_days=0, bytes=1, save_bytes=1)
+        self.sweep(lower)
+        self.assertEqual(self.numbers(), [5, 4])
+        self.sweep(evolve(lower, history_bytes=0))
+        self.assertEqual(self.numbers(), [5, 4])
+        self.assertEqual(self.get("auto").status, 200)
+
+
+class FullHistoryTest(SweepCase):
+    """R5: `history_bytes`."""
+
+    limits = SaveLimits(history_bytes=30, keep_versions=100)
+
+    def test_oldest_first(self) -> None:
+        """A write pushes out what retired first, of any slot; never the current version, nor the one before it."""
+        for slot in ("a", "b"):
+            for number in range(3):
+                self.put(slot, f"{slot}{number}".ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
+                self.later(1000)
+        self.assertEqual((self.numbers("a"), self.numbers("b")), ([3, 2], [3, 2, 1]))
+        self.put("a", b"more".ljust(10), {"If-Match": "*"})
+        self.assertEqual((self.numbers("a"), self.numbers("b")), ([4, 3], [3, 2, 1]))
+        self.agrees()
+        self.put("c", b"x" * 10, ABSENT)
+        self.put("c", b"y" * 40, {"If-Match": "*"})
+        self.put("c", b"z", {"If-Match": "*"})
+        self.assertEqual((self.numbers("a"), self.numbers("b"), self.numbers("c")), ([4, 3], [3, 2], [3, 2]))
+        self.agrees()
+
+    def test_room_for_a_copy(self) -> None:
+        """Refused bytes push out older history; only what fits nowhere is dropped, and that is said."""
+        for number in range(4):
+            self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
+        answer = self.put("auto", b"x" * 20, {"If-Match": '"1-0000000000000000"'})
+        self.assertEqual(answer.json["yours"]["version"], 5)
+        self.assertEqual(self.numbers(), [5, 4, 3])
+        answer = self.put("auto", b"y" * 31, {"If-Match": '"1-0000000000000000"'})
+        self.assertEqual((answer.json["yours"], answer.json["yours_dropped"]), (None, "history_bytes"))
+        self.agrees()
+
+    def test_many_at_once(self) -> None:
+        """One write forgets only some; the sweep does the rest."""
+        self.browser = self.room(SaveLimits(keep_versions=100))
+        for number in range(40):
+            self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
+        self.browser = self.room(self.limits)
+        self.put("auto", b"last", {"If-Match": "*"})
+        self.assertGreater(len(self.numbers()), 30)
+        self.sweep()
+        self.assertEqual(self.numbers(), [41, 40, 39, 38])
+
+
+class EraseTest(SweepCase):
+    def begin(self, connection: Connection) -> None:
+        erasing.begin(connection, ANNA, "new", self.house.now_ms)
+
+    def test_broken_off(self) -> None:
+        """An erase that was begun counts at once, lets nothing in meanwhile, and is finished by the sweep."""
+        self.put("auto", b"one", ABSENT)
+        self.put("big", BIG, ABSENT)
+        cursor = self.ask("GET", "/game/saves").json["cursor"]
+        self.in_state(self.begin)
+        self.assertEqual(self.ask("GET", "/game/saves").json["saves"], [])
+        self.assertEqual(self.ask("GET", "/game/").json["usage"], {"slots": 0, "bytes": 0, "history_bytes": 0})
+        for answer in (
+            self.put("auto", b"two", {"If-Match": tag(1, b"one")}),
+            self.delete("auto", {"If-Match": "*"}),
+            self.ask("POST", "/game/saves/auto/versions/1/restore", {"If-Match": "*"}),
+            self.ask("DELETE", "/game/saves/auto/versions/1"),
+        ):
+            self.refused(answer, 410, "erased", "Read the list")
+        self.sweep()
+        self.assertEqual((self.told, self.blobs()), ([ANNA], 0))
+        self.assertIs(self.ask("GET", f"/game/saves?since={cursor}").json["reset"], True)
+        self.refused(self.get("auto"), 404, "save_not_found")
+        self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 1)
+        self.agrees()
+
+    def test_first_save_under_way(self) -> None:
+        """Also of a player who never saved: a first save that began before is told."""
+        upload = self.browser.connect()
+        head = f"PUT /game/saves/a HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
+        upload.send(f"{head}Content-Length: 5\r\n\r\n123".encode())
+        self.in_state(self.begin)
+        self.sweep()
+        self.refused(upload.send(b"45").answer, 410, "erased")
+
+    def test_others_stay(self) -> None:
+        """Nobody else's saves are touched."""
+        self.put("auto", b"one", ABSENT)
+        self.in_state(self.begin)
+        anna, self.bearer = self.bearer, self.sign_in("ply_" + "B" * 22)
+        self.put("auto", b"one", ABSENT)
+        self.sweep()
+        self.assertEqual(self.get("auto").body, b"one")
+        self.bearer = anna
+        self.refused(self.get("auto"), 404, "save_not_found")
+
+
+class VacuumTest(SweepCase):
+    def make_stores(self) -> Stores:
+        return file_stores(self, now_ms=lambda: self.house.now_ms)
+
+    def test_space_returns(self) -> None:
+        """Pages that many deletes left go back to the disk, all but what the next writes will need."""
+        for number in range(12):
+            self.put("auto", bytes([number + 1]) * 4_000_000, {"If-Match": "*"} if number else ABSENT)
+        [(before,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
+        self.later(DAY_MS)
+        lower = evolve(self.limits, keep_versions=2, keep_hours=0, keep_days=0)
+        self.sweep()
+        self.sweep(lower)
+        [(after,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
+        [(free,)] = self.in_state(lambda c: c.execute("PRAGMA freelist_count").fetchall())
+        self.assertEqual(self.numbers(), [12, 11])
+        self.assertLessEqual(free, retention.FREE_PAGES)
+        self.assertLess(after, before - 2000)
+        self.assertEqual(self.in_state(lambda c: c.execute("PRAGMA integrity_check").fetchall()), [("ok",)])

@@ -1,0 +1,191 @@
+"""Waiting for changes: `Prefer: wait` on the list of saves (PROTOCOL 4.2)."""
+
+from gamed.saves.limits import SaveLimits
+from gamed.storage.files import connect
+from tests.saves.kit import ABSENT, SaveCase, tag
+from tests.sessions.desk import ANNA
+from tests.support.http import Connection
+
+OTHER = "ply_" + "B" * 22
+
+
+class WaitCase(SaveCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.put("auto", b"one", ABSENT)
+
+    @property
+    def cursor(self) -> str:
+        return str(self.ask("GET", "/game/saves").json["cursor"])
+
+    def wait(self, seconds: object = 25, since: str | None = None, **headers: str) -> Connection:
+        query = "" if since == "" else f"?since={since or self.cursor}"
+        return self.browser.send("GET", f"/game/saves{query}", {**self.bearer, "Prefer": f"wait={seconds}", **headers})
+
+    def waits(self, connection: Connection) -> bool:
+        return connection.answers == []
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.house.now_ms += int(seconds * 1000)
+        self.clock.pump([0.05] * int(seconds * 20))
+
+
+class WaitTest(WaitCase):
+    def test_change(self) -> None:
+        """A change ends the wait with what has changed, and says that the wish was heard."""
+        waiting = self.wait()
+        self.assertTrue(self.waits(waiting))
+        self.put("auto", b"two", {"If-Match": tag(1, b"one")})
+        self.pass_seconds(0.1)
+        answer = waiting.answer
+        self.assertEqual((answer.status, answer.headers["preference-applied"]), (200, "wait=25"))
+        self.assertEqual([save["etag"] for save in answer.json["saves"]], [tag(2, b"two")])
+        self.assertEqual(answer.json["cursor"], self.cursor)
+
+    def test_every_kind_of_change(self) -> None:
+        """Delete, refused bytes, dismissal and restore are changes too; a refusal that changes nothing is none."""
+        for method, path, headers in (
+            ("PUT", "auto", {"If-Match": '"0-0000000000000000"'}),
+            ("DELETE", "auto/versions/2", {}),
+            ("DELETE", "auto", {"If-Match": "*"}),
+            ("POST", "auto/versions/1/restore", ABSENT),
+        ):
+            waiting = self.wait()
+            self.put("auto", b"three")
+            self.pass_seconds(0.1)
+            self.assertTrue(self.waits(waiting), path)
+            self.ask(method, f"/game/saves/{path}", headers, b"two" if method == "PUT" else b"")
+            self.pass_seconds(0.1)
+            self.assertEqual(waiting.answer.json["saves"][0]["slot"], "auto")
+
+    def test_time(self) -> None:
+        """After its time: nothing new, the same cursor; with If-None-Match: 304."""
+        cursor = self.cursor
+        since, tagged = self.wait(3), self.wait(3, "", **{"If-None-Match": f'"{cursor}"'})
+        self.pass_seconds(2.5)
+        self.assertTrue(self.waits(since) and self.waits(tagged))
+        self.pass_seconds(1)
+        self.assertEqual(since.answer.json, {"cursor": cursor, "saves": []})
+        self.assertEqual((tagged.answer.status, tagged.answer.headers["preference-applied"]), (304, "wait=3"))
+
+    def test_no_longer_than_allowed(self) -> None:
+        """Who wants to wait longer waits as long as the server lets them."""
+        waiting = self.wait(900)
+        self.pass_seconds(25.5)
+        self.assertEqual(waiting.answer.headers["preference-applied"], "wait=25")
+        self.browser = self.room(SaveLimits(wait_seconds=0))
+        self.assertNotIn("preference-applied", self.wait().answer.headers)
+
+    def test_nothing_to_wait_for(self) -> None:
+        """Who knows nothing, or has missed something, is answered at once; so is who does not ask to wait."""
+        cursor = self.cursor
+        self.assertNotIn("preference-applied", self.wait(25, "").answer.headers)
+        self.put("more", b"x")
+        self.assertEqual([save["slot"] for save in self.wait(25, cursor).answer.json["saves"]], ["more"])
+        self.assertIs(self.wait(25, "otherepoch.1").answer.json["reset"], True)
+        for odd in ("0", "-1", "x", "", "1.5", "25 5"):
+            self.assertNotIn("preference-applied", self.wait(odd).answer.headers)
+
+    def test_first_save_of_all(self) -> None:
+        """A player who never saved waits for the first save."""
+        self.bearer = self.sign_in(OTHER)
+        waiting = self.wait()
+        self.put("auto", b"one", ABSENT)
+        self.pass_seconds(0.1)
+        self.assertEqual(len(waiting.answer.json["saves"]), 1)
+
+    def test_only_the_players_own(self) -> None:
+        """What another player does wakes nobody."""
+        waiting, bearer = self.wait(), self.bearer
+        self.bearer = self.sign_in(OTHER)
+        self.put("auto", b"one", ABSENT)
+        self.pass_seconds(0.1)
+        self.assertTrue(self.waits(waiting))
+        self.bearer = bearer
+
+    def test_four_places(self) -> None:
+        """Four wait; a fifth answers the oldest, a sixth the next; another player has places of their own."""
+        waiting = [self.wait() for _ in range(6)]
+        self.pass_seconds(0.1)
+        self.assertEqual([self.waits(each) for each in waiting], [False, False, True, True, True, True])
+        self.assertEqual(waiting[0].answer.json["saves"], [])
+        self.put("auto", b"two", {"If-Match": "*"})
+        self.pass_seconds(0.1)
+        self.assertEqual([len(each.answer.json["saves"]) for each in waiting], [0, 0, 1, 1, 1, 1])
+        self.assertEqual((self.waits_left, len(self.waiters)), ([], 0))
+
+    @property
+    def waits_left(self) -> list[str]:
+        return self.waits_of.players
+
+    def test_client_that_leaves(self) -> None:
+        """Its place is free again."""
+        waiting = [self.wait() for _ in range(4)]
+        waiting[3].leave()
+        fifth = self.wait()
+        self.pass_seconds(0.1)
+        self.assertTrue(all(map(self.waits, [*waiting[:3], fifth])))
+        for each in (*waiting[:3], fifth):
+            each.leave()
+        self.assertEqual((self.waits_left, len(self.waiters)), ([], 0))
+
+    def test_closing(self) -> None:
+        """When the service stops, everyone is answered, and nobody waits any more."""
+        waiting = self.wait()
+        self.waiters.close()
+        self.pass_seconds(0.1)
+        self.assertEqual((waiting.answer.status, waiting.answer.json["saves"]), (200, []))
+        self.assertEqual(self.wait().answer.status, 200)
+
+    def test_token_expires(self) -> None:
+        """A wait that began with a live token ends as it would have."""
+        waiting = self.wait()
+        self.house.now_ms += 3600_000
+        self.in_state(lambda c: c.execute("UPDATE shelf SET seq = seq + 1").rowcount)
+        self.waits_of.all_changed()
+        self.pass_seconds(0.1)
+        self.assertEqual(waiting.answer.status, 200)
+
+
+class EndedTest(WaitCase):
+    def test_revoked(self) -> None:
+        """When the session ends, its waits end with 401; the player's other session goes on waiting."""
+        first = self.wait()
+        self.bearer = self.sign_in(ANNA)
+        second = self.wait()
+        end = "UPDATE session SET revoked_ms = 1 WHERE session_id = (SELECT min(session_id) FROM session)"
+        self.successResultOf(self.stores.auth.submit(lambda c: c.execute(end).rowcount))
+        self.waits_of.revoked(ANNA)
+        self.pass_seconds(0.1)
+        ended = [each for each in (first, second) if not self.waits(each)]
+        self.assertEqual([(each.answer.status, each.answer.code) for each in ended], [(401, "session_revoked")])
+
+    def test_by_a_command(self) -> None:
+        """A session that another process ended, a player it blocked: noticed within a second."""
+        waiting = self.wait()
+        self.pass_seconds(0.6)
+        self.elsewhere("auth", "UPDATE player SET state = 'blocked'")
+        self.watch_clock(1)
+        self.assertEqual((waiting.answer.status, waiting.answer.code), (403, "player_blocked"))
+
+    def test_save_of_a_command(self) -> None:
+        """A change that another process made in state.db is told within a second; a foreign one wakes nobody."""
+        waiting = self.wait()
+        self.pass_seconds(0.6)
+        self.elsewhere("state", "INSERT INTO shelf (player_id, epoch) VALUES ('ply_other', 'e')")
+        self.watch_clock(1)
+        self.assertTrue(self.waits(waiting))
+        self.elsewhere("state", "UPDATE shelf SET seq = seq + 1; UPDATE save SET seq = seq + 1")
+        self.watch_clock(1)
+        self.assertEqual([save["slot"] for save in waiting.answer.json["saves"]], ["auto"])
+
+    def elsewhere(self, file: str, script: str) -> None:
+        """Another connection, as another process has it."""
+        uri = next(worker.pool.connargs[0] for worker in self.stores.workers if f"-{file}?" in worker.pool.connargs[0])
+        connection = connect(uri)
+        connection.executescript(script)
+        connection.close()
+
+    def watch_clock(self, seconds: float) -> None:
+        self.store_clock.pump([0.1] * int(seconds * 10))
+        self.pass_seconds(0.1)

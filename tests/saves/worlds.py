@@ -1,0 +1,182 @@
+"""One slot twice: over the real rows, and over the rules with a list for a history. Both must say the same."""
+
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from sqlite3 import Connection, connect
+
+import gamed.storage
+from gamed.saves.condition import Condition, Wants
+from gamed.saves.errors import SaveError
+from gamed.saves.limits import SaveLimits
+from gamed.saves.orders import DeleteOrder, Entry, NeedsBytes, Removed, RestoreOrder, WriteOrder, Written
+from gamed.saves.rules import WRITES, Earlier, Removal, Rule, SlotView, Verdict, judge_delete, judge_write
+from gamed.saves.version import Body, Kind, Version
+from gamed.storage.state import restoring, shelves, versions, writing
+
+SCHEMA = Path(gamed.storage.__file__).parent / "schema" / "state" / "001_first.sql"
+PLAYER, SLOT = "ply_A", "auto"
+ROOMY = SaveLimits(conflict_copies=1000)
+
+
+def state_db() -> Connection:
+    """A connection as the lanes open it, with the schema of a new file."""
+    connection = connect(":memory:", isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.executescript(SCHEMA.read_text("utf-8"))
+    return connection
+
+
+def body_of(data: bytes, meta: str | None = None) -> Body:
+    return Body(sha256(data).digest(), len(data), "application/octet-stream", meta)
+
+
+class StoredWorld:
+    """The units of state.db."""
+
+    def __init__(self, limits: SaveLimits = ROOMY) -> None:
+        self.connection = state_db()
+        self.limits = limits
+        self._now_ms = count(1_800_000_000_000, 777)
+
+    def entry(self, player_id: str = PLAYER) -> Entry:
+        return Entry(player_id, shelves.find(self.connection, player_id).cursor.epoch)
+
+    def order(self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT) -> WriteOrder:
+        return WriteOrder(self.entry(), slot, condition, body_of(data, meta), next(self._now_ms), "epoch1", data)
+
+    def put(
+        self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT
+    ) -> Written | NeedsBytes | SaveError:
+        return writing.write(self.connection, self.limits, self.order(condition, data, meta, slot))
+
+    def delete(self, condition: Condition, slot: str = SLOT) -> Removed | SaveError:
+        order = DeleteOrder(self.entry(), slot, condition, next(self._now_ms))
+        return writing.remove(self.connection, self.limits, order)
+
+    def restore(self, number: int, condition: Condition, slot: str = SLOT) -> Written | SaveError:
+        order = RestoreOrder(self.entry(), slot, number, condition, next(self._now_ms))
+        return restoring.restore(self.connection, self.limits, order)
+
+    def history(self, slot: str = SLOT) -> list[Version]:
+        """Newest first."""
+        return versions.history(self.connection, PLAYER, slot)
+
+    def bytes_of(self, version: Version) -> bytes:
+        query = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
+        return b"".join(data for (data,) in self.connection.execute(query, (version.blob_id,)))
+
+
+class ListWorld:
+    """The rules, and the plainest history there is."""
+
+    def __init__(self) -> None:
+        self.kept: list[Version] = []
+        self.head: Version | None = None
+        self.tombstone: Version | None = None
+
+    def put(self, condition: Condition, data: bytes, meta: str | None = None) -> tuple[Rule, str | None, str | None]:
+        """-> the rule, the tag that is current now, the tag of the refused bytes."""
+        body = body_of(data, meta)
+        verdict = self.judged(condition, body)
+        yours = verdict.yours
+        if verdict.rule in WRITES:
+            self.put_on_top(Kind.WRITE, body)
+        elif verdict.keeps_copy:
+            yours = self.add(Kind.CONFLICT, None, condition.base, body)
+        return verdict.rule, self.head and self.head.tag, yours and yours.tag
+
+    def restore(self, number: int, condition: Condition) -> tuple[Rule, str | None]:
+        """-> the rule, the tag that is current now; of a version with bytes."""
+        body = self.kept[number - 1].body
+        assert body is not None
+        verdict = self.judged(condition, body)
+        if verdict.rule in WRITES:
+            self.put_on_top(Kind.RESTORE, body)
+        return verdict.rule, self.head and self.head.tag
+
+    def judged(self, condition: Condition, body: Body) -> Verdict:
+        same = [version for version in self.kept if version.body and version.body.sha256 == body.sha256]
+        named = [version for version in reversed(same) if version.parent_tag == condition.base]
+        written = next((version for version in named if version.kind is not Kind.CONFLICT), None)
+        copied = next((version for version in named if version.kind is Kind.CONFLICT), None)
+        return judge_write(self.view, condition, body, Earlier(written, copied))
+
+    def put_on_top(self, kind: Kind, body: Body) -> None:
+        top, tag = self.head or self.tombstone, self.head.tag if self.head else None
+        self.head = self.add(kind, top.version if top else None, tag, body)
+        self.tombstone = None
+
+    def delete(self, condition: Condition) -> Removal:
+        removal = judge_delete(self.view, condition)
+        if removal is Removal.DELETES and self.head is not None:
+            self.tombstone = self.add(Kind.DELETE, self.head.version, self.head.tag, None)
+            self.head = None
+        return removal
+
+    @property
+    def view(self) -> SlotView:
+        return SlotView(len(self.kept), self.head, self.tombstone)
+
+    def add(self, kind: Kind, parent: int | None, parent_tag: str | None, body: Body | None) -> Version:
+        self.kept.append(Version(SLOT, len(self.kept) + 1, parent, parent_tag, kind, None, body, 0))
+        return self.kept[-1]
+
+
+def names(condition: Condition, head: Version) -> bool:
+    """Whether the client said that it has seen this version."""
+    return condition.wants is Wants.THIS and condition.base == head.tag
+
+
+def flaws(connection: Connection) -> list[str]:
+    """Everything that was counted along, counted again from nothing; what does not agree."""
+    found = [f"{what}: {row}" for what, query in QUERIES.items() for row in connection.execute(query)]
+    blobs = connection.execute("SELECT blob_id, sha256, size FROM blob WHERE sha256 IS NOT NULL").fetchall()
+    for blob_id, digest, size in blobs:
+        query = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
+        data = b"".join(part for (part,) in connection.execute(query, (blob_id,)))
+        if (sha256(data).digest(), len(data)) != (digest, size):
+            found.append(f"blob {blob_id} does not hold its bytes")
+    return found
+
+
+QUERIES = {
+    "shelf": """
+        SELECT * FROM (
+            SELECT player_id, slots, live_bytes, kept_bytes,
+                   (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.head IS NOT NULL) AS slots_2,
+                   (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
+                    WHERE v.player_id = h.player_id AND v.version = s.head) AS live_2,
+                   (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
+                    WHERE v.player_id = h.player_id AND v.version IS NOT s.head) AS kept_2
+            FROM shelf h
+        ) WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2
+    """,
+    "references": """
+        SELECT * FROM (
+            SELECT blob_id, refs, (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id) AS refs_2
+            FROM blob b
+        ) WHERE refs != refs_2
+    """,
+    "bytes of a version": """
+        SELECT v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
+        WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
+    """,
+    "delete with bytes": "SELECT slot, version FROM save_version WHERE kind = 'delete' AND (blob_id NOT NULL OR size)",
+    "head": """
+        SELECT s.slot, s.head, v.kind, v.retired_ms FROM save s
+        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
+        WHERE s.head NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL OR v.retired_ms NOT NULL)
+    """,
+    "retired": """
+        SELECT v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
+        WHERE v.kind IN ('write', 'restore') AND v.version IS NOT s.head AND v.retired_ms IS NULL
+    """,
+    "deleted": "SELECT slot FROM save WHERE (head IS NULL) != (deleted_ms NOT NULL)",
+    "last": """
+        SELECT slot, last FROM save s
+        WHERE last < (SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot)
+    """,
+    "seq": "SELECT s.slot FROM save s JOIN shelf h USING (player_id) WHERE s.seq > h.seq OR s.seq < 1",
+    "lost slot": "SELECT slot FROM save_version v WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.slot = v.slot)",
+}

@@ -1,0 +1,1 @@
+"""Sessions: credentials, the refresh table, the work around them, and their room."""

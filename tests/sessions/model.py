@@ -1,0 +1,227 @@
+"""What the refresh table promises, told from a list of events alone, and subjects that have to keep it.
+
+Two clients share one stored credential, and a thief may copy it. `play` walks a story through a subject and fails
+where an answer differs from the promise. A subject with a planted defect shows that the promise has teeth.
+"""
+
+import contextlib
+from enum import Enum
+from typing import Protocol
+
+from attrs import define, evolve, field, frozen
+from hypothesis.strategies import SearchStrategy, builds, lists, one_of, sampled_from
+
+from gamed.sessions.credentials import Pair
+from gamed.sessions.errors import RefreshExpired, RefreshReused, SessionRevoked
+from gamed.sessions.rotation import Answer, Line, Refreshed, judge
+from gamed.storage.auth import rotations, sessions
+from tests.sessions.desk import DAY_MS, NOW_MS, Desk
+
+LIFE_MS = 30 * DAY_MS
+WINDOW_MS = 30_000
+
+
+class Holder(Enum):
+    ONE = "a client"
+    TWO = "another process with the same store"
+    THIEF = "a thief"
+
+
+@frozen
+class Refresh:
+    """Present what the holder has; `lost`: the answer never arrives."""
+
+    holder: Holder
+    lost: bool
+
+
+@frozen
+class Use:
+    """Play: the holder's access token authenticates a request."""
+
+    holder: Holder
+
+
+@frozen
+class Copy:
+    """What the one holds the other holds too."""
+
+    source: Holder
+    target: Holder
+
+
+@frozen
+class Wait:
+    milliseconds: int
+
+
+Step = Refresh | Use | Copy | Wait
+holders = sampled_from(Holder)
+waits = sampled_from((1, 5_000, 29_999, 30_000, 30_001, 12 * DAY_MS))
+refreshes = builds(Refresh, holders, sampled_from((False, False, True)))
+steps: SearchStrategy[Step] = one_of(
+    refreshes,
+    refreshes,  # twice as likely as the rest: nothing is found out without
+    builds(Use, holders),
+    builds(Copy, holders, holders),
+    builds(Wait, waits),
+)
+stories = lists(steps, min_size=4, max_size=30)
+
+
+class Subject(Protocol):
+    """One session, entered with the generation that is presented."""
+
+    def refresh(self, generation: int, now_ms: int) -> Answer: ...
+
+    def use(self, generation: int, now_ms: int) -> None: ...
+
+
+@define
+class Promise:
+    """The table of PROTOCOL 3.7, read off what happened so far."""
+
+    handed_out_ms: dict[int, int] = field(factory=lambda: {1: NOW_MS})
+    used: set[int] = field(factory=set)
+    over: bool = False
+
+    def refresh(self, generation: int, now_ms: int) -> Answer:
+        newest = max(self.handed_out_ms)
+        answer = self._row(newest, generation, now_ms)
+        if answer is Answer.ROTATE:
+            self.handed_out_ms[newest + 1] = now_ms
+        self.over = self.over or answer is Answer.REUSED
+        return answer
+
+    def _row(self, newest: int, generation: int, now_ms: int) -> Answer:
+        if self.over:
+            return Answer.REVOKED
+        if now_ms - self.handed_out_ms[generation] >= LIFE_MS:
+            return Answer.EXPIRED
+        if generation == newest:
+            return Answer.ROTATE
+        fresh = newest not in self.used or now_ms - self.handed_out_ms[newest] <= WINDOW_MS
+        return Answer.REPEAT if generation + 1 == newest and fresh else Answer.REUSED
+
+
+class Broken(AssertionError):
+    """An answer that was not promised."""
+
+
+def play(story: list[Step], subject: Subject) -> None:
+    """Walk the story; Broken at the first answer that differs."""
+    promise, now_ms = Promise(), NOW_MS
+    held = dict.fromkeys(Holder, 1)
+    for number, step in enumerate(story):
+        match step:
+            case Wait(milliseconds):
+                now_ms += milliseconds
+            case Copy(source, target):
+                held[target] = held[source]
+            case Use(holder):
+                subject.use(held[holder], now_ms)
+                promise.used.add(held[holder])
+            case Refresh(holder, lost):
+                promised, given = promise.refresh(held[holder], now_ms), subject.refresh(held[holder], now_ms)
+                if promised is not given:
+                    raise Broken(f"step {number}: {given} instead of {promised}")
+                if given in (Answer.ROTATE, Answer.REPEAT) and not lost:
+                    held[holder] = max(promise.handed_out_ms)
+
+
+class Rule:
+    """The pure rule as it is."""
+
+    def __init__(self) -> None:
+        self.line = Line(1, NOW_MS, False, False, None)
+        self.expires_ms = {1: NOW_MS + LIFE_MS}
+
+    def refresh(self, generation: int, now_ms: int) -> Answer:
+        answer = self.judge(generation, now_ms)
+        if answer is Answer.ROTATE:
+            self.line = self.line.rotated(now_ms)
+            self.expires_ms[self.line.generation] = now_ms + LIFE_MS
+        elif answer is Answer.REPEAT:
+            self.repeated(now_ms)
+        elif answer is Answer.REUSED:
+            self.revoke()
+        return answer
+
+    def use(self, generation: int, now_ms: int) -> None:
+        self.line = self.line.marked(generation)
+
+    def judge(self, generation: int, now_ms: int) -> Answer:
+        return judge(self.line, generation, self.expires_ms[generation], now_ms)
+
+    def repeated(self, now_ms: int) -> None:
+        pass
+
+    def revoke(self) -> None:
+        self.line = evolve(self.line, revoked=True)
+
+
+class WindowSlides(Rule):
+    """Defect: every repetition opens the 30 seconds again."""
+
+    def repeated(self, now_ms: int) -> None:
+        self.line = evolve(self.line, rotated_ms=now_ms)
+
+
+class RefreshOnly(Rule):
+    """Defect: playing with the successor's access token does not count as use."""
+
+    def use(self, generation: int, now_ms: int) -> None:
+        pass
+
+
+class Grandparent(Rule):
+    """Defect: the generation before the predecessor is taken for it."""
+
+    def judge(self, generation: int, now_ms: int) -> Answer:
+        near = generation + 1 if generation == self.line.generation - 2 else generation
+        return judge(self.line, near, self.expires_ms[generation], now_ms)
+
+
+class Forks(Rule):
+    """Defect: the predecessor gets a generation of its own."""
+
+    def judge(self, generation: int, now_ms: int) -> Answer:
+        answer = super().judge(generation, now_ms)
+        return Answer.ROTATE if answer is Answer.REPEAT else answer
+
+
+class Forgets(Rule):
+    """Defect: the end of a session is answered and not kept."""
+
+    def revoke(self) -> None:
+        pass
+
+
+MUTANTS = (WindowSlides, RefreshOnly, Grandparent, Forks, Forgets)
+
+
+class Stored:
+    """The same session in a real auth.db; every credential that was ever handed out is kept to be shown again."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.session_id, pair = self.desk.sign_in()
+        self.pairs: dict[int, Pair] = {1: pair}
+
+    def refresh(self, generation: int, now_ms: int) -> Answer:
+        credential = self.pairs[generation].refresh
+        outcome = rotations.refresh(self.desk.connection, self.desk.issuer, credential, now_ms)
+        if not isinstance(outcome, Refreshed):
+            refused = {RefreshExpired: Answer.EXPIRED, RefreshReused: Answer.REUSED, SessionRevoked: Answer.REVOKED}
+            return refused[outcome.error]
+        newest = max(self.pairs)
+        if outcome.pair.refresh.matches(self.pairs[newest].refresh):
+            self.pairs[newest] = outcome.pair
+            return Answer.REPEAT
+        self.pairs[newest + 1] = outcome.pair
+        return Answer.ROTATE
+
+    def use(self, generation: int, now_ms: int) -> None:
+        """An access token that may be dead is shown to a server that has not seen it since: its first use counts."""
+        with contextlib.suppress(SessionRevoked):
+            sessions.mark_used(self.desk.connection, self.session_id, generation, now_ms)

@@ -1,0 +1,144 @@
+"""Access tokens in a real auth.db: whom they speak for, and what their first use does."""
+
+from gamed.crypto import Index
+from gamed.login.client import Client
+from gamed.login.transaction import Intent, LoginTransaction, Proof, Stage
+from gamed.sessions.credentials import Caller
+from gamed.sessions.errors import (
+    PlayerBlocked,
+    RefreshInvalid,
+    SessionRevoked,
+    TokenExpired,
+    TokenInvalid,
+)
+from gamed.sessions.rotation import Refusal
+from gamed.storage.auth import logins, players, sessions
+from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, DeskCase
+
+
+class AuthenticateTests(DeskCase):
+    """What a request's token says."""
+
+    def test_caller(self) -> None:
+        """Player, session, owner, sign-in; the first use of a generation is noticed until it is marked."""
+        self.assertEqual(self.authenticate(self.first.access), Caller(ANNA, self.session_id, False, NOW_MS, 1))
+        self.assertEqual(self.use(self.first.access).unused, 1)
+        self.assertEqual(self.use(self.first.access).unused, None)
+        self.desk.connection.execute("UPDATE player SET owner = 1 WHERE player_id = ?", (ANNA,))
+        self.assertTrue(self.authenticate(self.first.access).owner)
+
+    def test_reads_only(self) -> None:
+        """It may ride the read lane: it writes nothing."""
+        self.desk.connection.execute("PRAGMA query_only = ON")
+        self.authenticate(self.first.access)
+
+    def test_expiry(self) -> None:
+        """A token lives until just before its instant."""
+        self.desk.now_ms = self.first.access_expires_ms - 1
+        self.authenticate(self.first.access)
+        self.desk.wait(1)
+        self.assertRaises(TokenExpired, self.authenticate, self.first.access)
+
+    def test_refusals(self) -> None:
+        """Unknown, revoked and blocked are told apart; revoked and expired is revoked."""
+        self.assertRaises(TokenInvalid, self.authenticate, STRANGE_TOKEN)
+        players.set_state(self.desk.connection, ANNA, "blocked")
+        self.assertRaises(PlayerBlocked, self.authenticate, self.first.access)
+        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
+        self.desk.wait(DAY_MS)
+        self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
+
+    def test_refresh_credential_is_no_access_token(self) -> None:
+        """The same bytes mean nothing in the other table."""
+        self.assertRaises(TokenInvalid, self.authenticate, self.first.refresh)
+        self.assertEqual(self.refresh(self.first.access), Refusal(RefreshInvalid))
+
+    def test_old_tokens_live_on(self) -> None:
+        """A rotation ends no access token; the end of the session ends all."""
+        second = self.rotated(self.first.refresh)
+        self.authenticate(self.first.access)
+        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        for pair in (self.first, second):
+            self.assertRaises(SessionRevoked, self.authenticate, pair.access)
+
+    def test_mark_once(self) -> None:
+        """A late mark for a generation that was rotated away does not touch its successor."""
+        second = self.rotated(self.first.refresh)
+        sessions.mark_used(self.desk.connection, self.session_id, 1, self.desk.now_ms)
+        self.assertEqual(self.authenticate(second.access).unused, 2)
+
+
+class HandoffTests(DeskCase):
+    """The sign-in that made a session hands out its pair until the first use (PROTOCOL 3.5)."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        login = LoginTransaction(
+            "lgn_x", Index(b"\x01"), Index(b"\x02"), Intent.LOGIN, "local", Client(), Proof.CODE, None, Index(b"\x03"),
+            created_ms=NOW_MS, expires_ms=NOW_MS + 600_000, stage_ms=NOW_MS, stage=Stage.DELIVERED,
+            sealed_result=b"\x04", sealed_proof=b"\x05", session_id=self.session_id,
+        )  # fmt: skip
+        logins.insert(self.desk.connection, login)
+
+    def login(self) -> tuple[object, ...]:
+        query = "SELECT stage, sealed_result, sealed_proof, stage_ms FROM login"
+        row: tuple[object, ...] = self.desk.connection.execute(query).fetchone()
+        return row
+
+    def assert_collected(self) -> None:
+        self.assertEqual(self.login(), ("collected", None, None, self.desk.now_ms))
+
+    def test_until_used(self) -> None:
+        """Asking changes nothing."""
+        self.authenticate(self.first.access)
+        self.refresh(STRANGER)
+        self.assertEqual(self.login(), ("delivered", b"\x04", b"\x05", NOW_MS))
+
+    def test_access_used(self) -> None:
+        """The first use of the access token collects the login and erases what it kept."""
+        self.desk.wait(5)
+        self.use(self.first.access)
+        self.assert_collected()
+
+    def test_refresh_used(self) -> None:
+        """So does the first refresh."""
+        self.desk.wait(5)
+        self.rotated(self.first.refresh)
+        self.assert_collected()
+
+    def test_ended(self) -> None:
+        """So does any end of the session: a repeated collect must not hand out dead credentials."""
+        self.desk.wait(5)
+        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        self.assert_collected()
+
+
+class ListTests(DeskCase):
+    """What a player sees and may end."""
+
+    def test_own_and_live(self) -> None:
+        """Neither another's session, nor an ended or expired one; last used first."""
+        self.desk.wait(DAY_MS)
+        second_id, second = self.desk.sign_in(client='{"name":"MyGame"}')
+        ended_id, _ = self.desk.sign_in()
+        self.desk.sign_in(BERT)
+        sessions.revoke(self.desk.connection, ended_id, self.desk.now_ms)
+        listed = sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        self.assertEqual([row.session_id for row in listed], [second_id, self.session_id])
+        self.assertEqual((listed[0].client, listed[0].provider), ('{"name":"MyGame"}', "local"))
+        self.desk.now_ms = self.first.refresh_expires_ms
+        listed = sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        self.assertEqual([row.session_id for row in listed], [second_id])
+        self.desk.now_ms = second.refresh_expires_ms
+        self.assertEqual(sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms), [])
+
+    def test_end(self) -> None:
+        """Own sessions, again and again; unknown and foreign ones look the same and stay."""
+        bert_id, bert = self.desk.sign_in(BERT)
+        for session_id in (bert_id, "ses_unknown", ""):
+            self.assertFalse(sessions.revoke_own(self.desk.connection, ANNA, session_id, self.desk.now_ms))
+        self.authenticate(bert.access)
+        for _ in range(2):
+            self.assertTrue(sessions.revoke_own(self.desk.connection, ANNA, self.session_id, self.desk.now_ms))
+        self.assertRaises(SessionRevoked, self.authenticate, self.first.access)

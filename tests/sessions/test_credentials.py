@@ -1,0 +1,120 @@
+"""Pairs: made, bounded by the session's end, sealed and opened again."""
+
+from hypothesis import given
+from hypothesis.strategies import binary, builds, integers, none
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.crypto import Keys, Purpose, SealBroken, Secret
+from gamed.sessions.credentials import (
+    Pair,
+    PairMalformed,
+    SessionPolicy,
+    from_bytes,
+    members,
+    mint,
+    mint_access,
+    new_session_id,
+    to_bytes,
+)
+from gamed.tokens import Kind, parse
+from tests.sessions.desk import NOW_MS, POLICY, Counting
+
+instants = integers(min_value=0, max_value=2**48)
+
+
+def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POLICY) -> Pair:
+    return mint(lambda size: first.ljust(size, b"\x07"), now_ms, policy, now_ms)
+
+
+class PairTests(SynchronousTestCase):
+    """What one sign-in or rotation hands out."""
+
+    def test_kinds(self) -> None:
+        """An access token and a refresh credential of the public form, from different random bytes."""
+        pair = mint(Counting(), NOW_MS, POLICY, NOW_MS)
+        access, refresh = pair.access.reveal().decode(), pair.refresh.reveal().decode()
+        self.assertTrue(parse(Kind.ACCESS_TOKEN, access).matches(pair.access))
+        self.assertTrue(parse(Kind.REFRESH_CREDENTIAL, refresh).matches(pair.refresh))
+        self.assertNotEqual(access[4:47], refresh[4:47])
+
+    def test_lifetimes(self) -> None:
+        """Without a cap both live as long as the owner wrote (SPEC 2.1)."""
+        pair = mint(Counting(), NOW_MS, POLICY, NOW_MS - 10**12)
+        self.assertEqual(pair.access_expires_ms, NOW_MS + 900_000)
+        self.assertEqual(pair.refresh_expires_ms, NOW_MS + 30 * 86_400_000)
+
+    @given(instants, instants, builds(SessionPolicy, instants, instants, integers(1, 2**40) | none()))
+    def test_cap(self, now_ms: int, age_ms: int, policy: SessionPolicy) -> None:
+        """Neither outlives the greatest age of its session, counted from the sign-in."""
+        created_ms = now_ms - age_ms
+        pair = mint(Counting(), now_ms, policy, created_ms)
+        access = mint_access(Counting(), now_ms, policy, created_ms)
+        self.assertEqual(access.expires_ms, pair.access_expires_ms)
+        limits = [] if policy.max_lifetime_seconds is None else [created_ms + policy.max_lifetime_seconds * 1000]
+        self.assertEqual(pair.access_expires_ms, min([now_ms + policy.access_seconds * 1000, *limits]))
+        self.assertEqual(pair.refresh_expires_ms, min([now_ms + policy.refresh_seconds * 1000, *limits]))
+
+    @given(binary(min_size=1, max_size=32), instants)
+    def test_round_trip(self, entropy: bytes, now_ms: int) -> None:
+        """A pair comes back from its bytes as it was."""
+        pair = a_pair(entropy, now_ms)
+        again = from_bytes(to_bytes(pair))
+        self.assertTrue(again.access.matches(pair.access))
+        self.assertTrue(again.refresh.matches(pair.refresh))
+        self.assertEqual(
+            (again.access_expires_ms, again.refresh_expires_ms), (pair.access_expires_ms, pair.refresh_expires_ms)
+        )
+
+    @given(binary(max_size=200))
+    def test_other_bytes(self, raw: bytes) -> None:
+        """Bytes of anything else are refused, and the refusal shows none of them."""
+        error = self.assertRaises(PairMalformed, from_bytes, raw)
+        self.assertIsNone(error.__cause__)
+        self.assertTrue(error.__suppress_context__ or error.__context__ is None)
+
+    @given(integers(min_value=0, max_value=122), integers(min_value=1, max_value=255))
+    def test_one_changed_byte(self, place: int, change: int) -> None:
+        """Another layout number or a damaged credential is refused; expiries are protected by the seal."""
+        raw = bytearray(to_bytes(a_pair()))
+        raw[place] ^= change
+        if 1 <= place < 17:
+            from_bytes(bytes(raw))
+        else:
+            self.assertRaises(PairMalformed, from_bytes, bytes(raw))
+
+    def test_sealed_to_its_session(self) -> None:
+        """A sealed successor moved to another session's row cannot be opened."""
+        sealer = Keys.of(Secret(bytes(32)), Counting()).sealer
+        sealed = sealer.seal(Purpose.SUCCESSOR, "ses_one", to_bytes(a_pair()))
+        self.assertTrue(from_bytes(sealer.unseal(Purpose.SUCCESSOR, "ses_one", sealed)).access.matches(a_pair().access))
+        self.assertRaises(SealBroken, sealer.unseal, Purpose.SUCCESSOR, "ses_two", sealed)
+
+    def test_repr(self) -> None:
+        """A pair in a log line or a traceback shows no credential."""
+        pair = a_pair()
+        for secret in (pair.access, pair.refresh):
+            self.assertNotIn(secret.reveal().decode()[4:], repr(pair))
+            self.assertNotIn(secret.reveal().decode()[4:], repr(pair.access))
+
+    def test_members(self) -> None:
+        """Exactly the members of PROTOCOL 3.7, seconds rounded down and never negative."""
+        pair = a_pair()
+        self.assertEqual(
+            members(pair, "ses_x", NOW_MS + 1),
+            {
+                "token_type": "Bearer",
+                "access_token": pair.access.reveal().decode(),
+                "expires_in": 899,
+                "refresh_credential": pair.refresh.reveal().decode(),
+                "refresh_expires_in": 2_591_999,
+                "session_id": "ses_x",
+            },
+        )
+        self.assertEqual(members(pair, "ses_x", NOW_MS + 10**13)["expires_in"], 0)
+
+    def test_session_id(self) -> None:
+        """`ses_` and 22 characters, a new one each time."""
+        random = Counting()
+        first, second = new_session_id(random), new_session_id(random)
+        self.assertRegex(first, r"^ses_[A-Za-z0-9_-]{22}$")
+        self.assertNotEqual(first, second)

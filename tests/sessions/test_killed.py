@@ -1,0 +1,61 @@
+"""Refreshing at a real service: thirty at once, and killed between the commit and the answer (PROTOCOL 3.7)."""
+
+import json
+import sqlite3
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any
+
+from tests.porch.process import PorchTestCase, free_port, get
+from tests.porch.test_people import send
+
+DYING = (sys.executable, "-m", "tests.sessions.dying_server")
+
+
+class KilledTests(PorchTestCase):
+    def sessions(self) -> list[tuple[int, int]]:
+        with closing(sqlite3.connect(self.data / "auth.db")) as connection:
+            rows: list[tuple[int, int]] = connection.execute("SELECT generation, used FROM session").fetchall()
+            return rows
+
+    def token(self) -> dict[str, Any]:
+        self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")
+        answer: dict[str, Any] = json.loads(self.gamed("players", "token", "anna", "--json")[1])
+        return answer
+
+    def test_thirty_at_once(self) -> None:
+        """30 requests with one credential over 30 connections: one rotation, 30 equal answers."""
+        process, port = self.serve()
+        body = {"refresh_credential": self.token()["refresh_credential"]}
+        with ThreadPoolExecutor(30) as threads:
+            asked = [threads.submit(send, port, "POST", "/auth/session/refresh", body=body) for _ in range(30)]
+            answers = [each.result() for each in asked]
+        self.assertEqual({status for status, _ in answers}, {200})
+        for name in ("access_token", "refresh_credential", "session_id"):
+            self.assertEqual(len({answer[name] for _, answer in answers}), 1)
+        self.assertEqual(self.sessions(), [(2, 0)])
+        self.stop(process)
+
+    def test_lost_answer(self) -> None:
+        """The answer is lost with the process; the next one gives the same successor, and nobody is taken for a thief.
+
+        However often it is asked before the successor is used, the credential does not fork.
+        """
+        port = free_port()
+        process = self.start(*DYING, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+        self.await_answer(port, process)
+        held = self.token()
+        body = {"refresh_credential": held["refresh_credential"]}
+        with self.assertRaises(OSError):
+            send(port, "POST", "/auth/session/refresh", body=body)
+        self.assertEqual(process.wait(10), -9)
+        self.assertEqual(self.sessions(), [(2, 0)])
+        process, port = self.serve()
+        answers = [send(port, "POST", "/auth/session/refresh", body=body) for _ in range(2)]
+        self.assertEqual([status for status, _ in answers], [200, 200])
+        credentials = {answer["refresh_credential"] for _, answer in answers}
+        self.assertEqual(len(credentials), 1)
+        self.assertEqual(get(port, "/auth/sessions", answers[0][1]["access_token"])[0], 200)
+        self.assertEqual(self.sessions(), [(2, 1)])
+        self.stop(process)

@@ -1,0 +1,123 @@
+"""Two clients and a thief against the refresh table (PROTOCOL 3.7)."""
+
+from hypothesis import find, given, settings
+from hypothesis.errors import NoSuchExample
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.sessions.rotation import Answer
+from tests.sessions.desk import NOW_MS
+from tests.sessions.model import (
+    MUTANTS,
+    Broken,
+    Copy,
+    Holder,
+    Promise,
+    Refresh,
+    Rule,
+    Step,
+    Stored,
+    Subject,
+    Use,
+    Wait,
+    play,
+    stories,
+)
+
+SEARCH = settings(max_examples=20_000, database=None)
+ONE, TWO, THIEF = Holder.ONE, Holder.TWO, Holder.THIEF
+
+
+class ModelTests(SynchronousTestCase):
+    """Every story ends as promised."""
+
+    @given(stories)
+    def test_rule(self, story: list[Step]) -> None:
+        """The pure rule gives the promised answer at every step of any story."""
+        play(story, Rule())
+
+    @settings(max_examples=60)
+    @given(stories)
+    def test_stored(self, story: list[Step]) -> None:
+        """So does the rule over a real auth.db."""
+        play(story, Stored())
+
+    def test_planted_defects(self) -> None:
+        """For each planted defect some story tells it from the rule."""
+        for mutant in MUTANTS:
+            try:
+                find(stories, lambda story, mutant=mutant: _breaks(story, mutant()), settings=SEARCH)
+            except NoSuchExample:
+                self.fail(f"no story shows the defect: {mutant.__doc__}")
+
+
+class StoryTests(SynchronousTestCase):
+    """The stories the table was written for."""
+
+    def answers(self, story: list[Step]) -> list[Answer]:
+        """What each refresh of the story gets from the real store, promised or not."""
+        told: list[Answer] = []
+        stored = Stored()
+        refresh = stored.refresh
+        stored.refresh = lambda generation, now_ms: told.append(refresh(generation, now_ms)) or told[-1]  # type: ignore
+        play(story, stored)
+        return told
+
+    def test_thief_first(self) -> None:
+        """The thief exchanges a copy and plays; the victim's next refresh ends it for both."""
+        story = [Copy(ONE, THIEF), Refresh(THIEF, False), Use(THIEF), Wait(30_001), Refresh(ONE, False), Wait(1)]
+        self.assertEqual(self.answers([*story, Refresh(THIEF, False)]), [Answer.ROTATE, Answer.REUSED, Answer.REVOKED])
+
+    def test_victim_first(self) -> None:
+        """The victim went on; the thief's stale copy ends the session."""
+        story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(3_600_000), Refresh(THIEF, False)]
+        self.assertEqual(self.answers([*story, Refresh(ONE, False)]), [Answer.ROTATE, Answer.REUSED, Answer.REVOKED])
+
+    def test_both_within_the_window(self) -> None:
+        """A thief who slips into the 30 seconds shares one successor with the victim, and the next refresh tells."""
+        story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(29_999), Refresh(THIEF, False)]
+        story += [Wait(900_000), Refresh(ONE, False), Use(ONE), Wait(30_001), Refresh(THIEF, False)]
+        self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.ROTATE, Answer.REUSED])
+
+    def test_lost_answer(self) -> None:
+        """An answer that never arrived is given again 12 days later, as often as it is lost."""
+        story = [
+            Refresh(ONE, True),
+            Wait(12 * 86_400_000),
+            Refresh(ONE, True),
+            Refresh(ONE, False),
+            Refresh(ONE, False),
+        ]
+        self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.REPEAT, Answer.ROTATE])
+
+    def test_two_processes(self) -> None:
+        """Two processes with one store both refresh at once, and go on with the same successor."""
+        story = [Refresh(ONE, False), Use(ONE), Wait(5_000), Refresh(TWO, False), Refresh(TWO, False)]
+        self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.ROTATE])
+
+
+class HonestTests(SynchronousTestCase):
+    """Who never had a copy made is never accused."""
+
+    @given(stories)
+    def test_alone(self, story: list[Step]) -> None:
+        """A single client may lose any answers and wait any time: it is signed in until its credential expires."""
+        promise, rule, now_ms, held = Promise(), Rule(), NOW_MS, 1
+        for step in story:
+            if isinstance(step, Wait):
+                now_ms += step.milliseconds
+            elif isinstance(step, Use):
+                rule.use(held, now_ms)
+            elif isinstance(step, Refresh):
+                answer = rule.refresh(held, now_ms)
+                self.assertIn(answer, (Answer.ROTATE, Answer.REPEAT, Answer.EXPIRED))
+                if answer is not Answer.EXPIRED and not step.lost:
+                    held = rule.line.generation
+        self.assertFalse(promise.over)
+
+
+def _breaks(story: list[Step], subject: Subject) -> bool:
+    try:
+        play(story, subject)
+    except Broken:
+        return True
+    return False

@@ -1,0 +1,194 @@
+"""The refresh table row by row in a real auth.db (PROTOCOL 3.7)."""
+
+from attrs import evolve
+
+from gamed.sessions.credentials import Caller, Issuer, SessionPolicy
+from gamed.sessions.errors import (
+    PlayerBlocked,
+    RefreshExpired,
+    RefreshInvalid,
+    RefreshReused,
+    SessionRevoked,
+    TokenExpired,
+)
+from gamed.sessions.rotation import Refreshed, Refusal
+from gamed.storage.auth import players, rotations, sessions
+from tests.sessions.desk import ANNA, DAY_MS, NOW_MS, POLICY, SECOND_MS, STRANGER, DeskCase
+
+
+class RefreshTests(DeskCase):
+    """One test per row of PROTOCOL 3.7."""
+
+    def test_current(self) -> None:
+        """The current credential gets a new pair of the same session; expiry slides with it."""
+        self.desk.wait(DAY_MS)
+        outcome = self.refresh(self.first.refresh)
+        assert isinstance(outcome, Refreshed)
+        self.assertEqual(outcome.session_id, self.session_id)
+        self.assertFalse(outcome.pair.refresh.matches(self.first.refresh))
+        self.assertEqual(outcome.pair.refresh_expires_ms, self.desk.now_ms + 30 * DAY_MS)
+        self.assertEqual(self.authenticate(outcome.pair.access), Caller(ANNA, self.session_id, False, NOW_MS, 2))
+        [listed] = sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        self.assertEqual((listed.last_used_ms, listed.expires_ms), (self.desk.now_ms, self.desk.now_ms + 30 * DAY_MS))
+
+    def test_predecessor_while_unused(self) -> None:
+        """The same successor, however late, and the question changes nothing."""
+        second = self.rotated(self.first.refresh)
+        for wait_ms in (0, 31 * SECOND_MS, 800 * SECOND_MS):
+            self.desk.wait(wait_ms)
+            self.assert_changes_nothing(lambda: self.assert_same(self.rotated(self.first.refresh), second))
+
+    def test_predecessor_while_unused_access_expired(self) -> None:
+        """Days later the successor's access token is dead: a fresh one, the same refresh credential and expiry."""
+        second = self.rotated(self.first.refresh)
+        self.desk.wait(20 * DAY_MS)
+        again = self.rotated(self.first.refresh)
+        self.assertTrue(again.refresh.matches(second.refresh))
+        self.assertEqual(again.refresh_expires_ms, second.refresh_expires_ms)
+        self.assertEqual(again.access_expires_ms, self.desk.now_ms + 900 * SECOND_MS)
+        self.assert_same(self.rotated(self.first.refresh), again)
+        self.assertEqual(self.use(again.access).unused, 2)
+        self.desk.wait(31 * SECOND_MS)
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+
+    def test_access_expires_at_its_instant(self) -> None:
+        """One millisecond before its expiry the sealed access token is repeated, at its expiry replaced."""
+        second = self.rotated(self.first.refresh)
+        self.desk.now_ms = second.access_expires_ms - 1
+        self.assert_same(self.rotated(self.first.refresh), second)
+        self.desk.wait(1)
+        self.assertFalse(self.rotated(self.first.refresh).access.matches(second.access))
+
+    def test_predecessor_soon_after_use(self) -> None:
+        """Within 30 seconds of the first rotation the used successor is given once more."""
+        second = self.rotated(self.first.refresh)
+        self.use(second.access)
+        self.desk.wait(30 * SECOND_MS)
+        self.assert_same(self.rotated(self.first.refresh), second)
+
+    def test_predecessor_later(self) -> None:
+        """After them the session ends, for everyone who holds a credential of it."""
+        second = self.rotated(self.first.refresh)
+        self.use(second.access)
+        self.desk.wait(30 * SECOND_MS + 1)
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(second.refresh), Refusal(SessionRevoked))
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
+        self.assertRaises(SessionRevoked, self.authenticate, second.access)
+        self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
+
+    def test_the_window_does_not_slide(self) -> None:
+        """The 30 seconds count from the first hand-out, however often the successor was repeated."""
+        second = self.rotated(self.first.refresh)
+        self.use(second.access)
+        for _ in range(3):
+            self.desk.wait(10 * SECOND_MS)
+            self.assert_same(self.rotated(self.first.refresh), second)
+        self.desk.wait(1)
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+
+    def test_older(self) -> None:
+        """Two rotations back, until its own expiry: the session ends at once, whatever is used."""
+        second = self.rotated(self.first.refresh)
+        third = self.rotated(second.refresh)
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(third.refresh), Refusal(SessionRevoked))
+
+    def test_older_and_expired(self) -> None:
+        """An old copy whose own time is over harms nobody any more."""
+        self.desk.wait(29 * DAY_MS)
+        third = self.rotated(self.rotated(self.first.refresh).refresh)
+        self.desk.wait(DAY_MS)
+        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshExpired)))
+        self.rotated(third.refresh)
+
+    def test_expired(self) -> None:
+        """At its expiry, not before."""
+        self.desk.now_ms = self.first.refresh_expires_ms
+        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshExpired)))
+        self.desk.wait(-1)
+        self.rotated(self.first.refresh)
+
+    def test_unknown(self) -> None:
+        """Well-formed, but never issued here."""
+        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(STRANGER), Refusal(RefreshInvalid)))
+
+    def test_revoked(self) -> None:
+        """A session that was ended before, expired credentials included."""
+        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        for _ in range(2):
+            self.assert_changes_nothing(
+                lambda: self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
+            )
+            self.desk.wait(31 * DAY_MS)
+
+    def test_presenting_the_current_one_is_a_use(self) -> None:
+        """A successor counts as used when its refresh credential was shown, though its access token never was."""
+        second = self.rotated(self.first.refresh)
+        self.rotated(second.refresh)
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+
+    def test_access_of_the_predecessor_is_no_use(self) -> None:
+        """Old access tokens live on after a rotation and do not mark the successor."""
+        second = self.rotated(self.first.refresh)
+        self.assertIsNone(self.use(self.first.access).unused)
+        self.desk.wait(31 * SECOND_MS)
+        self.assert_same(self.rotated(self.first.refresh), second)
+
+    def test_blocked(self) -> None:
+        """A blocked player gets nothing and loses nothing: after the unblocking all is as before."""
+        second = self.rotated(self.first.refresh)
+        for state in ("blocked", "pending"):
+            players.set_state(self.desk.connection, ANNA, state)  # type: ignore[arg-type]
+            for credential in (self.first.refresh, second.refresh):
+                self.assert_changes_nothing(
+                    lambda credential=credential: self.assertEqual(self.refresh(credential), Refusal(PlayerBlocked))
+                )
+        players.set_state(self.desk.connection, ANNA, "active")
+        self.assert_same(self.rotated(self.first.refresh), second)
+
+    def test_blocked_and_stolen(self) -> None:
+        """Theft is dealt with, blocked or not."""
+        self.rotated(self.rotated(self.first.refresh).refresh)
+        players.set_state(self.desk.connection, ANNA, "blocked")
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+
+    def test_erasing(self) -> None:
+        """While a player is erased their credentials are those of an ended session."""
+        players.set_state(self.desk.connection, ANNA, "erasing")
+        self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
+        self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
+
+    def test_nothing_in_clear(self) -> None:
+        """No credential, current or kept for a repetition, is written to the file as it is."""
+        pairs = [self.first, self.rotated(self.first.refresh)]
+        written = "\n".join(self.desk.connection.iterdump()).encode()
+        for secret in (secret for pair in pairs for secret in (pair.access, pair.refresh)):
+            for form in (secret.reveal(), secret.reveal()[4:47]):
+                self.assertNotIn(form, written)
+                self.assertNotIn(form.hex().upper().encode(), written)
+
+
+class GreatestAgeTests(DeskCase):
+    """`session.max_lifetime`."""
+
+    policy = evolve(POLICY, max_lifetime_seconds=40 * 24 * 3600)
+
+    def test_cap(self) -> None:
+        """Refreshing slides up to the session's end and no further, access tokens included."""
+        self.desk.wait(20 * DAY_MS)
+        second = self.rotated(self.first.refresh)
+        self.assertEqual(second.refresh_expires_ms, NOW_MS + 40 * DAY_MS)
+        self.desk.now_ms = NOW_MS + 40 * DAY_MS - 1000
+        third = self.rotated(second.refresh)
+        self.assertEqual(third.access_expires_ms, NOW_MS + 40 * DAY_MS)
+        self.desk.wait(1000)
+        self.assertEqual(self.refresh(third.refresh), Refusal(RefreshExpired))
+        self.assertRaises(TokenExpired, self.authenticate, third.access)
+
+    def test_lowered(self) -> None:
+        """A cap that the owner lowers holds for credentials that were given out before."""
+        self.desk.wait(2 * DAY_MS)
+        lowered = Issuer(self.desk.keys, SessionPolicy(900, 3600, 24 * 3600), self.desk.random)
+        outcome = rotations.refresh(self.desk.connection, lowered, self.first.refresh, self.desk.now_ms)
+        self.assertEqual(outcome, Refusal(RefreshExpired))

@@ -1,0 +1,310 @@
+"""The room of sessions as a client speaks to it (PROTOCOL 3.7)."""
+
+from collections.abc import Mapping
+
+from gamed.instants import rfc3339
+from gamed.limits import Rate
+from gamed.web.detached import Detached
+from gamed.web.sessions import SessionRoutes
+from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
+from tests.sessions.house import House, HouseCase, text
+from tests.support.http import Answer, Browser
+from tests.support.stores import memory_stores
+
+REFRESH, LOGOUT, LIST = "/auth/session/refresh", "/auth/session/logout", "/auth/sessions"
+CHALLENGE = 'Bearer realm="gamed"'
+INVALID = CHALLENGE + ', error="invalid_token"'
+
+
+class RoomCase(HouseCase):
+    """A browser in front of the room."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.detached = Detached()
+        self.browser = Browser([SessionRoutes(self.keeper, self.detached)], now_ms=lambda: self.house.now_ms)
+        self.token = text(self.pair.access)
+        self.credential = text(self.pair.refresh)
+
+    def bearer(self, token: str) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {token}"}
+
+    def refresh(self, credential: str) -> Answer:
+        return self.browser.post_json(REFRESH, {"refresh_credential": credential})
+
+    def list(self, token: str) -> Answer:
+        return self.browser.get(LIST, self.bearer(token))
+
+    def assert_problem(self, answer: Answer, status: int, code: str, challenge: str | None) -> None:
+        self.assertEqual((answer.status, answer.code), (status, code))
+        self.assertEqual(answer.headers.get("www-authenticate"), challenge)
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+
+
+class RefreshTests(RoomCase):
+    """POST /auth/session/refresh."""
+
+    def test_answer(self) -> None:
+        """200 with exactly the members of PROTOCOL 3.7, not to be stored."""
+        answer = self.refresh(self.credential)
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(answer.headers["content-type"], "application/json")
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        members = answer.json
+        self.assertRegex(members.pop("access_token"), "^gat_[A-Za-z0-9_-]{49}$")
+        self.assertRegex(members.pop("refresh_credential"), "^grc_[A-Za-z0-9_-]{49}$")
+        self.assertEqual(
+            members,
+            {"token_type": "Bearer", "expires_in": 900, "refresh_expires_in": 2_592_000, "session_id": self.session_id},
+        )
+
+    def test_repeated(self) -> None:
+        """A lost answer is given again, its seconds counted afresh."""
+        first = self.refresh(self.credential).json
+        self.house.now_ms += 60_000
+        second = self.refresh(self.credential).json
+        self.assertEqual(second, first | {"expires_in": 840, "refresh_expires_in": 2_591_940})
+
+    def test_refusals(self) -> None:
+        """401, each with its code and the challenge of a credential that was sent."""
+        for credential in ("", "grc_", self.token, self.credential[:-1] + "!", text(STRANGER)):
+            self.assert_problem(self.refresh(credential), 401, "refresh_invalid", INVALID)
+        successor = self.refresh(self.credential).json["refresh_credential"]
+        self.house.now_ms += 30 * DAY_MS
+        self.assert_problem(self.refresh(successor), 401, "refresh_expired", INVALID)
+        self.house.now_ms -= 30 * DAY_MS
+        self.refresh(successor)
+        self.assert_problem(self.refresh(self.credential), 401, "refresh_reused", INVALID)
+        self.assert_problem(self.refresh(successor), 401, "session_revoked", CHALLENGE)
+
+    def test_blocked(self) -> None:
+        """403, no challenge: another credential would not help."""
+        self.set_state("blocked")
+        self.assert_problem(self.refresh(self.credential), 403, "player_blocked", None)
+        self.assert_problem(self.list(self.token), 403, "player_blocked", None)
+
+    def test_busy(self) -> None:
+        """503 with Retry-After, nothing changed."""
+        self.fill()
+        answer = self.refresh(self.credential)
+        self.assert_problem(answer, 503, "busy", None)
+        self.assertGreaterEqual(int(answer.headers["retry-after"]), 1)
+        self.house.stores.auth.resume()
+        self.assertEqual(self.refresh(self.credential).status, 200)
+        self.assertEqual(self.used(), [(2, 0)])
+
+    def test_too_often(self) -> None:
+        """429 with Retry-After for a session that refreshes too often: nothing rotates, other sessions go on."""
+        limited = House(memory_stores(), Rate.per_minute(3))
+        browser = Browser([SessionRoutes(limited.sessions, self.detached)], now_ms=lambda: limited.now_ms)
+
+        def refresh(credential: str) -> Answer:
+            return browser.post_json(REFRESH, {"refresh_credential": credential})
+
+        (_, pair), (_, other) = self.wait(limited.open()), self.wait(limited.open())
+        credential = text(pair.refresh)
+        for _ in range(3):
+            credential = refresh(credential).json["refresh_credential"]
+        before = self.wait(limited.rows("SELECT * FROM session JOIN limit_bucket"))
+        answer = refresh(credential)
+        self.assert_problem(answer, 429, "rate_limited", None)
+        self.assertEqual(answer.headers["retry-after"], "20")
+        self.assertEqual(self.wait(limited.rows("SELECT * FROM session JOIN limit_bucket")), before)
+        self.assertEqual(refresh(text(other.refresh)).status, 200)
+        limited.now_ms += 20_000
+        self.assertEqual(refresh(credential).status, 200)
+        self.assert_problem(refresh(text(pair.refresh)), 401, "refresh_reused", INVALID)
+
+    def test_bad_bodies(self) -> None:
+        """400 naming the member; 415 for other types; nothing rotated, nothing repeated of what was sent."""
+        for body in (b"", b"[]", b"{}", b'{"refresh_credential":7}', b'{"refresh_credential":null}', b"{" * 50):
+            answer = self.browser.request("POST", REFRESH, {"Content-Type": "application/json"}, body)
+            self.assert_problem(answer, 400, "invalid_request", None)
+            self.assertTrue(answer.json["errors"])
+        answer = self.browser.post_form(REFRESH, f"refresh_credential={self.credential}")
+        self.assert_problem(answer, 415, "unsupported_media_type", None)
+        self.assertEqual(self.used(), [(1, 0)])
+
+    def test_credential_elsewhere(self) -> None:
+        """In the address or a header it is not looked for."""
+        self.browser.post_json(f"{REFRESH}?refresh_credential={self.credential}", {}, self.bearer(self.credential))
+        self.assertEqual(self.used(), [(1, 0)])
+
+    def test_client_leaves(self) -> None:
+        """A client that leaves does not stop its refresh: the next question gets the same successor."""
+        self.house.stores.auth.pause()
+        body = b'{"refresh_credential":"%s"}' % self.credential.encode()
+        call = self.browser.send("POST", REFRESH, {"Content-Type": "application/json"}, body)
+        call.leave()
+        finished = self.detached.wait()
+        self.assertNoResult(finished)
+        self.house.stores.auth.resume()
+        self.successResultOf(finished)
+        self.assertEqual(self.used(), [(2, 0)])
+
+    def test_methods(self) -> None:
+        """405 with Allow."""
+        answer = self.browser.get(REFRESH)
+        self.assert_problem(answer, 405, "method_not_allowed", None)
+        self.assertIn("POST", answer.headers["allow"])
+
+
+class LogoutTests(RoomCase):
+    """POST /auth/session/logout."""
+
+    def log_out(self, value: object | None = None, token: str | None = None) -> Answer:
+        headers = {} if token is None else self.bearer(token)
+        if value is None:
+            return self.browser.request("POST", LOGOUT, headers)
+        return self.browser.post_json(LOGOUT, value, headers)
+
+    def assert_done(self, answer: Answer) -> None:
+        self.assertEqual((answer.status, answer.body), (204, b""))
+
+    def test_by_token(self) -> None:
+        """204 without a body in either direction, repeatable; the session is over."""
+        for _ in range(2):
+            self.assert_done(self.log_out(token=self.token))
+        self.assert_problem(self.list(self.token), 401, "session_revoked", INVALID)
+        self.assertEqual(self.house.waits.told, [ANNA])
+
+    def test_by_refresh_credential(self) -> None:
+        """With the credential alone, or beside a token that has expired."""
+        self.house.now_ms += DAY_MS
+        self.assert_done(self.log_out({"refresh_credential": self.credential}, self.token))
+        self.assert_problem(self.refresh(self.credential), 401, "session_revoked", CHALLENGE)
+        self.assert_done(self.log_out({"refresh_credential": self.credential}))
+
+    def test_anything_well_formed(self) -> None:
+        """204 also for what nobody knows or what expired long ago."""
+        self.assert_done(self.log_out({"refresh_credential": text(STRANGER)}, text(STRANGE_TOKEN)))
+        self.assert_done(self.log_out({"scope": "this"}, text(STRANGE_TOKEN)))
+        self.house.now_ms += 90 * DAY_MS
+        self.assert_done(self.log_out({"refresh_credential": self.credential}, self.token))
+
+    def test_malformed(self) -> None:
+        """Nothing, nonsense, or an unknown scope is an error, and nobody is signed out."""
+        self.assert_problem(self.log_out(), 401, "token_missing", CHALLENGE)
+        self.assert_problem(self.log_out({"scope": "all"}), 401, "token_missing", CHALLENGE)
+        self.assert_problem(self.log_out(token="gat_x"), 401, "token_invalid", INVALID)
+        self.assert_problem(self.log_out({"refresh_credential": "grc_x"}), 401, "refresh_invalid", INVALID)
+        self.assert_problem(self.log_out({"scope": "mine"}, self.token), 400, "invalid_request", None)
+        self.assertEqual(self.list(self.token).status, 200)
+
+    def test_others(self) -> None:
+        """The asking session stays, the others are over."""
+        _, other = self.wait(self.house.open())
+        self.assert_done(self.log_out({"scope": "others"}, self.token))
+        self.assertEqual(self.list(self.token).status, 200)
+        self.assert_problem(self.list(text(other.access)), 401, "session_revoked", INVALID)
+
+    def test_all(self) -> None:
+        """Every session of the player, none of another's."""
+        _, other = self.wait(self.house.open())
+        _, berts = self.wait(self.house.open(BERT))
+        self.assert_done(self.log_out({"scope": "all", "refresh_credential": text(other.refresh)}))
+        for pair in (self.pair, other):
+            self.assert_problem(self.list(text(pair.access)), 401, "session_revoked", INVALID)
+        self.assertEqual(self.list(text(berts.access)).status, 200)
+
+    def test_more_needs_a_live_credential(self) -> None:
+        """A dead token ends nobody else's session, and says so."""
+        self.house.now_ms += DAY_MS
+        _, other = self.wait(self.house.open())
+        for scope in ("others", "all"):
+            self.assert_problem(self.log_out({"scope": scope}, self.token), 401, "token_expired", INVALID)
+        self.assertEqual(self.list(text(other.access)).status, 200)
+
+
+class ListTests(RoomCase):
+    """GET /auth/sessions, DELETE /auth/sessions/{session_id}."""
+
+    def delete(self, session_id: str) -> Answer:
+        return self.browser.request("DELETE", f"{LIST}/{session_id}", self.bearer(self.token))
+
+    def test_list(self) -> None:
+        """Exactly the members of PROTOCOL 3.7, own sessions only."""
+        self.house.now_ms += 5
+        other_id, _ = self.wait(self.house.open())
+        self.wait(self.house.open(BERT))
+        words = '{"name":"MyGame","device_name":"ANNA-PC"}'
+        unit = f"UPDATE session SET client = '{words}' WHERE session_id = '{self.session_id}'"
+        self.wait(self.house.stores.auth.submit(lambda connection: connection.execute(unit).close()))
+        answer = self.list(self.token)
+        self.assertEqual(answer.status, 200)
+        common = {"provider": "local"}
+        self.assertEqual(
+            answer.json,
+            {
+                "sessions": [
+                    common
+                    | {
+                        "session_id": other_id,
+                        "current": False,
+                        "created_at": rfc3339(NOW_MS + 5),
+                        "last_used_at": rfc3339(NOW_MS + 5),
+                        "expires_at": rfc3339(NOW_MS + 5 + 30 * DAY_MS),
+                        "client": {},
+                    },
+                    common
+                    | {
+                        "session_id": self.session_id,
+                        "current": True,
+                        "created_at": rfc3339(NOW_MS),
+                        "last_used_at": rfc3339(NOW_MS),
+                        "expires_at": rfc3339(NOW_MS + 30 * DAY_MS),
+                        "client": {"name": "MyGame", "device_name": "ANNA-PC"},
+                    },
+                ]
+            },
+        )
+
+    def test_refusals(self) -> None:
+        """401 with and without `error`, as RFC 6750 3.1 has it."""
+        self.assert_problem(self.browser.get(LIST), 401, "token_missing", CHALLENGE)
+        for token in ("gat_x", self.credential, text(STRANGE_TOKEN)):
+            self.assert_problem(self.list(token), 401, "token_invalid", INVALID)
+        self.house.now_ms = self.pair.access_expires_ms
+        self.assert_problem(self.list(self.token), 401, "token_expired", INVALID)
+        self.revoke()
+        self.assert_problem(self.list(self.token), 401, "session_revoked", INVALID)
+
+    def test_token_elsewhere(self) -> None:
+        """In the address or a cookie it is not looked for."""
+        answer = self.browser.get(f"{LIST}?access_token={self.token}", {"Cookie": f"access_token={self.token}"})
+        self.assert_problem(answer, 401, "token_missing", CHALLENGE)
+
+    def test_end(self) -> None:
+        """204 again and again; the session is over, also the asking one."""
+        other_id, other = self.wait(self.house.open())
+        for _ in range(2):
+            self.assertEqual(self.delete(other_id).status, 204)
+        self.assert_problem(self.list(text(other.access)), 401, "session_revoked", INVALID)
+        self.assertEqual(self.delete(self.session_id).status, 204)
+        self.assert_problem(self.delete(self.session_id), 401, "session_revoked", INVALID)
+
+    def test_foreign_looks_unknown(self) -> None:
+        """Another player's session and one that never was get the same answer but for its id, and nothing ends."""
+        bert_id, berts = self.wait(self.house.open(BERT))
+        answers = []
+        for session_id in (bert_id, "ses_" + "x" * 22, "session"):
+            answer = self.delete(session_id)
+            self.assert_problem(answer, 404, "session_not_found", None)
+            answers.append({name: value for name, value in answer.json.items() if name != "request_id"})
+        self.assertEqual(answers, [answers[0]] * len(answers))
+        self.assertEqual(self.list(text(berts.access)).status, 200)
+
+    def test_first_use_is_written(self) -> None:
+        """Listing is a use like any other."""
+        self.list(self.token)
+        self.assertEqual(self.used(), [(1, 1)])
+
+    def test_nothing_logged(self) -> None:
+        """No credential and no session id reaches a log."""
+        self.list(self.token)
+        self.delete(self.session_id)
+        self.refresh(self.credential)
+        lines = repr(self.browser.log.lines) + repr(self.browser.events)
+        for word in (self.token, self.credential, self.session_id):
+            self.assertNotIn(word[4:], lines)
+        self.assertIn("/auth/sessions/", lines)

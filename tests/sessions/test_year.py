@@ -1,0 +1,64 @@
+"""A year of a server in a few seconds: what the sweeps leave of it stays small (PROTOCOL 3.7 to 3.9)."""
+
+from gamed.login.collecting import Complete
+from gamed.login.outcome import Outcome
+from gamed.storage.auth import host_actions
+from tests.login.desk import APPROVAL, Desk, HandoffCase, done
+from tests.login.far_provider import FarProvider
+
+DAY_SECONDS = 24 * 3600
+DAYS = 365
+SETTLED = 45
+"""Days after which a day forgets as much as it adds: what lives longest is a refresh credential and its week after."""
+TABLES = (
+    *("player", "identity", "local_account", "session", "access_token", "refresh_credential"),
+    *("login", "attempt", "limit_bucket", "handover", "host_action"),
+)
+
+
+class YearTests(HandoffCase):
+    def test_auth_db_is_bounded(self) -> None:
+        """Sign-ins, refreshes, links nobody opened, newcomers nobody answered, limits: after a year no more than after
+        the first weeks, in any table and in the file."""
+        desk = self.oauth(FarProvider(), registration=APPROVAL)
+        self.let_in(desk)
+        rows, pages = [], []
+        for day in range(DAYS):
+            self.day(desk, day)
+            self.sweep(desk)
+            rows.append([desk.rows(f"SELECT count(*) FROM {table}")[0][0] for table in TABLES])
+            pages.append(desk.rows("PRAGMA main.page_count")[0][0])
+        for table, counts in zip(TABLES, zip(*rows, strict=True), strict=True):
+            self.assertLessEqual(max(counts), max(counts[:SETTLED]), table)
+        self.assertLessEqual(max(pages), max(pages[:SETTLED]) * 1.2)
+        self.assertGreater(sum(rows[-1]), 50)  # it was no empty year
+
+    def let_in(self, desk: Desk) -> None:
+        """One player whom the owner approved."""
+        started = desk.signed_in("anna")
+        desk.collect(started, code=desk.code(started))
+        desk.write(lambda connection: connection.execute("UPDATE player SET state = 'active'").close())
+
+    def day(self, desk: Desk, day: int) -> None:
+        started = desk.signed_in("anna")
+        answer = desk.collect(started, code=desk.code(started))
+        assert isinstance(answer, Complete), answer
+        credential = answer.result.pair.refresh.reveal().decode()
+        for _ in range(3):
+            desk.clock.advance(DAY_SECONDS / 4)
+            refreshed = done(desk.sessions.refresh(credential))
+            credential = str(refreshed["refresh_credential"])
+            done(desk.sessions.authenticate(str(refreshed["access_token"])))
+        desk.start()
+        newcomer = desk.signed_in(f"stranger {day}")
+        self.assertEqual(desk.collect(newcomer, code=desk.code(newcomer)).outcome, Outcome.PLAYER_PENDING)
+        desk.write(lambda connection: host_actions.add(connection, "players block", None, "uid:0", desk.now_ms()))
+        desk.clock.advance(DAY_SECONDS / 4)
+
+    def sweep(self, desk: Desk) -> None:
+        """As the service does every minute."""
+        done(desk.handoff.sweep())
+        done(desk.sessions.sweep())
+        done(desk.limits.sweep(desk.now_ms()))
+        waiting = desk.write(host_actions.waiting)
+        desk.write(lambda connection: host_actions.told(connection, waiting[-1].number))

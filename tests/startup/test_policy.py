@@ -1,0 +1,74 @@
+"""The two requests of the startup check, and what they may tell (SPEC 2.4, 4, operational rules)."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.e2e.service import Service, ServiceDied
+from tests.e2e.wire import ask
+
+KEY = b64encode(bytes(range(32))).decode()
+OAUTH = {
+    "mode": "oauth",
+    "public_url": "https://play.example.org",
+    "master_key_env": "GAMED_MASTER_KEY",
+    "providers": {
+        "google": {"client_id": "google-id", "client_secret_env": "GOOGLE_SECRET"},
+        "discord": {"client_id": "discord-id", "client_secret_env": "DISCORD_SECRET"},
+    },
+}
+SECRETS = {"GAMED_MASTER_KEY": KEY, "GOOGLE_SECRET": "google-secret", "DISCORD_SECRET": "discord-secret"}
+
+
+class StartupTests(SynchronousTestCase):
+    def service(self, config: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Service:
+        service = Service(Path(self.mktemp()).absolute(), config, environ)
+        self.addCleanup(service.close)
+        return service
+
+    def test_health(self) -> None:
+        """`GET /healthz` is the text `ok`, nothing else, and no cache keeps it."""
+        answer = ask(self.service().start().port, "GET", "/healthz")
+        self.assertEqual((answer.status, answer.body), (200, b"ok"))
+        self.assertTrue(answer.headers["content-type"].startswith("text/plain"))
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+
+    def test_policy_of_local_mode(self) -> None:
+        """Two members, no provider."""
+        answer = ask(self.service().start().port, "GET", "/auth/config")
+        self.assertEqual((answer.status, answer.json), (200, {"mode": "local", "providers": []}))
+
+    def test_policy_of_oauth_mode(self) -> None:
+        """The names of the enabled providers in the file's order, and nothing else of the configuration."""
+        answer = ask(self.service(OAUTH, SECRETS).start().port, "GET", "/auth/config")
+        self.assertEqual((answer.status, answer.json), (200, {"mode": "oauth", "providers": ["google", "discord"]}))
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        told = repr(answer).lower()
+        hidden = [*SECRETS, *SECRETS.values(), "google-id", "discord-id", "play.example.org"]
+        self.assertEqual([word for word in hidden if word.lower() in told], [])
+
+    def test_one_provider(self) -> None:
+        """Leaving a provider's entry out disables it; its variable need not be set."""
+        config = {**OAUTH, "providers": {"discord": OAUTH["providers"]["discord"]}}
+        environ = {name: SECRETS[name] for name in ("GAMED_MASTER_KEY", "DISCORD_SECRET")}
+        answer = ask(self.service(config, environ).start().port, "GET", "/auth/config")
+        self.assertEqual(answer.json["providers"], ["discord"])
+
+    def test_missing_variable(self) -> None:
+        """Without a variable that the file names, of the master key or of an enabled provider, nothing starts."""
+        for name in SECRETS:
+            environ = {other: value for other, value in SECRETS.items() if other != name}
+            service = self.service(OAUTH, environ)
+            error = self.assertRaises(ServiceDied, service.start)
+            self.assertIn(f"{name} is not set", str(error))
+            self.assertFalse((service.data / "auth.db").exists())
+
+    def test_base(self) -> None:
+        """What the service says of its own address begins with `public_url`, whatever address it was asked at."""
+        service = self.service({"mode": "local", "public_url": "https://play.example.org"}).start()
+        answer = ask(service.port, "POST", "/auth/login", json_body={})
+        self.assertEqual(answer.status, 201, answer.body)
+        self.assertTrue(answer.json["login_url"].startswith("https://play.example.org/auth/login/"))
+        self.assertEqual(answer.json["poll"]["url"], "https://play.example.org/auth/login/collect")

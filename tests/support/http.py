@@ -1,0 +1,246 @@
+"""Rooms spoken to as a client speaks to them: bytes in, bytes out, through the real channel and site, no socket.
+
+    browser = Browser([room])
+    answer = browser.request("PUT", "/game/saves/auto", {"If-None-Match": "*"}, b"...")
+    answer.status, answer.json["code"], answer.headers["etag"]
+
+A handler that waits: `call = browser.send("POST", "/auth/login/collect", ..., body)`, then fire what it waits for (or
+`browser.clock.advance(25)`), then `call.answer`. An answer of 500 `internal_error` fails the test with its traceback,
+unless the browser was made with `crashes=True`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from json import dumps, loads
+from typing import Any
+
+from attrs import frozen
+from twisted.internet.address import IPv4Address
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import IAddress
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.logger import LogEvent, formatEvent, globalLogPublisher
+from twisted.python.failure import Failure
+
+from gamed.web.app import Room
+from gamed.web.http_policy import HttpPolicy
+from gamed.web.site import Site, build_site
+
+BASE_HOST = "game.example"
+PEER = IPv4Address("TCP", "127.0.0.1", 51000)
+START_MS = 1_800_000_000_000
+
+
+class Lines:
+    """An access log in memory."""
+
+    def __init__(self) -> None:
+        self.lines: list[dict[str, Any]] = []
+
+    def line(self, **values: Any) -> None:
+        self.lines.append(values)
+
+
+@frozen
+class Answer:
+    """One HTTP response. Header names are lower case; a repeated header is joined by a comma, Set-Cookie excepted."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    cookies: Sequence[str] = ()
+    """Set-Cookie fields as sent."""
+
+    @property
+    def json(self) -> Any:
+        return loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """Of a problem."""
+        assert self.headers["content-type"] == "application/problem+json", self.headers
+        return str(self.json["code"])
+
+
+class Connection:
+    """One open connection; bytes in, parsed answers out."""
+
+    def __init__(self, site: Site, peer: IAddress = PEER) -> None:
+        self.transport = StringTransport(peerAddress=peer, lenient=True)
+        self.channel = site.buildProtocol(peer)
+        self.refused = self.channel is None
+        self._answers: list[Answer] = []
+        self.head_only = False
+        self._lost = False
+        if not self.refused:
+            self.channel.makeConnection(self.transport)
+
+    def send(self, data: bytes) -> "Connection":
+        self.channel.dataReceived(data)
+        return self
+
+    def leave(self) -> None:
+        """The client closes, or the server's close has arrived."""
+        if not self._lost:
+            self._lost = True
+            self.channel.connectionLost(Failure(ConnectionDone()))
+
+    @property
+    def raw(self) -> bytes:
+        """All bytes the server has sent."""
+        return self.transport.value()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server has closed or aborted."""
+        return bool(self.transport.disconnecting or self.transport.disconnected)
+
+    @property
+    def closing(self) -> bool:
+        """Whether the server answers nothing more on this connection, though it may still read."""
+        return self.closed or bool(self.channel._closing)
+
+    @property
+    def interim(self) -> int:
+        """How often `100 Continue` was sent."""
+        return self.raw.count(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    @property
+    def answers(self) -> list[Answer]:
+        """All complete answers, interim ones left out."""
+        return parse_answers(self.raw, head_only=self.head_only)
+
+    @property
+    def answer(self) -> Answer:
+        """The only answer; fails when there is none yet, or more than one."""
+        [answer] = self.answers
+        return answer
+
+
+class Browser:
+    """A client of some rooms; every request goes over a connection of its own."""
+
+    def __init__(
+        self,
+        rooms: Sequence[Room],
+        policy: HttpPolicy | None = None,
+        *,
+        clock: Clock | None = None,
+        peer: IAddress = PEER,
+        crashes: bool = False,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self.clock = clock or Clock()
+        self.log = Lines()
+        self.peer = peer
+        self.events: list[str] = []
+        """Everything logged while a request ran, as text."""
+        self._crashes = crashes
+        numbers = count(1)
+        self.site = build_site(
+            rooms,
+            policy or HttpPolicy(BASE_HOST),
+            self.clock,  # type: ignore[arg-type]
+            access_log=self.log,
+            now_ms=now_ms or (lambda: START_MS + int(self.clock.seconds() * 1000)),
+            random=lambda size: next(numbers).to_bytes(size, "big"),
+        )
+
+    def connect(self, peer: IAddress | None = None) -> Connection:
+        """A bare connection, for bytes of your own."""
+        return Connection(self.site, peer or self.peer)
+
+    def send(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Connection:
+        """Send a whole request; its answer may come later as `.answer`."""
+        connection = self.connect()
+        connection.head_only = method == "HEAD"
+        self.watched(lambda: connection.send(request_bytes(method, path, headers, body)))
+        return connection
+
+    def request(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+        """Send a request whose answer comes at once."""
+        connection = self.send(method, path, headers, body)
+        answer = connection.answer
+        if not connection.closed:
+            connection.leave()
+        return answer
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.request("GET", path, headers)
+
+    def post_json(self, path: str, value: object, headers: Mapping[str, str] | None = None) -> Answer:
+        """POST a JSON value."""
+        return self.request(
+            "POST", path, {"Content-Type": "application/json", **(headers or {})}, dumps(value).encode()
+        )
+
+    def post_form(self, path: str, fields: str, headers: Mapping[str, str] | None = None) -> Answer:
+        """POST an encoded form."""
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        return self.request("POST", path, {**kind, **(headers or {})}, fields.encode())
+
+    def watched(self, act: Callable[[], object]) -> None:
+        """Run something; unexpected errors that the web logs meanwhile fail the test."""
+        seen = logged(act)
+        self.events += seen
+        crashed = [text for text in seen if text.startswith(("unexpected error", "no answer", "an answer broke"))]
+        if crashed and not self._crashes:
+            raise AssertionError("\n".join(crashed))
+
+
+def logged(act: Callable[[], object]) -> list[str]:
+    """What is logged, as text, while something runs."""
+    seen: list[str] = []
+
+    def observe(event: LogEvent) -> None:
+        seen.append(formatEvent(event))
+
+    globalLogPublisher.addObserver(observe)
+    try:
+        act()
+    finally:
+        globalLogPublisher.removeObserver(observe)
+    return seen
+
+
+def request_bytes(method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> bytes:
+    """HTTP/1.1 with a Host, and a Content-Length where there is a body or the method wants one."""
+    fields = {"Host": BASE_HOST, **(headers or {})}
+    chunked = any(name.lower() == "transfer-encoding" for name in fields)
+    if (body or method in {"POST", "PUT"}) and not chunked:
+        fields.setdefault("Content-Length", str(len(body)))
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    return "\r\n".join(lines).encode("utf-8") + body
+
+
+def parse_answers(raw: bytes, *, head_only: bool = False) -> list[Answer]:
+    """Split what a server sent; a body is as long as Content-Length says, never chunked."""
+    answers: list[Answer] = []
+    while raw:
+        head, mark, raw = raw.partition(b"\r\n\r\n")
+        assert mark, head
+        start, *lines = head.decode("latin-1").split("\r\n")
+        status = int(start.split(" ")[1])
+        if status == 100:
+            continue
+        headers, cookies = _fields(lines)
+        assert "transfer-encoding" not in headers, headers
+        bodiless = head_only or status in (204, 304)
+        size = 0 if bodiless else int(headers["content-length"])
+        assert len(raw) >= size, "the answer is not whole"
+        answers.append(Answer(status, headers, raw[:size], cookies))
+        raw = raw[size:]
+    return answers
+
+
+def _fields(lines: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    headers: dict[str, str] = {}
+    cookies = []
+    for line in lines:
+        name, _, value = line.partition(": ")
+        key = name.lower()
+        if key == "set-cookie":
+            cookies.append(value)
+        headers[key] = f"{headers[key]}, {value}" if key in headers else value
+    return headers, cookies

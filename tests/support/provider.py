@@ -1,0 +1,46 @@
+"""The development provider as the far end of the wire: in memory, with a clock that the test owns.
+
+provider = development_provider(clock)
+http = StubTreq(provider.app.resource())             # https://provider.example is there
+callback = provider.sign_in(authorization_url, "anna")
+[exchange] = provider.requests("/token")
+"""
+
+from itertools import count
+
+from twisted.internet.task import Clock
+
+from gamed.crypto import Secret
+from gamed.dev.provider import DevelopmentProvider
+from gamed.dev.sides import DISCORD, GOOGLE, Client
+from gamed.dev.wire import Sent
+
+BASE = "https://provider.example"
+GAME = "https://game.example"
+START_MS = 1_800_000_000_000
+DISCORD_SECRET, GOOGLE_SECRET = "discord-secret/+%&=:", "GOCSPX-google_secret"
+DISCORD_CLIENT = Client(DISCORD, "1024", Secret(DISCORD_SECRET.encode()), frozenset({f"{GAME}/auth/discord/callback"}))
+GOOGLE_CLIENT = Client(
+    GOOGLE, "1024.apps.example", Secret(GOOGLE_SECRET.encode()), frozenset({f"{GAME}/auth/google/callback"})
+)
+
+
+class WatchedProvider(DevelopmentProvider):
+    """With a question that tests ask."""
+
+    def requests(self, path: str) -> list[Sent]:
+        """What was sent to this path, in order."""
+        return [sent for sent in self.sent if sent.path == path]
+
+
+def development_provider(clock: Clock | None = None, kind: type[WatchedProvider] = WatchedProvider) -> WatchedProvider:
+    """`kind`: one that answers otherwise."""
+    clock = clock or Clock()
+    numbers = count(1)
+    return kind(
+        BASE,
+        (DISCORD_CLIENT, GOOGLE_CLIENT),
+        clock,
+        lambda: START_MS + int(clock.seconds() * 1000),
+        lambda size: next(numbers).to_bytes(size, "big"),
+    )

@@ -1,0 +1,115 @@
+"""Stores for tests: the real lanes, in memory without threads, or on real files."""
+
+import sqlite3
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+from weakref import finalize
+
+from twisted.enterprise.adbapi import ConnectionPool
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from gamed.instants import Now
+from gamed.storage.files import AUTH, STATE, StoreFile, connect
+from gamed.storage.migrations import migrate, prepare_files, schema_folder
+from gamed.storage.stores import Stores
+
+_numbers = count()
+
+
+class InlineReactor(Clock):
+    """A clock, and what adbapi asks of a reactor; a call from a thread is a call."""
+
+    def callFromThread(self, work: Callable[..., Any], *args: Any, **kw: Any) -> None:
+        work(*args, **kw)
+
+    def callWhenRunning(self, work: Callable[..., Any], *args: Any, **kw: Any) -> object:
+        return object()
+
+    def addSystemEventTrigger(self, *args: Any, **kw: Any) -> object:
+        return object()
+
+    def removeSystemEventTrigger(self, trigger: object) -> None:
+        pass
+
+
+class InlineThreads:
+    """A thread pool that runs each function at once."""
+
+    started = True
+
+    def callInThreadWithCallback(
+        self, landed: Callable[[bool, Any], None], work: Callable[..., Any], *args: Any, **kw: Any
+    ) -> None:
+        try:
+            result = work(*args, **kw)
+        except BaseException:
+            landed(False, Failure())
+        else:
+            landed(True, result)
+
+    def stop(self) -> None:
+        self.started = False
+
+
+def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None) -> Stores:
+    """Empty stores in memory whose Deferreds have fired when a submit returns.
+
+    Every lane has its connection, as always; lane.pause() and resume() make several submits one batch.
+    """
+    number = next(_numbers)
+    auth, state = (StoreFile(name, f"file:/gamed-test-{number}-{name}?vfs=memdb", None) for name in (AUTH, STATE))
+    keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
+    for keeper, file in zip(keepers, (auth, state), strict=True):
+        migrate(keeper, schema_folder(file.name))
+    stores = _inline(Stores(reactor or InlineReactor(), auth, state, Path("."), now_ms))
+    finalize(stores, _release, keepers, [worker.pool for worker in stores.workers])
+    return stores
+
+
+def _release(keepers: list[sqlite3.Connection], pools: list[ConnectionPool]) -> None:
+    for connection in [*keepers, *(each for pool in pools for each in pool.connections.values())]:
+        connection.close()
+
+
+def file_stores(
+    test: SynchronousTestCase,
+    reactor: Any = None,
+    now_ms: Now = lambda: 0,
+    data: Path | None = None,
+    inline: InlineReactor | None = None,
+) -> Stores:
+    """Empty stores on real files, closed when the test ends.
+
+    With the real reactor (TestCase): threads, as in service. Without: inline, for SynchronousTestCase, on the
+    clock `inline` if given.
+    """
+    data = data or data_folder(test)
+    prepare_files(data)
+    if reactor is None:
+        stores = _inline(Stores.open(inline or InlineReactor(), data, now_ms))
+    else:
+        assert isinstance(test, TestCase)
+        stores = Stores.open(reactor, data, now_ms)
+    test.addCleanup(stores.close)
+    return stores
+
+
+def data_folder(test: SynchronousTestCase) -> Path:
+    folder = Path(test.mktemp()).absolute()
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _inline(stores: Stores) -> Stores:
+    for worker in stores.workers:
+        worker.pool.threadpool = InlineThreads()
+    return stores
+
+
+def ask(sql: str) -> Callable[[sqlite3.Connection], list[tuple[Any, ...]]]:
+    """A unit that returns all rows of one statement."""
+    return lambda connection: connection.execute(sql).fetchall()

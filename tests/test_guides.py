@@ -1,0 +1,68 @@
+"""The owner's guides say what is true: their configurations are accepted, their commands exist."""
+
+import re
+from base64 import b64encode
+from textwrap import dedent
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.cli.commands import gamed
+from gamed.config.authentication import parse
+from gamed.config.model import Config, Mode
+from tests.test_docs import commands
+from tests.test_spec import ROOT
+
+GUIDES = ("docs/providers.md", "docs/owner-guide.md")
+BLOCK = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    """What stands between the fences of this kind."""
+    found = BLOCK.findall((ROOT / page).read_text("utf-8"))
+    return [dedent(text) for _, named, text in found if named == kind]
+
+
+def configured(text: str) -> Config:
+    """What gamed makes of a file, with each variable set that it names."""
+    secrets = re.findall(r'"client_secret_env": "(\w+)"', text)
+    key = b64encode(bytes(range(100, 132))).decode()
+    return parse(text, {**dict.fromkeys(secrets, "a-secret"), "GAMED_MASTER_KEY": key}, None, "the guide").config
+
+
+class GuideTests(SynchronousTestCase):
+    def test_configurations(self) -> None:
+        """Each file that a guide shows is one that gamed accepts; between them they show each kind of provider."""
+        configs = [configured(text) for page in GUIDES for text in blocks(page, "json")]
+        names = {name for config in configs for name in config.providers}
+        self.assertEqual(names, {"discord", "google", "club", "forge"})
+        self.assertEqual({config.mode for config in configs}, {Mode.LOCAL, Mode.OAUTH})
+        self.assertEqual({config.public_url for config in configs}, {"https://play.example.org"})
+
+    def test_redirect_uris(self) -> None:
+        """The redirect URI of each provider that is shown stands in the page, each character as it is registered."""
+        page = (ROOT / "docs/providers.md").read_text("utf-8")
+        for text in blocks("docs/providers.md", "json"):
+            config = configured(text)
+            for name in config.providers:
+                if name != "forge":
+                    self.assertIn(f"{config.public_url}/auth/{name}/callback", page)
+
+    def test_commands(self) -> None:
+        """Each command that a guide names exists."""
+        known = {*commands(gamed), *gamed.commands}
+        for page in GUIDES:
+            text = (ROOT / page).read_text("utf-8")
+            named = re.findall(
+                r"(?:`|/bin/)gamed ([a-z]+(?:-[a-z]+)?(?: (?:new|fingerprint|add))?)", text, re.MULTILINE
+            )
+            self.assertTrue(named)
+            self.assertEqual([name for name in named if name not in known], [])
+
+    def test_proxies(self) -> None:
+        """Both samples forward the three families of routes and the health check (SPEC 4)."""
+        nginx, *_ = blocks("docs/owner-guide.md", "nginx")
+        [caddy] = [text for text in blocks("docs/owner-guide.md", "") if "reverse_proxy" in text]
+        for family in ("auth", "game", "assets", "healthz"):
+            self.assertIn(family, nginx)
+            self.assertIn(f"/{family}", caddy)
+        self.assertIn("proxy_cache off", nginx)

@@ -1,0 +1,228 @@
+"""Rooms made for the tests of the web itself."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, frozen
+from msgspec import Struct
+from twisted.internet.defer import CancelledError, Deferred
+
+from gamed.store import StoreBusy
+from gamed.web.app import make_app, make_pages_app
+from gamed.web.detached import Detached
+from gamed.web.gates import Gate, Head, MemorySink
+from gamed.web.json_io import read_json, write_json
+from gamed.web.query import read_form, read_query
+from gamed.web.request import Request
+
+SECRET = "gat_" + "Zx9" * 14 + "abcdefg"
+
+
+class Inner(Struct):
+    name: str = ""
+    tags: list[str] = []
+
+
+class Body(Struct):
+    """What /echo/json takes."""
+
+    number: int
+    text: str = ""
+    inner: Inner | None = None
+
+
+class Sink:
+    """A sink that remembers."""
+
+    def __init__(self, refuse_at: int | None = None) -> None:
+        self.parts: list[bytes] = []
+        self.aborted = 0
+        self._refuse_at = refuse_at
+
+    def write(self, data: bytes) -> None:
+        self.parts.append(data)
+        if self._refuse_at is not None and sum(map(len, self.parts)) > self._refuse_at:
+            raise WebErrorTooMuch("That is too much.")
+
+    def abort(self) -> None:
+        self.aborted += 1
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.parts))
+
+
+class WebErrorTooMuch(StoreBusy):
+    """Typed error raised by a sink."""
+
+
+@frozen
+class Turnstile:
+    """A gate that decides when the test says so."""
+
+    heads: list[Head] = field(factory=list)
+    waiting: list[Deferred[Any]] = field(factory=list)
+
+    async def admit(self, head: Head) -> Any:
+        self.heads.append(head)
+        decision: Deferred[Any] = Deferred()
+        self.waiting.append(decision)
+        return await decision
+
+
+@frozen
+class OpenGate:
+    """A gate that lets everyone in, into sinks that are kept."""
+
+    sinks: list[Sink] = field(factory=list)
+    refuse_at: int | None = None
+
+    async def admit(self, head: Head) -> Sink:
+        self.sinks.append(Sink(self.refuse_at))
+        return self.sinks[-1]
+
+
+@frozen
+class EchoRoom:
+    """JSON routes of every kind."""
+
+    app = make_app()
+    prefixes = ("/echo/", "/auth/echo", "/game/")
+    gates: Mapping[str, Gate] = field(factory=dict)
+    calls: list[Any] = field(factory=list)
+    waiting: list[Deferred[Any]] = field(factory=list)
+    detached: Detached = field(factory=Detached)
+
+    @app.route("/echo/text", methods=["GET"])
+    def echo_text(self, request: Request) -> str:
+        self.calls.append(request.head)
+        request.setHeader("Content-Type", "text/plain")
+        return "text"
+
+    @app.route("/echo/json", methods=["POST"])
+    async def echo_json(self, request: Request) -> bytes:
+        body = read_json(request, Body)
+        self.calls.append(body)
+        return write_json(request, 200, body)
+
+    @app.route("/echo/optional", methods=["POST"])
+    async def echo_optional(self, request: Request) -> bytes:
+        return write_json(request, 200, read_json(request, Inner, optional=True))
+
+    @app.route("/echo/any", methods=["GET", "PUT", "POST", "DELETE"])
+    async def echo_any(self, request: Request) -> bytes:
+        sink = request.sink
+        self.calls.append(request.head)
+        size = sink.size if isinstance(sink, (Sink, MemorySink)) else -1
+        return write_json(request, 200, {"size": size, "method": request.head.method})
+
+    @app.route("/echo/query", methods=["GET"])
+    async def echo_query(self, request: Request) -> bytes:
+        return write_json(request, 200, dict(read_query(request)))
+
+    @app.route("/echo/later", methods=["GET"])
+    async def echo_later(self, request: Request) -> bytes:
+        answer: Deferred[bytes] = Deferred()
+        self.waiting.append(answer)
+        try:
+            return await answer
+        except CancelledError:
+            self.calls.append(CancelledError)
+            raise
+
+    @app.route("/echo/detached", methods=["POST"])
+    async def echo_detached(self, request: Request) -> bytes:
+        return await self.detached.run(self._work())
+
+    async def _work(self) -> bytes:
+        answer: Deferred[bytes] = Deferred()
+        self.waiting.append(answer)
+        result = await answer
+        self.calls.append("finished")
+        return result
+
+    @app.route("/echo/crash", methods=["GET", "POST"])
+    async def echo_crash(self, request: Request) -> bytes:
+        request.setHeader("ETag", '"1"')
+        request.addCookie(b"gl", b"secret")
+        raise ValueError(f"cannot use {SECRET}")
+
+    @app.route("/echo/not-bytes", methods=["GET"])
+    def echo_not_bytes(self, request: Request) -> Any:
+        return 17
+
+    @app.route("/echo/typed", methods=["GET"])
+    async def echo_typed(self, request: Request) -> bytes:
+        raise WebErrorTooMuch
+
+    @app.route("/echo/nothing", methods=["DELETE", "GET"])
+    async def echo_nothing(self, request: Request) -> None:
+        request.setHeader("Content-Type", "text/plain")
+        request.setResponseCode(204)
+
+    @app.route("/echo/stream", methods=["GET"])
+    async def echo_stream(self, request: Request) -> None:
+        request.setHeader("Content-Length", "6")
+        request.write(b"abc")
+        await self._wait()
+        request.write(b"def")
+
+    @app.route("/echo/broken-stream", methods=["GET"])
+    async def echo_broken_stream(self, request: Request) -> None:
+        request.setHeader("Content-Length", "6")
+        request.write(b"abc")
+        raise ValueError("the disk is gone")
+
+    async def _wait(self) -> None:
+        answer: Deferred[None] = Deferred()
+        self.waiting.append(answer)
+        await answer
+
+    @app.route("/echo/name/<string:name>", methods=["GET"])
+    async def echo_name(self, request: Request, name: str) -> bytes:
+        return write_json(request, 200, {"name": name})
+
+    @app.route("/game/", methods=["GET"])
+    async def game(self, request: Request) -> bytes:
+        request.setHeader("Vary", "Authorization")
+        return write_json(request, 200, {})
+
+    @app.route("/auth/echo", methods=["POST"])
+    async def auth_echo(self, request: Request) -> bytes:
+        return write_json(request, 200, {})
+
+
+@frozen
+class PagesRoom:
+    """Browser routes."""
+
+    app = make_pages_app()
+    prefixes = ("/auth/page/",)
+    gates: Mapping[str, Gate] = field(factory=dict)
+
+    @app.route("/auth/page/<token:token>", methods=["GET"])
+    async def page(self, request: Request, token: str) -> bytes:
+        request.setHeader("Content-Type", "text/html; charset=utf-8")
+        return b"<p>page"
+
+    @app.route("/auth/page/form", methods=["POST"])
+    async def form(self, request: Request) -> bytes:
+        request.setHeader("Content-Type", "text/html; charset=utf-8")
+        return repr(sorted(read_form(request).items())).encode()
+
+    @app.route("/auth/page/crash", methods=["GET"])
+    async def crash(self, request: Request) -> bytes:
+        raise ValueError(f"cannot use {SECRET}")
+
+
+@frozen
+class CollectRoom:
+    """A JSON route beside the pages."""
+
+    app = make_app()
+    prefixes = ("/auth/page", "/auth/page/collect")
+    gates: Mapping[str, Gate] = field(factory=dict)
+
+    @app.route("/auth/page/collect", methods=["POST"])
+    async def collect(self, request: Request) -> bytes:
+        return write_json(request, 200, {})

@@ -1,0 +1,134 @@
+"""auth.db is full, cannot be written, or is locked at a step of a sign-in: a typed answer, and later the step works."""
+
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import Any
+
+from gamed.storage.files import connect
+from tests.login.desk import done
+from tests.support.http import Answer
+from tests.web_login.desk import Page
+from tests.web_login.far_desk import FarCase
+from tests.web_login.test_pages import code
+
+LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
+
+
+class StoreFails(FarCase):
+    exchanges = 0
+
+    def setUp(self) -> None:
+        self.serve_oauth()
+        self.hold()
+
+    def hold(self) -> None:
+        """Nobody waits for a lock; connections are others after a failure."""
+        held: list[Connection] = []
+        self.desk.write(held.append)
+        [self.connection] = held
+        self.lane("PRAGMA busy_timeout = 0")
+        done(self.desk.stores.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
+
+    def lane(self, pragma: str) -> None:
+        """Of the connection that writes."""
+        self.connection.execute(pragma).fetchall()
+
+    def read_only(self) -> Callable[[], None]:
+        self.lane("PRAGMA query_only = ON")
+        return lambda: self.lane("PRAGMA query_only = OFF")
+
+    def locked(self) -> Callable[[], None]:
+        """By another process, such as a backup tool that holds its transaction open."""
+        [(_, _, uri)] = [row for row in self.connection.execute("PRAGMA database_list") if row[1] == "main"]
+        other = connect(f"file:{uri}?vfs=memdb")
+        other.execute("BEGIN IMMEDIATE")
+
+        def release() -> None:
+            other.execute("ROLLBACK")
+            other.close()
+
+        return release
+
+    def refused(self, answer: Answer | Page, status: int, what: str) -> None:
+        self.assertEqual(answer.status, status, what)
+        self.assertEqual("retry-after" in answer.headers, True, what)
+        self.assertNotIn("location", answer.headers)
+        if isinstance(answer, Page):
+            self.assertEqual(answer.headers["content-type"], "text/html; charset=utf-8")
+        else:
+            self.assertEqual(answer.json["code"], {503: "busy", 507: "storage_full"}[status], what)
+
+    def tried(self, fail: Callable[[], Callable[[], None]], status: int) -> None:
+        """Each step that writes, first while the store fails, then again."""
+
+        def twice(what: str, step: Callable[[], Any], good: int) -> Any:
+            self.hold()
+            before, mend = self.everything(), fail()
+            self.refused(step(), status, what)
+            mend()
+            self.assertEqual(self.everything(), before, what)
+            answer = step()
+            self.assertEqual(answer.status, good, what)
+            return answer
+
+        site, browser = self.site, self.surfer()
+        start = {"provider": "discord", "loopback_port": 51004}
+        login = twice("start", lambda: site.post_json("/auth/login", start), 201).json
+        bearer = {"Authorization": f"Bearer {login['device_secret']}"}
+        page = browser.get(login["login_url"], Sec_Fetch_Site="cross-site")
+        sent = twice("button", lambda: browser.post(page.form("/continue")), 303)
+        callback = self.far.sign_in(sent.headers["location"], "anna")
+        back = twice("callback", lambda: browser.get(callback), 303)
+        self.assertEqual(len(self.far.requests("/api/v10/oauth2/token")), self.exchanges + 1)
+        self.exchanges += 1
+        twice("done", lambda: browser.get(back.headers["location"]), 200)
+        shown = code(browser.get(back.headers["location"]))
+
+        def collect() -> Answer:
+            return site.post_json("/auth/login/collect", {"finish_code": shown}, bearer)
+
+        complete = twice("collect", collect, 200).json
+        self.assertEqual(complete["status"], "complete")
+        twice("cancel", lambda: site.request("POST", "/auth/login/cancel", bearer), 204)
+        self.assertEqual(self.desk.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(0,)])
+
+        login = site.post_json("/auth/login", {"provider": "discord"}).json
+        page = browser.get(login["login_url"])
+        twice("decline", lambda: browser.post(page.form("/decline")), 200)
+
+    def everything(self) -> list[Any]:
+        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1") for table in ("login", "attempt", *LASTING)]
+
+    def test_read_only(self) -> None:
+        """507 storage_full with the time to come back, JSON and pages alike."""
+        self.tried(self.read_only, 507)
+
+    def test_locked(self) -> None:
+        """503 busy; the provider's code was not spent by a callback that could not be written."""
+        self.tried(self.locked, 503)
+
+    def test_full(self) -> None:
+        """Starts are 507 once the last page is taken; sign-ins under way lose nothing, and go on when there is room."""
+        browsers = [self.surfer() for _ in range(3)]
+        games = [self.game(provider="discord") for _ in browsers]
+        backs = [
+            self.at_provider(self.go_on(browser, game.url), person)
+            for browser, game, person in zip(browsers, games, ("anna", "bo", "dilek"), strict=True)
+        ]
+        pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
+        self.lane(f"PRAGMA max_page_count = {pages}")
+        answer = self.site.post_json("/auth/login", {"provider": "discord"})
+        for _ in range(200):
+            if answer.status == 507:
+                break
+            self.assertEqual(answer.status, 201)
+            self.desk.clock.advance(1)
+            answer = self.site.post_json("/auth/login", {"provider": "discord"})
+        self.refused(answer, 507, "start")
+        self.assertEqual([game.collect().json["stage"] for game in games], ["at_provider"] * 3)
+        self.lane("PRAGMA max_page_count = 1000000")
+        for game, browser, back in zip(games, browsers, backs, strict=True):
+            browser.get(back)
+            shown = code(browser.get(browser.get(game.url).headers["location"]))
+            self.assertEqual(game.collect(finish_code=shown).json["status"], "complete")
+        self.assertEqual(self.site.post_json("/auth/login", {"provider": "discord"}).status, 201)
