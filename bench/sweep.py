@@ -1,0 +1,128 @@
+"""How long each unit of the sweep holds the write lane of state.db: its own time, and with its commit.
+
+python bench/sweep.py [--slots 3000] [--versions 40]
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from sqlite3 import Connection
+
+from house import disk_probe_ms, percentile
+
+from gamed.saves.limits import SaveLimits
+from gamed.storage import parts
+from gamed.storage.files import connect, file_uri, prepare
+from gamed.storage.migrations import prepare_files
+from gamed.storage.state import erasing, retention
+
+HOUR = 3_600_000
+NOW = 500_000 * HOUR
+LARGE = 16 * 2**20
+
+
+def fill(connection: Connection, slots: int, versions: int) -> None:
+    """Slots of one player per hundred, each version replaced ten minutes after it was made: most have to go."""
+    blob_id = 0
+    connection.execute("BEGIN")
+    for slot in range(slots):
+        player, name = f"ply_{slot // 100:022d}", f"slot{slot:05d}"
+        for version in range(1, versions + 1):
+            blob_id += 1
+            data = os.urandom(1024)
+            at = NOW - (versions - version) * HOUR // 6
+            digest = sha256(data).digest()
+            connection.execute("INSERT INTO blob VALUES (?, ?, ?, 1024, 1, ?)", (blob_id, player, digest, at))
+            connection.execute("INSERT INTO blob_part VALUES (?, 0, ?)", (blob_id, data))
+            retired = None if version == versions else at + HOUR // 6
+            row = (player, name, version, version - 1 or None, None, "write", blob_id, digest, 1024, "a/b", None)
+            connection.execute(f"INSERT INTO save_version VALUES ({', '.join('?' * 13)})", (*row, at, retired))
+        connection.execute("INSERT INTO save VALUES (?, ?, ?, ?, ?, NULL, 0)", (player, name, versions, versions, slot))
+    connection.execute(
+        "INSERT INTO shelf (player_id, epoch, seq, slots, live_bytes, kept_bytes)"
+        " SELECT player_id, 'e', count(*), count(DISTINCT slot), 1024 * count(DISTINCT slot),"
+        " 1024 * (count(*) - count(DISTINCT slot)) FROM save_version GROUP BY player_id"
+    )
+    connection.execute("COMMIT")
+
+
+def add_large(connection: Connection, blobs: int) -> list[int]:
+    """Unreferenced blobs of 16 MiB."""
+    found = []
+    for _ in range(blobs):
+        connection.execute("BEGIN")
+        blob_id = parts.begin(connection, "ply_large", LARGE, 0)
+        for n in range(parts.count(LARGE)):
+            parts.insert(connection, blob_id, n, os.urandom(parts.PART_BYTES))
+        connection.execute("COMMIT")
+        found.append(blob_id)
+    return found
+
+
+def timed(connection: Connection, unit: Callable[[Connection], object]) -> tuple[object, float, float, float]:
+    """The unit's answer, its own milliseconds on the clock and of the processor, and those of the transaction."""
+    began, cpu = time.perf_counter(), time.thread_time()
+    connection.execute("BEGIN IMMEDIATE")
+    answer = unit(connection)
+    done, cpu = time.perf_counter(), time.thread_time() - cpu
+    connection.execute("COMMIT")
+    return answer, (done - began) * 1000, cpu * 1000, (time.perf_counter() - began) * 1000
+
+
+def repeat(connection: Connection, name: str, unit: Callable[[Connection], object]) -> None:
+    """Until it says that nothing is left."""
+    own, cpus, whole = [], [], []
+    while True:
+        answer, unit_ms, cpu_ms, all_ms = timed(connection, unit)
+        own.append(unit_ms)
+        cpus.append(cpu_ms)
+        whole.append(all_ms)
+        if not getattr(answer, "slots", answer):
+            break
+        if len(own) % 200 == 0:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    clock = f"median {percentile(own, 0.5):5.2f}  p99 {percentile(own, 0.99):5.2f}  worst {max(own):5.2f}"
+    told = f"{clock}, of CPU {max(cpus):5.2f}; with commit: p99 {percentile(whole, 0.99):5.2f}"
+    print(f"{name:8} {len(own):5} units, ms: {told}")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--slots", type=int, default=3000)
+    options.add_argument("--versions", type=int, default=40)
+    given = options.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="gamed-bench-"))
+    try:
+        prepare_files(folder)
+        with closing(connect(file_uri(folder / "state.db", "rw"))) as connection:
+            prepare(connection)
+            fill(connection, given.slots, given.versions)
+            print(f"fsync {disk_probe_ms(folder):.2f} ms; load {os.getloadavg()[0]:.1f}; {os.cpu_count()} CPUs")
+            measure(connection)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def measure(connection: Connection) -> None:
+    limits = SaveLimits()
+    repeat(connection, "prune", partial(retention.sweep, limits=limits, now_ms=NOW))
+    repeat(connection, "mark", partial(retention.mark, limits=SaveLimits(keep_versions=5), now_ms=NOW))
+    repeat(connection, "again", partial(retention.sweep, limits=SaveLimits(keep_versions=5), now_ms=NOW))
+    for blob_id in add_large(connection, 8):
+        repeat(connection, "bytes", partial(parts.remove_some, blob_id=blob_id))
+    player = "ply_" + "0" * 22
+    timed(connection, partial(erasing.begin, player_id=player, epoch="new", now_ms=NOW))
+    repeat(connection, "erase", partial(erasing.step, player_id=player, epoch="last"))
+    repeat(connection, "vacuum", retention.vacuum)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

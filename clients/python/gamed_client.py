@@ -1,0 +1,1364 @@
+#!/usr/bin/env python3
+"""Reference client of a gamed server, protocol 1.0: sign in, stay signed in, keep saves.
+
+One file, standard library only, Python 3.9 or newer: copy it into a game, or run it. With the package segno installed
+it can also show a sign-in's link as a QR code.
+
+    client = GamedClient("https://play.example.org", app="mygame")
+    if not client.signed_in:
+        client.sign_in(MyDialogs())                   # a Person: how the game asks and tells
+    save = client.get("auto")                         # None: never saved
+    client.put("auto", b"...", base=save)             # raises Conflict, and loses neither side
+
+    python gamed_client.py --server https://play.example.org login
+
+Every failure is a GamedError with the `code` of the protocol and a `detail` a person can read.
+Methods may be called from any thread; several processes may share one sign-in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import contextlib
+import hashlib
+import http.client
+import http.server
+import json
+import os
+import queue
+import random
+import re
+import socket
+import socketserver
+import ssl
+import sys
+import tempfile
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+from urllib.parse import parse_qs, quote, urlsplit
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+__version__ = "1.0.0"
+
+TIMEOUT_SECONDS = 15.0
+TRIES = 4
+LONGEST_PAUSE_SECONDS = 30.0
+EARLY_SECONDS = 30.0
+"""An access token is renewed this long before it expires."""
+RETURN_SECONDS = 5.0
+"""How long the browser's return is awaited before a code is offered, and how long that return awaits its answer."""
+MAX_JSON_BYTES = 4 << 20
+MAX_SAVE_BYTES = 256 << 20
+
+T = TypeVar("T")
+
+
+# --- Errors: one class for each thing a game does about them, chosen by `code` ---------------------------------------
+
+
+class GamedError(Exception):
+    """`code` is for the program, `detail` for the person; `passing` failures were already tried again."""
+
+    passing = False
+
+    def __init__(self, code: str, detail: str, *, status: int = 0, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(f"{detail} ({code})")
+        self.code = code
+        self.detail = detail
+        self.status = status
+        """HTTP status; 0 when the client itself decided."""
+        self.problem = dict(problem or {})
+        """Every member of the answer (RFC 9457)."""
+        self.retry_after: float | None = None
+        self.answer_lost_before = False
+        """An earlier try of the same request got no answer: the server may have done it already."""
+
+
+class Unreachable(GamedError):
+    """No answer, half an answer, or a front proxy that cannot reach its server."""
+
+    passing = True
+
+
+class Busy(GamedError):
+    """The server cannot do it now."""
+
+    passing = True
+
+
+class RateLimited(GamedError):
+    """Too many requests; `retry_after` seconds."""
+
+    passing = True
+
+
+class DownloadCorrupt(GamedError):
+    """The bytes that arrived are not those the server named."""
+
+    passing = True
+
+
+class NotGamed(GamedError):
+    """Whatever answers at this address does not speak this protocol."""
+
+
+class UntrustedAddress(GamedError):
+    """An address that must not be used: plain http on the network, or a link to another server."""
+
+
+class Refused(GamedError):
+    """The server did not accept the request as it is; sending it again changes nothing."""
+
+
+class SignInRequired(GamedError):
+    """Nobody is signed in here, or no longer."""
+
+
+class PlayerChanged(SignInRequired):
+    """Another player signed in at this place meanwhile; nothing was read or written in their name."""
+
+
+class PlayerBlocked(GamedError):
+    """The owner of this server does not let the player in."""
+
+
+class LoginFailed(GamedError):
+    """The sign-in ended without credentials; start another one."""
+
+
+class LoginDeclined(LoginFailed):
+    """Someone said no: in the browser, or at the provider."""
+
+
+class LoginCancelled(LoginFailed):
+    """Cancelled from this side."""
+
+
+class LoginExpired(LoginFailed):
+    """Nobody finished it in time."""
+
+
+class InvalidProof(GamedError):
+    """A wrong finish code; `attempts_left` says how many more may be tried."""
+
+    @property
+    def attempts_left(self) -> int:
+        left = self.problem.get("attempts_left")
+        return left if isinstance(left, int) else 0
+
+
+class NotFound(GamedError):
+    """The server has no such save, version or session."""
+
+
+class Deleted(NotFound):
+    """The save was deleted; its versions can still be restored."""
+
+
+class NotModified(GamedError):
+    """What you have is current (304)."""
+
+
+class BaseRequired(GamedError):
+    """The slot exists: say which version this write is based on."""
+
+
+class Conflict(GamedError):
+    """Someone else wrote first. The server kept your bytes too, as `yours`, unless it says why not."""
+
+    @property
+    def base(self) -> SaveInfo | None:
+        return SaveInfo.maybe(self.problem.get("base"))
+
+    @property
+    def current(self) -> SaveInfo | None:
+        return SaveInfo.maybe(self.problem.get("current"))
+
+    @property
+    def yours(self) -> SaveInfo | None:
+        return SaveInfo.maybe(self.problem.get("yours"))
+
+
+class QuotaExceeded(GamedError):
+    """The player's own limits; see `problem["limit"]` and `problem["usage"]`."""
+
+
+class StorageFull(GamedError):
+    """The owner's disk is full."""
+
+
+class SaveCorrupt(GamedError):
+    """The server's own copy is damaged; `detail` names the newest good version."""
+
+
+ERRORS: Mapping[type[GamedError], str] = {
+    Busy: "busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout",
+    RateLimited: "rate_limited",
+    SignInRequired: "token_missing token_expired token_invalid session_revoked "
+    "refresh_expired refresh_reused refresh_invalid reauthentication_required",
+    PlayerBlocked: "player_blocked player_pending registration_closed",
+    LoginFailed: "device_secret_invalid login_collected",
+    InvalidProof: "invalid_proof",
+    Deleted: "deleted erased",
+    NotFound: "save_not_found version_gone session_not_found",
+    BaseRequired: "precondition_required",
+    Conflict: "version_conflict superseded",
+    QuotaExceeded: "save_too_large quota_exceeded too_many_slots",
+    StorageFull: "storage_full",
+    SaveCorrupt: "corrupt_blob",
+}
+BY_CODE = {code: error for error, codes in ERRORS.items() for code in codes.split()}
+
+LOGIN_ERRORS: Mapping[type[LoginFailed], str] = {
+    LoginDeclined: "login_denied provider_denied",
+    LoginCancelled: "login_cancelled",
+    LoginExpired: "login_expired",
+}
+LOGIN_BY_CODE = {code: error for error, codes in LOGIN_ERRORS.items() for code in codes.split()}
+
+FORGET = frozenset({"refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"})
+"""The only answers after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients)."""
+RENEW = frozenset({"token_expired", "token_invalid"})
+
+
+def error_of(answer: Answer) -> GamedError:
+    """The typed error of an answer that is not a success."""
+    problem: Mapping[str, Any] = {}
+    if answer.media_type == "application/problem+json":
+        with contextlib.suppress(NotGamed):
+            problem = answer.json()
+    code, detail = problem.get("code"), problem.get("detail") or problem.get("title")
+    if not isinstance(code, str):
+        error = _error_of_status(answer)
+    else:
+        kind: type[GamedError] = BY_CODE.get(code, Refused)
+        if code == "deleted" and answer.status == 412:
+            kind = Conflict
+        error = kind(code, str(detail or code), status=answer.status, problem=problem)
+    retry_after = answer.headers.get("Retry-After", "")
+    if retry_after.isascii() and retry_after.isdigit():
+        error.retry_after = float(retry_after[:6])
+    return error
+
+
+def _error_of_status(answer: Answer) -> GamedError:
+    """Of an answer without a problem: gamed always sends one, so something in front of it spoke."""
+    status = answer.status
+    if status == 304:
+        return NotModified("not_modified", "You have the current version.", status=status)
+    if status == 429:
+        return RateLimited("rate_limited", "Too many requests; try again later.", status=status)
+    if status in (408, 502, 503, 504):
+        return Unreachable("unreachable", f"The server is away for the moment (HTTP {status}).", status=status)
+    if 300 <= status < 400:
+        return NotGamed("not_gamed", f"This address leads elsewhere (HTTP {status}).", status=status)
+    return NotGamed("not_gamed", f"No gamed server answers at this address (HTTP {status}).", status=status)
+
+
+def member(of: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """A member the protocol promises, of the type it promises."""
+    value = of.get(name)
+    if not isinstance(value, kind):
+        raise NotGamed("not_gamed", f"The server's answer lacks {name!r}.")
+    return value
+
+
+# --- Addresses --------------------------------------------------------------------------------------------------------
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+PORTS = {"https": 443, "http": 80}
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+")
+_URL = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&()*+,;=%-]{1,2048}")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Scheme, host and port: who a server is to the player. https, or http on this machine only."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @classmethod
+    def entered(cls, address: str) -> Origin:
+        """Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`."""
+        address = address.strip()
+        if "://" not in address:
+            host = cls._split("https://" + address).host
+            address = ("http://" if host in LOOPBACK else "https://") + address
+        origin = cls._split(address)
+        parts = urlsplit(address)
+        if parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise UntrustedAddress("untrusted_address", f"Enter only the name of the server: {origin}")
+        return origin
+
+    @classmethod
+    def of(cls, url: str) -> Origin:
+        """Of a URL that came from elsewhere; anything unusual in it is refused, not repaired."""
+        if not _URL.fullmatch(url):
+            raise UntrustedAddress("untrusted_address", "The link has characters that do not belong in one.")
+        return cls._split(url)
+
+    @classmethod
+    def _split(cls, url: str) -> Origin:
+        try:
+            parts = urlsplit(url)
+            host = (parts.hostname or "").encode("idna").decode().rstrip(".")
+            port = PORTS.get(parts.scheme, 0) if parts.port is None else parts.port
+        except ValueError as e:  # UnicodeError too
+            raise UntrustedAddress("untrusted_address", "That is not the address of a server.") from e
+        if not _HOST.fullmatch(host) or "@" in parts.netloc or parts.scheme not in PORTS or not port:
+            raise UntrustedAddress("untrusted_address", "That is not the address of a server.")
+        if parts.scheme == "http" and host not in LOOPBACK:
+            raise UntrustedAddress("untrusted_address", f"{host} needs https://, so that nobody can listen in.")
+        return cls(parts.scheme, host, port)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
+
+    def require(self, url: str) -> str:
+        """`url`, if it is of this very server: a server must not send its players' browsers to another one."""
+        other = Origin.of(url)
+        if other != self:
+            detail = f"{self} sends you to {other}. If that is its true address, enter that one instead."
+            raise UntrustedAddress("untrusted_address", detail)
+        return url
+
+    def connect(self, timeout: float) -> http.client.HTTPConnection:
+        if self.scheme == "http":
+            return http.client.HTTPConnection(self.host, self.port, timeout=timeout)
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(self.host, self.port, timeout=timeout, context=context)
+
+
+# --- The wire ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
+
+    @property
+    def media_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    def json(self) -> dict[str, Any]:
+        try:
+            value = json.loads(self.body)
+        except ValueError as e:
+            raise NotGamed("not_gamed", "The server's answer is not JSON.", status=self.status) from e
+        if not isinstance(value, dict):
+            raise NotGamed("not_gamed", "The server's answer is not a JSON object.", status=self.status)
+        return value
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Requests to one server. No redirect is ever followed, no cookie kept, no proxy asked."""
+
+    origin: Origin
+    agent: str
+    sleep: Callable[[float], None] = time.sleep
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json_body: Mapping[str, Any] | None = None,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        bearer: str | None = None,
+        check: Callable[[Answer], None] = lambda answer: None,
+        limit: int = MAX_JSON_BYTES,
+        timeout: float = TIMEOUT_SECONDS,
+        tries: int = TRIES,
+    ) -> Answer:
+        """A successful answer, or a GamedError.
+
+        Passing failures are tried again, so give only requests that may arrive twice. `check` judges the answer as
+        part of a try. `limit` is in bytes, `timeout` in seconds for each step on the network.
+        """
+        fields = {"User-Agent": self.agent, "Connection": "close", **(headers or {})}
+        if json_body is not None:
+            body, fields["Content-Type"] = json.dumps(json_body).encode(), "application/json"
+        if bearer is not None:
+            fields["Authorization"] = f"Bearer {bearer}"
+        lost = False
+        for attempt in range(tries):
+            try:
+                answer = self._once(method, path, body, fields, limit=limit, timeout=timeout)
+                check(answer)
+                return answer
+            except GamedError as error:
+                error.answer_lost_before = lost
+                pause = pause_after(error, attempt)
+                if not error.passing or attempt + 1 == tries or pause > LONGEST_PAUSE_SECONDS:
+                    raise
+                lost = lost or isinstance(error, Unreachable)
+            self.sleep(pause)
+        raise AssertionError("tries is at least 1")
+
+    def _once(
+        self, method: str, path: str, body: bytes | None, fields: Mapping[str, str], *, limit: int, timeout: float
+    ) -> Answer:
+        connection = self.origin.connect(timeout)
+        try:
+            # a server that refuses an upload answers and closes before it read everything: its answer still counts
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, path, body, dict(fields))
+            response = connection.getresponse()
+            data = read_whole(response, limit)
+        except ssl.SSLCertVerificationError as e:
+            detail = f"{self.origin} cannot prove that it is {self.origin.host}: {e.verify_message}."
+            raise UntrustedAddress("untrusted_certificate", detail) from e
+        except (OSError, http.client.HTTPException) as e:
+            raise Unreachable("unreachable", f"{self.origin} does not answer ({type(e).__name__}).") from e
+        finally:
+            connection.close()
+        answer = Answer(response.status, cast("Mapping[str, str]", response.headers), data)
+        if not 200 <= answer.status < 300:
+            raise error_of(answer)
+        return answer
+
+
+def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
+    """All of it, or an error: never the first part of a body that broke off."""
+    parts, size = [], 0
+    while part := response.read(1 << 16):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise NotGamed("not_gamed", "The server's answer is larger than any expected here.")
+    if response.length:
+        raise Unreachable("unreachable", "The answer of the server broke off.")
+    return b"".join(parts)
+
+
+def pause_after(error: GamedError, attempt: int) -> float:
+    """Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd comes at once."""
+    if error.retry_after is not None:
+        return error.retry_after + random.uniform(0, min(error.retry_after, 3.0) + 0.1)
+    return random.uniform(0.1, min(8.0, 0.5 * 2**attempt))
+
+
+# --- What is kept between runs ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Credential:
+    """One sign-in of one player at one server."""
+
+    origin: str
+    player_id: str
+    session_id: str
+    provider: str
+    refresh_credential: str = field(repr=False)
+    access_token: str = field(repr=False)
+    access_expires: float
+    """Seconds since 1970 by this machine's clock."""
+
+    def fresh(self, now: float) -> bool:
+        return now < self.access_expires - EARLY_SECONDS
+
+
+def state_folder(app: str, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where this platform keeps what a program remembers and a person does not edit."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", app):
+        raise ValueError("app: letters, digits, space, '.', '_', '-'")
+    home = Path.home()
+    if platform == "win32":
+        base = Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    elif platform == "darwin":
+        base = home / "Library" / "Application Support"
+    else:
+        base = Path(environ.get("XDG_STATE_HOME") or home / ".local" / "state")
+    return base / app
+
+
+class CredentialFile:
+    """The credential of one origin, in a file that only this user can read; changed only while `locked`."""
+
+    def __init__(self, folder: Path, origin: Origin) -> None:
+        readable = re.sub(r"[^a-z0-9.-]", "_", origin.host)
+        unique = hashlib.sha256(str(origin).encode()).hexdigest()[:12]
+        self.path = folder / f"{readable}-{unique}.json"
+        self._origin = str(origin)
+        self._threads = threading.Lock()
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """One thread of one process at a time; released by the system when a process dies."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._threads:
+            handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                _lock(handle)
+                yield
+            finally:
+                os.close(handle)
+
+    def read(self) -> Credential | None:
+        """None when nobody is signed in, or when the file is not one of ours."""
+        try:
+            value = json.loads(self.path.read_text("utf-8"))
+            credential = Credential(**{name: value[name] for name in Credential.__dataclass_fields__})
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+        return credential if credential.origin == self._origin else None
+
+    def write(self, credential: Credential) -> None:
+        """Whole and on disk before it returns: a pair that was used and then lost would end the session."""
+        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".", suffix=".new")  # 0600 from the start
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(asdict(credential), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+        _sync_folder(self.path.parent)
+
+    def delete(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+            _sync_folder(self.path.parent)
+
+
+def _lock(handle: int) -> None:
+    """Where a file system has no locks two processes may refresh at once: the server forgives that for 30 s."""
+    if sys.platform == "win32":
+        while True:
+            with contextlib.suppress(OSError):  # gives up after 10 s by itself
+                msvcrt.locking(handle, msvcrt.LK_LOCK, 1)
+                return
+    else:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _sync_folder(folder: Path) -> None:
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# --- The sign-in ------------------------------------------------------------------------------------------------------
+
+
+class Person:
+    """How a sign-in talks to the person in front of the screen. A game passes its own."""
+
+    def choose_provider(self, providers: Sequence[str]) -> str:
+        """One of the names: show one button for each."""
+        raise NotImplementedError
+
+    def browser_opened(self, url: str, opened: bool) -> None:
+        """The sign-in goes on in the browser; show `url` if it could not be opened."""
+        raise NotImplementedError
+
+    def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
+        """The code the browser shows, or None to ask no more; called in a thread of its own.
+
+        `show_code` opens the page that shows it ("Show me a code"); None: the page shows it already.
+        `attempts_left` is given after a wrong one. The browser may come back while this waits: then it is not needed.
+        """
+        raise NotImplementedError
+
+
+@dataclass
+class Proof:
+    """What shows that browser and client belong together: a `ticket` or a `finish_code`."""
+
+    kind: str
+    text: str = field(repr=False)
+    answered: threading.Event = field(default_factory=threading.Event)
+    replied: threading.Event = field(default_factory=threading.Event)
+
+
+class Listener(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    """The loopback end of the return: 127.0.0.1, a random port, one path, one login."""
+
+    daemon_threads = True
+    block_on_close = False  # a browser keeps spare connections open
+    allow_reuse_address = False  # on Windows that would let another program take the port over
+
+    def __init__(self, done_url: str, proofs: queue.Queue[Proof]) -> None:
+        super().__init__(("127.0.0.1", 0), _Return)
+        self.login_id = ""
+        self.done_url = done_url
+        self.proofs = proofs
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # HTTPServer's own asks a name server about the address
+        self.server_name, self.server_port = "127.0.0.1", self.socket.getsockname()[1]
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that leaves is no news."""
+
+    def close(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Return(http.server.BaseHTTPRequestHandler):
+    """GET /gamed/return?login_id=...&ticket=... (PROTOCOL 3.4)."""
+
+    server: Listener
+    timeout = 10
+    server_version = sys_version = ""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        values = parse_qs(query, max_num_fields=8) if query.count("&") < 8 else {}
+        login_id, ticket = values.get("login_id"), "".join(values.get("ticket", []))
+        host = self.headers.get("Host", "")
+        if path != "/gamed/return" or host != f"127.0.0.1:{self.server.server_port}":
+            self._answer(404)
+        elif login_id != [self.server.login_id] or not re.fullmatch(r"[A-Za-z0-9_-]{1,256}", ticket):
+            self._answer(404)  # of another login, or nobody's: it has no effect here
+        else:
+            proof = Proof("ticket", ticket)
+            self.server.proofs.put(proof)
+            proof.answered.wait(RETURN_SECONDS)
+            self._answer(303, Location=f"{self.server.done_url}?login_id={quote(self.server.login_id, safe='')}")
+            proof.replied.set()
+
+    def _answer(self, status: int, **fields: str) -> None:
+        self.send_response_only(status)
+        standard = {"Content-Length": "0", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+        for name, value in {**fields, **standard, "Connection": "close"}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not logged: the line would hold the ticket."""
+
+
+class SignIn:
+    """One login: start, browser, return proof, collect. `run` it once; `cancel` from any thread."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        person: Person,
+        *,
+        provider: str | None,
+        client: Mapping[str, str],
+        open_browser: Callable[[str], object] | None,
+        loopback: bool,
+        adopt: bool = False,
+    ) -> None:
+        self._wire = wire
+        self._person = person
+        self._provider = provider
+        self._client = client
+        self._open_browser = open_browser
+        self._loopback = loopback
+        self._adopt = adopt
+        self._listener: Listener | None = None
+        self._proofs: queue.Queue[Proof] = queue.Queue()
+        self._asked = False
+        self._secret: str | None = None
+
+    def run(self, keep: Callable[[Mapping[str, Any]], T]) -> T:
+        """Hands the credentials to `keep` and returns what it makes of them. Any failure cancels the login."""
+        try:
+            self._start()
+            self._show()
+            complete = self._settle()
+            return keep(complete)
+        except LoginFailed:
+            raise  # over already
+        except BaseException:
+            self.cancel()
+            raise
+        finally:
+            if self._listener:
+                self._listener.close()
+
+    def cancel(self) -> None:
+        """After this no credential of the login works; `run` raises LoginCancelled."""
+        if self._secret:
+            with contextlib.suppress(GamedError):
+                self._wire.call("POST", "/auth/login/cancel", bearer=self._secret, timeout=5, tries=1)
+
+    def _start(self) -> None:
+        body: dict[str, Any] = {"client": dict(self._client)}
+        if self._provider:
+            body["provider"] = self._provider
+        if self._adopt:
+            body["intent"] = "adopt"
+        if self._loopback:
+            self._listener = Listener(f"{self._wire.origin}/auth/login/done", self._proofs)
+            body["loopback_port"] = self._listener.server_port
+        started = self._wire.call("POST", "/auth/login", json_body=body).json()
+        self._secret = member(started, "device_secret", str)
+        self._deadline = time.monotonic() + member(started, "expires_in", int) + 30
+        self._login_url = self._wire.origin.require(member(started, "login_url", str))
+        poll = member(started, "poll", dict)
+        self._poll_path = urlsplit(self._wire.origin.require(member(poll, "url", str))).path
+        self._max_wait = min(member(poll, "max_wait", int), 25)
+        self._code_only = started.get("return_proof") == "code"
+        if self._listener:
+            self._listener.login_id = member(started, "login_id", str)
+
+    def _show(self) -> None:
+        opened = bool(self._open_browser and self._open_browser(self._login_url))
+        self._person.browser_opened(self._login_url, opened)
+
+    def _settle(self) -> Mapping[str, Any]:
+        """Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again."""
+        stage, proof = "waiting_for_browser", None
+        while True:
+            try:
+                answer = self._collect(stage, proof)
+            except InvalidProof as error:
+                answer = self._collect(stage, None)
+                if proof and proof.kind == "finish_code" and error.attempts_left:
+                    self._ask(error.attempts_left)
+            finally:
+                if proof:
+                    proof.answered.set()
+            if answer.get("status") == "complete":
+                if proof and proof.kind == "ticket":
+                    proof.replied.wait(1)  # the browser gets its page before this process may end
+                return answer
+            if answer.get("status") == "failed":
+                raise login_error(member(answer, "problem", dict))
+            stage = member(answer, "stage", str)
+            proof = self._await_proof() if stage == "proof_required" else None
+
+    def _collect(self, stage: str, proof: Proof | None) -> Mapping[str, Any]:
+        """One answer of collect, however often it takes to get one while the login lives."""
+        wait = 0 if proof or stage == "proof_required" else self._max_wait
+        body: dict[str, Any] = {"wait": wait, "seen": stage, **({proof.kind: proof.text} if proof else {})}
+        how: dict[str, Any] = {"json_body": body, "bearer": self._secret, "timeout": wait + TIMEOUT_SECONDS, "tries": 1}
+        attempt = 0
+        while True:
+            try:
+                return self._wire.call("POST", self._poll_path, **how).json()
+            except GamedError as error:
+                pause = pause_after(error, attempt)
+                if not error.passing or time.monotonic() + pause > self._deadline:
+                    raise
+            self._wire.sleep(pause)
+            attempt = min(attempt + 1, 6)
+
+    def _await_proof(self) -> Proof | None:
+        """The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on."""
+        if self._code_only:
+            self._ask(None)
+        try:
+            return self._proofs.get(timeout=RETURN_SECONDS)
+        except queue.Empty:
+            self._ask(None)
+            return None
+
+    def _ask(self, attempts_left: int | None) -> None:
+        if attempts_left is None and self._asked:
+            return
+        self._asked = True
+        threading.Thread(target=self._hear, args=(attempts_left,), daemon=True).start()
+
+    def _hear(self, attempts_left: int | None) -> None:
+        code = self._person.finish_code(None if self._code_only else self._show, attempts_left)
+        if code is not None:
+            self._proofs.put(Proof("finish_code", code))
+
+
+def login_error(problem: Mapping[str, Any]) -> LoginFailed:
+    code = member(problem, "code", str)
+    detail = str(problem.get("detail") or problem.get("title") or code)
+    return LOGIN_BY_CODE.get(code, LoginFailed)(code, detail, problem=problem)
+
+
+def finish_code(typed: str) -> str | None:
+    """`BKTRVW` of what was typed, or None if it cannot be a code: a slip costs no attempt."""
+    letters = re.sub(r"[\s-]", "", typed).upper()
+    return letters if re.fullmatch(r"[BCDFGHJKLMNPQRSTVWXZ]{6}", letters) else None
+
+
+def open_browser(url: str) -> bool:
+    """In the person's own browser, never through a shell; does not wait for browsers that run in the terminal."""
+    opened: queue.Queue[bool] = queue.Queue()
+    threading.Thread(target=lambda: opened.put(webbrowser.open(url)), daemon=True).start()
+    try:
+        return opened.get(timeout=3)
+    except queue.Empty:
+        return True  # it runs in the foreground
+
+
+def qr_code(url: str, colour: bool = False) -> str | None:
+    """`url` for the camera of a phone, as lines of half blocks; None where the package segno is not installed.
+
+    With `colour` it is black on white by ANSI escapes, whatever the terminal's colours; without, its light modules are
+    the ones drawn, for a dark background.
+    """
+    try:
+        import segno
+    except ImportError:
+        return None
+    rows = [[bool(dark) for dark in row] for row in segno.make(url, micro=False).matrix_iter(border=4)]
+    rows.append([False] * len(rows[0]))  # an odd number of rows: the last half is quiet too
+    drawn = [[dark == colour for dark in row] for row in rows]
+    pairs = [(drawn[row], drawn[row + 1]) for row in range(0, len(drawn), 2)]
+    lines = ["".join(HALVES[above[x], below[x]] for x in range(len(above))) for above, below in pairs]
+    return "\n".join(f"\x1b[38;5;16;48;5;231m{line}\x1b[0m" if colour else line for line in lines)
+
+
+HALVES = {(False, False): " ", (True, False): "\u2580", (False, True): "\u2584", (True, True): "\u2588"}
+
+
+# --- Saves ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SaveInfo:
+    """One version of one slot. `etag` is what a later write names as its base."""
+
+    slot: str
+    version: int
+    etag: str
+    size: int
+    sha256: str
+    content_type: str
+    modified: str
+    meta: Mapping[str, Any]
+    conflicts: Sequence[int] = ()
+    """Versions that lost against this one and wait for the player's choice."""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> SaveInfo:
+        kinds = {"slot": str, "version": int, "etag": str, "size": int, "sha256": str}
+        known: dict[str, Any] = {name: member(value, name, kind) for name, kind in kinds.items()}
+        return cls(
+            **known,
+            content_type=str(value.get("content_type") or "application/octet-stream"),
+            modified=str(value.get("modified") or ""),
+            meta=value.get("meta") or {},
+            conflicts=tuple(value.get("conflicts") or ()),
+        )
+
+    @classmethod
+    def maybe(cls, value: object) -> SaveInfo | None:
+        return cls.of(value) if isinstance(value, dict) else None
+
+
+@dataclass(frozen=True)
+class Save:
+    """The bytes of a slot as they were when read."""
+
+    etag: str
+    data: bytes = field(repr=False)
+    content_type: str
+    meta: Mapping[str, Any]
+
+
+def path_of(slot: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", slot):
+        raise Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
+    return "/game/saves/" + slot
+
+
+def condition(base: Save | SaveInfo | str | None) -> dict[str, str]:
+    """What a write is based on: what was read, its etag, `"*"` for whatever is there, None for an empty slot."""
+    if base is None:
+        return {"If-None-Match": "*"}
+    return {"If-Match": base if isinstance(base, str) else base.etag}
+
+
+def digest_field(data: bytes) -> str:
+    """`sha-256=:...:` (RFC 9530)."""
+    return f"sha-256=:{base64.b64encode(hashlib.sha256(data).digest()).decode()}:"
+
+
+def check_digest(answer: Answer) -> None:
+    """The bytes are those the server hashed, or DownloadCorrupt."""
+    named = re.search(r"sha-256=:([A-Za-z0-9+/]+=*):", answer.headers.get("Repr-Digest", ""))
+    if not named:
+        raise NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
+    try:
+        expected = base64.b64decode(named[1], validate=True)
+    except binascii.Error as e:
+        raise NotGamed("not_gamed", "The server's 'Repr-Digest' is malformed.") from e
+    if expected != hashlib.sha256(answer.body).digest():
+        raise DownloadCorrupt("download_corrupt", "The save arrived damaged.")
+
+
+# --- The client -------------------------------------------------------------------------------------------------------
+
+
+class GamedClient:
+    """One server, and the player who is signed in there."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        app: str = "gamed",
+        version: str = __version__,
+        folder: Path | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`server` as the player entered it; `folder` instead of the platform's own place for credentials."""
+        self.origin = Origin.entered(server)
+        self._app = app
+        self._version = version
+        self._wire = Wire(self.origin, f"{app.replace(' ', '-')}/{version} gamed-client/{__version__}", sleep)
+        self._file = CredentialFile(folder or state_folder(app), self.origin)
+        self._now = now
+        self._held: Credential | None = None
+
+    # -- who --
+
+    @property
+    def signed_in(self) -> bool:
+        """Someone is, as far as this machine knows; asks nobody."""
+        return self.credential is not None
+
+    @property
+    def credential(self) -> Credential | None:
+        if self._held is None:
+            with self._file.locked():
+                self._held = self._file.read()
+        return self._held
+
+    def policy(self) -> tuple[str, tuple[str, ...]]:
+        """Mode and providers: one button for each provider; in `local` mode one for the server itself."""
+        answer = self._wire.call("GET", "/auth/config")
+        if not answer.headers.get("Gamed-Protocol", "").startswith("1."):
+            raise NotGamed("not_gamed", f"{self.origin} is not a gamed server of protocol 1.")
+        value = answer.json()
+        providers = tuple(name for name in member(value, "providers", list) if isinstance(name, str))
+        return member(value, "mode", str), providers
+
+    def sign_in(
+        self,
+        person: Person,
+        *,
+        provider: str | None = None,
+        open_browser: Callable[[str], object] | None = open_browser,
+        loopback: bool = True,
+        adopt: bool = False,
+    ) -> Credential:
+        """Through the browser; returns once the credential is on disk. Raises LoginFailed and its kin.
+
+        Without `loopback` (a browser on another machine) the finish code is typed. With `adopt` the page first asks
+        for the name and password of an account this server had in `local` mode; the player keeps that one. A sign-in
+        that was kept here before is ended at the server.
+        """
+        how: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "adopt": adopt}
+        return self.begin_sign_in(person, provider=provider, **how).run(self.keep)
+
+    def begin_sign_in(
+        self,
+        person: Person,
+        *,
+        provider: str | None = None,
+        open_browser: Callable[[str], object] | None = open_browser,
+        loopback: bool = True,
+        adopt: bool = False,
+    ) -> SignIn:
+        """The same in two steps, for a game with a Cancel button: `run(client.keep)` in a thread, `cancel()`."""
+        mode, providers = self.policy()
+        if mode == "oauth" and provider is None:
+            provider = providers[0] if len(providers) == 1 else person.choose_provider(providers)
+        device = {
+            "name": self._app,
+            "version": self._version,
+            "platform": {"win32": "windows", "darwin": "macos"}.get(sys.platform, sys.platform),
+            "device_name": socket.gethostname()[:64],
+        }
+        how: dict[str, Any] = {"open_browser": open_browser, "loopback": loopback, "adopt": adopt}
+        return SignIn(self._wire, person, provider=provider, client=device, **how)
+
+    def sign_out(self, scope: str = "this") -> bool:
+        """Forget the credential here, whatever happens; True if the server knows too.
+
+        `all` ends every session of the player; `others` ends all but this one and forgets nothing.
+        """
+        with self._file.locked():
+            kept = self._file.read()
+            if scope != "others":
+                self._file.delete()
+                self._held = None
+        if kept is None:
+            return True
+        try:
+            self._tell_logout(kept, scope)
+        except GamedError:
+            return False
+        return True
+
+    def _tell_logout(self, kept: Credential, scope: str = "this") -> None:
+        body = {"refresh_credential": kept.refresh_credential, "scope": scope}
+        self._wire.call("POST", "/auth/session/logout", json_body=body, timeout=5, tries=2)
+
+    def whoami(self) -> dict[str, Any]:
+        """`GET /game/`: player, usage, limits, time."""
+        return self._game("GET", "/game/").json()
+
+    # -- saves --
+
+    def list_saves(self) -> list[SaveInfo]:
+        listed = member(self._game("GET", "/game/saves").json(), "saves", list)
+        return [SaveInfo.of(entry) for entry in listed]
+
+    def get(self, slot: str, *, unless: Save | SaveInfo | str | None = None) -> Save | None:
+        """The current bytes, checked; None if the slot was never written.
+
+        Raises Deleted, and NotModified if the current version is the one given as `unless`.
+        """
+        headers = {} if unless is None else {"If-None-Match": condition(unless)["If-Match"]}
+        try:
+            answer = self._game("GET", path_of(slot), headers=headers, check=check_digest, limit=MAX_SAVE_BYTES)
+        except Deleted:
+            raise
+        except NotFound:
+            return None
+        meta = json.loads(answer.headers.get("Save-Meta") or "{}")
+        return Save(answer.headers.get("ETag", ""), answer.body, answer.headers.get("Content-Type", ""), meta)
+
+    def put(
+        self,
+        slot: str,
+        data: bytes,
+        *,
+        base: Save | SaveInfo | str | None,
+        content_type: str = "application/octet-stream",
+        meta: Mapping[str, Any] | None = None,
+    ) -> SaveInfo:
+        """Write, on top of `base`: what was read before, its etag, "*" for whatever is there, None for a new slot.
+
+        Returns when the server has it on disk. Raises Conflict when the slot holds something else; the server then
+        keeps both. Sending the same bytes twice is one write.
+        """
+        headers = {"Content-Type": content_type, "Content-Digest": digest_field(data), **condition(base)}
+        if meta is not None:
+            headers["Save-Meta"] = json.dumps(meta, separators=(",", ":"))
+        return SaveInfo.of(self._game("PUT", path_of(slot), headers=headers, body=data).json())
+
+    def delete(self, slot: str, *, base: Save | SaveInfo | str) -> None:
+        """Delete the version that was read; its history stays on the server for a while."""
+        try:
+            self._game("DELETE", path_of(slot), headers=condition(base))
+        except (Deleted, Conflict) as error:
+            if not (error.code == "deleted" and error.answer_lost_before):  # else: the first try did it
+                raise
+
+    # -- staying signed in --
+
+    def _game(self, method: str, path: str, stale: str | None = None, **how: Any) -> Answer:
+        """A request in the player's name; once more with a newer token if the first turns out `stale`."""
+        used = self._live(stale)
+        try:
+            return self._wire.call(method, path, bearer=used.access_token, **how)
+        except SignInRequired as error:
+            if not self._renewable(error, used) or stale is not None:
+                raise
+        return self._game(method, path, used.access_token, **how)
+
+    def _renewable(self, error: SignInRequired, used: Credential) -> bool:
+        """Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile."""
+        if error.code not in FORGET:
+            return error.code in RENEW
+        with self._file.locked():
+            kept = self._file.read()
+            if kept is not None and kept.session_id != used.session_id:
+                return True
+            self._file.delete()
+            self._held = None
+        return False
+
+    def _live(self, stale: str | None) -> Credential:
+        """A credential whose access token should work and is not `stale`; refreshed if there is none."""
+        held = self.credential
+        if held is None:
+            raise SignInRequired("signed_out", "Nobody is signed in here.")
+        if held.fresh(self._now()) and held.access_token != stale:
+            return held
+        with self._file.locked():  # the first one in refreshes, the others find what it got
+            kept = self._file.read()
+            if kept is None:
+                self._held = None
+                raise SignInRequired("signed_out", "Nobody is signed in here.")
+            if kept.player_id != held.player_id:
+                raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
+            if not kept.fresh(self._now()) or kept.access_token == stale:
+                kept = self._refresh(kept)
+            self._held = kept
+            return kept
+
+    def _refresh(self, kept: Credential) -> Credential:
+        """Inside the lock. May be repeated: until the new pair is used, the old credential gives it again."""
+        body = {"refresh_credential": kept.refresh_credential}
+        try:
+            pair = self._wire.call("POST", "/auth/session/refresh", json_body=body).json()
+        except SignInRequired as error:
+            if error.code in FORGET:
+                self._file.delete()
+                self._held = None
+            raise
+        renewed = replace(kept, **self._pair(pair))
+        self._file.write(renewed)  # before its first use
+        return renewed
+
+    def _pair(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "refresh_credential": member(answer, "refresh_credential", str),
+            "access_token": member(answer, "access_token", str),
+            "access_expires": self._now() + member(answer, "expires_in", int),
+        }
+
+    def keep(self, complete: Mapping[str, Any]) -> Credential:
+        """What a finished sign-in brought; on disk before it is used."""
+        fresh = Credential(
+            origin=str(self.origin),
+            player_id=member(member(complete, "player", dict), "id", str),
+            session_id=member(complete, "session_id", str),
+            provider=member(complete, "provider", str),
+            **self._pair(complete),
+        )
+        with self._file.locked():
+            before = self._file.read()
+            self._file.write(fresh)
+            self._held = fresh
+        if before is not None and before.session_id != fresh.session_id:
+            with contextlib.suppress(GamedError):
+                self._tell_logout(before)
+        return fresh
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+
+class Terminal(Person):
+    """Asks and tells on the terminal: on stderr, so that stdout holds results only.
+
+    With `qr` the link is shown as a QR code too; else only where no browser could be opened.
+    """
+
+    def __init__(self, qr: bool = False) -> None:
+        self._qr = qr
+
+    def choose_provider(self, providers: Sequence[str]) -> str:
+        for number, name in enumerate(providers, 1):
+            say(f"  {number}  Sign in with {name}")
+        while True:
+            line = read_line("Your choice: ")
+            if line is None:
+                raise LoginCancelled("login_cancelled", "No choice was made; name one with --provider.")
+            if line in providers:
+                return line
+            if line.isdigit() and 1 <= int(line) <= len(providers):
+                return providers[int(line) - 1]
+
+    def browser_opened(self, url: str, opened: bool) -> None:
+        say("Sign in in your browser. If it did not open, open this yourself:" if opened else "Open this in a browser:")
+        say(f"  {url}")
+        if self._qr or (sys.stderr.isatty() and not opened):
+            self._show_qr(url)
+
+    def _show_qr(self, url: str) -> None:
+        """Whoever did not ask for it is not told why it is missing."""
+        code = qr_code(url, shows_colour())
+        if code is not None and fits(code):
+            say(f"Or scan this with a phone:\n\n{code}\n")
+        elif self._qr:
+            say("No QR code: " + ("install segno for it." if code is None else "this terminal cannot show one."))
+
+    def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
+        if attempts_left is not None:
+            say(f"That is not the code. You can try {attempts_left} more time{'' if attempts_left == 1 else 's'}.")
+        elif show_code is not None:
+            line = read_line("The browser has not come back. Press Enter for: Show me a code ")
+            if line is None:
+                return None
+            if finish_code(line):
+                return finish_code(line)
+            show_code()
+        while True:
+            line = read_line("Type the code the browser shows (like BKT-RVW): ")
+            if line is None:
+                return None
+            if code := finish_code(line):
+                return code
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def shows_colour() -> bool:
+    """Older Windows consoles print escapes as text."""
+    return sys.stderr.isatty() and (sys.platform != "win32" or "WT_SESSION" in os.environ)
+
+
+def fits(text: str) -> bool:
+    """Whether stderr can show these characters without breaking a line."""
+    try:
+        text.encode(sys.stderr.encoding or "ascii")
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except UnicodeEncodeError:
+        return False
+    except OSError:  # not a terminal
+        return True
+    return max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).split("\n"))) <= (columns or 80)
+
+
+def read_line(prompt: str) -> str | None:
+    """A line of stdin, or None at its end. Unbuffered: a thread that waits here must not hold up the process's end."""
+    print(prompt, end="", file=sys.stderr, flush=True)
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            return None
+        line += byte
+    return line.decode("utf-8", "replace").strip()
+
+
+EXIT_CODES: Sequence[tuple[type[GamedError], int]] = (
+    (SignInRequired, 3),
+    (Conflict, 4),
+    (BaseRequired, 4),
+    (NotFound, 5),
+    (Unreachable, 6),
+    (Busy, 6),
+    (RateLimited, 6),
+)
+EPILOG = "Exit codes: 0 done, 1 failed, 2 usage, 3 sign in first, 4 conflict, 5 no such save, 6 try again later."
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="gamed_client", description="Sign in to a gamed server and keep saves there.")
+    top.epilog = EPILOG
+    top.add_argument("--server", default=os.environ.get("GAMED_SERVER"), help="address (default: $GAMED_SERVER)")
+    top.add_argument("--app", default="gamed", help="whose sign-in and saves: the game's name")
+    top.add_argument("--folder", type=Path, help="where credentials are kept (default: the platform's place)")
+    top.add_argument("--json", action="store_true", help="results and errors as one JSON object on stdout")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    login = commands.add_parser("login", help="sign in through the browser")
+    login.add_argument("--provider", help="instead of choosing one")
+    login.add_argument("--no-browser", action="store_true", help="print the address; the code is typed in here")
+    login.add_argument("--qr", action="store_true", help="the same, and as a QR code for a phone (needs segno)")
+    login.add_argument("--adopt", action="store_true", help="keep an account from before the server had providers")
+    logout = commands.add_parser("logout", help="sign out")
+    logout.add_argument("--scope", choices=["this", "others", "all"], default="this", help="which devices")
+    commands.add_parser("whoami", help="the player and what they use")
+    saves = commands.add_parser("save", help="put, get, list saves").add_subparsers(
+        dest="save", required=True, metavar="COMMAND"
+    )
+    put = saves.add_parser("put", help="write a file ('-': stdin) to a slot; a new one unless told otherwise")
+    put.add_argument("slot")
+    put.add_argument("file")
+    base = put.add_mutually_exclusive_group()
+    base.add_argument("--if-match", metavar="ETAG", help="on top of this version, as `save ls` shows it")
+    base.add_argument("--replace", action="store_true", help="on top of whatever is there")
+    put.add_argument("--meta", type=json.loads, help='JSON object, such as {"title":"Chapter 3"}')
+    get = saves.add_parser("get", help="read a slot into a file (default: stdout)")
+    get.add_argument("slot")
+    get.add_argument("file", nargs="?", default="-")
+    saves.add_parser("ls", help="list")
+    remove = saves.add_parser("rm", help="delete the current version of a slot")
+    remove.add_argument("slot")
+    remove.add_argument("--if-match", metavar="ETAG", default="*")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    top = parser()
+    options = top.parse_args(arguments)
+    if not options.server:
+        top.error("--server is needed (or set GAMED_SERVER)")
+    try:
+        client = GamedClient(options.server, app=options.app, folder=options.folder)
+        result, text = run(client, options)
+    except GamedError as error:
+        if options.json:
+            print(json.dumps({"error": {**error.problem, "code": error.code, "detail": error.detail}}))
+        else:
+            say(f"{error.detail} [{error.code}]")
+        return next((number for kind, number in EXIT_CODES if isinstance(error, kind)), 1)
+    except OSError as error:
+        say(f"{error.filename or 'stdout'}: {error.strerror}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if options.json:
+        print(json.dumps(result))
+    elif text:
+        print(text)
+    return 0
+
+
+def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
+    """What the command found: members for a script, words for a person."""
+    if options.command == "login":
+        elsewhere = options.no_browser or options.qr
+        how: dict[str, Any] = {"open_browser": None, "loopback": False} if elsewhere else {}
+        kept = client.sign_in(Terminal(options.qr), provider=options.provider, adopt=options.adopt, **how)
+        return {"player_id": kept.player_id, "session_id": kept.session_id}, f"Signed in as {kept.player_id}."
+    if options.command == "logout":
+        told = client.sign_out(options.scope)
+        words = "Signed out." if told else "Signed out here; the server could not be told, its session ends by itself."
+        return {"told_server": told}, words
+    if options.command == "whoami":
+        found = client.whoami()
+        player, usage = member(found, "player", dict), member(found, "usage", dict)
+        return found, f"{player.get('id')} at {client.origin}: {usage.get('slots')} slots, {usage.get('bytes')} bytes"
+    return run_save(client, options)
+
+
+def run_save(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
+    if options.save == "put":
+        data = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+        base = "*" if options.replace else options.if_match
+        written = client.put(options.slot, data, base=base, meta=options.meta)
+        return asdict(written), f"{written.slot} is at version {written.version}, {written.etag}"
+    if options.save == "get":
+        save = client.get(options.slot)
+        if save is None:
+            raise NotFound("save_not_found", f"There is no save {options.slot!r}.")
+        if options.file != "-":
+            Path(options.file).write_bytes(save.data)
+        elif not options.json:
+            sys.stdout.buffer.write(save.data)
+            sys.stdout.buffer.flush()
+        found = {"etag": save.etag, "size": len(save.data), "content_type": save.content_type, "meta": save.meta}
+        if options.json and options.file == "-":
+            found["data"] = base64.b64encode(save.data).decode()
+        return found, ""
+    if options.save == "rm":
+        client.delete(options.slot, base=cast(str, options.if_match))
+        return {"slot": options.slot}, f"{options.slot} is deleted."
+    listed = client.list_saves()
+    lines = [f"{save.slot}\t{save.etag}\t{save.size}\t{save.modified}" for save in listed]
+    return {"saves": [asdict(save) for save in listed]}, "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
