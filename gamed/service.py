@@ -1,6 +1,6 @@
 """The wiring: the one module that sees every room. It builds, and decides nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from secrets import token_bytes
 from time import time_ns
 from typing import Any
@@ -80,7 +80,10 @@ class Gamed(MultiService):
         self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
-        self._sweeps = Ticker(reactor, SWEEP_SECONDS, lambda: Deferred.fromCoroutine(self._sweep()))
+        self._sweeps = [
+            _every_minute(reactor, sweep)
+            for sweep in (self._sign_in.sweep, self._sessions.sweep, self._keeping.sweep, self._people.sweep)
+        ]
 
     def base(self) -> str:
         """Every URL begins with this (PROTOCOL 1); without `public_url` it is known once the port is bound."""
@@ -90,7 +93,8 @@ class Gamed(MultiService):
         super().startService()  # type: ignore[no-untyped-call]
         recovering = Deferred.fromCoroutine(self._sign_in.recover())
         recovering.addErrback(lambda reason: _log.failure("interrupted sign-ins could not be ended", reason))
-        self._sweeps.start(now=True)
+        for sweep in self._sweeps:
+            sweep.start(now=True)
         _log.info("serving at {base}", base=self.base())
         announcing = Deferred.fromCoroutine(self._sign_in.announce())
         announcing.addErrback(lambda reason: _log.failure("identities could not be counted", reason))
@@ -101,7 +105,8 @@ class Gamed(MultiService):
 
     async def _stop(self) -> None:
         await MultiService.stopService(self)
-        self._sweeps.stop()
+        for sweep in self._sweeps:
+            sweep.stop()
         leaving = self._site.shut_down().addTimeout(LEAVE_SECONDS, self._reactor).addErrback(lambda _: None)
         self._waiters.close()  # after the site knows: these answers are the last of their connections
         self._keeping.close()
@@ -109,12 +114,6 @@ class Gamed(MultiService):
         await self._people.close()
         await self._stores.close()
         self._log.flush()
-
-    async def _sweep(self) -> None:
-        await self._sign_in.sweep()
-        await self._sessions.sweep()
-        await self._keeping.sweep()
-        await self._people.sweep()
 
     def _keep_sessions(self) -> Sessions:
         issuer = Issuer(self._keys, self._terms.session, token_bytes)
@@ -163,6 +162,11 @@ def _http_policy(config: Config, upload_seconds: int) -> HttpPolicy:
         config.limits.connections,
         upload_seconds=upload_seconds,
     )
+
+
+def _every_minute(reactor: Any, sweep: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> Ticker:
+    """A ticker of its own for each room: where one cannot sweep, the others still do."""
+    return Ticker(reactor, SWEEP_SECONDS, lambda: Deferred.fromCoroutine(sweep()))
 
 
 def _log_lines(lines: str) -> None:

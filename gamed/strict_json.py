@@ -19,9 +19,7 @@ class JsonMalformed(ValueError):
     """Not such a text; the words say why and never quote it."""
 
 
-def parse_object(
-    body: bytes, *, max_depth: int = DEPTH, whole_number: Callable[[str], int] = int
-) -> dict[str, object]:
+def parse_object(body: bytes, *, max_depth: int = DEPTH, whole_number: Callable[[str], int] = int) -> dict[str, object]:
     """The object, or JsonMalformed; `whole_number` reads the digits of integers and may raise JsonMalformed, too."""
     text = _text(body)
     if depth(text) > max_depth:

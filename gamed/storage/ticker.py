@@ -8,6 +8,8 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.store import StoreError
+
 log = Logger()
 
 
@@ -53,7 +55,13 @@ class Ticker:
         work.addBoth(lambda _: self._done())
 
     def _failed(self, reason: Failure) -> None:
-        if self._running:
+        """A store that is busy or full has said all there is to say; a traceback is for what nobody foresaw."""
+        if not self._running:
+            return
+        if reason.check(StoreError):
+            problem = type(reason.value).__name__
+            log.warn("periodic work put off: {problem}; again in {seconds} s", problem=problem, seconds=self._seconds)
+        else:
             log.failure("periodic work failed", reason)
 
     def _done(self) -> None:

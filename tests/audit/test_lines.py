@@ -40,7 +40,6 @@ class LineTests(SynchronousTestCase):
         UNHEARD.note(Event.ERASED, player="ply_a")
         self.assertEqual(seen, ["security erased player=ply_a"])
 
-
     def test_callback_burned(self) -> None:
         """The journal of sign-ins writes its security event in the same form."""
         seen: list[str] = []

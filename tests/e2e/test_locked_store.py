@@ -7,7 +7,8 @@ from contextlib import closing
 from tests.e2e.cases import ServiceCase
 from tests.e2e.wire import Answer
 
-PATIENCE_SECONDS = 9
+PATIENCE_SECONDS = 30
+"""Two batches may wait in turn, the sweep's and the cancel's, 5 s each."""
 
 
 class LockedStore(ServiceCase):
@@ -24,6 +25,7 @@ class LockedStore(ServiceCase):
             game.start()
             self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
             game.join(PATIENCE_SECONDS)
+            self.assertFalse(game.is_alive(), "no answer while the file was held")
             other.execute("ROLLBACK")
         refused = answers["cancel"]
         self.assertEqual((refused.status, refused.json["code"]), (503, "busy"))

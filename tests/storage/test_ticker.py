@@ -2,9 +2,11 @@
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
+from twisted.logger import LogLevel, capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.storage.ticker import Ticker
+from gamed.store import StoreBusy
 
 
 class TickerTests(SynchronousTestCase):
@@ -32,6 +34,17 @@ class TickerTests(SynchronousTestCase):
         self.ticker.start(now=True)
         self.begun[0].errback(ArithmeticError())
         self.assertEqual(len(self.flushLoggedErrors(ArithmeticError)), 1)
+        self.clock.advance(60)
+        self.assertEqual(len(self.begun), 2)
+
+    def test_a_busy_store(self) -> None:
+        """One line and no traceback: the next call does what this one could not."""
+        self.ticker.start(now=True)
+        with capturedLogs() as events:
+            self.begun[0].errback(StoreBusy("The server is busy."))
+        (event,) = events
+        self.assertEqual(event["log_level"], LogLevel.warn)
+        self.assertEqual(formatEvent(event), "periodic work put off: StoreBusy; again in 60 s")
         self.clock.advance(60)
         self.assertEqual(len(self.begun), 2)
 

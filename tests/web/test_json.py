@@ -1,6 +1,5 @@
 """JSON in, strictly; JSON out (PROTOCOL 1)."""
 
-
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.support.http import Answer, Browser
