@@ -4,14 +4,11 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
-from gamed.http_rules.conditions import Conditions, Header, parse_conditions
 from gamed.http_rules.prefer import wait_seconds
-from gamed.http_rules.tags import TagsMalformed
 from gamed.instants import http_date
 from gamed.saves.condition import Condition, deleting_condition, writing_condition
 from gamed.saves.cursor import Cursor, parse_cursor
 from gamed.saves.digest import sha256_field
-from gamed.saves.errors import BadPrecondition
 from gamed.saves.orders import Written
 from gamed.saves.save_info import listed, save_info
 from gamed.saves.shelf import Shelf
@@ -20,17 +17,13 @@ from gamed.saves.slots import check_slot
 from gamed.saves.version import Version, version_number
 from gamed.web.access import access_token
 from gamed.web.app import make_app
+from gamed.web.conditional import PRIVATE, conditions_of, fields_of, send_part, set_fields
 from gamed.web.detached import Detached
-from gamed.web.fields import header_of
 from gamed.web.gates import Gate
 from gamed.web.json_io import write_json
 from gamed.web.query import read_query
 from gamed.web.request import Request
-from gamed.web.sending import send
 from gamed.web.upload import SaveGate, Upload
-
-PRIVATE = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authorization"}
-"""On every answer that is one player's."""
 
 
 @frozen
@@ -50,18 +43,18 @@ class SaveRoutes:
     @app.route("/game/", methods=["GET"])
     async def show_shelf(self, request: Request) -> bytes:
         cursor, body = await self._shelf.overview(access_token(request))
-        _set(request, {**PRIVATE, "ETag": str(cursor.entity_tag)})
+        set_fields(request, {**PRIVATE, "ETag": str(cursor.entity_tag)})
         return write_json(request, 200, body)
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
-        since, conditions = _since(request), _conditions(request)
+        since, conditions = _since(request), conditions_of(request)
         knows = since is not None or conditions.if_none_match is not None
-        wait = self._shelf.granted(wait_seconds(_header(request)("prefer"))) if knows else 0
+        wait = self._shelf.granted(wait_seconds(fields_of(request)("prefer"))) if knows else 0
         listing = await self._shelf.list_saves(access_token(request), since, conditions, wait)
         if wait:
             request.setHeader("Preference-Applied", f"wait={wait}")
-        _set(request, {**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
+        set_fields(request, {**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
         if listing.entries is None:
             request.setResponseCode(304)
             return None
@@ -84,12 +77,12 @@ class SaveRoutes:
         current = written.current
         if current is None:
             raise TypeError("a PUT that was not refused leaves a current version")
-        _set(request, {**PRIVATE, **_identified(current)})
+        set_fields(request, {**PRIVATE, **_identified(current)})
         return write_json(request, 201 if written.created else 200, save_info(current))
 
     @app.route("/game/saves/<string:slot>", methods=["DELETE"])
     async def delete_save(self, request: Request, slot: str) -> None:
-        name, condition = check_slot(slot), deleting_condition(_header(request))
+        name, condition = check_slot(slot), deleting_condition(fields_of(request))
         await self._detached.run(self._remove(request, name, condition))
         request.setResponseCode(204)
 
@@ -97,7 +90,7 @@ class SaveRoutes:
     async def list_versions(self, request: Request, slot: str) -> bytes:
         name = check_slot(slot)
         body = await self._shelf.recall(access_token(request), name)
-        _set(request, PRIVATE)
+        set_fields(request, PRIVATE)
         return write_json(request, 200, body)
 
     @app.route("/game/saves/<string:slot>/versions/<string:number>", methods=["DELETE"])
@@ -108,14 +101,14 @@ class SaveRoutes:
 
     @app.route("/game/saves/<string:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
-        name, n, condition = check_slot(slot), version_number(number), writing_condition(_header(request))
+        name, n, condition = check_slot(slot), version_number(number), writing_condition(fields_of(request))
         now = await self._detached.run(self._shelf.restore(access_token(request), name, n, condition))
-        _set(request, {**PRIVATE, **_identified(now)})
+        set_fields(request, {**PRIVATE, **_identified(now)})
         return write_json(request, 200, save_info(now))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
-        whole, wanted = request.head.method != "HEAD", _header(request)("range")
-        look = Look(slot, _conditions(request), whole, wanted, version)
+        whole, wanted = request.head.method != "HEAD", fields_of(request)("range")
+        look = Look(slot, conditions_of(request), whole, wanted, version)
         return await _answered(request, await self._shelf.read(access_token(request), look))
 
     async def _store(self, upload: Upload) -> Written:
@@ -131,23 +124,11 @@ class SaveRoutes:
 
 async def _answered(request: Request, reading: Reading) -> bytes | None:
     """Status, head and bytes of a save; None when they are written already or there are none."""
-    _set(request, _described(reading.version))
-    size, part, content = reading.version.size, reading.part, reading.content
+    set_fields(request, _described(reading.version))
     if not reading.modified:
         request.setResponseCode(304)
         return None
-    first, length = (part.first, part.length) if part else (0, size)
-    if part is not None:
-        request.setResponseCode(206)
-        request.setHeader("Content-Range", part.content_range)
-    if isinstance(content, bytes):
-        return content[first : first + length]
-    request.setHeader("Content-Length", str(length))
-    if content is None:
-        request.write(b"")
-    else:
-        await send(request, content, first, length)
-    return None
+    return await send_part(request, reading.content, reading.version.size, reading.part)
 
 
 def _described(version: Version) -> dict[str, str]:
@@ -165,22 +146,6 @@ def _identified(version: Version) -> dict[str, str]:
     return {"ETag": str(version.entity_tag), "Save-Version": version.tag}
 
 
-def _header(request: Request) -> Header:
-    return header_of(request.requestHeaders)
-
-
-def _conditions(request: Request) -> Conditions:
-    try:
-        return parse_conditions(_header(request))
-    except TagsMalformed as e:
-        raise BadPrecondition(f"If-Match and If-None-Match take etags: {e}.") from None
-
-
 def _since(request: Request) -> Cursor | None:
     since = read_query(request).get("since")
     return None if since is None else parse_cursor(since)
-
-
-def _set(request: Request, headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        request.setHeader(name, value)

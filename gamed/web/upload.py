@@ -13,6 +13,7 @@ from gamed.saves.arrival import Arrival
 from gamed.saves.blank import BlankWatch
 from gamed.saves.condition import Condition, writing_condition
 from gamed.saves.digest import parse_content_digest
+from gamed.saves.disk import Announced
 from gamed.saves.errors import BadRangePut, ContentEncoded, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, SaveLimits, check_size
 from gamed.saves.media_type import check_media_type
@@ -21,7 +22,6 @@ from gamed.saves.orders import Entry
 from gamed.saves.shelf import Shelf
 from gamed.saves.slots import check_slot
 from gamed.saves.version import Body
-from gamed.store import StoreFull
 from gamed.web.access import access_token
 from gamed.web.fields import header_of
 from gamed.web.gates import Head
@@ -34,12 +34,6 @@ class Hash(Protocol):
     def update(self, data: bytes, /) -> None: ...
 
     def digest(self) -> bytes: ...
-
-
-class DiskNearlyFull(StoreFull):
-    """Less is free than the owner wants to keep free."""
-
-    retry_after = 300
 
 
 @frozen
@@ -64,13 +58,6 @@ class Intent:
             check_meta(header("save-meta"), limits.meta_bytes),
             parse_content_digest(header("content-digest")),
         )
-
-
-@define
-class Announced:
-    """Bytes that clients said will come, and that have not all been stored or given up yet."""
-
-    bytes: int = 0
 
 
 @define(eq=False)
@@ -133,8 +120,6 @@ class SaveGate:
         if header("content-encoding") is not None:
             raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
         claim = head.length or 0
-        if self._free_bytes() - self._announced.bytes - claim < self._limits.min_free_bytes:
-            raise DiskNearlyFull("The server's disk is nearly full; nothing was stored. Its owner must make room.")
-        self._announced.bytes += claim
+        self._announced.claim(claim, self._free_bytes(), self._limits.min_free_bytes)
         spool = Spool(self._folder, INLINE_BYTES, self._disk)
         return Upload(entry, intent, self._limits, spool, self._announced, claim)
