@@ -57,8 +57,6 @@ class Refusal(Enum):
     CLOSED = "closed"
     LIMIT = "limit"
     BUSY = "busy"
-    DOWN = "down"
-    """Nothing typed was wrong: the provider does not answer."""
 
 
 class TurnedAway(Exception):

@@ -78,7 +78,7 @@ class BrowserSide:
         return SeeDone(after.login_id)
 
     async def refuse(self, token: str, browser: Index, outcome: Outcome) -> SeeDone:
-        """Nobody can sign in by this login, so its game need not wait: this browser brings it the news."""
+        """Nobody can sign in by this login now, so its game need not wait: this browser brings it the news."""
         now_ms = self._now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:

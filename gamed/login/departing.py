@@ -1,4 +1,8 @@
-"""Sending a browser to a provider, at once or after a page and a button (PROTOCOL 3.2)."""
+"""Sending a browser to a provider, at once or after a page and a button (PROTOCOL 3.2).
+
+A provider that cannot be used ends the login, so that its game is told at once; but only where the browser would have
+been sent: at the button, which every browser has that could also decline, or on the way past the page.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -6,7 +10,7 @@ from typing import Protocol
 from attrs import field, frozen
 
 from gamed.crypto import Keys, Random
-from gamed.identity.provider import IdentityProvider, ProviderFailure, ProviderUnavailable
+from gamed.identity.provider import IdentityProvider, ProviderFailure
 from gamed.instants import Now
 from gamed.login.account_check import AccountCheck, Form, TurnedAway
 from gamed.login.attempt import Drawn, redirect_uri
@@ -21,22 +25,12 @@ from gamed.login.outcome import Outcome
 from gamed.login.straight import goes_straight
 from gamed.login.transaction import UNDECIDED, Event, Intent, LoginTransaction
 
-RETRY_SECONDS = 5
-
 
 @frozen
 class Depart:
     """Go to the provider."""
 
     url: str = field(repr=False)
-
-
-@frozen
-class Down:
-    """The provider cannot be reached now. The login lives: the same button may work in a moment."""
-
-    ask: Ask
-    retry_after: int
 
 
 class Askers(Protocol):
@@ -60,7 +54,7 @@ class Departing:
     _base: Callable[[], str]
     _entrance: Entrance
 
-    async def enter(self, visit: Form, fetch_site: str | None, request_id: str) -> Ask | SeeDone | Depart | Down:
+    async def enter(self, visit: Form, fetch_site: str | None, request_id: str) -> Ask | SeeDone | Depart:
         """The link was opened; `fetch_site` is the browser's Sec-Fetch-Site.
 
         RateLimited, LinkUnknown, LoginOver, OtherBrowser.
@@ -74,10 +68,10 @@ class Departing:
             return await self._browsers.refuse(visit.token, visit.browser, Outcome.PROVIDER_UNAVAILABLE)
         address, _ = address_indexes(self._keys.indexer, visit.address)
         if login.provider != LOCAL and goes_straight(login, address, fetch_site):
-            return await self._depart(standing, visit, request_id)
+            return await self._depart(login, visit, request_id)
         return await self._introduced(standing, visit)
 
-    async def go(self, form: Form, request_id: str) -> SeeDone | Depart | Down | Refused:
+    async def go(self, form: Form, request_id: str) -> SeeDone | Depart | Refused:
         """The button was pressed; to adopt an account, below its name and password. Raises what enter() does."""
         await self._entrance.pressed(form.address)
         standing = await self._browsers.look(form.token, form.browser)
@@ -88,12 +82,12 @@ class Departing:
         if isinstance(standing, SeeDone):
             return standing
         if standing.login.intent is not Intent.ADOPT:
-            return await self._depart(standing, form, request_id)
+            return await self._depart(standing.login, form, request_id)
         try:
             player_id = await self._check.known(form)
         except TurnedAway as e:
             return Refused(standing.login, e.refusal, e.retry_after)
-        return await self._depart(standing, form, request_id, player_id)
+        return await self._depart(standing.login, form, request_id, player_id)
 
     async def _introduced(self, ask: Ask, visit: Form) -> Ask | SeeDone:
         """The player whom a link is for has a name on the page."""
@@ -105,18 +99,16 @@ class Departing:
         return Ask(ask.login, asker)
 
     async def _depart(
-        self, ask: Ask, visit: Form, request_id: str, player_id: str | None = None
-    ) -> SeeDone | Depart | Down:
+        self, login: LoginTransaction, visit: Form, request_id: str, player_id: str | None = None
+    ) -> SeeDone | Depart:
         """An attempt is written only once it is known where it leads."""
-        login, provider = ask.login, self._providers[ask.login.provider]
+        provider = self._providers[login.provider]
         drawn = Drawn.fresh(self._random, provider.uses_nonce)
         try:
             provider.require_available()
             where = await provider.authorization_url(drawn.journey(redirect_uri(self._base(), provider.name)))
         except ProviderFailure as e:
             self._journal.sign_in_failed(provider.name, e.outcome, str(e), request_id)
-            if isinstance(e, ProviderUnavailable):
-                return Down(ask, e.retry_after or RETRY_SECONDS)
             return await self._browsers.refuse(visit.token, visit.browser, e.outcome)
         attempt = drawn.attempt(
             self._keys,

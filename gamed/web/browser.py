@@ -7,7 +7,7 @@ from attrs import frozen
 from gamed.config.model import Registration
 from gamed.login.account_check import Form, Refusal
 from gamed.login.browser import Ask, BrowserSide, SeeDone
-from gamed.login.departing import Depart, Departing, Down
+from gamed.login.departing import Depart, Departing
 from gamed.login.entry import LOCAL
 from gamed.login.local import LocalSignIn, Refused
 from gamed.web.app import make_pages_app
@@ -19,7 +19,7 @@ from gamed.web.pages import done, provider, sign_in
 from gamed.web.pages.account_fields import Returned
 from gamed.web.request import Request
 
-_STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503, Refusal.DOWN: 503}
+_STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503}
 """Every other refusal is a page like any: 200."""
 
 
@@ -96,14 +96,12 @@ class BrowserRoutes:
             return self._room.see_done(request, standing)
         return page(request, 200, done.denied_page(self._room.server))
 
-    def _answer(self, request: Request, token: str, cookie: str, answer: Ask | SeeDone | Depart | Down) -> bytes:
+    def _answer(self, request: Request, token: str, cookie: str, answer: Ask | SeeDone | Depart) -> bytes:
         match answer:
             case SeeDone():
                 return self._room.see_done(request, answer)
             case Depart(url):
                 return see_other(request, url)
-            case Down(ask, retry_after):
-                return self._page(request, token, cookie, ask, Returned(Refusal.DOWN, retry_after))
             case Ask():
                 return self._page(request, token, cookie, answer)
 

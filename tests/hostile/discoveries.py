@@ -1,7 +1,4 @@
-"""Every way a provider's metadata is wrong or not to be had, when a browser is about to be sent there, by name.
-
-An outcome of `provider_unavailable` leaves the login alive: the same button works once the provider does.
-"""
+"""Every way a provider's metadata is wrong or not to be had, when a browser is about to be sent there, by name."""
 
 from gzip import compress
 
@@ -74,9 +71,6 @@ REFUSED = (
     Mode("discovery a name twice", answers(Reply(200, b'{"issuer":"a","issuer":"b"}')), cause="the answer is"),
     Mode("discovery huge", answers(Reply(200, b"{" + b" " * 70_000 + b"}")), cause="more than 65536 bytes"),
     Mode("discovery gzip", answers(Reply(200, compress(b"{}"), {"Content-Encoding": "gzip"})), cause="coding"),
-)
-
-DOWN = (
     *(
         Mode(f"discovery {status}", answers(Reply(status, MARK.encode())), UNAVAILABLE, f"answered {status}")
         for status in (408, 429, 500, 502, 503, 504)
@@ -99,7 +93,7 @@ STALE = (
     Mode("discovery with words nobody knows", says(**{MARK: {"a": [1]}}), None),
 )
 
-DISCOVERIES = (*REFUSED, *DOWN, *STALE)
+DISCOVERIES = (*REFUSED, *STALE)
 
 if __name__ == "__main__":
     for mode in DISCOVERIES:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.hostile.discoveries import DOWN, REFUSED, STALE
+from tests.hostile.discoveries import REFUSED, STALE
 from tests.hostile.kit import WORDS, HostileCase, tests_of
 from tests.hostile.modes import Mode
 from tests.web_login.desk import Page
@@ -56,24 +56,6 @@ class DiscoveryCase(HostileCase):
         self.pass_time(mode.heals)
         self.signs_in()
 
-    def down(self, mode: Mode) -> None:
-        """One sentence and the button once more; the login lives, and later the same link leads to credentials."""
-        self.prepared(mode)
-        game, browser, page, poll = self.pressed(mode)
-        self.assertEqual(page.status, 503)
-        self.assertIn("Idp does not answer right now.", page.text)
-        self.assertGreater(int(page.headers["retry-after"]), 0)
-        request = page.headers["x-request-id"]
-        words = f"sign_in_failed provider=idp outcome=provider_unavailable request={request} cause: discovery: "
-        [line] = self.owner_lines()
-        self.assertTrue(line.startswith(words) and mode.cause in line, line)
-        self.clean(page)
-        self.assertEqual([answer.status for answer in poll.answers], [])
-        self.mend()
-        self.pass_time(mode.heals)
-        again = browser.post(browser.get(game.url).form("/continue"))
-        self.finishes(self.departed(game, browser, again))
-
     def stale(self, mode: Mode) -> None:
         self.prepared(mode)
         self.signs_in()
@@ -84,12 +66,8 @@ class DiscoveryCase(HostileCase):
 class Refused(DiscoveryCase): ...
 
 
-class Down(DiscoveryCase): ...
-
-
 class Stale(DiscoveryCase): ...
 
 
 tests_of(Refused, REFUSED, DiscoveryCase.refused)
-tests_of(Down, DOWN, DiscoveryCase.down)
 tests_of(Stale, STALE, DiscoveryCase.stale)

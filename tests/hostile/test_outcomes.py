@@ -242,10 +242,11 @@ class MisconfiguredTests(OutcomeCase):
             self.ends(trip, self.return_(trip), outcome, "")
 
     def test_discovery_once(self) -> None:
-        """A crowd of browsers at a provider that is down asks it once at a time, not once each."""
+        """A crowd of browsers at a provider that is down asks it once at a time, not once each; every game is told."""
         self.serve_hostile()
         self.far.always(DISCOVERY, Reply(hang=True))
         waiting: list[Any] = []
+        games: list[Any] = []
         for _ in range(20):
             game, browser = self.game(provider="idp", client={"name": "x"}), self.surfer()
             form = browser.get(game.url).form("/continue")
@@ -253,6 +254,9 @@ class MisconfiguredTests(OutcomeCase):
             sent = browser.headers(Sec_Fetch_Site="same-origin", Sec_Fetch_Dest="document")
             body = "&".join(f"{name}={value}" for name, value in form["fields"].items()).encode()
             waiting.append(self.site.send("POST", form["action"], {**sent, **kind}, body))
+            games.append(game.wait(wait=25))
         self.assertEqual(len(self.far.calls(DISCOVERY)), 1)
         self.pass_time(10)
-        self.assertEqual({connection.answer.status for connection in waiting}, {503})
+        self.assertEqual({connection.answer.status for connection in waiting}, {303})
+        told = {connection.answer.json["problem"]["code"] for connection in games}
+        self.assertEqual(told, {UNAVAILABLE.value})

@@ -8,20 +8,21 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index, Purpose, Secret
 from gamed.identity.authorization import challenge_of
-from gamed.identity.provider import ProviderError, ProviderMisconfigured, ProviderUnavailable
+from gamed.identity.provider import Destination, Journey, ProviderError, ProviderMisconfigured, ProviderUnavailable
 from gamed.login import errors
 from gamed.login.attempt import LIVE_ATTEMPTS
 from gamed.login.browser import Ask, SeeDone
 from gamed.login.callback import CallbackRefused, Ruling
 from gamed.login.collecting import Failed, Pending
-from gamed.login.departing import RETRY_SECONDS, Depart, Down
+from gamed.login.departing import Depart
 from gamed.login.done import Over
 from gamed.login.errors import LinkUnknown, LoginOver, OtherBrowser
+from gamed.login.local import Refused
 from gamed.login.outcome import Outcome
 from gamed.login.straight import goes_straight
 from gamed.login.transaction import Intent, Stage
-from tests.login.desk import BASE, Desk, HandoffCase
-from tests.login.examples import OTHER, a_login
+from tests.login.desk import ADDRESS, BASE, PASSWORD, Desk, HandoffCase
+from tests.login.examples import BROWSER, OTHER, a_login
 from tests.login.far_provider import ISSUER, FarProvider
 
 HERE, ELSEWHERE = Index(b"a" * 32), Index(b"z" * 32)
@@ -188,33 +189,83 @@ class NobodyThere(HandoffCase):
         far.down = None
         desk.start()
 
-    def test_down_at_the_link(self) -> None:
-        """A word and another try; the login lives, and its honest parties still finish."""
-        desk = self.oauth(far := FarProvider())
-        started = desk.start(port=51004)
-        for cause, seconds in ((ProviderUnavailable("discovery: no connection", 17), 17), (_down(), RETRY_SECONDS)):
-            far.down = cause
-            for answer in (desk.enter(started), desk.go(started)):
-                self.assertEqual(answer, Down(Ask(started.login), seconds))
-        self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
-        self.assertIn("failed discord provider_unavailable req-1: discovery: no connection", desk.log.lines)
-        far.down = None
-        self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
-
     def test_no_use_at_the_link(self) -> None:
-        """What only the owner can mend ends the login: the game is told at once, the owner why."""
+        """On the way past the page and at the button the login ends: game and browser are told at once, the owner why.
+
+        No other browser is shown anything; the next sign-in works as soon as the provider does.
+        """
         for cause, outcome in (
             (ProviderMisconfigured("discovery: another issuer"), Outcome.PROVIDER_MISCONFIGURED),
             (ProviderError("discovery: not JSON"), Outcome.PROVIDER_ERROR),
+            (ProviderUnavailable("discovery: no connection", 17), Outcome.PROVIDER_UNAVAILABLE),
+        ):
+            for straight in (True, False):
+                desk = self.oauth(far := FarProvider())
+                started = desk.start(port=51004)
+                waiting = desk.asked(started, wait_seconds=25)
+                far.down = cause
+                answer = desk.enter(started) if straight else desk.go(started)
+                self.assertEqual(answer, SeeDone(started.login.login_id))
+                self.assertEqual(self.successResultOf(waiting), Failed(outcome))
+                self.assertEqual(desk.done_page(started), Over(outcome))
+                self.assertEqual(desk.log.lines, [f"failed discord {outcome.value} req-1: {cause}"])
+                self.assertEqual(desk.rows("SELECT 1 FROM attempt"), [])
+                with self.assertRaises(OtherBrowser):
+                    desk.done_page(started, OTHER)
+                with self.assertRaises(LoginOver) as over:
+                    desk.enter(started, OTHER)
+                self.assertIs(over.exception.outcome, outcome)
+                far.down = None
+                again = desk.start()
+                self.assertEqual(desk.returned(desk.depart(again)), SeeDone(again.login.login_id))
+
+    def test_who_cannot_end_it(self) -> None:
+        """Whoever only opens the link and is shown the page ends nothing, whatever the provider does meanwhile."""
+        for intent, port, site, address in (
+            (Intent.LOGIN, None, None, ADDRESS),
+            (Intent.LOGIN, 51004, "cross-site", ADDRESS),
+            (Intent.LOGIN, 51004, None, "198.51.100.9"),
+            (Intent.ADOPT, 51004, None, ADDRESS),
         ):
             desk = self.oauth(far := FarProvider())
-            started = desk.start()
-            waiting = desk.asked(started, wait_seconds=25)
-            far.down = cause
-            self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
-            self.assertEqual(self.successResultOf(waiting), Failed(outcome))
-            self.assertEqual(desk.done_page(started), Over(outcome))
-            self.assertEqual(desk.log.lines, [f"failed discord {outcome.value} req-1: {cause}"])
+            started = desk.start(port=port, intent=intent)
+            far.down = ProviderUnavailable("left alone", 17)
+            for browser in (OTHER, BROWSER):
+                self.assertIsInstance(desk.enter(started, browser, site, address), Ask)
+            self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
+            self.assertEqual(desk.log.lines, [])
+            far.down = None
+            state = desk.depart(started, name="Anna", password=PASSWORD)
+            self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+
+    def test_adopting_without_the_password(self) -> None:
+        """The name and password are asked first: a wrong one ends nothing, though the provider is down."""
+        desk = self.oauth(far := FarProvider())
+        started = desk.start(intent=Intent.ADOPT)
+        far.down = ProviderUnavailable("left alone", 17)
+        self.assertIsInstance(desk.go(started, OTHER, name="Anna", password="wrong horse"), Refused)
+        self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
+        self.assertEqual(desk.go(started, name="Anna", password=PASSWORD), SeeDone(started.login.login_id))
+        self.assertEqual(desk.collect(started), Failed(Outcome.PROVIDER_UNAVAILABLE))
+
+    def test_too_late_to_end_it(self) -> None:
+        """The provider fails one browser while another one comes back from it: who won keeps the login."""
+
+        class Failing(FarProvider):
+            meanwhile: str | None = None
+
+            async def authorization_url(self, journey: Journey) -> Destination:
+                if self.meanwhile is None:
+                    return await super().authorization_url(journey)
+                desk.returned(self.meanwhile)
+                raise ProviderUnavailable("discovery: no connection")
+
+        desk = self.oauth(far := Failing())
+        started = desk.start()
+        far.meanwhile = desk.depart(started)
+        with self.assertRaises(OtherBrowser):
+            desk.go(started, OTHER)
+        self.assertEqual(desk.collect(started, desk.code(started)).result.created, True)
 
     def test_the_login_ends_meanwhile(self) -> None:
         """Cancelled or taken by another browser while the provider was asked where to go: nobody is sent there."""
@@ -253,7 +304,3 @@ class NobodyThere(HandoffCase):
         far.meanwhile = another_tab
         self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
         self.assertEqual(desk.rows("SELECT count(*) FROM attempt"), [(1,)])
-
-
-def _down() -> ProviderUnavailable:
-    return ProviderUnavailable("discovery: no whole answer within 10 s")

@@ -36,7 +36,7 @@ class OAuthStart(SynchronousTestCase):
             self.assertNotIn(secret, said)
 
     def test_provider_down(self) -> None:
-        """It starts and answers; the page says that the provider does not answer, and the login lives on."""
+        """It starts and answers; a sign-in there ends at once, with a word to game, browser and owner."""
         issuer = f"http://127.0.0.1:{free_port()}"
         google = {"client_id": "google-id", "client_secret_env": "GOOGLE_SECRET", "issuer": issuer}
         service = self.service({"google": google}).start()
@@ -44,11 +44,15 @@ class OAuthStart(SynchronousTestCase):
         login = self.start(service, "google", loopback_port=51004).json
         path = login["login_url"].removeprefix("http://127.0.0.1")
         answer = ask(service.port, "GET", path)
-        self.assertEqual((answer.status, b"does not answer" in answer.body), (503, True))
+        self.assertEqual(answer.status, 303)
+        cookie = answer.headers["set-cookie"].partition(";")[0]
+        where = answer.headers["location"].removeprefix("http://127.0.0.1")
+        done = ask(service.port, "GET", where, headers={"Cookie": cookie})
+        self.assertEqual((done.status, b"does not answer" in done.body), (200, True))
         self.assertIn("sign_in_failed", service.text())
         self.assertIn(answer.headers["x-request-id"], service.text())
-        pending = ask(service.port, "POST", "/auth/login/collect", json_body={}, bearer=login["device_secret"])
-        self.assertEqual(pending.json["stage"], "waiting_for_browser")
+        told = ask(service.port, "POST", "/auth/login/collect", json_body={}, bearer=login["device_secret"])
+        self.assertEqual(told.json["problem"]["code"], "provider_unavailable")
 
     def test_identities_left_behind(self) -> None:
         """The next start says how many accounts no provider of the file can sign in; it stops nobody."""

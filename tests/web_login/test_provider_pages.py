@@ -176,12 +176,14 @@ class ProviderPage(FarCase):
         self.assertNotIn("set-cookie", again.headers)
 
     def test_prefetched(self) -> None:
-        """A guess of the browser makes no attempt; nor does a frame."""
-        self.serve_oauth()
-        game, browser = self.game(provider="discord", loopback_port=51004), self.surfer()
+        """A guess of the browser makes no attempt, and ends nothing where one would fail; nor does a frame."""
+        self.serve_oauth(GOOGLE)
+        self.far.metadata = unavailable  # type: ignore[method-assign]
+        game, browser = self.game(provider="google", loopback_port=51004), self.surfer()
         self.assertEqual(browser.get(game.url, Sec_Purpose="prefetch").status, 503)
         self.assertEqual(browser.get(game.url, Sec_Fetch_Dest="iframe").status, 403)
         self.assertEqual(self.desk.rows("SELECT 1 FROM attempt"), [])
+        self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
 
     def test_forged(self) -> None:
         """The button works from its own page in its own browser only."""
@@ -218,17 +220,22 @@ class ProviderPage(FarCase):
         self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
 
     def test_provider_down(self) -> None:
-        """503, one sentence, Retry-After, the same button; it works as soon as the provider does."""
+        """The game is told, its browser has one sentence and no button, the owner a line; later sign-ins work."""
         self.serve_oauth(GOOGLE)
         metadata, self.far.metadata = self.far.metadata, unavailable  # type: ignore[method-assign]
         game, browser = self.game(provider="google", loopback_port=51004), self.surfer()
-        page = browser.get(game.url)
-        self.assertEqual((page.status, "retry-after" in page.headers), (503, True))
-        self.assertIn("Google does not answer right now", page.text)
-        self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
+        there = browser.get(game.url)
+        self.assertEqual(there.headers["location"], f"{BASE}/auth/login/done?login_id={game.login['login_id']}")
+        page = browser.get(there.headers["location"])
+        title, advice = texts.OVER[Outcome.PROVIDER_UNAVAILABLE]
+        self.assertEqual((page.status, page.heading, page.forms), (200, title, []))
+        self.assertIn(advice, page.text)
+        self.assertEqual(game.collect().json["problem"]["code"], "provider_unavailable")
+        self.assertEqual((browser.get(game.url).status, self.surfer().get(game.url).status), (410, 410))
         self.desk.clock.advance(30)
         self.far.metadata = metadata  # type: ignore[method-assign]
-        self.assertEqual(browser.post(page.form("/continue")).status, 303)
+        game = self.game(provider="google", loopback_port=51004)
+        self.assertTrue(self.surfer().get(game.url).headers["location"].startswith("https://"))
         [line] = self.desk.log.lines
         self.assertTrue(line.startswith("failed google provider_unavailable "), line)
 

@@ -76,7 +76,7 @@ def sign_ins() -> Iterator[Shown]:
     plain = SERVERS["plain"]
     for registration in Registration:
         yield Shown(f"sign-in {registration.value}", sign_in.sign_in_page(plain, asked(), registration))
-    for refusal in (refusal for refusal in Refusal if refusal is not Refusal.DOWN):
+    for refusal in Refusal:
         for creating in (False, True):
             returned = Returned(refusal, 12, creating, "Anna")
             page = sign_in.sign_in_page(plain, asked(), Registration.APPROVAL, returned)
@@ -93,7 +93,7 @@ def at_providers() -> Iterator[Shown]:
         wanted = provider.Wanted(LABEL, intent, "Anna" if intent is Intent.LINK else None)
         yield Shown(f"provider {intent.value}", provider.provider_page(SERVERS["plain"], asked(), wanted))
         typed = (Refusal.WRONG, Refusal.LIMIT, Refusal.BUSY) if intent is Intent.ADOPT else ()
-        for refusal in (*typed, Refusal.DOWN):
+        for refusal in typed:
             page = provider.provider_page(SERVERS["plain"], asked(), wanted, Returned(refusal, 12, name="Anna"))
             yield Shown(f"provider {intent.value} refused {refusal.value}", page, failure=True)
         long = provider.Wanted("The Provider With " + "N" * 46, intent, "W" * 32 if intent is Intent.LINK else None)

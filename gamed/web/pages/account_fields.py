@@ -17,7 +17,6 @@ _REFUSED: Mapping[Refusal, str] = {
     Refusal.CLOSED: texts.REFUSED_CLOSED,
     Refusal.LIMIT: texts.REFUSED_LIMIT,
     Refusal.BUSY: texts.REFUSED_BUSY,
-    Refusal.DOWN: texts.REFUSED_DOWN,
 }
 
 
@@ -59,8 +58,8 @@ def _labelled(place: str, label: str, field: Tag, hint: str | None) -> Tag:
     return tags.div(named, told, field(**{"aria-describedby": f"{place}-hint"}))
 
 
-def refused(returned: Returned | None, provider: str = "") -> list[Tag]:
+def refused(returned: Returned | None) -> list[Tag]:
     if returned is None:
         return []
-    sentence = _REFUSED[returned.refusal].format(seconds=returned.retry_after, provider=provider)
+    sentence = _REFUSED[returned.refusal].format(seconds=returned.retry_after)
     return [tags.p(sentence, role="alert", class_="refused")]

@@ -27,7 +27,7 @@ def provider_page(server: Server, asked: Asked, wanted: Wanted, returned: Return
         title.format(provider=wanted.label),
         paragraph(lead, **slots),
         device_box(asked),
-        *refused(returned, wanted.label),
+        *refused(returned),
         _choice(asked, wanted, returned),
         server=server,
     )
