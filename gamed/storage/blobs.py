@@ -98,16 +98,16 @@ class BlobLane:
 
         BlobGone when there is no such blob (any more), BlobCorrupt when the bytes are not what was stored.
         """
-        return self._look(partial(parts.copy_out, blob_id=blob_id, folder=self._folder))
+        return self.look(partial(parts.copy_out, blob_id=blob_id, folder=self._folder))
 
     def check(self, blob_id: int) -> Deferred[None]:
         """Hash a finished blob again; BlobGone or BlobCorrupt as for fetch()."""
-        return self._look(partial(parts.check, blob_id=blob_id))
+        return self.look(partial(parts.check, blob_id=blob_id))
 
     def read_parts(self, blob_id: int) -> Deferred[Parts]:
         """Like fetch(), without a copy: slower beside other work on this lane, but it needs no room on the disk."""
         self._pinned[blob_id] += 1
-        checked = self._look(partial(parts.check_each, blob_id=blob_id))
+        checked = self.look(partial(parts.check_each, blob_id=blob_id))
 
         def failed(reason: Failure) -> Failure:
             self.unpin(blob_id)
@@ -160,7 +160,8 @@ class BlobLane:
             raise
         return blob_id
 
-    def _look(self, unit: Unit[T]) -> Deferred[T]:
+    def look(self, unit: Unit[T]) -> Deferred[T]:
+        """What a unit reads, in a snapshot of its own."""
         if self._file.refusal is StoreUnavailable:
             return fail(say(StoreUnavailable))
         return self.lane.submit(partial(_snapshot, unit=unit))
