@@ -54,7 +54,7 @@ class Gamed(MultiService):
         self._settings = settings
         self._config = settings.config
         self._keys = Keys.of(settings.master_key, token_bytes)
-        self._stores = Stores.open(reactor, settings.data, now_ms)
+        self._stores = Stores.open(reactor, settings.data, now_ms, settings.game.staged_seconds * 1000)
         self._waiters = Waiters(reactor)
         self._keeping = Keeping(reactor, settings, self._stores, now_ms)
         self._audit = AuditLog()
@@ -129,9 +129,9 @@ class Gamed(MultiService):
             self._stores,
         )
         sessions = SessionRoutes(self._sessions, self._detached)
-        saves = self._keeping.room(self._keys.indexer, self._sessions, self._detached)
+        saves = self._keeping.rooms(self._keys.indexer, self._sessions, self._detached)
         people = self._people.room(self._sessions, self._detached)
-        return policy, *self._sign_in.rooms(), sessions, people, saves
+        return policy, *self._sign_in.rooms(), sessions, people, *saves
 
 
 def build(reactor: Any, settings: Settings) -> IService:

@@ -1,7 +1,7 @@
 """The blob lane: bytes too large to ride a group commit, in parts, beside it (PROTOCOL 4).
 
 A blob begins without a hash and without references: nothing finds it until a deciding unit on the write lane of
-state.db gives it both. What nobody took up within a day is swept.
+state.db gives it both. What nobody took up within a day is swept; what a player staged, after the time it was given.
 """
 
 import sqlite3
@@ -75,13 +75,20 @@ class BlobLane:
     """Appends, copies out and removes blobs; every step is a turn of its own, so none keeps the others long."""
 
     def __init__(
-        self, worker: Worker, file: StoreFile, folder: Path, now_ms: Now, wrote: Callable[[StoreFile, int], None]
+        self,
+        worker: Worker,
+        file: StoreFile,
+        folder: Path,
+        now_ms: Now,
+        wrote: Callable[[StoreFile, int], None],
+        staged_ms: int = KEPT_MS,
     ) -> None:
         self.lane = _Turns(worker, file)
         self._file = file
         self._folder = folder
         self._now_ms = now_ms
         self._wrote = wrote
+        self._staged_ms = staged_ms
         self._underway: set[Deferred[None]] = set()
         self._draining = False
         self._pinned: Counter[int] = Counter()
@@ -124,7 +131,7 @@ class BlobLane:
         return self._start(self._discard(blob_id))
 
     def sweep(self) -> Deferred[int]:
-        """Remove every blob that is a day old and has no references; -> how many."""
+        """Remove every blob without references whose time is over; -> how many."""
         return self._start(self._sweep())
 
     def drain(self) -> Deferred[None]:
@@ -174,10 +181,11 @@ class BlobLane:
 
     async def _sweep(self) -> int:
         swept = 0
-        before_ms = self._now_ms() - KEPT_MS
+        now_ms = self._now_ms()
+        condemn = partial(parts.condemn, torn_ms=now_ms - KEPT_MS, staged_ms=now_ms - self._staged_ms)
         while not self._draining:
             spared = frozenset(self._pinned)
-            blob_id = await self._write(partial(parts.oldest_unreferenced, before_ms=before_ms, spared=spared))
+            blob_id = await self._write(partial(condemn, spared=spared))
             if blob_id is None:
                 break
             await self._discard(blob_id)

@@ -139,15 +139,25 @@ def _parts(connection: sqlite3.Connection, blob_id: int) -> Iterator[bytes]:
         yield data
 
 
-def oldest_unreferenced(
-    connection: sqlite3.Connection, before_ms: int, spared: Collection[int] = frozenset()
+def condemn(
+    connection: sqlite3.Connection, torn_ms: int, staged_ms: int, spared: Collection[int] = frozenset()
 ) -> int | None:
-    """A blob nothing refers to, made before this instant, and none of those `spared`."""
-    rows = connection.execute(
-        "SELECT blob_id FROM blob WHERE refs = 0 AND created_ms < :before_ms ORDER BY created_ms LIMIT :some",
-        {"before_ms": before_ms, "some": len(spared) + 1},
-    ).fetchall()
-    return next((blob_id for (blob_id,) in rows if blob_id not in spared), None)
+    """The oldest blob that nothing refers to and whose time is over, none of those `spared`: hidden in the same
+    transaction, so that nobody takes it up or stages it anew before its parts are gone.
+
+    Over is what was never finished and came before `torn_ms`, or was finished and came before `staged_ms`.
+    """
+    query = """
+        SELECT blob_id FROM blob INDEXED BY blob_unreferenced
+        WHERE refs = 0 AND created_ms < :later_ms AND created_ms < iif(sha256 IS NULL, :torn_ms, :staged_ms)
+        ORDER BY created_ms LIMIT :some
+    """
+    bounds = {"torn_ms": torn_ms, "staged_ms": staged_ms, "later_ms": max(torn_ms, staged_ms)}
+    rows = connection.execute(query, {**bounds, "some": len(spared) + 1}).fetchall()
+    found = next((int(blob_id) for (blob_id,) in rows if blob_id not in spared), None)
+    if found is not None:
+        hide(connection, found)
+    return found
 
 
 def hide(connection: sqlite3.Connection, blob_id: int) -> None:

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.instants import Now
-from gamed.storage.blobs import BlobLane
+from gamed.storage.blobs import KEPT_MS, BlobLane
 from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, unusable
 from gamed.storage.health import Health
 from gamed.storage.lanes import ReadLane, WriteLane
@@ -25,9 +25,14 @@ log = Logger()
 
 
 class Stores:
-    """auth.db and state.db behind their lanes. Opens no file and starts no thread before the reactor runs."""
+    """auth.db and state.db behind their lanes. Opens no file and starts no thread before the reactor runs.
 
-    def __init__(self, reactor: Any, auth: StoreFile, state: StoreFile, folder: Path, now_ms: Now) -> None:
+    `staged_ms`: how long bytes live that wait for a commit (PROTOCOL 4.4).
+    """
+
+    def __init__(
+        self, reactor: Any, auth: StoreFile, state: StoreFile, folder: Path, now_ms: Now, staged_ms: int = KEPT_MS
+    ) -> None:
         def reading(connection: sqlite3.Connection) -> None:
             prepare(connection)
             attach_state(connection, state)
@@ -47,7 +52,7 @@ class Stores:
         self.reads = ReadLane(reads)
         self.auth = WriteLane(auth_writes, auth, self._wal.wrote)
         self.state = WriteLane(state_writes, state, self._wal.wrote)
-        self.blobs = BlobLane(blobs, state, folder, now_ms, self._wal.wrote)
+        self.blobs = BlobLane(blobs, state, folder, now_ms, self._wal.wrote, staged_ms)
         self._wal.keep(auth, (self.reads, self.auth))
         self._wal.keep(state, (self.reads, self.state, self.blobs.lane))
         self._watch = Watch(reactor, (self.auth, self.state))
@@ -57,7 +62,7 @@ class Stores:
         self._closing: Deferred[None] | None = None
 
     @classmethod
-    def open(cls, reactor: Any, data: Path, now_ms: Now) -> "Stores":
+    def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS) -> "Stores":
         """The stores of a data folder whose files were prepared; StoreUnavailable when auth.db cannot be read.
 
         A state.db that cannot be read leaves everything working that does not need it.
@@ -70,7 +75,7 @@ class Stores:
             log.error("{path} cannot be opened: saves are unavailable ({problem})", path=state.path, problem=problem)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
-        return cls(reactor, auth, state, folder, now_ms)
+        return cls(reactor, auth, state, folder, now_ms, staged_ms)
 
     def _swept(self) -> Deferred[int]:
         return self.blobs.sweep() if self._state.refusal is None else succeed(0)

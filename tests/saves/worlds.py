@@ -14,7 +14,7 @@ from gamed.saves.rules import WRITES, Earlier, Removal, Rule, SlotView, Verdict,
 from gamed.saves.version import Body, Kind, Version
 from gamed.storage.state import restoring, shelves, versions, writing
 
-SCHEMA = Path(gamed.storage.__file__).parent / "schema" / "state" / "001_first.sql"
+SCHEMA = sorted((Path(gamed.storage.__file__).parent / "schema" / "state").glob("*.sql"))
 PLAYER, SLOT = "ply_A", "auto"
 ROOMY = SaveLimits(conflict_copies=1000)
 
@@ -23,7 +23,8 @@ def state_db() -> Connection:
     """A connection as the lanes open it, with the schema of a new file."""
     connection = connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA foreign_keys = ON")
-    connection.executescript(SCHEMA.read_text("utf-8"))
+    for script in SCHEMA:
+        connection.executescript(script.read_text("utf-8"))
     return connection
 
 

@@ -11,7 +11,8 @@ from twisted.internet.defer import CancelledError, gatherResults
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.storage.blobs import KEPT_MS
-from gamed.storage.parts import PART_BYTES
+from gamed.storage.parts import PART_BYTES, condemn
+from gamed.storage.stores import Stores
 from gamed.store import BlobCorrupt, BlobGone, StoreFull
 from tests.support.stores import InlineReactor, ask, file_stores, memory_stores
 
@@ -143,6 +144,35 @@ class Blobs(BlobCase):
         self.clock.advance(3600)
         self.assertEqual([(used,), (young,)], self.rows("SELECT blob_id FROM blob ORDER BY blob_id"))
         self.assertEqual({used, young}, {row[0] for row in self.parts()})
+
+    def test_staged_bytes_have_their_own_time(self) -> None:
+        """What can be found and waits for a commit goes after its own time, shorter or longer than that of the rest;
+        what was found once by a version goes at the next turn."""
+        for days, swept in ((0.5, {1, 3}), (2, {2, 3})):
+            with self.subTest(days=days):
+                stores = memory_stores(lambda: self.now_ms, staged_ms=int(days * KEPT_MS))
+
+                def state(sql: str, stores: Stores = stores) -> list[tuple[Any, ...]]:
+                    return self.successResultOf(stores.state.submit(ask(sql)))
+
+                for number in (1, 2, 3):
+                    self.successResultOf(stores.blobs.append("ply_a", BytesIO(bytes([number]))))
+                state("UPDATE blob SET sha256 = x'aa' WHERE blob_id = 1")
+                state("UPDATE blob SET sha256 = x'bb', created_ms = 0 WHERE blob_id = 3")
+                self.now_ms += int((days + 1) / 2 * KEPT_MS)
+                self.successResultOf(stores.blobs.sweep())
+                left = {blob_id for (blob_id,) in state("SELECT blob_id FROM blob")}
+                self.assertEqual({1, 2, 3} - left, swept)
+
+    def test_condemned_at_once(self) -> None:
+        """What the sweep has chosen is found by nobody from that moment on, though its parts go later."""
+        blob_id = self.append(LARGE)
+        self.state(f"UPDATE blob SET sha256 = x'aa' WHERE blob_id = {blob_id}")
+        late_ms = self.now_ms + 1
+        chosen = self.stores.state.submit(lambda c: condemn(c, late_ms, late_ms))
+        self.assertEqual(self.successResultOf(chosen), blob_id)
+        self.assertEqual(self.rows("SELECT sha256 FROM blob"), [(None,)])
+        self.assertEqual(self.successResultOf(self.stores.blobs.sweep()), 1)
 
     def test_sweep_hides_first(self) -> None:
         """A blob under removal is no longer found by its hash, so nothing can take up half of it."""

@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.instants import Now
+from gamed.storage.blobs import KEPT_MS
 from gamed.storage.files import AUTH, STATE, StoreFile, connect
 from gamed.storage.migrations import migrate, prepare_files, schema_folder
 from gamed.storage.stores import Stores
@@ -55,7 +56,7 @@ class InlineThreads:
         self.started = False
 
 
-def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None) -> Stores:
+def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS) -> Stores:
     """Empty stores in memory whose Deferreds have fired when a submit returns.
 
     Every lane has its connection, as always; lane.pause() and resume() make several submits one batch.
@@ -65,7 +66,7 @@ def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None)
     keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
-    stores = _inline(Stores(reactor or InlineReactor(), auth, state, Path("."), now_ms))
+    stores = _inline(Stores(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms))
     finalize(stores, _release, keepers, [worker.pool for worker in stores.workers])
     return stores
 

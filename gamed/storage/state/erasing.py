@@ -45,8 +45,11 @@ def step(connection: Connection, player_id: str, epoch: str) -> bool:
 
 
 def unreferenced(connection: Connection, player_id: str) -> int | None:
-    """A blob of the player that no version has its bytes in."""
-    query = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 NOT NULL AND refs = 0 LIMIT 1"
+    """A blob of an erased shelf: no version has its bytes, and it was not staged after the erase."""
+    query = """
+        SELECT b.blob_id FROM blob b JOIN shelf h USING (player_id)
+        WHERE player_id = :player_id AND sha256 NOT NULL AND refs = 0 AND created_ms <= erased_ms LIMIT 1
+    """
     row = connection.execute(query, {"player_id": player_id}).fetchone()
     return None if row is None else int(row[0])
 

@@ -1,6 +1,7 @@
 """The `blob` and `blob_part` tables as deciding units use them; larger bodies are appended by the blob lane before.
 
-`refs` counts the versions that have their bytes here.
+`refs` counts the versions that have their bytes here. A blob that can be found and has none is staged: until
+`created_ms` is a while ago it waits for a commit (PROTOCOL 4.4).
 """
 
 from sqlite3 import Connection
@@ -55,6 +56,27 @@ def disown(connection: Connection, blob_id: int) -> None:
 def refer(connection: Connection, blob_id: int, by: int) -> None:
     """So many versions more, or fewer, have their bytes here; once there is none left the sweep takes them."""
     query = """
-        UPDATE blob SET refs = refs + :by, created_ms = iif(refs + :by = 0, 0, created_ms) WHERE blob_id = :blob_id
+        UPDATE blob SET refs = refs + :by, created_ms = iif(:by > 0, 0, created_ms) WHERE blob_id = :blob_id
     """
     connection.execute(query, {"blob_id": blob_id, "by": by})
+
+
+def stage(connection: Connection, blob_id: int, now_ms: int) -> None:
+    """It waits for a commit from now on, also when a version has had it before."""
+    query = "UPDATE blob SET created_ms = :now_ms WHERE blob_id = :blob_id"
+    connection.execute(query, {"blob_id": blob_id, "now_ms": now_ms})
+
+
+def is_referred(connection: Connection, blob_id: int) -> bool:
+    """Whether a version has its bytes here."""
+    query = "SELECT refs > 0 FROM blob WHERE blob_id = :blob_id"
+    return bool(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
+
+
+def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> int:
+    """What waits for a commit of the player, staged later than `after_ms`."""
+    query = """
+        SELECT coalesce(sum(size), 0) FROM blob
+        WHERE player_id = :player_id AND refs = 0 AND sha256 NOT NULL AND created_ms > :after_ms
+    """
+    return int(connection.execute(query, {"player_id": player_id, "after_ms": after_ms}).fetchone()[0])

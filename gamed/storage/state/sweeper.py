@@ -55,5 +55,8 @@ class Sweeper:
             self._changed(player_id)
 
     async def _finish(self, player_id: str, epoch: str) -> None:
+        """Rows, then the bytes they had, and those that were staged."""
         while await self._stores.state.submit(lambda connection: erasing.step(connection, player_id, epoch)):
             pass
+        while (blob_id := await self._stores.state.submit(lambda c: erasing.unreferenced(c, player_id))) is not None:
+            await self._stores.blobs.discard(blob_id)
