@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from re import compile
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, json
 from msgspec.structs import FieldInfo, fields
@@ -14,6 +14,8 @@ from gamed.web.gates import MemorySink
 from gamed.web.request import Request
 
 S = TypeVar("S", bound=Struct)
+EXACT = 2**53
+"""Below it each float stands for one integer."""
 _WHERE = compile(r" - at `\$(?P<path>[^`]*)`$")
 _STEP = compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
@@ -21,6 +23,7 @@ _STEP = compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
     """The body as a msgspec.Struct: types strict, unknown members ignored, each wrong member named.
 
+    25.0 is the number 25 (RFC 8259 6): some engines know floats only, and write back what they have read.
     The media type was judged by the gate. With `optional` a request that has and announces no body is the same as
     one with `{}`. Raises InvalidRequest.
     """
@@ -30,7 +33,7 @@ def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
     body = sink.body()
     absent = not body and not request.requestHeaders.hasHeader("content-type")
     try:
-        raw = {} if optional and absent else parse_object(body)
+        raw = {} if optional and absent else _integers(parse_object(body))
     except JsonMalformed as e:
         raise InvalidRequest([("", str(e))]) from None
     wrong = _wrong_members(raw, shape)
@@ -47,6 +50,18 @@ def write_json(request: Request, status: int, value: Struct | Mapping[str, objec
     request.setResponseCode(status)
     request.setHeader("Content-Type", "application/json")
     return json.encode(value)
+
+
+def _integers(value: Any) -> Any:
+    """With whole floats as integers, as far as floats are exact (RFC 7493 2.2)."""
+    match value:
+        case float() if value.is_integer() and abs(value) < EXACT:
+            return int(value)
+        case dict():
+            return {name: _integers(member) for name, member in value.items()}
+        case list():
+            return [_integers(item) for item in value]
+    return value
 
 
 def _wrong_members(raw: Mapping[str, object], shape: type[Struct]) -> list[tuple[str, str]]:

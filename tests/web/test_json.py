@@ -38,10 +38,17 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(self.room.calls, [])
 
     def test_types_are_strict(self) -> None:
-        """ "5", 5.0 and true are no integers."""
+        """ "5", 5.5 and true are no integers."""
         for text in (b'"5"', b"5.5", b"true", b"null", b"[5]", b"{}"):
             with self.subTest(text):
                 self.assertEqual(self.post(b'{"number":%b}' % text).code, "invalid_request")
+
+    def test_whole_floats_are_integers(self) -> None:
+        """5.0 is 5; where floats are not exact, none is."""
+        for text in (b"5.0", b"50e-1", b"5.00"):
+            self.assertEqual(self.post(b'{"number":%b,"text":"a"}' % text).json["number"], 5)
+        for text in (b"1e300", b"9007199254740992.0", b"5.000001"):
+            self.assertEqual(self.post(b'{"number":%b,"text":"a"}' % text).code, "invalid_request")
 
     def test_other_media_types(self) -> None:
         """415; parameters other than charset do not matter, another charset does."""
