@@ -9,11 +9,12 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 PROGRAM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-quic"]
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
+STEP_SECONDS = 300
 T = TypeVar("T")
 
 
@@ -37,12 +38,14 @@ class Chromium:
         """The same, waited for; inside a step, at once."""
         if threading.current_thread() is self._thread:
             return step(self._browser)
-        return self.later(step).result(60)
+        return self.later(step).result(STEP_SECONDS)
 
     def _run(self) -> None:
         try:
             with sync_playwright() as playwright:
-                self._browser = playwright.chromium.launch(executable_path=PROGRAM, args=ARGUMENTS)
+                self._browser = playwright.chromium.launch(
+                    executable_path=PROGRAM, args=ARGUMENTS, timeout=2 * PATIENCE_MS
+                )
                 for step, future in iter(self._work.get, None):
                     try:
                         future.set_result(step(self._browser))
@@ -67,6 +70,28 @@ def chromium() -> Chromium:
     return _started[0]
 
 
+def settled(page: Page) -> str:
+    """The page's HTML. One that goes on by itself has none while it does: then that of the page it comes to."""
+    while True:
+        try:
+            return page.content()
+        except Error as e:
+            if "navigating" not in e.message:
+                raise
+            page.wait_for_load_state()
+
+
+def opened(page: Page, url: str) -> int:
+    """The status of the page there, once more if the page before went on by itself in the same moment."""
+    try:
+        answer = page.goto(url)
+    except Error as e:
+        if "interrupted by another navigation" not in e.message and "ERR_ABORTED" not in e.message:
+            raise
+        answer = page.goto(url)
+    return answer.status if answer else 0
+
+
 class Window:
     """One browser with cookies of its own, and one page in it."""
 
@@ -76,12 +101,6 @@ class Window:
         """Address and HTML of each page where it stopped."""
         self.page: Page = self._chromium.do(lambda browser: browser.new_context().new_page())
         self.step(lambda page: page.context.set_default_timeout(PATIENCE_MS))
-
-    def renew(self) -> None:
-        """Another tab of the same browser; the old one is closed."""
-        old = self.page
-        self.page = self.step(lambda page: page.context.new_page())
-        self._chromium.do(lambda _: old.close())
 
     def close(self) -> None:
         self.step(lambda page: page.context.close())
@@ -102,7 +121,7 @@ class Window:
 
     @property
     def html(self) -> str:
-        return self.step(lambda page: page.content())
+        return self.step(settled)
 
     @property
     def text(self) -> str:
@@ -118,11 +137,7 @@ class Window:
         return self._status
 
     def open(self, url: str) -> None:
-        def go(page: Page) -> int:
-            answer = page.goto(url)
-            return answer.status if answer else 0
-
-        self._status = self.step(go)
+        self._status = self.step(lambda page: opened(page, url))
         self.note()
 
     def create_account(self, name: str, password: str) -> None:

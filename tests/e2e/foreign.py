@@ -19,7 +19,7 @@ from tests.e2e.service import ROOT, free_port
 
 SCRIPTS = Path(__file__).parent / "node"
 NODE = ROOT / ".build" / "e2e-node"
-INSTALL_SECONDS, START_SECONDS = 300, 30
+INSTALL_SECONDS, START_SECONDS = 600, 60
 
 
 class ProviderDied(Exception):
@@ -71,7 +71,7 @@ class Process:
     def close(self) -> None:
         if self._process.poll() is None:
             self._process.kill()
-        self._process.wait(10)
+        self._process.wait(START_SECONDS)
 
 
 def node(script: str, **told: object) -> Process:

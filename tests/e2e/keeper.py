@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from hashlib import sha256
 
-from tests.e2e.service import INHERITED, ROOT, Service
+from tests.e2e.service import INHERITED, ROOT, STOP_SECONDS, Service
 from tests.e2e.wire import Answer, ask
 
 CONFIG = {"mode": "local", "session": {"access_ttl": "24h", "refresh_ttl": "720h"}}
@@ -22,6 +23,7 @@ def gamed(service: Service, *arguments: str, stdin: str = "") -> str:
         capture_output=True,
         text=True,
         env={**environ, "PYTHONPATH": str(ROOT)},
+        timeout=STOP_SECONDS,
         check=False,
     )
     if done.returncode:
@@ -42,11 +44,18 @@ class Keeper:
         gamed(service, "players", "add", "keeper", "--password-stdin", stdin="correct horse\n")
         self.token = json.loads(gamed(service, "players", "token", "keeper", "--json"))["access_token"]
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
-        """`path` below /game/saves; `If_Match` is If-Match."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        sent: Callable[[], object] = lambda: None,
+        **headers: str,
+    ) -> Answer:
+        """`path` below /game/saves; `If_Match` is If-Match; `sent` as in ask()."""
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
         where = f"/game/saves{path}"
-        return ask(self.service.port, method, where, body=body, bearer=self.token, headers=fields)
+        return ask(self.service.port, method, where, body=body, bearer=self.token, headers=fields, sent=sent)
 
     def put(self, slot: str, data: bytes, **headers: str) -> Answer:
         return self.ask("PUT", f"/{slot}", data, **headers)

@@ -42,6 +42,9 @@ class Recorder:
 
     def __init__(self, upstream: int) -> None:
         self.exchanges: list[Exchange] = []
+        self.held: str | None = None
+        """The path of requests that are neither passed on nor answered."""
+        self._closed = threading.Event()
         self._lock = threading.Lock()
         recorder = self
 
@@ -64,6 +67,7 @@ class Recorder:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
+        self._closed.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -76,7 +80,11 @@ class Recorder:
 
     def _pass_on(self, request: http.server.BaseHTTPRequestHandler, upstream: int) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
-        connection = http.client.HTTPConnection("127.0.0.1", upstream, timeout=30)
+        if request.path.partition("?")[0] == self.held:
+            self._closed.wait()
+            request.close_connection = True
+            return
+        connection = http.client.HTTPConnection("127.0.0.1", upstream, timeout=60)
         try:
             connection.putrequest(request.command, request.path, skip_host=True, skip_accept_encoding=True)
             for name, value in request.headers.items():

@@ -1,10 +1,10 @@
 """The service as owners run it: a process of its own, its files in a folder of their own."""
 
+import contextlib
 import http.client
 import json
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -12,16 +12,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).parents[2]
 INHERITED = ("PATH", "HOME", "LANG", "TMPDIR", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
-START_SECONDS, STOP_SECONDS = 30, 20
-
-
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+START_SECONDS = STOP_SECONDS = 60
 
 
 class ServiceDied(Exception):
@@ -71,7 +66,7 @@ class Service:
         return self
 
     def _healthy(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_SECONDS)
         try:
             connection.request("GET", "/healthz")
             return connection.getresponse().status == 200
@@ -107,16 +102,14 @@ class Service:
         """What the machine's administrator sees of its environment."""
         return Path(f"/proc/{self.pid}/environ").read_bytes() + Path(f"/proc/{self.pid}/cmdline").read_bytes()
 
-    def sockets(self) -> int:
-        """How many TCP connections it holds."""
-        local = f":{self.port:04X} "
-        lines = Path("/proc/net/tcp").read_text("ascii").splitlines()
-        return sum(local in line[:20] and line.split()[3] == "01" for line in lines)
-
     def files(self) -> dict[str, bytes]:
-        """Every file it keeps, raw, by its path below the folder."""
-        found = [path for path in self.folder.rglob("*") if path.is_file()]
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
+        """Every file it keeps, raw, by its path below the folder; one that is gone before it is read is left out."""
+        found = {}
+        for path in self.folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_file():
+                    found[str(path.relative_to(self.folder))] = path.read_bytes()
+        return found
 
     def rows(self) -> dict[str, int]:
         """How many rows each table of both stores has."""

@@ -1,7 +1,7 @@
 """`gamed dev` as a game developer uses it: one command, the reference client, a browser; no internet."""
 
 from tests.client.reference import gamed_client as gc
-from tests.e2e.cases import Player
+from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
 from tests.porch.process import GAMED, PorchTestCase, free_port
 
@@ -14,7 +14,7 @@ class DevTests(PorchTestCase):
 
         running: list = []
         client.sign_in(Player(), provider=provider, open_browser=open_browser)
-        running[0].result(60)
+        running[0].result(PATIENCE_SECONDS)
         window.wait_for("You can go back to the game")
 
     def test_whole(self) -> None:

@@ -48,7 +48,7 @@ class Writer:
     problem: BaseException | None = None
 
     def run(self, enough: Event, limit: int) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", self.keeper.service.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.keeper.service.port, timeout=60)
         try:
             while True:
                 self.step(connection)
@@ -174,10 +174,10 @@ class KilledSaves(SynchronousTestCase):
             writer.answers = 0
             threads.append(Thread(target=writer.run, args=(enough, answers)))
             threads[-1].start()
-        self.assertTrue(enough.wait(30))
+        self.assertTrue(enough.wait(60))
         self.service.kill()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         self.assertEqual([writer.problem for writer in self.writers if writer.problem], [])
 
     def compare(self, slot: Slot) -> None:

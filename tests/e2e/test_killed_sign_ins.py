@@ -2,7 +2,6 @@
 
 import contextlib
 import threading
-import time
 from typing import ClassVar
 from urllib.parse import urlencode, urlsplit
 
@@ -46,10 +45,10 @@ class KilledSignIns(ProviderCase):
         self.assertEqual(sent.status, 303, sent.body)
         return sent.headers["location"]
 
-    def choose(self, url: str, manner: str = "at once") -> str:
+    def choose(self, url: str) -> str:
         """A person at the provider; the callback's address."""
         parts = urlsplit(url)
-        form = urlencode({"query": parts.query, "person": "anna", "manner": manner}).encode()
+        form = urlencode({"query": parts.query, "person": "anna", "manner": "at once"}).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         answer = ask(parts.port, "POST", DISCORD_AUTHORIZE, body=form, headers=headers)
         self.assertEqual(answer.status, 303, answer.body)
@@ -77,24 +76,46 @@ class KilledSignIns(ProviderCase):
         shown = code(Page(self.visit(done)))
         self.assertEqual(self.collect(login, finish_code=shown).json["status"], "complete")
 
-    def test_while_exchanging(self) -> None:
-        """A slow provider is being asked: `login_interrupted`, nothing lasting; the code is not sent again."""
+    def exchanging(self) -> tuple[dict, str, threading.Thread]:
+        """A login, its callback, and the browser that waits there for a provider that does not answer."""
         login = self.start(provider="discord")
-        callback = self.choose(self.depart(login), "slow")
+        callback = self.choose(self.depart(login))
+        self.recorders["discord"].held = DISCORD.token
         browser = threading.Thread(target=self.left_alone, args=(callback,))
         browser.start()
-        limit = time.monotonic() + 5
-        while self.collect(login, wait=5, seen="at_provider").json["stage"] != "exchanging":
-            self.assertLess(time.monotonic(), limit)
-        self.cut()
-        browser.join(10)
-        told = self.collect(login, wait=5, seen="exchanging").json
+        told = {"stage": "at_provider"}
+        while told["stage"] != "exchanging":
+            told = self.collect(login, wait=5, seen="at_provider").json
+            self.assertIn("stage", told)
+        return login, callback, browser
+
+    def interrupted(self, login: dict, callback: str) -> None:
+        """As the first request after the start is told: nothing lasting, and the code is not sent again."""
+        told = self.collect(login).json
         self.assertEqual((told["status"], told["problem"]["code"]), ("failed", "login_interrupted"))
         self.assertEqual(self.visit(callback).status, 410)
         self.assertEqual(self.visit(login["login_url"]).status, 410)
         tokens = [exchange for exchange in self.recorders["discord"].exchanges if exchange.path == DISCORD.token]
-        self.assertLessEqual(len(tokens), 1)
+        self.assertEqual(tokens, [])
         self.assertEqual(set(self.lasting().values()), {0})
+
+    def test_while_exchanging(self) -> None:
+        """The provider is being asked: `login_interrupted`."""
+        login, callback, browser = self.exchanging()
+        self.cut()
+        browser.join()
+        self.interrupted(login, callback)
+
+    def test_stopped_while_exchanging(self) -> None:
+        """SIGTERM does not wait for a slow provider: exit 0, and the same word for the game after the start."""
+        login, callback, browser = self.exchanging()
+        self.assertEqual(self.service.terminate(), 0)
+        browser.join()
+        said = self.service.text()
+        self.assertIn("requests cut short by the end of the service: 1", said)
+        self.assertNotIn("work failed", said)
+        self.service.start()
+        self.interrupted(login, callback)
 
     def left_alone(self, callback: str) -> None:
         """A browser whose connection breaks."""

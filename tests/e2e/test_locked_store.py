@@ -7,7 +7,7 @@ from contextlib import closing
 from tests.e2e.cases import ServiceCase
 from tests.e2e.wire import Answer
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 """Two batches may wait in turn, the sweep's and the cancel's, 5 s each."""
 
 

@@ -8,7 +8,7 @@ import time
 
 from tests.client.reference import PATH
 from tests.client.reference import gamed_client as gc
-from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
+from tests.e2e.cases import NAME, PASSWORD, PATIENCE_SECONDS, Player, ServiceCase
 
 SAVE = bytes(range(256)) * 4096
 
@@ -26,7 +26,7 @@ class MainJob(ServiceCase):
         return subprocess.Popen(command, env={**os.environ, "BROWSER": browser}, **streams)
 
     def done(self, process: subprocess.Popen) -> bytes:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
         self.assertEqual(process.returncode, 0, err)
         return out
 
@@ -137,6 +137,6 @@ class MainJob(ServiceCase):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
         self.assertEqual(len(outcomes), 8)
         self.assertEqual(len(set(outcomes)), 1)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tests.client.reference import PATH
 from tests.client.reference import gamed_client as gc
-from tests.e2e.cases import Player
+from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
 from tests.e2e.providers import (
     DISCORD,
@@ -217,7 +217,7 @@ class Choice(ProviderCase):
         window.open(url)
         window.press("Continue with Google")
         window.press("Continue as Dilek")
-        out, err = process.communicate(window.code().encode() + b"\n", timeout=60)
+        out, err = process.communicate(window.code().encode() + b"\n", timeout=PATIENCE_SECONDS)
         self.assertEqual((process.returncode, out[:17]), (0, b"Signed in as ply_"), err)
 
 

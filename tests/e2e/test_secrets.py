@@ -11,6 +11,8 @@ from tests.e2e.service import free_port
 NAME, PASSWORD = "Trillian-McMillan", "nine-lives-of-a-purple-cat"
 KEY = sha256(b"the master key of this test").digest()
 KEY_TEXT = b64encode(KEY).decode()
+BACK = re.compile(r"http://127\.0\.0\.1:\d+/gamed/return\?.*")
+"""Where the browser goes back to the game; it stays on its page when the answer is 204."""
 
 
 def forms(secret: str) -> list[bytes]:
@@ -45,6 +47,7 @@ class Secrets(ServiceCase):
     def signed_in(self, **members: object) -> tuple[dict[str, str], dict[str, str]]:
         window, login = self.look, self.start(**members)
         kind = "ticket" if members else "code"
+        window.step(lambda page: page.context.route(BACK, lambda route: route.fulfill(status=204)))
         window.open(login["login_url"])
         if kind == "ticket":
             window.create_account(NAME, PASSWORD)
@@ -61,7 +64,6 @@ class Secrets(ServiceCase):
         refresh = {"refresh_credential": pair["refresh_credential"]}
         successor = self.ask("POST", "/auth/session/refresh", json_body=refresh).json
         self.assertEqual(self.ask("GET", "/game/", bearer=successor["access_token"]).status, 200)
-        window.renew()  # the page that goes back to the game by itself must not do so while the next one opens
         window.open(f"{self.service.base}/auth/login/done?login_id={login['login_id']}")
         proofs = {kind: proof.get("ticket") or proof["finish_code"]}
         if kind == "code":

@@ -2,24 +2,26 @@
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from time import sleep
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.keeper import CONFIG, Keeper, gamed
+from tests.e2e.keeper import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
 
 SETTLED_SECONDS = 1.5
 """The service has looked at both files since the wait began."""
-SOON_SECONDS = 15
-"""Far less than the wait of 25 seconds."""
+WAIT_SECONDS, SOON_SECONDS = 60, 40
+"""A wait that nothing ends, and far less than that."""
 
 
 class Waits(SynchronousTestCase):
     def setUp(self) -> None:
         self.service = Service(Path(self.mktemp()).absolute(), CONFIG)
         self.addCleanup(self.service.close)
+        write_game(self.service, wait_seconds=WAIT_SECONDS)
         self.service.start()
         self.keeper = Keeper(self.service)
         self.keeper.put("auto", b"one")
@@ -30,22 +32,25 @@ class Waits(SynchronousTestCase):
 
     def wait(self) -> "Future[Answer]":
         """A request that waits already when this returns."""
-        waiting = self.pool.submit(self.keeper.ask, "GET", f"?since={self.cursor}", Prefer="wait=25")
-        sleep(SETTLED_SECONDS)
+        sent, how = Event(), {"Prefer": f"wait={WAIT_SECONDS}"}
+        waiting = self.pool.submit(self.keeper.ask, "GET", f"?since={self.cursor}", sent=sent.set, **how)
+        self.assertTrue(sent.wait(SOON_SECONDS))
+        for _ in range(2):
+            self.keeper.ask("GET", "")
         self.assertFalse(waiting.done())
         return waiting
 
     def test_command(self) -> None:
         """What a command changes is told; what it does to somebody else's saves is not."""
-        waiting = self.wait()
         [player] = {line.split()[0] for line in gamed(self.service, "players", "list").splitlines()}
+        waiting = self.wait()
         gamed(self.service, "players", "add", "other", "--password-stdin", stdin="correct horse\n")
         sleep(SETTLED_SECONDS)
         self.assertFalse(waiting.done())
         gamed(self.service, "saves", "restore", player, "auto", "1")
         answer = waiting.result(SOON_SECONDS)
         self.assertEqual([save["version"] for save in answer.json["saves"]], [3])
-        self.assertEqual(answer.headers["preference-applied"], "wait=25")
+        self.assertEqual(answer.headers["preference-applied"], f"wait={WAIT_SECONDS}")
 
     def test_session_ends(self) -> None:
         """A session ended by a command ends its waits with 401."""

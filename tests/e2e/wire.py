@@ -1,11 +1,15 @@
 """Requests as they are on the wire, without the reference client's care."""
 
+import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from attrs import frozen
+
+PATIENCE_SECONDS = 120
+"""More than any wait that a client may ask for."""
 
 
 @frozen
@@ -28,16 +32,19 @@ def ask(
     body: bytes | None = None,
     bearer: str | None = None,
     headers: Mapping[str, str] | None = None,
+    sent: Callable[[], object] = lambda: None,
 ) -> Answer:
-    """One request on a connection of its own; header names of the answer in lower case."""
+    """One request on a connection of its own; header names of the answer in lower case. `sent`: called before the
+    answer is waited for."""
     fields = dict(headers or {})
     if json_body is not None:
         body, fields["Content-Type"] = json.dumps(json_body).encode(), "application/json"
     if bearer is not None:
         fields["Authorization"] = f"Bearer {bearer}"
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=40)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path, body, fields)
+        sent()
         answer = connection.getresponse()
         lower = {name.lower(): value for name, value in answer.getheaders()}
         return Answer(answer.status, lower, answer.read())
@@ -46,20 +53,23 @@ def ask(
 
 
 def raw(port: int, *pieces: bytes, half_close: bool = False) -> bytes:
-    """Whatever comes back for these bytes until the service closes, or has nothing more to say for a second."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    """What comes back for these bytes: one whole answer, or all there is when the service closes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
         received = b""
-        try:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             for piece in pieces:
                 connection.sendall(piece)
             if half_close:
                 connection.shutdown(socket.SHUT_WR)
-            while part := connection.recv(65536):
+            while not _whole(received) and (part := connection.recv(65536)):
                 received += part
-                connection.settimeout(1)
-        except (TimeoutError, ConnectionResetError, BrokenPipeError):
-            pass
         return received
+
+
+def _whole(received: bytes) -> bool:
+    return b"\r\n\r\n" in received and len((answer := parse(received)).body) == int(
+        answer.headers.get("content-length", -1)
+    )
 
 
 def parse(received: bytes) -> Answer:

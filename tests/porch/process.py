@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,11 +14,13 @@ from tempfile import mkdtemp
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.support.ports import free_port
+
 ROOT = Path(__file__).parent.parent.parent
 GAMED = (sys.executable, "-c", "from gamed.cli import main; main()")
 MODULE = (sys.executable, "-m", "gamed")
 TWISTD = (sys.executable, "-c", "from twisted.scripts.twistd import run; run()")
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 CLEAN = ("PATH", "LANG", "LC_ALL", "TMPDIR", "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")
 
 
@@ -27,12 +28,6 @@ def environment(more: Mapping[str, str]) -> dict[str, str]:
     """Nothing of the caller's settings; the checkout importable, also by twistd's search for plugins."""
     kept = {name: os.environ[name] for name in CLEAN if name in os.environ}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as trial:
-        trial.bind(("127.0.0.1", 0))
-        return int(trial.getsockname()[1])
 
 
 def folder_of(test: SynchronousTestCase) -> Path:
@@ -115,7 +110,7 @@ class PorchTestCase(SynchronousTestCase):
 
 def get(port: int, path: str, token: str = "") -> tuple[int, bytes]:
     """Status and body of a GET, with an access token if there is one."""
-    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)) as connection:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read()
