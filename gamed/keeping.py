@@ -1,6 +1,6 @@
 """The wiring of saves: what stands between a request for a save and the bytes in state.db."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from secrets import token_bytes
 from shutil import disk_usage
 from typing import Any
@@ -12,15 +12,20 @@ from gamed.config.settings import Settings
 from gamed.crypto import Indexer
 from gamed.instants import Now
 from gamed.ops.waiters import Waiters
+from gamed.saves.disk import Announced
+from gamed.saves.exports import Exports
 from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.shelf import Shelf
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.keeper import Sessions
 from gamed.storage.state.news import StoreNews
+from gamed.storage.state.stored_exports import StoredExports
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.sweeper import Sweeper
 from gamed.storage.stores import Stores
+from gamed.web.app import Room
 from gamed.web.detached import Detached
+from gamed.web.export import ExportRoutes
 from gamed.web.saves import SaveRoutes
 from gamed.web.upload import SaveGate
 
@@ -36,14 +41,20 @@ class Keeping:
         self._limits = settings.game.saves
         self._waiters = Waiters(reactor)
         self.waits = PlayerWaits(self._waiters, StoreNews(stores))
+        self._exports: Exports | None = None
         self._sweeper = Sweeper(stores, self._limits, now_ms, token_bytes, self.waits.changed)
 
-    def room(self, indexer: Indexer, sessions: Sessions, detached: Detached) -> SaveRoutes:
-        limits, data = self._limits, self._settings.data
+    def rooms(self, indexer: Indexer, sessions: Sessions, detached: Detached) -> Sequence[Room]:
+        limits, announced, folder = self._limits, Announced(), self._settings.data / "tmp"
         store = StoredSaves(self._stores, indexer, limits)
         shelf = Shelf(store, sessions, limits, self._now_ms, token_bytes, self.waits, WriteRate.of(limits))
-        gate = SaveGate(shelf, limits, data / "tmp", lambda: disk_usage(data).free, self._disk)
-        return SaveRoutes(shelf, detached, gate)
+        gate = SaveGate(shelf, limits, folder, self._free_bytes, self._disk, announced)
+        archives = StoredExports(self._stores, folder)
+        self._exports = Exports(shelf, archives.begin, limits, self._free_bytes, announced)
+        return SaveRoutes(shelf, detached, gate), ExportRoutes(self._exports, detached, self._reactor)
+
+    def _free_bytes(self) -> int:
+        return disk_usage(self._settings.data).free
 
     def _disk(self, work: Callable[[], None]) -> Deferred[None]:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
@@ -52,5 +63,7 @@ class Keeping:
         await self._sweeper.sweep()
 
     def close(self) -> None:
-        """Whoever waits is answered."""
+        """Whoever waits is answered; exports end."""
         self._waiters.close()
+        if self._exports is not None:
+            self._exports.close()

@@ -11,12 +11,11 @@ import click
 
 from gamed.cli.files import STATE_DB
 from gamed.cli.host import Files, Host
-from gamed.cli.opening import now_ms
 from gamed.cli.people import WHO, found, json_option, report
 from gamed.cli.progress import progress
 from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.save_export import count_versions
 from gamed.cli.save_export import export as export_to
-from gamed.cli.save_export import kept_by
 from gamed.cli.save_work import bring_back, erase_saves
 from gamed.instants import rfc3339
 from gamed.saves.cursor import UNBORN
@@ -121,16 +120,15 @@ def export(host: Host, who: str, file: Path, as_json: bool) -> None:
     """Write every version of a player's saves to a new zip file, with a manifest."""
     with ending():
         files, player_id = _player(host, who)
-        damaged = []
         with reader(files.data / STATE_DB) as run:
-            kept = run(lambda connection: kept_by(connection, player_id))
-            writing = export_to(run, file.absolute(), player_id, kept, now_ms())
-            with progress(writing, "exporting", len(kept)) as shown:
-                damaged = [f"{version.slot} {version.version}" for version, good in shown if not good]
+            kept = run(lambda connection: count_versions(connection, player_id))
+            with progress(export_to(run, file.absolute(), player_id), "exporting", kept) as shown:
+                copied = [(each.good, f"{each.version.slot} {each.version.version}") for each in shown]
+        damaged = [name for good, name in copied if not good]
         if damaged:
-            raise NotDone(f"{file} is written, but these versions are damaged or gone: {', '.join(damaged)}")
-        done = {"player": player_id, "file": str(file), "versions": len(kept)}
-        report(done, f"{len(kept)} versions of {player_id} written to {file}", as_json=as_json)
+            raise NotDone(f"{file} is written, but these versions are damaged and left out: {', '.join(damaged)}")
+        done = {"player": player_id, "file": str(file), "versions": len(copied)}
+        report(done, f"{len(copied)} versions of {player_id} written to {file}", as_json=as_json)
 
 
 @saves.command(short_help="Erase a player's saves, history included.")
@@ -142,7 +140,7 @@ def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
     """Erase all saves of a player with their history; the player can sign in and save anew. It cannot be undone."""
     with ending():
         files, player_id = _player(host, who)
-        kept = files.look_at_state(lambda connection: len(kept_by(connection, player_id)))
+        kept = files.look_at_state(lambda connection: count_versions(connection, player_id))
         if not yes and not stdin.isatty():
             raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
         if not yes and not click.confirm(f"Erase {kept} versions of {player_id}? This cannot be undone."):

@@ -87,12 +87,17 @@ class Shelf:
     _random: Random
     _waits: PlayerWaits
     _rate: WriteRate
+    async def holdings(self, token: Secret) -> tuple[Caller, Holdings]:
+        """Who asks, and the shelf as a whole; the token's first use is on disk."""
+        caller, holdings = await self._store.holdings(token, self._now_ms())
+        await self._sessions.settle(caller)
+        return caller, holdings
+
 
     async def overview(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
         """The cursor and the body of `GET /game/`."""
         now_ms = self._now_ms()
-        caller, holdings = await self._store.holdings(token, now_ms)
-        await self._sessions.settle(caller)
+        caller, holdings = await self.holdings(token)
         return holdings.cursor, overview(caller.player_id, caller.owner, holdings, self._limits, now_ms)
 
     def granted(self, wanted_seconds: int) -> int:
@@ -144,9 +149,8 @@ class Shelf:
         return remembered(self._limits, slot, head, past.versions)
 
     async def enter(self, token: Secret) -> Entry:
-        """Judge who wants to change something, before any of the body is taken; the first use is on disk."""
-        caller, holdings = await self._store.holdings(token, self._now_ms())
-        await self._sessions.settle(caller)
+        """Judge who wants to change something, before any of the body is taken."""
+        caller, holdings = await self.holdings(token)
         self._rate.spend(caller.player_id, self._now_ms())
         return Entry(caller.player_id, holdings.cursor.epoch)
 
@@ -220,7 +224,7 @@ class Shelf:
             raise _nothing(look, sight)
         if sight.outcome is Outcome.NOT_MODIFIED or not look.whole:
             return Reading(sight.target, sight.outcome is not Outcome.NOT_MODIFIED)
-        part = _part(look.range, sight.target.size) if range_holds(look.conditions, sight.current) else None
+        part = part_of(look.range, sight.target.size) if range_holds(look.conditions, sight.current) else None
         return Reading(sight.target, True, part, sight.data)
 
     async def _bytes_of(self, sight: Sight, version: Version) -> IO[bytes] | Parts:
@@ -294,7 +298,8 @@ def _nothing(look: Look, sight: Sight) -> SaveError:
     return version_gone(look.slot, look.version) if sight.target is None else no_bytes(sight.target)
 
 
-def _part(wanted: str | None, size: int) -> ByteRange | None:
+def part_of(wanted: str | None, size: int) -> ByteRange | None:
+    """What a Range header asks for; RangeNotSatisfiable."""
     try:
         return select(wanted, size)
     except RangeUnsatisfiable as e:

@@ -126,6 +126,17 @@ class ChangeTests(SavesTestCase):
         self.assertEqual((code, "is there already" in err), (1, True))
         self.assertEqual([path.name for path in file.parent.glob("*.part")], [])
 
+    def test_export_of_damaged_bytes(self) -> None:
+        """What is not as it was is named and left out, and the rest is written."""
+        self.state("UPDATE blob_part SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
+        file = Path(self.folder) / "anna.zip"
+        code, out, err = self.gamed("saves", "export", ANNA, str(file))
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn("damaged and left out: auto 1", err)
+        with ZipFile(file) as archive:
+            self.assertNotIn("saves/auto/1", archive.namelist())
+            self.assertEqual(archive.read("saves/auto/3"), b"three")
+
     def test_erase(self) -> None:
         """Nothing is left but the fact; without a terminal it must be said twice."""
         code, _, err = self.gamed("saves", "erase", ANNA)

@@ -13,14 +13,18 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.ops.waiters import Waiters
+from gamed.saves.disk import Announced
+from gamed.saves.exports import Exports
 from gamed.saves.limits import SaveLimits
 from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.shelf import Shelf
 from gamed.saves.write_rate import WriteRate
 from gamed.storage.state.news import StoreNews
+from gamed.storage.state.stored_exports import StoredExports
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.stores import Stores
 from gamed.web.detached import Detached
+from gamed.web.export import ExportRoutes
 from gamed.web.saves import SaveRoutes
 from gamed.web.spool import at_once
 from gamed.web.upload import SaveGate
@@ -83,11 +87,13 @@ class SaveCase(SynchronousTestCase):
             self.waits_of,
             WriteRate.of(evolve(limits, writes_per_minute=self.writes_per_minute)),
         )
-        self.detached = Detached()
-        self.routes = SaveRoutes(
-            shelf, self.detached, SaveGate(shelf, limits, self.folder, lambda: self.free, self.disk)
-        )
-        return Browser([self.routes], clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
+        self.detached, self.announced = Detached(), Announced()
+        gate = SaveGate(shelf, limits, self.folder, lambda: self.free, self.disk, self.announced)
+        self.routes = SaveRoutes(shelf, self.detached, gate)
+        archives = StoredExports(self.stores, self.folder)
+        self.exports = Exports(shelf, archives.begin, limits, lambda: self.free, self.announced)
+        rooms = [self.routes, ExportRoutes(self.exports, self.detached, self.clock)]
+        return Browser(rooms, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
 
     def disk(self, work: Callable[[], None]) -> Deferred[None]:
         """Writes a spool."""

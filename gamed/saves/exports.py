@@ -1,0 +1,156 @@
+"""Everything that a player keeps, as one file to take away (PROTOCOL 4)."""
+
+from collections.abc import Awaitable, Callable
+from typing import IO, Protocol
+
+from attrs import Factory, define, evolve, frozen
+
+from gamed.crypto import Secret
+from gamed.http_rules.conditions import Conditions, Outcome, Representation, judge, range_holds
+from gamed.http_rules.ranges import ByteRange
+from gamed.http_rules.tags import EntityTag
+from gamed.saves.cursor import Cursor
+from gamed.saves.disk import Announced
+from gamed.saves.errors import VersionConflict
+from gamed.saves.limits import SaveLimits
+from gamed.saves.shelf import Shelf, part_of
+from gamed.store import StoreBusy
+
+PLACES = 2
+"""In the whole service: each takes as much of the disk as the player keeps, until it has been read."""
+
+
+class ExportsBusy(StoreBusy):
+    """Every place is taken, or the service goes down."""
+
+    retry_after = 30
+
+
+class Archive(Protocol):
+    """A zip that is written step by step to a file without a name; StoreError, and Erased once the saves are going."""
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+
+    @property
+    def sha256(self) -> bytes:
+        """Of all of them, once it is whole."""
+
+    @property
+    def content(self) -> IO[bytes]:
+        """The file, once it is whole; close() closes it."""
+
+    def step(self) -> Awaitable[bool]:
+        """Whether there is more to do."""
+
+    def close(self) -> None:
+        """Not while a step is under way."""
+
+
+@frozen
+class Parcel:
+    """The whole zip, and what of it answers a request."""
+
+    tag: EntityTag
+    sha256: bytes
+    size: int
+    content: IO[bytes]
+    modified: bool
+    part: ByteRange | None
+
+
+@define(eq=False)
+class Export:
+    """One place, from the moment it is given until close(), which may come at any time and more than once."""
+
+    _archive: Archive
+    _cursor: Cursor
+    _expected: int
+    """How many bytes it will have, about."""
+    _announced: Announced
+    _left: Callable[["Export"], None]
+    _claim: int = 0
+    _working: bool = False
+    _closed: bool = False
+
+    async def pack(self, conditions: Conditions, wanted: str | None) -> Parcel | None:
+        """All of it, on disk and hashed, then judged; `wanted` is the Range header. SaveError, StoreError.
+
+        None if the place was closed meanwhile: then nothing is waited for but the step under way.
+        """
+        self._working = True
+        try:
+            while not self._closed and await self._archive.step():
+                self._claims(max(0, self._expected - self._archive.size))
+        finally:
+            self._working = False
+            if self._closed:
+                self._leave()
+        if self._closed:
+            return None
+        self._claims(0)
+        return self._judged(conditions, wanted)
+
+    def close(self) -> None:
+        """Whoever asked has left, or has all of it."""
+        if not self._closed:
+            self._closed = True
+            if not self._working:
+                self._leave()
+
+    def _judged(self, conditions: Conditions, wanted: str | None) -> Parcel:
+        """There is no date that would tell one export from another: only tags count (RFC 9110 13.1.3, 13.1.4)."""
+        archive = self._archive
+        tag = EntityTag(f"{self._cursor}-{archive.sha256[:8].hex()}")
+        now = Representation(tag, 0, date_is_strong=False)
+        undated = evolve(conditions, if_modified_since_ms=None, if_unmodified_since_ms=None)
+        outcome = judge(undated, now, reading=True)
+        if outcome is Outcome.FAILED:
+            raise VersionConflict("Your saves are others than when you exported them last. Export them anew.")
+        modified = outcome is not Outcome.NOT_MODIFIED
+        part = part_of(wanted, archive.size) if modified and range_holds(conditions, now) else None
+        return Parcel(tag, archive.sha256, archive.size, archive.content, modified, part)
+
+    def _claims(self, size: int) -> None:
+        """So much more is still to come to the disk."""
+        self._announced.bytes += size - self._claim
+        self._claim = size
+
+    def _leave(self) -> None:
+        self._claims(0)
+        self._archive.close()
+        self._left(self)
+
+
+@define(eq=False)
+class Exports:
+    """All exports that are being made or read."""
+
+    _shelf: Shelf
+    _begin: Callable[[str, Cursor], Archive]
+    """For the player whose shelf stands at this cursor."""
+    _limits: SaveLimits
+    _free_bytes: Callable[[], int]
+    """-> what the stores' disk has left."""
+    _announced: Announced = Factory(Announced)
+    _open: set[Export] = Factory(set)
+    _closed: bool = False
+
+    async def open(self, token: Secret) -> Export:
+        """A place for the player, to be closed whatever happens; SessionError, ExportsBusy, StoreFull."""
+        caller, holdings = await self._shelf.holdings(token)
+        if self._closed or len(self._open) >= PLACES:
+            raise ExportsBusy("As many exports as this server makes at once are under way. Try again in a moment.")
+        expected = holdings.usage.bytes + holdings.usage.history_bytes
+        self._announced.claim(expected, self._free_bytes(), self._limits.min_free_bytes)
+        archive = self._begin(caller.player_id, holdings.cursor)
+        export = Export(archive, holdings.cursor, expected, self._announced, self._open.discard, claim=expected)
+        self._open.add(export)
+        return export
+
+    def close(self) -> None:
+        """Nothing new is begun, and what is being made ends after its step."""
+        self._closed = True
+        for export in tuple(self._open):
+            export.close()

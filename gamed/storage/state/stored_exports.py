@@ -1,0 +1,71 @@
+"""Exports over the blob lane: each step is a turn between those of uploads and downloads (PROTOCOL 4)."""
+
+from pathlib import Path
+from sqlite3 import Connection
+from tempfile import TemporaryFile
+from typing import IO
+
+from attrs import define, frozen
+from twisted.internet.defer import Deferred
+
+from gamed.saves.cursor import Cursor
+from gamed.storage.errors import say
+from gamed.storage.state.exporting import Export
+from gamed.storage.stores import Stores
+from gamed.store import StoreFull
+
+
+@define(eq=False)
+class StoredExport:
+    """gamed.saves.exports.Archive. Its files have no names: whatever happens to the process, nothing of them stays."""
+
+    _stores: Stores
+    _folder: Path
+    _player_id: str
+    _cursor: Cursor
+    _out: IO[bytes] | None = None
+    _export: Export | None = None
+
+    @property
+    def size(self) -> int:
+        return self._export.size if self._export else 0
+
+    @property
+    def sha256(self) -> bytes:
+        return self._export.sha256 if self._export else b""
+
+    @property
+    def content(self) -> IO[bytes]:
+        if self._out is None:
+            raise TypeError("an export has its bytes after its last step")
+        return self._out
+
+    def step(self) -> Deferred[bool]:
+        return self._stores.blobs.look(self._step)
+
+    def close(self) -> None:
+        for file in (self._export, self._out):
+            if file is not None:
+                file.close()
+
+    def _step(self, connection: Connection) -> bool:
+        """In the lane's thread."""
+        try:
+            if self._out is None:
+                self._out = TemporaryFile(dir=self._folder)  # noqa: SIM115  close() closes it
+            if self._export is None:
+                self._export = Export(self._player_id, self._cursor, self._out, self._folder)
+            return bool(self._export.step(connection))
+        except OSError as e:
+            raise say(StoreFull) from e
+
+
+@frozen
+class StoredExports:
+    """Begins them."""
+
+    _stores: Stores
+    _folder: Path
+
+    def begin(self, player_id: str, cursor: Cursor) -> StoredExport:
+        return StoredExport(self._stores, self._folder, player_id, cursor)

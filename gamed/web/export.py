@@ -1,0 +1,54 @@
+"""The room of exports (PROTOCOL 4)."""
+
+from attrs import frozen
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+
+from gamed.saves.digest import sha256_field
+from gamed.saves.exports import Exports, Parcel
+from gamed.web.access import access_token
+from gamed.web.app import make_app
+from gamed.web.conditional import PRIVATE, conditions_of, fields_of, send_part, set_fields
+from gamed.web.detached import Detached
+from gamed.web.errors import ShuttingDown
+from gamed.web.gates import NO_GATES
+from gamed.web.request import Request
+
+SEND_SECONDS = 3600
+"""For one answer: a place is not kept for ever by who reads a byte now and then. A range goes on from there."""
+
+
+@frozen
+class ExportRoutes:
+    """Made detached: a client that leaves frees its place when the step under way is done."""
+
+    app = make_app()
+    prefixes = ("/game/export",)
+    gates = NO_GATES
+    _exports: Exports
+    _detached: Detached
+    _clock: IReactorTime
+
+    @app.route("/game/export", methods=["GET"])
+    async def export(self, request: Request) -> bytes | None:
+        conditions, whole = conditions_of(request), request.head.method != "HEAD"
+        export = await self._exports.open(access_token(request))
+        try:
+            wanted = fields_of(request)("range") if whole else None
+            parcel = await self._detached.run(export.pack(conditions, wanted))
+            if parcel is None:
+                raise ShuttingDown
+            sending = Deferred.fromCoroutine(_answered(request, parcel, whole=whole))
+            return await sending.addTimeout(SEND_SECONDS, self._clock)
+        finally:
+            export.close()
+
+
+async def _answered(request: Request, parcel: Parcel, *, whole: bool) -> bytes | None:
+    headers = {**PRIVATE, "ETag": str(parcel.tag), "Accept-Ranges": "bytes", "Content-Security-Policy": "sandbox"}
+    headers |= {"Content-Type": "application/zip", "Content-Disposition": 'attachment; filename="saves.zip"'}
+    set_fields(request, {**headers, "Repr-Digest": sha256_field(parcel.sha256)})
+    if not parcel.modified:
+        request.setResponseCode(304)
+        return None
+    return await send_part(request, parcel.content if whole else None, parcel.size, parcel.part)

@@ -1,0 +1,264 @@
+"""Everything a player keeps as one zip: `GET /game/export` (PROTOCOL 4)."""
+
+import json
+from errno import ENOSPC
+from io import BytesIO
+from typing import Any
+from zipfile import ZipFile
+
+from gamed.storage.state import exporting
+from gamed.store import StoreFull
+from tests.saves.kit import ABSENT, BIG, MIB, digest_of
+from tests.saves.test_uploads import TornCase
+from tests.sessions.desk import ANNA, BERT
+from tests.support.http import Answer, Connection
+
+PATH = "/game/export"
+PRESENT = {"If-Match": "*"}
+
+
+class ExportCase(TornCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.put("auto", b"one")
+        self.put("auto", b"two", {**PRESENT, "Save-Meta": '{"title":"Caf\\u00e9"}'})
+        self.put("big", BIG)
+        self.put("old", b"gone")
+        self.delete("old", PRESENT)
+
+    def export(self, headers: dict[str, str] | None = None, method: str = "GET") -> Answer:
+        return self.ask(method, PATH, headers)
+
+    def begin_export(self) -> Connection:
+        return self.browser.send("GET", PATH, self.bearer)
+
+    def opened(self, answer: Answer) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """The manifest, and the other files."""
+        self.assertEqual(answer.status, 200, answer.body[:500])
+        with ZipFile(BytesIO(answer.body)) as archive:
+            self.assertIsNone(archive.testzip())
+            files = {name: archive.read(name) for name in archive.namelist()}
+        return json.loads(files.pop("manifest.json")), files
+
+
+class ContentTest(ExportCase):
+    def test_everything(self) -> None:
+        """Every version is there, deletes by name only, under a manifest that says what each one is."""
+        self.put("auto", b"refused", ABSENT)
+        cursor = self.ask("GET", "/game/").json["cursor"]
+        manifest, files = self.opened(answer := self.export())
+        kept = {"saves/auto/1": b"one", "saves/auto/2": b"two", "saves/auto/3": b"refused"}
+        self.assertEqual(files, {**kept, "saves/big/1": BIG, "saves/old/1": b"gone"})
+        head = {name: manifest[name] for name in ("format", "player", "cursor", "damaged")}
+        self.assertEqual(head, {"format": 1, "player": ANNA, "cursor": cursor, "damaged": 0})
+        rows = [(row["slot"], row["version"], row["kind"], row["current"], row["file"]) for row in manifest["versions"]]
+        self.assertEqual(
+            rows,
+            [
+                ("auto", 1, "write", False, "saves/auto/1"),
+                ("auto", 2, "write", True, "saves/auto/2"),
+                ("auto", 3, "conflict", False, "saves/auto/3"),
+                ("big", 1, "write", True, "saves/big/1"),
+                ("old", 1, "write", False, "saves/old/1"),
+                ("old", 2, "delete", False, None),
+            ],
+        )
+        listed = self.versions("auto")[1]
+        listed.pop("expires")
+        self.assertEqual(manifest["versions"][1], {**listed, "current": True, "file": "saves/auto/2", "damaged": False})
+        self.assertEqual(answer.headers["content-type"], "application/zip")
+        self.assertEqual(answer.headers["repr-digest"], digest_of(answer.body))
+        self.assertIn("attachment", answer.headers["content-disposition"])
+        self.assertEqual(answer.headers["cache-control"], "private, no-cache, no-transform")
+
+    def test_nothing_kept(self) -> None:
+        """Who never saved anything gets a manifest that says so."""
+        self.bearer = self.sign_in(BERT)
+        manifest, files = self.opened(self.export())
+        self.assertEqual((manifest["player"], manifest["versions"], files), (BERT, [], {}))
+
+    def test_only_ones_own(self) -> None:
+        """Nothing of another player is in it."""
+        self.bearer = self.sign_in(BERT)
+        self.put("auto", b"of Bert")
+        self.assertEqual(self.opened(self.export())[1], {"saves/auto/1": b"of Bert"})
+
+    def test_many_small(self) -> None:
+        """More versions than one step copies, in order and whole."""
+        for number in range(exporting.STEP_VERSIONS + 10):
+            self.put(f"s{number:03}", str(number + 1).encode(), ABSENT)
+        manifest, files = self.opened(self.export())
+        names = [(row["slot"], row["version"]) for row in manifest["versions"]]
+        self.assertEqual((len(files), names), (exporting.STEP_VERSIONS + 14, sorted(names)))
+
+    def test_damaged(self) -> None:
+        """What is not as it was is left out and named; the rest is there, and the tag is another."""
+        before = self.export().headers["etag"]
+        for slot in ("auto", "big"):
+            self.damage(slot, 1)
+        manifest, files = self.opened(answer := self.export())
+        self.assertEqual(files, {"saves/auto/2": b"two", "saves/old/1": b"gone"})
+        damaged = [(row["slot"], row["version"], row["file"]) for row in manifest["versions"] if row["damaged"]]
+        self.assertEqual((damaged, manifest["damaged"]), ([("auto", 1, None), ("big", 1, None)], 2))
+        self.assertNotEqual(answer.headers["etag"], before)
+
+    def test_lost_parts(self) -> None:
+        """Bytes that are gone from the file are damaged too."""
+        self.in_state(lambda c: c.execute("DELETE FROM blob_part WHERE n = 1").rowcount)
+        self.assertEqual(self.opened(self.export())[0]["damaged"], 1)
+
+    def test_changed_meanwhile(self) -> None:
+        """What is saved meanwhile may be in it; all that was there at the cursor it names is."""
+        cursor = self.ask("GET", "/game/").json["cursor"]
+        lane = self.stores.blobs.lane
+        lane.pause()
+        call = self.begin_export()
+        self.put("auto", b"three", PRESENT)
+        self.put("zzz", b"new")
+        lane.resume()
+        manifest, files = self.opened(call.answer)
+        self.assertEqual(manifest["cursor"], cursor)
+        self.assertLessEqual({"saves/auto/1", "saves/auto/2", "saves/big/1", "saves/old/1"}, set(files))
+        changed = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
+        self.assertEqual([save["slot"] for save in changed], ["auto", "zzz"])
+
+
+class ConditionTest(ExportCase):
+    def test_same_again(self) -> None:
+        """While nothing changes it is the same file, by its tag and to the byte, whenever it is asked for."""
+        first = self.export()
+        self.house.now_ms += 60_000
+        second = self.export()
+        self.assertEqual((first.body, first.headers["etag"]), (second.body, second.headers["etag"]))
+        self.assertEqual(self.export({"If-None-Match": first.headers["etag"]}).status, 304)
+        self.assertEqual(self.export({"If-Match": first.headers["etag"]}).status, 200)
+        head = self.export(method="HEAD")
+        same = ("etag", "content-length", "content-type", "repr-digest", "accept-ranges")
+        self.assertEqual([head.headers[name] for name in same], [first.headers[name] for name in same])
+        self.assertEqual((head.status, head.body), (200, b""))
+
+    def test_ranges(self) -> None:
+        """A download goes on where it broke off."""
+        whole = self.export()
+        size, etag = len(whole.body), whole.headers["etag"]
+        for wanted, first, last in (
+            ("bytes=5-9", 5, 9),
+            (f"bytes={size - 4}-", size - 4, size - 1),
+            ("bytes=-3", size - 3, size - 1),
+        ):
+            part = self.export({"Range": wanted, "If-Range": etag})
+            self.assertEqual((part.status, part.body), (206, whole.body[first : last + 1]))
+            self.assertEqual(part.headers["content-range"], f"bytes {first}-{last}/{size}")
+        self.assertEqual(self.export({"Range": "bytes=0-1,5-6"}).status, 200)
+        refused = self.refused(self.export({"Range": f"bytes={size}-"}), 416, "range_not_satisfiable", str(size))
+        self.assertEqual(refused.headers["content-range"], f"bytes */{size}")
+
+    def test_changed_between(self) -> None:
+        """Once a save has changed, a range is no part of what the client has: it gets all of it."""
+        etag = self.export().headers["etag"]
+        self.put("auto", b"three", PRESENT)
+        again = self.export({"Range": "bytes=5-9", "If-Range": etag})
+        self.assertEqual((again.status, again.headers["etag"] == etag), (200, False))
+        self.assertEqual(self.export({"If-None-Match": etag}).status, 200)
+        self.refused(self.export({"If-Match": etag}), 412, "version_conflict", "Export them anew")
+
+    def test_pruned_between(self) -> None:
+        """A version that was pruned changes no cursor, but the file and so its tag."""
+        etag, cursor = self.export().headers["etag"], self.ask("GET", "/game/").json["cursor"]
+        self.in_state(lambda c: c.execute("DELETE FROM save_version WHERE slot = 'auto' AND version = 1").rowcount)
+        self.assertEqual(self.ask("GET", "/game/").json["cursor"], cursor)
+        self.assertEqual(self.export({"Range": "bytes=5-9", "If-Range": etag}).status, 200)
+
+    def test_dates(self) -> None:
+        """No date tells one export from another, so none counts."""
+        far = {
+            "If-Modified-Since": "Fri, 01 Jan 2100 00:00:00 GMT",
+            "If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT",
+        }
+        answer = self.export(far)
+        self.assertEqual((answer.status, "last-modified" in answer.headers), (200, False))
+        ranged = {"Range": "bytes=5-9", "If-Range": "Thu, 01 Jan 1970 00:00:00 GMT"}
+        self.assertEqual(self.export(ranged).status, 200)
+
+    def test_refused(self) -> None:
+        """Without a good token, by another method, with tags that cannot be read."""
+        self.refused(self.browser.get(PATH), 401, "token_missing")
+        self.assertEqual(self.ask("POST", PATH).status, 405)
+        self.assertEqual(self.ask("GET", f"{PATH}/").status, 404)
+        self.refused(self.export({"If-None-Match": "abc"}), 400, "bad_precondition", "double quotes")
+
+
+class PlaceTest(ExportCase):
+    """At most two at once."""
+
+    def test_third(self) -> None:
+        """A third is told when to come again; once one is done there is room."""
+        self.stores.blobs.lane.pause()
+        calls = [self.begin_export(), self.begin_export()]
+        for method in ("GET", "HEAD"):
+            third = self.export(method=method)
+            self.assertEqual((third.status, third.headers["retry-after"]), (503, "30"))
+        self.refused(self.export(), 503, "busy", "under way")
+        self.stores.blobs.lane.resume()
+        self.assertEqual([call.answer.status for call in calls], [200, 200])
+        self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+
+    def test_leaves_while_it_is_made(self) -> None:
+        """A client that leaves frees its place; nothing of its export stays, and nothing is logged as a failure."""
+        self.stores.blobs.lane.pause()
+        calls = [self.begin_export(), self.begin_export()]
+        for call in calls:
+            self.browser.watched(call.leave)
+        waiting = self.detached.wait()
+        self.browser.watched(self.stores.blobs.lane.resume)
+        self.successResultOf(waiting)
+        self.assertEqual((self.spools(), self.announced.bytes, self.export().status), (0, 0, 200))
+        self.assertEqual(self.browser.events, [])
+
+    def test_refusals_free_the_place(self) -> None:
+        """However an answer ends, its place is free again."""
+        for _ in range(3):
+            self.assertEqual(self.export({"Range": "bytes=9999999-"}).status, 416)
+            self.assertEqual(self.export({"If-Match": '"0"'}).status, 412)
+        self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+
+    def test_going_down(self) -> None:
+        """When the service stops, what is being made is answered, and nothing new begun."""
+        self.stores.blobs.lane.pause()
+        call = self.begin_export()
+        self.exports.close()
+        self.stores.blobs.lane.resume()
+        self.refused(call.answer, 503, "shutting_down")
+        self.refused(self.export(), 503, "busy")
+        self.assertEqual((self.spools(), self.announced.bytes), (0, 0))
+
+    def test_disk(self) -> None:
+        """It must fit on the owner's disk beside what is arriving, and what arrives beside it."""
+        self.free = 256 * MIB + len(BIG)
+        answer = self.refused(self.export(), 507, "storage_full", "owner")
+        self.assertEqual(answer.headers["retry-after"], "300")
+        self.free += 1000
+        self.stores.blobs.lane.pause()
+        call = self.begin_export()
+        self.refused(self.put("other", b"x" * 1000), 507, "storage_full")
+        self.stores.blobs.lane.resume()
+        self.assertEqual((call.answer.status, self.put("other", b"x" * 1000).status), (200, 201))
+
+    def test_full_meanwhile(self) -> None:
+        """A disk that fills up while the zip is written: 507, and nothing is left."""
+
+        class Full(BytesIO):
+            def write(self, data: Any) -> int:
+                raise OSError(ENOSPC, "No space left on device")
+
+        archive = self.exports._begin(ANNA, self.cursor())
+        archive._out = Full()
+        self.failureResultOf(archive.step(), StoreFull)
+        archive.close()
+        self.folder.rmdir()
+        self.refused(self.export(), 507, "storage_full", "cannot be written")
+        self.folder.mkdir()
+        self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+
+    def cursor(self) -> Any:
+        return self.in_state(lambda c: exporting.shelves.find(c, ANNA)).cursor
