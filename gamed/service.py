@@ -36,7 +36,10 @@ from gamed.web.site import build_site
 
 SWEEP_SECONDS = 60
 LEAVE_SECONDS = 3
-"""How long connections have, once the service stops, to take their answers."""
+"""How long connections have, once the service stops, to take their answers, and work whose client has left to end.
+
+A provider may take longer: its sign-in is interrupted, as the next start tells the game.
+"""
 _log = Logger()
 
 
@@ -107,13 +110,17 @@ class Gamed(MultiService):
         await MultiService.stopService(self)
         for sweep in self._sweeps:
             sweep.stop()
-        leaving = self._site.shut_down().addTimeout(LEAVE_SECONDS, self._reactor).addErrback(lambda _: None)
+        leaving = self._given_time(self._site.shut_down())
         self._waiters.close()  # after the site knows: these answers are the last of their connections
         self._keeping.close()
-        await gatherResults([leaving, self._detached.wait()])
+        await gatherResults([leaving, self._given_time(self._detached.wait())])
+        self._detached.abandon()
         await self._people.close()
         await self._stores.close()
         self._log.flush()
+
+    def _given_time(self, ending: Deferred[None]) -> Deferred[None]:
+        return ending.addTimeout(LEAVE_SECONDS, self._reactor).addErrback(lambda _: None)
 
     def _keep_sessions(self) -> Sessions:
         issuer = Issuer(self._keys, self._terms.session, token_bytes)

@@ -41,6 +41,5 @@ class Handoff:
                 self._waits.wake(secret)
 
     async def recover(self) -> None:
-        """Once, before the first request: what was being exchanged when the service ended is interrupted."""
-        for secret in await self._logins.interrupt(self._now_ms()):
-            self._waits.wake(secret)  # a game that came back at once may be waiting already
+        """Once, before anything is read: what was being exchanged when the service ended is interrupted."""
+        await self._logins.interrupt(self._now_ms())

@@ -88,5 +88,5 @@ class Logins(Protocol):
         The secret indexes of the logins that moved; a full batch means that there may be more.
         """
 
-    async def interrupt(self, now_ms: int) -> tuple[Index, ...]:
-        """After a restart: no exchange is under way any more. The secret indexes of those that were."""
+    async def interrupt(self, now_ms: int) -> None:
+        """After a restart: no exchange is under way any more, and nothing is read before that is written down."""

@@ -23,6 +23,7 @@ class Detached:
     def __init__(self) -> None:
         self._running: set[Deferred[Any]] = set()
         self._idle: list[Deferred[None]] = []
+        self._abandoned = False
 
     def run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
         """Start the work; the result is the work's, or CancelledError for a watcher that gave up."""
@@ -34,7 +35,7 @@ class Detached:
             self._running.discard(work)
             if not watcher.called:
                 watcher.callback(result)
-            elif isinstance(result, Failure):
+            elif isinstance(result, Failure) and not self._abandoned:
                 _log.error("work failed after the client left\n{trace}", trace=trace(result.value))
             self._tell_idle()
 
@@ -47,6 +48,12 @@ class Detached:
         self._idle.append(idle)
         self._tell_idle()
         return idle
+
+    def abandon(self) -> None:
+        """The service ends before this work has: how it fails then is nobody's news."""
+        self._abandoned = True
+        if self._running:
+            _log.warn("requests cut short by the end of the service: {count}", count=len(self._running))
 
     def _tell_idle(self) -> None:
         if not self._running:

@@ -4,17 +4,19 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from attrs import evolve
+from twisted.internet.defer import Deferred, fail
 
 from gamed.login.account_check import Form
 from gamed.login.browser import SeeDone
-from gamed.login.collecting import Collect, Complete, Failed
+from gamed.login.collecting import Collect, Complete, Failed, Pending
 from gamed.login.errors import LoginOver, OtherBrowser
 from gamed.login.outcome import Outcome
 from gamed.login.proof import Presented
 from gamed.login.returning import Spent
 from gamed.login.starting import Started
-from gamed.login.transaction import Stage
+from gamed.login.transaction import EXCHANGE_MS, Stage
+from gamed.store import StoreBusy
 from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
 from tests.login.far_provider import FarProvider
@@ -95,18 +97,35 @@ class Callbacks(HandoffCase):
 
 class Restarts(HandoffCase):
     def test_a_game_that_is_back_before_the_recovery(self) -> None:
-        """It polls while the interrupted exchange is being written down: it is told then, not when its wait is over."""
+        """It asks while the interrupted exchange is still being written down: it is never told `exchanging`."""
         desk = self.oauth(far := FarProvider(holding=True))
         started = desk.start()
         desk.come_back(desk.depart(started)).send(None)
         self.assertEqual((desk.login(started).stage, len(far.calls)), (Stage.EXCHANGING, 1))
         desk.stores.auth.pause()
         recovering = Deferred.fromCoroutine(desk.handoff.recover())
-        waiting = desk.asked(started, wait_seconds=25, seen="exchanging")
-        self.assertFalse(waiting.called)
+        hasty = desk.asked(started)
+        self.assertFalse(hasty.called)
         desk.stores.auth.resume()
         done(recovering)
-        self.assertEqual(done(waiting), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(done(hasty), Failed(Outcome.LOGIN_INTERRUPTED))
+
+    def test_a_recovery_that_fails(self) -> None:
+        """The store is busy at the start: what is read is read all the same, and the clock ends the exchange."""
+        desk = self.oauth(FarProvider(holding=True))
+        started = desk.start()
+        desk.come_back(desk.depart(started)).send(None)
+
+        class Busy:
+            def submit(self, unit: object) -> Deferred[None]:
+                return fail(StoreBusy())
+
+        logins = evolve(desk.logins, writes=Busy())
+        with self.assertRaises(StoreBusy):
+            done(evolve(desk.handoff, logins=logins).recover())
+        self.assertEqual(desk.collect(started), Pending("exchanging", 600))
+        desk.clock.advance(EXCHANGE_MS / 1000)
+        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))
 
 
 class FirstSignIns(HandoffCase):

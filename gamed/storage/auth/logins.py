@@ -85,13 +85,11 @@ def sweep(connection: Connection, now_ms: int) -> tuple[Index, ...]:
     return tuple(_login(row).secret_index for row in rows)
 
 
-def interrupt(connection: Connection, now_ms: int) -> tuple[Index, ...]:
-    """Every exchange under way has lost the process that made it; the secret indexes of their logins."""
-    begun = select(connection, "stage = 'exchanging'", {})
-    for login in begun:
+def interrupt(connection: Connection, now_ms: int) -> None:
+    """Every exchange under way has lost the process that made it."""
+    for login in select(connection, "stage = 'exchanging'", {}):
         current = login.at(now_ms)
         save(connection, Move(login, current if current.final else current.after(Event.INTERRUPT, now_ms)))
-    return tuple(login.secret_index for login in begun)
 
 
 def _due_ms(login: LoginTransaction) -> int:

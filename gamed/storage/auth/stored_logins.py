@@ -42,8 +42,12 @@ class StoredLogins:
     async def sweep(self, now_ms: int) -> tuple[Index, ...]:
         return await self._writes.submit(lambda connection: logins.sweep(connection, now_ms))
 
-    async def interrupt(self, now_ms: int) -> tuple[Index, ...]:
-        return await self._writes.submit(lambda connection: logins.interrupt(connection, now_ms))
+    async def interrupt(self, now_ms: int) -> None:
+        self._reads.pause()
+        try:
+            await self._writes.submit(lambda connection: logins.interrupt(connection, now_ms))
+        finally:
+            self._reads.resume()
 
 
 @frozen
