@@ -12,6 +12,7 @@ from gamed.config.settings import Settings
 from gamed.crypto import Indexer
 from gamed.instants import Now
 from gamed.ops.waiters import Waiters
+from gamed.saves.commits import Commits
 from gamed.saves.disk import Announced
 from gamed.saves.exports import Exports
 from gamed.saves.player_waits import PlayerWaits
@@ -24,8 +25,10 @@ from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.sweeper import Sweeper
 from gamed.storage.stores import Stores
 from gamed.web.app import Room
+from gamed.web.commits import CommitRoutes
 from gamed.web.detached import Detached
 from gamed.web.export import ExportRoutes
+from gamed.web.incoming import Intake
 from gamed.web.saves import SaveRoutes
 from gamed.web.upload import SaveGate
 
@@ -48,10 +51,24 @@ class Keeping:
         limits, announced, folder = self._limits, Announced(), self._settings.data / "tmp"
         store = StoredSaves(self._stores, indexer, limits)
         shelf = Shelf(store, sessions, limits, self._now_ms, token_bytes, self.waits, WriteRate.of(limits))
-        gate = SaveGate(shelf, limits, folder, self._free_bytes, self._disk, announced)
+        intake = Intake(limits, folder, self._free_bytes, self._disk, announced)
+        commits = Commits(
+            shelf,
+            store,
+            limits,
+            self._settings.game.staged_seconds,
+            self._now_ms,
+            token_bytes,
+            self.waits,
+            WriteRate.of_staging(limits),
+        )
         archives = StoredExports(self._stores, folder)
         self._exports = Exports(shelf, archives.begin, limits, self._free_bytes, announced)
-        return SaveRoutes(shelf, detached, gate), ExportRoutes(self._exports, detached, self._reactor)
+        return (
+            SaveRoutes(shelf, detached, SaveGate(shelf, limits, intake)),
+            CommitRoutes(commits, limits, detached, intake),
+            ExportRoutes(self._exports, detached, self._reactor),
+        )
 
     def _free_bytes(self) -> int:
         return disk_usage(self._settings.data).free

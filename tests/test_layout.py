@@ -37,8 +37,10 @@ ALONE = {
     "gamed.players.told": WORK,
     "gamed.sessions.keeper": WORK,
     "gamed.saves.exports": WORK,
+    "gamed.saves.commits": WORK,
     "gamed.saves.player_waits": WORK,
     "gamed.saves.shelf": WORK,
+    "gamed.saves.supply": WORK,
     "gamed.identity.body": DOORS,
     "gamed.identity.cached": DOORS,
     "gamed.identity.endpoint": DOORS,
@@ -56,6 +58,7 @@ ALONE = {
     "gamed.people": WIRING,
     "gamed.service": WIRING,
     "gamed.sign_in": WIRING,
+    "gamed.supervision": WIRING,
     "gamed.__main__": PORCH,
     "gamed.tap": PORCH,
 }

@@ -1,6 +1,9 @@
 """What judged changes come to for the client: the version that is current, or a typed refusal (PROTOCOL 4.1)."""
 
+from collections.abc import Mapping, Sequence
+
 from gamed.http_rules.conditions import Conditions
+from gamed.saves.commit import Change
 from gamed.saves.condition import Condition
 from gamed.saves.errors import (
     DeletedConflict,
@@ -22,6 +25,13 @@ from gamed.saves.sight import Sight
 from gamed.saves.version import Version
 
 _REFUSED = {Rule.W5_SUPERSEDED, Rule.W6_CONFLICT, Rule.W7_NEVER_SEEN}
+REASONS: Mapping[type[SaveError], str] = {
+    VersionConflict: "version_conflict",
+    DeletedConflict: "deleted",
+    WeakValidator: "weak_validator",
+    Superseded: "superseded",
+}
+"""What each entry of a refused commit says of its slot: the code that its PUT or DELETE would have had."""
 NO_ROOM = "history_bytes"
 """Why refused bytes were not kept: the limit that left no room."""
 
@@ -77,6 +87,33 @@ def refusal_of_removal(slot: str, condition: Condition, removed: Removed) -> Sav
             return VersionConflict(
                 "Another version is current, so nothing was deleted. Look at it, then delete it by its etag.", sides
             )
+
+
+def refusal_of_commit(outcomes: Sequence[tuple[Change, Written | Removed]], entries: int) -> Refused:
+    """Why nothing of a commit was carried out: of its `entries`, these do not fit what is current.
+
+    Where all have the same reason it is the whole's too.
+    """
+    refusals = [_refusal_of_change(change, outcome) for change, outcome in outcomes]
+    kinds = {type(refusal) for refusal in refusals}
+    conflicts = [{**refusal.members, "code": REASONS[type(refusal)]} for refusal in refusals]
+    return (kinds.pop() if len(kinds) == 1 else VersionConflict)(
+        f"Nothing was changed: of {entries} entries {len(conflicts)} do not fit what is current, see conflicts. Choose "
+        "for each, then commit all again with the etags of current.",
+        {"conflicts": conflicts},
+    )
+
+
+def _refusal_of_change(change: Change, outcome: Written | Removed) -> Refused:
+    """A delete of nothing is a disagreement here: the commit was refused, not the slot looked for."""
+    if isinstance(outcome, Written):
+        refusal = refusal_of_write(change.slot, change.condition, outcome)
+    else:
+        refusal = refusal_of_removal(change.slot, change.condition, outcome)
+    if isinstance(refusal, Refused):
+        return refusal
+    kind = DeletedConflict if isinstance(refusal, SaveDeleted) else VersionConflict
+    return kind(str(refusal), disagreement(change.slot, outcome.base, outcome.current, None))
 
 
 def refusal_of_reading(slot: str, conditions: Conditions, sight: Sight) -> SaveError:

@@ -22,6 +22,10 @@ class InvalidSaveRequest(SaveError):
     """A header or parameter that has no code of its own."""
 
 
+class InvalidCommit(SaveError):
+    """Entries of a commit that cannot be read; the member `errors` has a pointer (RFC 6901) and a detail for each."""
+
+
 class BadPrecondition(SaveError):
     """Two conditions, an unquoted tag, or a condition that this method does not take."""
 
@@ -35,7 +39,7 @@ class BadRangePut(SaveError):
 
 
 class DigestMismatch(SaveError):
-    """Other bytes arrived than Content-Digest says, or it says nothing readable."""
+    """Other bytes arrived than Content-Digest or the path says, or it says nothing readable."""
 
 
 class ContentEncoded(SaveError):
@@ -68,6 +72,14 @@ class SaveNotFound(SaveError):
 
 class SaveDeleted(SaveError):
     """The slot is empty now, and held something."""
+
+
+class BlobNotStaged(SaveError):
+    """There are no such bytes of this player."""
+
+
+class BlobMissing(SaveError):
+    """A commit names bytes that are not staged, or not any more; the member `missing` lists them."""
 
 
 class VersionGone(SaveError):

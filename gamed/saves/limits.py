@@ -1,5 +1,7 @@
 """What a player may keep (PROTOCOL 7); sizes in bytes."""
 
+from collections.abc import Sequence
+
 from attrs import frozen
 
 from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySlots
@@ -55,22 +57,42 @@ def check_size(limits: SaveLimits, size: int) -> None:
 
 
 def room_to_write(limits: SaveLimits, usage: Usage, old: int | None, new: int) -> SaveError | None:
-    """Why a current version of `new` bytes may not take the place of one of `old` (None: an empty slot).
+    """Why a current version of `new` bytes may not take the place of one of `old` (None: an empty slot)."""
+    return room_to_change(limits, usage, [(old, new)])
 
-    A write that makes a save no larger is always allowed (PROTOCOL 4.3, R6).
+
+def room_to_change(
+    limits: SaveLimits, usage: Usage, changes: Sequence[tuple[int | None, int | None]]
+) -> SaveError | None:
+    """Why several slots may not change together, each from and to so many bytes; None is an empty slot.
+
+    A change that makes saves no larger and no more is always allowed (PROTOCOL 4.3, R6).
     """
-    if old is None and usage.slots >= limits.slots:
+    more = sum((new is not None) - (old is not None) for old, new in changes)
+    if more > 0 and usage.slots + more > limits.slots:
         return TooManySlots(
             f"You have {usage.slots} saves and may have {limits.slots}; delete one first.",
             _measured(limits.slots, usage.slots),
         )
-    grown = usage.bytes - (old or 0) + new
-    if grown > limits.bytes and new > (old or 0):
+    larger = sum((new or 0) - (old or 0) for old, new in changes)
+    if larger > 0 and usage.bytes + larger > limits.bytes:
         return QuotaExceeded(
-            f"All your saves together would have {grown} bytes and may have {limits.bytes}; delete one first.",
+            f"All your saves together would have {usage.bytes + larger} bytes and may have {limits.bytes}; "
+            "delete one first.",
             _measured(limits.bytes, usage.bytes),
         )
     return None
+
+
+def room_to_stage(limits: SaveLimits, staged: int, size: int) -> SaveError | None:
+    """Why `size` bytes more may not wait for a commit beside the `staged` ones: no commit could keep them all."""
+    if staged + size <= limits.bytes:
+        return None
+    return QuotaExceeded(
+        f"Bytes that wait for a commit would be {staged + size} and may be {limits.bytes}; commit what is staged, "
+        "or wait until it expires.",
+        _measured(limits.bytes, staged),
+    )
 
 
 def _measured(limit: int, usage: int) -> dict[str, object]:

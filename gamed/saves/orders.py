@@ -57,6 +57,10 @@ class Written:
     dropped: bool = False
     """The refused bytes found no room."""
 
+    def took(self, blob_id: int) -> bool:
+        """Whether an appended blob is wanted."""
+        return any(version is not None and version.blob_id == blob_id for version in (self.current, self.yours))
+
 
 @frozen
 class RestoreOrder:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from msgspec.json import decode
 
 from gamed.instants import rfc3339
+from gamed.saves.cursor import Cursor
 from gamed.saves.entry import Listing, SlotEntry
 from gamed.saves.history import expires_ms
 from gamed.saves.limits import SaveLimits
@@ -49,6 +50,12 @@ def listed(listing: Listing) -> dict[str, object]:
     """The body of `GET /game/saves`."""
     body: dict[str, object] = {"cursor": str(listing.cursor), "saves": [_entry(slot) for slot in listing.entries or ()]}
     return {**body, "reset": True} if listing.reset else body
+
+
+def committed(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:
+    """The body of a commit's answer: the slots in its order, each as it is now; a deleted one as in the list."""
+    saves = [save_info(slot) if isinstance(slot, Version) else _entry(slot) for slot in slots]
+    return {"cursor": str(cursor), "saves": saves}
 
 
 def _entry(slot: SlotEntry) -> dict[str, object]:

@@ -41,14 +41,12 @@ from gamed.saves.overview import overview
 from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.save_info import remembered, side
 from gamed.saves.sight import Look, Parts, Past, Reading, Sight
+from gamed.saves.supply import ATTEMPTS, Supply
 from gamed.saves.version import Version
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
-from gamed.store import BlobCorrupt, BlobGone, StoreBusy, StoreError
+from gamed.store import BlobCorrupt, BlobGone, StoreBusy
 from gamed.waits import Woken
-
-ATTEMPTS = 4
-"""How often a change that found its bytes gone, or a look whose bytes went meanwhile, begins again."""
 
 
 class SaveStore(Protocol):
@@ -87,12 +85,12 @@ class Shelf:
     _random: Random
     _waits: PlayerWaits
     _rate: WriteRate
+
     async def holdings(self, token: Secret) -> tuple[Caller, Holdings]:
         """Who asks, and the shelf as a whole; the token's first use is on disk."""
         caller, holdings = await self._store.holdings(token, self._now_ms())
         await self._sessions.settle(caller)
         return caller, holdings
-
 
     async def overview(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
         """The cursor and the body of `GET /game/`."""
@@ -167,7 +165,7 @@ class Shelf:
             new_epoch(self._random),
             arrival.data,
         )
-        written = await self._written(order, arrival.spool)
+        written = await Supply(self._store).carry_out(order, self._store.write, arrival.spool)
         self._waits.changed(entry.player_id)
         refusal = refusal_of_write(arrival.slot, arrival.condition, written)
         if refusal is not None:
@@ -253,40 +251,6 @@ class Shelf:
             else:
                 return version
         return None
-
-    async def _written(self, order: WriteOrder, spool: BinaryIO | None) -> Written:
-        """Decide; where the store lacks larger bytes, append them beside the deciding lane and decide again."""
-        for _ in range(ATTEMPTS):
-            outcome = await self._store.write(order)
-            if isinstance(outcome, NeedsBytes) and spool is not None:
-                order = await self._supplied(order, outcome.known, spool)
-                continue
-            await self._tidy(order, outcome)
-            if isinstance(outcome, Written):
-                return outcome
-            if isinstance(outcome, SaveError):
-                raise outcome
-        raise StoreBusy("Too much goes on in this slot. Send the save again in a moment.")
-
-    async def _supplied(self, order: WriteOrder, known: int | None, spool: BinaryIO) -> WriteOrder:
-        """The order with a blob that surely holds the bytes: one that is there and good, else an appended one."""
-        if known is not None and known != order.checked and order.appended is None:
-            try:
-                await self._store.check(known)
-                return evolve(order, checked=known)
-            except (BlobCorrupt, BlobGone):
-                pass
-        return evolve(order, appended=await self._store.append(order.entry.player_id, spool))
-
-    async def _tidy(self, order: WriteOrder, outcome: Written | NeedsBytes | SaveError) -> None:
-        """An appended blob that nothing refers to goes at once; what cannot go now is swept later."""
-        kept = (outcome.current, outcome.yours) if isinstance(outcome, Written) else ()
-        if order.appended is None or any(version and version.blob_id == order.appended for version in kept):
-            return
-        try:
-            await self._store.discard(order.appended)
-        except StoreError:
-            return
 
 
 def _nothing(look: Look, sight: Sight) -> SaveError:

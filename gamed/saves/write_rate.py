@@ -22,6 +22,12 @@ class WriteRate:
         count = limits.writes_per_minute
         return cls(Rate(60_000 // count if count else 0, max(1, count // 2)))
 
+    @classmethod
+    def of_staging(cls, limits: SaveLimits) -> "WriteRate":
+        """A bucket of its own, so that a whole commit can be staged at once."""
+        count = limits.writes_per_minute
+        return cls(Rate(60_000 // count if count else 0, max(limits.commit_writes, count // 2)))
+
     def spend(self, player_id: str, now_ms: int) -> None:
         """One change more; RateLimited leaves everything as it was."""
         self._arrivals[player_id] = self._rate.after(self._arrivals.get(player_id), now_ms)

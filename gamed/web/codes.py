@@ -70,7 +70,7 @@ CODES = {
     # saves (PROTOCOL 4, 7)
     "erased": Code(410, "Erased", "The saves of this player were erased meanwhile."),
     "invalid_slot": Code(400, "Invalid slot", "A slot is 1 to 64 of a-z, 0-9, dot, underscore and dash."),
-    "digest_mismatch": Code(400, "Digest mismatch", "The bytes are not those of Content-Digest. Send them again."),
+    "digest_mismatch": Code(400, "Digest mismatch", "The bytes are not those that were announced. Send them again."),
     "bad_meta": Code(400, "Bad Save-Meta", "Save-Meta is a JSON object in one line of ASCII."),
     "bad_precondition": Code(400, "Bad precondition", "Send one condition, its tag in double quotes."),
     "bad_range_put": Code(400, "Partial writes not taken", "Send the whole save, without Content-Range."),
@@ -79,6 +79,7 @@ CODES = {
     "save_not_found": Code(404, "Save not found", "This slot never had a save."),
     "version_gone": Code(404, "Version gone", "That version is not kept."),
     "version_protected": Code(409, "Version protected", "Only a conflict copy can be dismissed."),
+    "blob_missing": Code(409, "Bytes missing", "Bytes that the commit names are not staged. PUT them, then commit."),
     "deleted": Code(410, "Deleted", "This save was deleted."),
     "superseded": Code(412, "Superseded", "These bytes were stored already, and something newer since."),
     "version_conflict": Code(412, "Version conflict", "Another save is current. The bytes sent were kept."),

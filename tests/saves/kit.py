@@ -13,6 +13,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.ops.waiters import Waiters
+from gamed.saves.commits import Commits
 from gamed.saves.disk import Announced
 from gamed.saves.exports import Exports
 from gamed.saves.limits import SaveLimits
@@ -23,8 +24,10 @@ from gamed.storage.state.news import StoreNews
 from gamed.storage.state.stored_exports import StoredExports
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.stores import Stores
+from gamed.web.commits import CommitRoutes
 from gamed.web.detached import Detached
 from gamed.web.export import ExportRoutes
+from gamed.web.incoming import Intake
 from gamed.web.saves import SaveRoutes
 from gamed.web.spool import at_once
 from gamed.web.upload import SaveGate
@@ -35,6 +38,7 @@ from tests.support.http import Answer, Browser
 from tests.support.stores import InlineReactor, memory_stores
 
 T = TypeVar("T")
+STAGED_SECONDS = 24 * 3600
 
 KIB, MIB = 1024, 1024 * 1024
 BIG = bytes(range(1, 251)) * 2100
@@ -78,21 +82,17 @@ class SaveCase(SynchronousTestCase):
         store = StoredSaves(self.stores, self.house.issuer.keys.indexer, limits)
         self.waiters = Waiters(self.clock)
         self.waits_of = PlayerWaits(self.waiters, StoreNews(self.stores))
-        shelf = Shelf(
-            store,
-            self.house.sessions,
-            limits,
-            lambda: self.house.now_ms,
-            Counting(),
-            self.waits_of,
-            WriteRate.of(evolve(limits, writes_per_minute=self.writes_per_minute)),
-        )
+        now_ms, paced = lambda: self.house.now_ms, evolve(limits, writes_per_minute=self.writes_per_minute)
+        rate, staging = WriteRate.of(paced), WriteRate.of_staging(paced)
+        shelf = Shelf(store, self.house.sessions, limits, now_ms, Counting(), self.waits_of, rate)
+        commits = Commits(shelf, store, limits, STAGED_SECONDS, now_ms, Counting(), self.waits_of, staging)
         self.detached, self.announced = Detached(), Announced()
-        gate = SaveGate(shelf, limits, self.folder, lambda: self.free, self.disk, self.announced)
-        self.routes = SaveRoutes(shelf, self.detached, gate)
+        intake = Intake(limits, self.folder, lambda: self.free, self.disk, self.announced)
+        self.routes = SaveRoutes(shelf, self.detached, SaveGate(shelf, limits, intake))
+        committing = CommitRoutes(commits, limits, self.detached, intake)
         archives = StoredExports(self.stores, self.folder)
         self.exports = Exports(shelf, archives.begin, limits, lambda: self.free, self.announced)
-        rooms = [self.routes, ExportRoutes(self.exports, self.detached, self.clock)]
+        rooms = [self.routes, committing, ExportRoutes(self.exports, self.detached, self.clock)]
         return Browser(rooms, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
 
     def disk(self, work: Callable[[], None]) -> Deferred[None]:

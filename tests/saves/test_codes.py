@@ -3,12 +3,14 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.saves import errors
+from gamed.saves.answers import REASONS
 from gamed.saves.errors import Refused, SaveError
 from gamed.web.problems import problem_of
 
 CODES = {
     "InvalidSlot": (400, "invalid_slot"),
     "InvalidSaveRequest": (400, "bad_request"),
+    "InvalidCommit": (400, "invalid_request"),
     "BadPrecondition": (400, "bad_precondition"),
     "BadMeta": (400, "bad_meta"),
     "BadRangePut": (400, "bad_range_put"),
@@ -16,6 +18,8 @@ CODES = {
     "SaveNotFound": (404, "save_not_found"),
     "SaveDeleted": (410, "deleted"),
     "VersionGone": (404, "version_gone"),
+    "BlobNotStaged": (404, "blob_missing"),
+    "BlobMissing": (409, "blob_missing"),
     "VersionProtected": (409, "version_protected"),
     "Erased": (410, "erased"),
     "LengthRequired": (411, "length_required"),
@@ -34,6 +38,9 @@ CODES = {
 }
 
 
+REFUSALS = {name: row for name, row in CODES.items() if row[0] == 412}
+
+
 class CodeTest(SynchronousTestCase):
     def test_table(self) -> None:
         """Each class of error is one row; no class is without, no row without a class."""
@@ -48,3 +55,7 @@ class CodeTest(SynchronousTestCase):
                 found[name] = (problem.status, problem.code)
                 self.assertEqual((problem.detail, dict(problem.members)), ("Do this.", dict(error.members)))
         self.assertEqual(found, CODES)
+
+    def test_reasons(self) -> None:
+        """What an entry of a refused commit says is the code that its own PUT or DELETE would have had."""
+        self.assertEqual({kind.__name__: (412, code) for kind, code in REASONS.items()}, REFUSALS)

@@ -25,6 +25,7 @@ from gamed.storage.state.news import StoreNews
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.web.detached import Detached
 from gamed.web.http_policy import HttpPolicy
+from gamed.web.incoming import Intake
 from gamed.web.saves import SaveRoutes
 from gamed.web.site import build_site
 from gamed.web.upload import SaveGate
@@ -126,7 +127,7 @@ class StreamTest(TestCase):
         waits = PlayerWaits(Waiters(Clock()), StoreNews(house.stores))
         rate = WriteRate(Rate(0, 1))
         shelf = Shelf(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
-        gate = SaveGate(shelf, limits, data / "tmp", lambda: 2**40)
+        gate = SaveGate(shelf, limits, Intake(limits, data / "tmp", lambda: 2**40))
         site = build_site(
             [SaveRoutes(shelf, Detached(), gate)],
             HttpPolicy(BASE_HOST),

@@ -3,10 +3,11 @@
 from sqlite3 import Connection
 
 from gamed.saves.orders import NeedsBytes, WriteOrder
+from gamed.saves.staging import StageOrder
 from gamed.storage.state import kept_blobs, versions
 
 
-def hold(connection: Connection, order: WriteOrder) -> int | NeedsBytes:
+def hold(connection: Connection, order: WriteOrder | StageOrder) -> int | NeedsBytes:
     """A blob of the player with exactly the body's bytes.
 
     Bytes that are damaged on disk are replaced by those at hand, for every version that shares them: a player who
@@ -28,7 +29,7 @@ def hold(connection: Connection, order: WriteOrder) -> int | NeedsBytes:
     return fresh
 
 
-def _good(connection: Connection, order: WriteOrder, blob_id: int) -> bool:
+def _good(connection: Connection, order: WriteOrder | StageOrder, blob_id: int) -> bool:
     if order.data is None:
         return blob_id == order.checked
     return kept_blobs.load(connection, blob_id) == order.data

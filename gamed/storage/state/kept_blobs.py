@@ -67,10 +67,10 @@ def stage(connection: Connection, blob_id: int, now_ms: int) -> None:
     connection.execute(query, {"blob_id": blob_id, "now_ms": now_ms})
 
 
-def is_referred(connection: Connection, blob_id: int) -> bool:
-    """Whether a version has its bytes here."""
-    query = "SELECT refs > 0 FROM blob WHERE blob_id = :blob_id"
-    return bool(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
+def size_of(connection: Connection, blob_id: int) -> int:
+    """Bytes of a blob that is there."""
+    query = "SELECT size FROM blob WHERE blob_id = :blob_id"
+    return int(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
 
 
 def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> int:

@@ -88,6 +88,13 @@ def changed(connection: Connection, player_id: str, since: int) -> list[SlotEntr
     return [_entry(connection, player_id, *row) for row in rows]
 
 
+def deleted(connection: Connection, player_id: str, slot: str) -> SlotEntry:
+    """A slot that was deleted, as a list of changes has it."""
+    query = "SELECT last, deleted_ms FROM save WHERE player_id = :player_id AND slot = :slot"
+    last, deleted_ms = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
+    return _entry(connection, player_id, slot, last, deleted_ms)
+
+
 def _entry(connection: Connection, player_id: str, slot: str, last: int, deleted_ms: int | None) -> SlotEntry:
     now = view(connection, player_id, slot)
     copies = versions.conflicts_in(connection, player_id, slot)

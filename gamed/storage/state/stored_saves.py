@@ -1,6 +1,6 @@
 """Saves over the lanes: a look is one unit with its token, a change one unit of state.db."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from sqlite3 import Connection
 from typing import IO, BinaryIO, TypeVar
 
@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.crypto import Indexer, Secret
 from gamed.http_rules.conditions import Conditions
+from gamed.saves.commit import CommitOrder, Committed, Disagreed, NeedsBlobs
 from gamed.saves.cursor import Cursor
 from gamed.saves.entry import Listing
 from gamed.saves.errors import SaveError
@@ -16,13 +17,16 @@ from gamed.saves.holdings import Holdings
 from gamed.saves.limits import SaveLimits
 from gamed.saves.orders import DeleteOrder, DismissOrder, NeedsBytes, Removed, RestoreOrder, WriteOrder, Written
 from gamed.saves.sight import Look, Parts, Past, Sight
+from gamed.saves.staging import Staged, StageOrder
 from gamed.sessions.credentials import Caller
 from gamed.storage.auth.sessions import authenticate
-from gamed.storage.state import reading, restoring, shelves, writing
+from gamed.storage.state import committing, reading, restoring, shelves, staging, writing
 from gamed.storage.stores import Stores
 from gamed.store import StoreFull
 
 T = TypeVar("T")
+CHANGE_BYTES = 64 * 1024
+"""What one entry of a commit counts for in a batch: a full one rides alone, so that nobody waits for two."""
 
 
 @frozen
@@ -62,6 +66,20 @@ class StoredSaves:
 
     def dismiss(self, order: DismissOrder) -> Deferred[SaveError | None]:
         return self._stores.state.submit(lambda connection: restoring.dismiss(connection, order))
+
+    def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
+        return self._stores.reads.submit(lambda connection: staging.size_of(connection, player_id, sha256))
+
+    def blobs_of(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
+        return self._stores.reads.submit(lambda connection: staging.find(connection, player_id, digests))
+
+    def stage(self, order: StageOrder) -> Deferred[Staged | NeedsBytes | SaveError]:
+        size = len(order.data) if order.data is not None else 0
+        return self._stores.state.submit(lambda connection: staging.stage(connection, self._limits, order), size)
+
+    def commit(self, order: CommitOrder) -> Deferred[Committed | Disagreed | NeedsBlobs | SaveError]:
+        size = CHANGE_BYTES * len(order.changes)
+        return self._stores.state.submit(lambda connection: committing.commit(connection, self._limits, order), size)
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
         return self._stores.blobs.append(player_id, spool)

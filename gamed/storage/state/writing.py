@@ -5,7 +5,7 @@ from sqlite3 import Connection
 from gamed.saves.errors import Erased, SaveError
 from gamed.saves.limits import SaveLimits, room_to_write
 from gamed.saves.orders import DeleteOrder, NeedsBytes, Removed, WriteOrder, Written
-from gamed.saves.rules import WRITES, Removal, SlotView, judge_delete, judge_write
+from gamed.saves.rules import WRITES, Removal, SlotView, Verdict, judge_delete, judge_write
 from gamed.saves.version import Kind, Version
 from gamed.storage.state import shelves, slots, versions
 from gamed.storage.state.changes import bury, has_room, keep_copy, named, put_on_top
@@ -18,9 +18,7 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
     shelf = shelves.find(connection, player_id)
     if shelf.erased_since(order.entry.epoch):
         return erased()
-    view = slots.view(connection, player_id, slot)
-    earlier = versions.earlier(connection, player_id, slot, order.condition.base, order.body.sha256)
-    verdict = judge_write(view, order.condition, order.body, earlier)
+    view, verdict = judged(connection, order)
     if verdict.rule in WRITES:
         refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
         if refusal is not None:
@@ -34,12 +32,19 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
     if isinstance(blob_id, NeedsBytes):
         return blob_id
     if verdict.rule in WRITES:
-        return Written(verdict, _replace(connection, limits, order, view, blob_id), created=view.head is None)
+        return Written(verdict, replace(connection, limits, order, view, blob_id), created=view.head is None)
     if verdict.keeps_copy:
-        yours = _copy_of(order, view.last + 1, base, blob_id)
-        keep_copy(connection, limits, player_id, yours)
+        yours = keep_refused(connection, limits, order, view, base=base, blob_id=blob_id)
         return Written(verdict, view.head, base=base, yours=yours)
     return Written(verdict, view.head, base=base, yours=verdict.yours)
+
+
+def judged(connection: Connection, order: WriteOrder) -> tuple[SlotView, Verdict]:
+    """The slot as it is, and which rule answers."""
+    player_id, slot = order.entry.player_id, order.slot
+    view = slots.view(connection, player_id, slot)
+    earlier = versions.earlier(connection, player_id, slot, order.condition.base, order.body.sha256)
+    return view, judge_write(view, order.condition, order.body, earlier)
 
 
 def remove(connection: Connection, limits: SaveLimits, order: DeleteOrder) -> Removed | SaveError:
@@ -50,7 +55,7 @@ def remove(connection: Connection, limits: SaveLimits, order: DeleteOrder) -> Re
     view = slots.view(connection, player_id, slot)
     removal = judge_delete(view, order.condition)
     if removal is Removal.DELETES and view.head is not None:
-        _bury(connection, limits, order, view.last + 1, view.head)
+        empty(connection, limits, order, view.last + 1, view.head)
     last = last_of(connection, player_id, view)
     return Removed(removal, view.head, named(connection, player_id, slot, order.condition.base), last)
 
@@ -66,7 +71,7 @@ def erased() -> Erased:
     return Erased("Your saves were erased after this request began; nothing was changed. Read the list, then decide.")
 
 
-def _replace(connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, blob_id: int) -> Version:
+def replace(connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, blob_id: int) -> Version:
     """The body becomes the current version."""
     parent, parent_tag = view.top.version if view.top else None, view.head.tag if view.head else None
     now = Version(order.slot, view.last + 1, parent, parent_tag, Kind.WRITE, blob_id, order.body, order.now_ms)
@@ -74,13 +79,17 @@ def _replace(connection: Connection, limits: SaveLimits, order: WriteOrder, view
     return put_on_top(connection, limits, order.entry.player_id, view, now)
 
 
-def _copy_of(order: WriteOrder, number: int, base: Version | None, blob_id: int) -> Version:
-    parent, named = base.version if base else None, order.condition.base
-    made_ms = order.now_ms
-    return Version(order.slot, number, parent, named, Kind.CONFLICT, blob_id, order.body, made_ms, retired_ms=made_ms)
+def keep_refused(
+    connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, *, base: Version | None, blob_id: int
+) -> Version:
+    """The body becomes a conflict copy."""
+    parent, named, ms = base.version if base else None, order.condition.base, order.now_ms
+    copy = Version(order.slot, view.last + 1, parent, named, Kind.CONFLICT, blob_id, order.body, ms, retired_ms=ms)
+    keep_copy(connection, limits, order.entry.player_id, copy)
+    return copy
 
 
-def _bury(connection: Connection, limits: SaveLimits, order: DeleteOrder, number: int, head: Version) -> None:
+def empty(connection: Connection, limits: SaveLimits, order: DeleteOrder, number: int, head: Version) -> None:
     """A tombstone becomes the newest version."""
     tombstone = Version(order.slot, number, head.version, head.tag, Kind.DELETE, None, None, order.now_ms)
     bury(connection, limits, order.entry.player_id, head, tombstone)

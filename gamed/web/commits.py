@@ -1,0 +1,91 @@
+"""The room of commits: bytes are staged, then several slots change at once (PROTOCOL 4.4)."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+from msgspec import Struct
+
+from gamed.saves.commits import Commits
+from gamed.saves.limits import SaveLimits
+from gamed.saves.proposal import accept
+from gamed.saves.save_info import committed
+from gamed.web.access import access_token
+from gamed.web.app import make_app
+from gamed.web.conditional import PRIVATE, set_fields
+from gamed.web.detached import Detached
+from gamed.web.gates import Gate
+from gamed.web.incoming import Intake
+from gamed.web.json_io import read_json, write_json
+from gamed.web.request import Request
+from gamed.web.staged import CommitGate, CommitSink, StagedUpload, StageGate, digest_in
+
+
+class Wanted(Struct):
+    """One entry; gamed.saves.proposal.Proposal."""
+
+    slot: str
+    if_match: str | None = None
+    if_none_match: str | None = None
+    sha256: str | None = None
+    content_type: str | None = None
+    meta: dict[str, object] | None = None
+    delete: bool = False
+
+
+class CommitRequest(Struct):
+    """The body of a commit."""
+
+    writes: list[Wanted]
+
+
+@frozen
+class CommitRoutes:
+    """Changes run detached: a client that leaves does not stop them half way."""
+
+    app = make_app()
+    prefixes = ("/game/blobs", "/game/commit")
+    _commits: Commits
+    _limits: SaveLimits
+    _detached: Detached
+    _intake: Intake
+
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        return {
+            "stage_blob": StageGate(self._commits, self._intake),
+            "commit": CommitGate(self._commits, self._intake),
+        }
+
+    @app.route("/game/blobs/<string:sha256>", methods=["PUT"])
+    async def stage_blob(self, request: Request, sha256: str) -> bytes:
+        upload = request.sink
+        if not isinstance(upload, StagedUpload):
+            raise TypeError("this route's gate takes uploads")
+        size = await self._detached.run(self._stage(upload))
+        set_fields(request, PRIVATE)
+        return write_json(request, 201, {"sha256": sha256, "size": size})
+
+    @app.route("/game/blobs/<string:sha256>", methods=["HEAD"])
+    async def look_for_blob(self, request: Request, sha256: str) -> None:
+        digest = digest_in(sha256)
+        size = await self._commits.size_of(access_token(request), digest)
+        set_fields(request, {**PRIVATE, "Content-Length": str(size)})
+        request.write(b"")
+
+    @app.route("/game/commit", methods=["POST"])
+    async def commit(self, request: Request) -> bytes:
+        sink = request.sink
+        if not isinstance(sink, CommitSink):
+            raise TypeError("this route's gate knows who commits")
+        changes = accept(read_json(request, CommitRequest).writes, self._limits)
+        done = await self._detached.run(self._commits.commit(sink.entry, changes))
+        set_fields(request, PRIVATE)
+        return write_json(request, 200, committed(done.cursor, done.slots))
+
+    async def _stage(self, upload: StagedUpload) -> int:
+        try:
+            delivery = await upload.delivery()
+            await self._commits.stage(upload.entry, delivery)
+            return delivery.body.size
+        finally:
+            upload.abort()
