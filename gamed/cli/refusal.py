@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from gamed.config.problems import ConfigError
 from gamed.store import StoreError
@@ -22,7 +22,7 @@ class NotDone(Exception):
 
 
 def warn(text: str) -> None:
-    print(f"gamed: warning: {text}", file=sys.stderr, flush=True)
+    _tell(f"gamed: warning: {text}", sys.stderr)
 
 
 def say(text: str) -> None:
@@ -31,8 +31,18 @@ def say(text: str) -> None:
 
 
 def end(code: int, text: str) -> NoReturn:
-    print(text, file=sys.__stderr__, flush=True)  # sys.stderr is the log, once twistd has begun to log
+    _tell(text, sys.__stderr__)  # sys.stderr is the log, once twistd has begun to log
     raise SystemExit(code)
+
+
+def _tell(text: str, stream: TextIO | None) -> None:
+    """On a stream that may be closed or full: what is done, and how it ends, does not hang on who listens."""
+    if stream is None:  # print() would take stdout instead
+        return
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        _give_up(stream)
 
 
 @contextmanager
@@ -50,14 +60,16 @@ def ending() -> Iterator[None]:
         raise
     except OSError as e:
         where = f": {e.filename}" if e.filename else ""
-        _give_up_output()
+        _give_up(sys.stdout)
         end(NOT_DONE, f"gamed: {e.strerror or e}{where}")
 
 
-def _give_up_output() -> None:
+def _give_up(stream: TextIO | None) -> None:
     """What could not be printed is not tried again at the end of the process, which would change the exit code."""
-    with suppress(OSError, ValueError, AttributeError):
-        sys.stdout.flush()
+    if stream is None:
         return
-    with suppress(OSError, ValueError, AttributeError), open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    with suppress(OSError, ValueError):
+        stream.flush()
+        return
+    with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), stream.fileno())
