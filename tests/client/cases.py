@@ -11,11 +11,14 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.client.far_edge import TICKET, FakeGamed, Player
 from tests.client.reference import gamed_client as gc
 
+OFFER_SECONDS, PATIENCE_SECONDS = gc.RETURN_SECONDS, 60.0
+"""After the first a player is offered a code; here a browser that is to come back has more time for it."""
+
 
 def returned(url: str, host: str | None = None) -> tuple[int, str | None]:
     """What a browser gets that follows `url`: status and Location. `host` is what it claims to have asked for."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=8)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=PATIENCE_SECONDS)
     connection.request("GET", url.partition(parts.netloc)[2], headers={"Host": host or parts.netloc})
     answer = connection.getresponse()
     answer.read()
@@ -33,6 +36,8 @@ class ClientCase(SynchronousTestCase):
         self.folder = Path(self.mktemp()).absolute()
         self.pauses: list[float] = []
         self.clock = 1_000_000.0
+        self.patch(gc, "RETURN_SECONDS", PATIENCE_SECONDS)
+        self.running: list[threading.Thread] = []
         self.client = self.another()
 
     def another(self):
@@ -57,10 +62,16 @@ class ClientCase(SynchronousTestCase):
         """A browser that does `steps` beside the client when it is opened."""
 
         def opened(url: str) -> bool:
-            threading.Thread(target=lambda: [step() for step in steps], daemon=True).start()
+            self.running.append(threading.Thread(target=lambda: [step() for step in steps], daemon=True))
+            self.running[-1].start()
             return True
 
         return opened
+
+    def browsers_done(self) -> None:
+        """Every browser was answered."""
+        for thread in self.running:
+            thread.join(PATIENCE_SECONDS)
 
     def comes_back(
         self, ticket: str = TICKET, login_id: str = "lgn_1", host: str | None = None

@@ -91,7 +91,7 @@ class Asking(ClientCase):
             self.command(*arguments),
             input=f"{CODE}\n".encode(),
             capture_output=True,
-            timeout=30,
+            timeout=120,
             env=self.environ(**more),
             check=False,
         )

@@ -126,7 +126,7 @@ class SingleFlight(ClientCase):
         self.fake.access_seconds = 900
         command = [sys.executable, str(PATH), "--server", self.server, "--folder", str(self.folder), "whoami"]
         processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
-        outcomes = [(*process.communicate(timeout=30), process.returncode) for process in processes]
+        outcomes = [(*process.communicate(timeout=120), process.returncode) for process in processes]
         self.assertEqual([outcome[1:] for outcome in outcomes], [(b"", 0)] * 4)
         self.assertEqual(len(self.fake.requests(REFRESH)), 1)
         self.assertEqual(self.on_disk().refresh_credential, "grc_ses_1_2")

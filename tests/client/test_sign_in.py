@@ -3,7 +3,7 @@
 import os
 import time
 
-from tests.client.cases import ClientCase, returned
+from tests.client.cases import OFFER_SECONDS, PATIENCE_SECONDS, ClientCase, returned
 from tests.client.far_edge import CODE, LOST, TICKET, Reply, failed, problem
 from tests.client.reference import gamed_client as gc
 
@@ -19,6 +19,7 @@ class Return(ClientCase):
         kept = self.client.sign_in(player, open_browser=browser)
         self.assertEqual((kept.player_id, kept.access_token), ("ply_1", "gat_ses_1_1"))
         self.assertEqual(self.on_disk(), kept)
+        self.browsers_done()
         self.assertEqual(self.fake.requests("/auth/login/collect")[-1].json["ticket"], TICKET)
         self.assertEqual(player.offered, 0)
         self.assertEqual(answers, [(303, f"{self.server}/auth/login/done?login_id=lgn_1")])
@@ -33,6 +34,7 @@ class Return(ClientCase):
             outcomes.append(self.fake.outcome)
 
         self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, comes_back))
+        self.browsers_done()
         self.assertEqual(outcomes, [self.fake.complete()])
 
     def test_start(self) -> None:
@@ -61,6 +63,7 @@ class Return(ClientCase):
             answers.append(returned(f"http://127.0.0.1:{self.fake.started['loopback_port']}/"))
 
         self.client.sign_in(self.player(), open_browser=self.browser(foreign, self.signs_in, self.comes_back))
+        self.browsers_done()
         self.assertEqual(answers, [(404, None)] * 7)
         proofs = [seen.json for seen in self.fake.requests("/auth/login/collect") if "ticket" in seen.json]
         self.assertEqual([proof["ticket"] for proof in proofs], [TICKET])
@@ -71,6 +74,7 @@ class Return(ClientCase):
         wrong = lambda: answers.append(self.comes_back(ticket="made-up"))  # noqa: E731
         player = self.player()
         self.client.sign_in(player, open_browser=self.browser(self.signs_in, wrong, self.comes_back))
+        self.browsers_done()
         self.assertEqual(answers[0][0], 303)
         self.assertEqual(player.offered, 0)
 
@@ -101,6 +105,7 @@ class Code(ClientCase):
 
     def test_offered(self) -> None:
         """Five seconds after the browser finished elsewhere the player is offered a code; the page opens again."""
+        self.patch(gc, "RETURN_SECONDS", OFFER_SECONDS)
         player = self.player("bkt-rvw")
         opened, finished = [], []
         browser = self.browser(lambda: finished.append(time.monotonic()), self.signs_in)
@@ -110,15 +115,16 @@ class Code(ClientCase):
             return browser(url) if len(opened) == 1 else True
 
         self.client.sign_in(player, open_browser=open_browser)
-        self.assertGreaterEqual(time.monotonic() - finished[0], gc.RETURN_SECONDS)
+        self.assertGreaterEqual(time.monotonic() - finished[0], OFFER_SECONDS)
         self.assertEqual(player.offers.get_nowait(), (True, None))
         self.assertEqual(len(opened), 2)
         self.assertEqual(opened[0], opened[1])
 
     def test_return_while_asked(self) -> None:
         """The browser that comes back while the player is being asked settles it."""
+        self.patch(gc, "RETURN_SECONDS", 0.2)
         player = self.player(None)
-        late = lambda: [player.offers.get(timeout=9), self.comes_back()]  # noqa: E731
+        late = lambda: [player.offers.get(timeout=PATIENCE_SECONDS), self.comes_back()]  # noqa: E731
         self.client.sign_in(player, open_browser=self.browser(self.signs_in, late))
         self.assertTrue(self.client.signed_in)
 

@@ -56,7 +56,7 @@ class Tls(SynchronousTestCase):
         place = ["--server", fake.base, "--folder", str(self.folder), "--json", "whoami"]
         env = {**os.environ, "SSL_CERT_FILE": str(trusted)}
         done = subprocess.run(
-            [sys.executable, str(PATH), *place], check=False, capture_output=True, timeout=30, env=env
+            [sys.executable, str(PATH), *place], check=False, capture_output=True, timeout=120, env=env
         )
         return json.loads(done.stdout)
 

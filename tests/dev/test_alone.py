@@ -39,7 +39,7 @@ class AloneTests(SynchronousTestCase):
         """Everything that `serve` consists of is imported, and nothing of the provider is."""
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         done = subprocess.run(
-            [sys.executable, "-c", OPENED], env=environ, capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", OPENED], env=environ, capture_output=True, text=True, timeout=300, check=True
         )
         loaded = done.stdout.split()
         self.assertIn("gamed.service", loaded)

@@ -100,7 +100,7 @@ def resets(far: FarProtocol) -> None:
 
 
 class SocketCase(TestCase):
-    seconds = 5.0
+    seconds = 60.0
 
     def listen(self, *scripts: Script, at_once: bool = False, context: Any = None) -> FarFactory:
         self.far = FarFactory(scripts, at_once)
@@ -127,7 +127,7 @@ class SocketCase(TestCase):
 
     async def gone(self) -> None:
         """The far end has lost its connection: nothing lingers on our side."""
-        await self.far.lost.addTimeout(1, reactor)
+        await self.far.lost.addTimeout(60, reactor)
 
 
 class AnswerTests(SocketCase):

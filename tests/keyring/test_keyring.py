@@ -216,7 +216,7 @@ class RekeyTests(FileCase):
             statement,
         )
         root = Path(__file__).parents[2]
-        ended = run([sys.executable, "-c", "\n".join(lines), self.auth], cwd=root, check=False, timeout=60)
+        ended = run([sys.executable, "-c", "\n".join(lines), self.auth], cwd=root, check=False, timeout=300)
         self.assertEqual(ended.returncode, -SIGKILL)
 
 

@@ -16,7 +16,7 @@ from io import StringIO
 from types import CodeType, ModuleType
 from unittest import TestCase, TestSuite, TextTestRunner, defaultTestLoader
 
-SECONDS = 30
+SECONDS = 300
 NOTICED, LIVES, BROKEN = "noticed", "lives", "broken"
 LIBRARIES = (
     "hypothesis",

@@ -66,4 +66,4 @@ def call(command: Iterable[str], folder: Path) -> CompletedProcess[str]:
 def ask(command: Iterable[str], folder: Path, **variables: str) -> CompletedProcess[str]:
     """Run it with a bare environment, whatever it says."""
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1", **variables}
-    return run(list(command), cwd=folder, env=bare, capture_output=True, text=True, timeout=60, check=False)
+    return run(list(command), cwd=folder, env=bare, capture_output=True, text=True, timeout=300, check=False)

@@ -36,7 +36,7 @@ from tests.support.stores import data_folder, file_stores
 LIMITS = SaveLimits()
 ABSENT = Condition(Wants.ABSENT)
 DISCORD, GOOGLE, ANNAS, BERTS = (Index(bytes([number]) * 32) for number in range(1, 5))
-STEPS = range(1, 12)
+STEPS = range(1, 20)
 """More transactions than any departure here has."""
 
 
@@ -113,7 +113,7 @@ class FolderCase(SynchronousTestCase):
     def dies(self, what: str, after: int) -> bool:
         """Whether the departure was cut off by kill -9 after so many transactions."""
         command = [sys.executable, "-m", "tests.players.dying", str(self.data), what, str(after)]
-        done = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, timeout=30, check=False)
+        done = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, timeout=120, check=False)
         self.assertIn(done.returncode, (0, -9), done.stderr)
         return done.returncode == -9
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
@@ -114,6 +114,27 @@ def get(port: int, path: str, token: str = "") -> tuple[int, bytes]:
         connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read()
+
+
+def await_end(pid: int) -> None:
+    """Until a process that is nobody's child here has ended, collected by its parent or not."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while _lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def end_daemon(pid: int) -> None:
+    """Killed if it still runs, and gone: it writes into its folder no more."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    await_end(pid)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

@@ -45,7 +45,7 @@ class ClockTests(PorchTestCase):
     def test_set_forward(self) -> None:
         """No connection is taken to be idle or slow because the clock was set forward a day."""
         process, port = self.serve()
-        with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.putrequest("POST", "/auth/login")
             connection.putheader("Content-Type", "application/json")
             connection.putheader("Content-Length", "2")

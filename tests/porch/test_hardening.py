@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from tests.config.files import ENVIRON, OAUTH
-from tests.porch.process import GAMED, TWISTD, PorchTestCase, environment, free_port
+from tests.porch.process import GAMED, TWISTD, PorchTestCase, end_daemon, environment, free_port
 
 PROBE = """
 import ctypes, os, resource, sys
@@ -36,7 +36,7 @@ class HardenTests(PorchTestCase):
         """Forgotten variables are gone from the process, its children, and the block that /proc shows; others stay."""
         more = {"SECRET": "sesame-1", "SECRET_2": "kept-2", "LONG": "sesame-3" * 1000, "EMPTY": ""}
         probe = subprocess.run(
-            [sys.executable, "-c", PROBE], env=environment(more), capture_output=True, check=True, timeout=30
+            [sys.executable, "-c", PROBE], env=environment(more), capture_output=True, check=True, timeout=120
         ).stdout
         first, names, getenv, shown = probe.split(b"\n", 3)
         self.assertEqual(first, b"0 (0, 0) 0o77")
@@ -56,7 +56,7 @@ class HardenTests(PorchTestCase):
         listen = f"--listen=tcp:{port}:interface=127.0.0.1"
         self.assertEqual(self.run_command("gamed", "serve", *self.places, listen, of=TWISTD)[0], 0)
         pid = int((self.folder / "twistd.pid").read_text())
-        self.addCleanup(os.kill, pid, 9)
+        self.addCleanup(end_daemon, pid)
         self.await_answer(port)
         self.look(pid)
         for text in (self.output(), (self.folder / "twistd.log").read_text()):
@@ -84,7 +84,7 @@ class FilesTests(PorchTestCase):
         answered = 0
         with ExitStack() as open_ones:
             for _ in range(60):
-                connection = open_ones.enter_context(closing(HTTPConnection("127.0.0.1", port, timeout=5)))
+                connection = open_ones.enter_context(closing(HTTPConnection("127.0.0.1", port, timeout=60)))
                 connection.request("GET", "/healthz")
                 answered += connection.getresponse().status == 200
         self.assertEqual((answered, self.stop(process)), (60, 0))

@@ -88,7 +88,7 @@ class OtherUserTests(PorchTestCase):
             [*drop, self.python, "-c", RUN, *self.places, "players", "list"],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             cwd=self.folder,
             env={"PATH": os.environ["PATH"], **self.environ},
             check=False,

@@ -28,7 +28,7 @@ def send(port: int, method: str, path: str, token: str = "", body: object = None
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if body is not None:
         headers["Content-Type"] = "application/json"
-    with closing(HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
         raw = answer.read()
@@ -108,7 +108,7 @@ class ApprovalTests(PeopleCase):
             headers["Sec-Fetch-Site"] = "none"
         else:
             headers["Content-Type"] = "application/x-www-form-urlencoded"
-        with closing(HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request("GET" if form is None else "POST", path, urlencode(form) if form else None, headers)
             answer = connection.getresponse()
             page = answer.read().decode()
@@ -177,7 +177,7 @@ class SessionTests(PeopleCase):
         """A long poll ends at once when a command ends its session or blocks its player."""
         for verb, code in (("revoke", (401, "session_revoked")), ("block", (403, "player_blocked"))):
             token = self.token("anna")["access_token"]
-            with closing(HTTPConnection("127.0.0.1", self.port, timeout=10)) as waiting:
+            with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as waiting:
                 headers = {"Authorization": f"Bearer {token}", "Prefer": "wait=25"}
                 waiting.request("GET", "/game/saves?since=0.0", None, headers)
                 self.done(*(("sessions", "revoke") if verb == "revoke" else ("players", "block")), "anna")
@@ -259,7 +259,7 @@ class PersonTests(PeopleCase):
 
 class DepartureCase(PeopleCase):
     def save(self, token: str, slot: str, data: bytes) -> None:
-        with closing(HTTPConnection("127.0.0.1", self.port, timeout=5)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             headers = {"Authorization": f"Bearer {token}", "If-None-Match": "*"}
             connection.request("PUT", f"/game/saves/{slot}", data, headers)
             self.assertEqual(connection.getresponse().status, 201)

@@ -1,11 +1,8 @@
 import json
 import os
 import signal
-import subprocess
-import time
-from pathlib import Path
 
-from tests.porch.process import GAMED, MODULE, TWISTD, WAIT_SECONDS, PorchTestCase, free_port, get
+from tests.porch.process import GAMED, MODULE, TWISTD, PorchTestCase, await_end, end_daemon, free_port, get
 
 
 class SameServiceTests(PorchTestCase):
@@ -35,7 +32,7 @@ class SameServiceTests(PorchTestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertIn(f"configuration {self.config} (made just now)", out)
         pid = int((self.folder / "twistd.pid").read_text())
-        self.addCleanup(_kill, pid)
+        self.addCleanup(end_daemon, pid)
         self.await_answer(port)
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
 
@@ -44,9 +41,7 @@ class SameServiceTests(PorchTestCase):
         self.assertIn("Another gamed already serves", err)
 
         os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + WAIT_SECONDS
-        while (self.folder / "twistd.pid").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        await_end(pid)
         self.assertFalse((self.folder / "twistd.pid").exists())
         self.assertIn("Server Shut Down.", (self.folder / "twistd.log").read_text())
 
@@ -85,8 +80,3 @@ class FirstRunTests(PorchTestCase):
         self.assertTrue(config.exists())
         self.assertTrue((data / "auth.db").exists())
         self.stop(process)
-
-
-def _kill(pid: int) -> None:
-    if Path(f"/proc/{pid}").exists():
-        subprocess.run(["kill", "-9", str(pid)], check=False, stderr=subprocess.DEVNULL)

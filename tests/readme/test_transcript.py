@@ -40,7 +40,7 @@ def bash(script: str, folder: Path) -> CompletedProcess[str]:
     """Run it as a newcomer would: of the environment of the tests only PATH and HOME."""
     environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     command = ["bash", "-eu", "-o", "pipefail", "-c", script]
-    return run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    return run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
 
 
 class ReadmeTests(SynchronousTestCase):

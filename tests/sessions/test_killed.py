@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from tests.porch.process import PorchTestCase, free_port, get
+from tests.porch.process import WAIT_SECONDS, PorchTestCase, free_port, get
 from tests.porch.test_people import send
 
 DYING = (sys.executable, "-m", "tests.sessions.dying_server")
@@ -49,7 +49,7 @@ class KilledTests(PorchTestCase):
         body = {"refresh_credential": held["refresh_credential"]}
         with self.assertRaises(OSError):
             send(port, "POST", "/auth/session/refresh", body=body)
-        self.assertEqual(process.wait(10), -9)
+        self.assertEqual(process.wait(WAIT_SECONDS), -9)
         self.assertEqual(self.sessions(), [(2, 0)])
         process, port = self.serve()
         answers = [send(port, "POST", "/auth/session/refresh", body=body) for _ in range(2)]

@@ -4,10 +4,12 @@ from errno import ENOSPC
 from hashlib import sha256
 from io import BytesIO
 from os import urandom
+from threading import Event
 from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import CancelledError, gatherResults
+from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.storage.blobs import KEPT_MS
@@ -241,6 +243,20 @@ class PartByPart(BlobCase):
         self.assertEqual(self.parts(), [])
 
 
+class HeldSpool(BytesIO):
+    """Gives no byte of its second half until it may."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.half_way, self.go_on = Event(), Event()
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell() > len(self.getbuffer()) // 2:
+            self.half_way.set()
+            self.go_on.wait(60)
+        return super().read(size)
+
+
 class Threads(TestCase):
     async def test_beside_the_write_lane(self) -> None:
         """Several large appends and many small decisions at once all arrive, and none waits in vain for the file."""
@@ -255,11 +271,11 @@ class Threads(TestCase):
 
     async def test_cancelled_append(self) -> None:
         """An append that is cancelled half-way removes what it stored."""
-        stores = file_stores(self, reactor)
-        append = stores.blobs.append("ply_a", BytesIO(bytes(200 * PART_BYTES)))
-        while not await stores.reads.submit(ask("SELECT 1 FROM blob_part WHERE n > 40 LIMIT 1")):
-            pass
+        stores, spool = file_stores(self, reactor), HeldSpool(bytes(200 * PART_BYTES))
+        append = stores.blobs.append("ply_a", spool)
+        await deferToThread(spool.half_way.wait, 60)
         append.cancel()
+        spool.go_on.set()
         with self.assertRaises(CancelledError):
             await append
         await stores.close()

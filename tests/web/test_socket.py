@@ -16,6 +16,7 @@ from tests.support.http import Answer, Lines, parse_answers, request_bytes
 from tests.web.rooms import EchoRoom, OpenGate
 
 GET = request_bytes("GET", "/echo/text")
+PATIENCE_SECONDS = 60
 
 
 class SocketCase(TestCase):
@@ -40,7 +41,7 @@ class SocketCase(TestCase):
         """Send, close the writing side, read to the end."""
 
         def talk() -> list[Answer]:
-            with create_connection(self.address, 10) as connection:
+            with create_connection(self.address, PATIENCE_SECONDS) as connection:
                 for piece in pieces:
                     connection.sendall(piece)
                 return parse_answers(read_all(connection))
@@ -84,7 +85,7 @@ class SocketTests(SocketCase):
         """One connection carries requests, refusals whose body was read, and requests again."""
 
         def talk() -> list[int]:
-            connection = HTTPConnection(*self.address, timeout=10)
+            connection = HTTPConnection(*self.address, timeout=PATIENCE_SECONDS)
             statuses = []
             for method, path, body in (
                 ("GET", "/echo/text", None),
@@ -108,7 +109,7 @@ class SocketTests(SocketCase):
         """The client is gone: the sink is aborted, no handler runs."""
 
         def tear() -> None:
-            with create_connection(self.address, 10) as connection:
+            with create_connection(self.address, PATIENCE_SECONDS) as connection:
                 connection.sendall(request_bytes("PUT", "/echo/any", {"Content-Length": "1000"}) + b"a" * 500)
 
         await deferToThread(tear)
@@ -121,7 +122,7 @@ class SocketTests(SocketCase):
         """One that closes its writing side is answered, and then the connection ends."""
 
         def talk(data: bytes) -> list[Answer]:
-            with create_connection(self.address, 10) as connection:
+            with create_connection(self.address, PATIENCE_SECONDS) as connection:
                 connection.sendall(data)
                 connection.shutdown(SHUT_WR)
                 return parse_answers(read_all(connection))
@@ -154,7 +155,7 @@ class SocketTests(SocketCase):
         """Idle connections are closed, and it is told when the last one is gone."""
 
         def talk() -> bytes:
-            with create_connection(self.address, 10) as connection:
+            with create_connection(self.address, PATIENCE_SECONDS) as connection:
                 connection.sendall(GET)
                 return read_all(connection)
 
