@@ -15,7 +15,13 @@ from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect
 from gamed.store import StoreCorrupt, StoreUnavailable
 
 SCHEMAS = Path(__file__).parent / "schema"
+STEPS = 100_000
+"""Of SQLite's virtual machine, between two calls that say that it is still at work: some milliseconds."""
 log = Logger()
+
+
+def silent(*_text: str) -> None:
+    """Nobody wants to know."""
 
 
 class MigrationError(Exception):
@@ -31,25 +37,27 @@ def scripts_in(folder: Path) -> list[Path]:
     return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
 
 
-def prepare_files(data: Path, progress: Callable[[str], None] = lambda text: None) -> None:
+def prepare_files(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
     """Make or migrate auth.db and state.db in this folder; before any fork, and under the folder's lock.
 
-    A state.db that cannot be opened is left alone: players can still sign in. `progress` is told before long work.
+    A state.db that cannot be opened is left alone: players can still sign in. `progress` is told before long work,
+    `working` is called again and again while it goes on.
     """
-    prepare_file(data / f"{AUTH}.db", progress)
+    prepare_file(data / f"{AUTH}.db", progress, working)
     try:
-        prepare_file(data / f"{STATE}.db", progress)
+        prepare_file(data / f"{STATE}.db", progress, working)
     except (StoreUnavailable, StoreCorrupt) as e:
         log.error("{path} is left alone: {problem}", path=data / f"{STATE}.db", problem=e.__cause__)
 
 
-def prepare_file(path: Path, progress: Callable[[str], None] = lambda text: None) -> None:
+def prepare_file(path: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
     """Bring one file to the newest schema, copied first if it holds an older one.
 
     MigrationError: not a file for this version. StoreError: SQLite cannot use it.
     """
     folder = schema_folder(path.stem)
     with translated(), closing(connect(file_uri(path, "rwc"))) as connection:
+        connection.set_progress_handler(working, STEPS)
         prepare(connection)
         _begin(connection, path)
         if 0 < version_of(connection) < len(scripts_in(folder)):

@@ -85,6 +85,19 @@ class NextVersion(Case):
         self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
         self.assertEqual(1, len(told))
 
+    def test_long_work(self) -> None:
+        """While a large file is copied, and while a script runs, somebody is told that it gets on."""
+        self.filled()
+        self.ask(
+            "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT n FROM c"
+        )
+        self.script(2, "UPDATE a SET n = -n WHERE n > 1;")
+        told: list[str] = []
+        prepare_file(self.path, told.append, lambda: told.append("working"))
+        self.assertEqual(told[0], "copying auth.db before its schema changes")
+        self.assertGreater(told.count("working"), 5)
+        self.assertEqual([(50_000,)], self.ask("SELECT count(*) FROM a WHERE n < 0"))
+
     def test_copied_first(self) -> None:
         """Before its schema changes, the file is copied whole; the copy can be read by the older version."""
         self.filled()
