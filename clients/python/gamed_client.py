@@ -12,6 +12,8 @@ it can also show a sign-in's link as a QR code.
 
     python gamed_client.py --server https://play.example.org login
 
+To play offline too, copy gamed_sync.py along: it keeps the newest bytes on the device and brings them up when it can.
+
 Every failure is a GamedError with the `code` of the protocol and a `detail` a person can read.
 Methods may be called from any thread; several processes may share one sign-in.
 """
@@ -22,6 +24,8 @@ import argparse
 import base64
 import binascii
 import contextlib
+import copy
+import errno
 import hashlib
 import http.client
 import http.server
@@ -373,6 +377,7 @@ class Wire:
     origin: Origin
     agent: str
     sleep: Callable[[float], None] = time.sleep
+    tries: int = TRIES
 
     def call(
         self,
@@ -386,7 +391,7 @@ class Wire:
         check: Callable[[Answer], None] = lambda answer: None,
         limit: int = MAX_JSON_BYTES,
         timeout: float = TIMEOUT_SECONDS,
-        tries: int = TRIES,
+        tries: int | None = None,
     ) -> Answer:
         """A successful answer, or a GamedError.
 
@@ -398,7 +403,7 @@ class Wire:
             body, fields["Content-Type"] = json.dumps(json_body).encode(), "application/json"
         if bearer is not None:
             fields["Authorization"] = f"Bearer {bearer}"
-        lost = False
+        lost, tries = False, tries or self.tries
         for attempt in range(tries):
             try:
                 answer = self._once(method, path, body, fields, limit=limit, timeout=timeout)
@@ -507,7 +512,7 @@ class CredentialFile:
         with self._threads:
             handle = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             try:
-                _lock(handle)
+                lock_file(handle)
                 yield
             finally:
                 os.close(handle)
@@ -522,27 +527,32 @@ class CredentialFile:
         return credential if credential.origin == self._origin else None
 
     def write(self, credential: Credential) -> None:
-        """Whole and on disk before it returns: a pair that was used and then lost would end the session."""
-        handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".", suffix=".new")  # 0600 from the start
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(asdict(credential), file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
-        _sync_folder(self.path.parent)
+        """On disk before it returns: a pair that was used and then lost would end the session."""
+        write_whole(self.path, json.dumps(asdict(credential)).encode())
 
     def delete(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
 
 
-def _lock(handle: int) -> None:
+def write_whole(path: Path, data: bytes) -> None:
+    """The old bytes or the new ones, whatever happens; on disk when it returns. Only this user can read them."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # 0600 from the start
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def lock_file(handle: int) -> None:
     """Where a file system has no locks two processes may refresh at once: the server forgives that for 30 s."""
     if sys.platform == "win32":
         while True:
@@ -554,7 +564,19 @@ def _lock(handle: int) -> None:
             fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def _sync_folder(folder: Path) -> None:
+def try_lock_file(handle: int) -> bool:
+    """Without waiting: False if another has it."""
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)  # else: no locks here
+    return True
+
+
+def sync_folder(folder: Path) -> None:
     if sys.platform != "win32":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -834,6 +856,10 @@ HALVES = {(False, False): " ", (True, False): "\u2580", (False, True): "\u2584",
 # --- Saves ------------------------------------------------------------------------------------------------------------
 
 
+_ETAG = re.compile(r'"[!#-~]{1,100}"')
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
 @dataclass(frozen=True)
 class SaveInfo:
     """One version of one slot. `etag` is what a later write names as its base."""
@@ -853,17 +879,74 @@ class SaveInfo:
     def of(cls, value: Mapping[str, Any]) -> SaveInfo:
         kinds = {"slot": str, "version": int, "etag": str, "size": int, "sha256": str}
         known: dict[str, Any] = {name: member(value, name, kind) for name, kind in kinds.items()}
+        if not (_ETAG.fullmatch(known["etag"]) and _SHA256.fullmatch(known["sha256"])):
+            raise NotGamed("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
         return cls(
             **known,
             content_type=str(value.get("content_type") or "application/octet-stream"),
             modified=str(value.get("modified") or ""),
-            meta=value.get("meta") or {},
-            conflicts=tuple(value.get("conflicts") or ()),
+            meta=meta if isinstance(meta := value.get("meta"), dict) else {},
+            conflicts=tuple(n for n in value.get("conflicts") or () if isinstance(n, int)),
         )
 
     @classmethod
     def maybe(cls, value: object) -> SaveInfo | None:
         return cls.of(value) if isinstance(value, dict) else None
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """In a list of changes: the slot was emptied by `version`."""
+
+    slot: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What `changes` found; `cursor` is what to ask with the next time."""
+
+    cursor: str
+    saves: Sequence[SaveInfo | Deletion]
+    whole: bool
+    """Everything there is, not only what changed: no cursor was given, or the past it stands for is gone."""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any], whole: bool) -> Changes:
+        listed = member(value, "saves", list)
+        saves = [_change_of(entry) for entry in listed if isinstance(entry, dict)]
+        return cls(member(value, "cursor", str), saves, whole or value.get("reset") is True)
+
+
+def _change_of(entry: Mapping[str, Any]) -> SaveInfo | Deletion:
+    if entry.get("deleted"):
+        return Deletion(member(entry, "slot", str), member(entry, "version", int))
+    return SaveInfo.of(entry)
+
+
+@dataclass(frozen=True)
+class Version:
+    """One version in a slot's history: `kind` is write, restore, conflict or delete."""
+
+    version: int
+    kind: str
+    parent: int | None
+    """What it was written on top of."""
+    expires: str | None
+    """When it goes at the latest; None while only newer versions can push it out."""
+    save: SaveInfo | None
+    """None for a delete."""
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Version:
+        parent, expires = value.get("parent"), value.get("expires")
+        return cls(
+            version=member(value, "version", int),
+            kind=member(value, "kind", str),
+            parent=parent if isinstance(parent, int) else None,
+            expires=expires if isinstance(expires, str) else None,
+            save=SaveInfo.maybe(value if value.get("etag") else None),
+        )
 
 
 @dataclass(frozen=True)
@@ -876,10 +959,18 @@ class Save:
     meta: Mapping[str, Any]
 
 
+DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
+
+
 def path_of(slot: str) -> str:
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", slot):
+    """A name is also safe as the name of a file, on Windows too."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", slot) or slot.endswith(".") or DEVICES.fullmatch(slot):
         raise Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
     return "/game/saves/" + slot
+
+
+def version_path(slot: str, number: int) -> str:
+    return f"{path_of(slot)}/versions/{int(number)}"
 
 
 def condition(base: Save | SaveInfo | str | None) -> dict[str, str]:
@@ -907,6 +998,11 @@ def check_digest(answer: Answer) -> None:
         raise DownloadCorrupt("download_corrupt", "The save arrived damaged.")
 
 
+def save_of(answer: Answer) -> Save:
+    meta = json.loads(answer.headers.get("Save-Meta") or "{}")
+    return Save(answer.headers.get("ETag", ""), answer.body, answer.headers.get("Content-Type", ""), meta)
+
+
 # --- The client -------------------------------------------------------------------------------------------------------
 
 
@@ -931,6 +1027,17 @@ class GamedClient:
         self._file = CredentialFile(folder or state_folder(app), self.origin)
         self._now = now
         self._held: Credential | None = None
+        self._player: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where this machine keeps the credential, and gamed_sync.py what is pending."""
+        return self._file.path.parent
+
+    @property
+    def place(self) -> str:
+        """A file's name for this server: its host to read, a hash of its origin to tell it from others."""
+        return self._file.path.stem
 
     # -- who --
 
@@ -1027,6 +1134,16 @@ class GamedClient:
         listed = member(self._game("GET", "/game/saves").json(), "saves", list)
         return [SaveInfo.of(entry) for entry in listed]
 
+    def changes(self, since: str | None = None, *, wait: int = 0) -> Changes:
+        """What changed since the cursor of an earlier answer; everything without one, or when that past is gone.
+
+        Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+        """
+        path = "/game/saves" if since is None else f"/game/saves?since={quote(since, safe='')}"
+        headers = {"Prefer": f"wait={wait}"} if wait else {}
+        answer = self._game("GET", path, headers=headers, timeout=wait + TIMEOUT_SECONDS)
+        return Changes.of(answer.json(), whole=since is None)
+
     def get(self, slot: str, *, unless: Save | SaveInfo | str | None = None) -> Save | None:
         """The current bytes, checked; None if the slot was never written.
 
@@ -1039,8 +1156,7 @@ class GamedClient:
             raise
         except NotFound:
             return None
-        meta = json.loads(answer.headers.get("Save-Meta") or "{}")
-        return Save(answer.headers.get("ETag", ""), answer.body, answer.headers.get("Content-Type", ""), meta)
+        return save_of(answer)
 
     def put(
         self,
@@ -1069,7 +1185,36 @@ class GamedClient:
             if not (error.code == "deleted" and error.answer_lost_before):  # else: the first try did it
                 raise
 
+    # -- history --
+
+    def versions(self, slot: str) -> list[Version]:
+        """What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict."""
+        listed = member(self._game("GET", path_of(slot) + "/versions").json(), "versions", list)
+        return [Version.of(entry) for entry in listed]
+
+    def version(self, slot: str, number: int) -> Save:
+        """The bytes of one version, checked; NotFound when it is no longer kept."""
+        return save_of(self._game("GET", version_path(slot, number), check=check_digest, limit=MAX_SAVE_BYTES))
+
+    def restore(self, slot: str, number: int, *, base: Save | SaveInfo | str | None) -> SaveInfo:
+        """Make an old version or a conflict's copy current again, on top of `base`: None undeletes a slot."""
+        path = version_path(slot, number) + "/restore"
+        return SaveInfo.of(self._game("POST", path, headers=condition(base)).json())
+
+    def dismiss(self, slot: str, number: int) -> None:
+        """Let go of a conflict's copy, once the player has chosen. One that is gone already is no failure."""
+        with contextlib.suppress(NotFound):
+            self._game("DELETE", version_path(slot, number))
+
     # -- staying signed in --
+
+    def only(self, player_id: str, *, tries: int = TRIES) -> GamedClient:
+        """The same sign-in for one player: PlayerChanged when another has signed in here since."""
+        bound = copy.copy(self)
+        bound._wire = replace(self._wire, tries=tries)
+        bound._player = player_id
+        bound._held = None
+        return bound
 
     def _game(self, method: str, path: str, stale: str | None = None, **how: Any) -> Answer:
         """A request in the player's name; once more with a newer token if the first turns out `stale`."""
@@ -1098,6 +1243,8 @@ class GamedClient:
         held = self.credential
         if held is None:
             raise SignInRequired("signed_out", "Nobody is signed in here.")
+        if self._player not in (None, held.player_id):
+            raise PlayerChanged("player_changed", "Another player signed in here meanwhile.")
         if held.fresh(self._now()) and held.access_token != stale:
             return held
         with self._file.locked():  # the first one in refreshes, the others find what it got
@@ -1286,6 +1433,17 @@ def parser() -> argparse.ArgumentParser:
     remove = saves.add_parser("rm", help="delete the current version of a slot")
     remove.add_argument("slot")
     remove.add_argument("--if-match", metavar="ETAG", default="*")
+    versions = saves.add_parser("versions", help="list what is kept of a slot, newest first")
+    versions.add_argument("slot")
+    restore = saves.add_parser("restore", help="make an old version current again")
+    restore.add_argument("slot")
+    restore.add_argument("version", type=int)
+    restore.add_argument("--if-match", metavar="ETAG", help="on top of this version; without it the slot is deleted")
+    sync = commands.add_parser("sync", help="keep a folder and the saves in step; needs gamed_sync.py beside this file")
+    sync.add_argument("files", type=Path, metavar="FOLDER", help="each file in it whose name fits is a slot")
+    sync.add_argument("--keep", choices=["mine", "theirs"], help="in every conflict; without it they are only shown")
+    sync.add_argument("--delete", action="store_true", help="a file that is gone is deleted at the server too")
+    sync.add_argument("--watch", action="store_true", help="go on until interrupted")
     return top
 
 
@@ -1297,6 +1455,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         client = GamedClient(options.server, app=options.app, folder=options.folder)
         result, text = run(client, options)
+    except ModuleNotFoundError as error:
+        say(f"{error.name}.py is not beside this file.")
+        return 1
     except GamedError as error:
         if options.json:
             print(json.dumps({"error": {**error.problem, "code": error.code, "detail": error.detail}}))
@@ -1326,6 +1487,11 @@ def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, 
         told = client.sign_out(options.scope)
         words = "Signed out." if told else "Signed out here; the server could not be told, its session ends by itself."
         return {"told_server": told}, words
+    if options.command == "sync":
+        sys.modules.setdefault("gamed_client", sys.modules[__name__])  # what it imports is this very module
+        from gamed_sync import run_folder
+
+        return run_folder(client, options)
     if options.command == "whoami":
         found = client.whoami()
         player, usage = member(found, "player", dict), member(found, "usage", dict)
@@ -1355,6 +1521,13 @@ def run_save(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[
     if options.save == "rm":
         client.delete(options.slot, base=cast(str, options.if_match))
         return {"slot": options.slot}, f"{options.slot} is deleted."
+    if options.save == "versions":
+        found_versions = client.versions(options.slot)
+        lines = [f"{v.version}\t{v.kind}\t{v.save.size if v.save else 0}\t{v.expires or '-'}" for v in found_versions]
+        return {"slot": options.slot, "versions": [asdict(v) for v in found_versions]}, "\n".join(lines)
+    if options.save == "restore":
+        restored = client.restore(options.slot, options.version, base=options.if_match)
+        return asdict(restored), f"{restored.slot} is at version {restored.version}, {restored.etag}"
     listed = client.list_saves()
     lines = [f"{save.slot}\t{save.etag}\t{save.size}\t{save.modified}" for save in listed]
     return {"saves": [asdict(save) for save in listed]}, "\n".join(lines)

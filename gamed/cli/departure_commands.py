@@ -1,8 +1,6 @@
 """`gamed players attach|erase`: one player's things given to another, or gone for good (PROTOCOL 3.8)."""
 
-import sys
 from collections.abc import Coroutine
-from secrets import token_bytes
 from sqlite3 import Connection
 from typing import Any, TypeVar
 
@@ -10,18 +8,17 @@ import click
 from attrs import frozen
 
 from gamed.cli.host import Host, Store
+from gamed.cli.host_shelves import HostShelves
 from gamed.cli.opening import now_ms
-from gamed.cli.people import WHO, called, found, json_option, report
+from gamed.cli.people import WHO, called, confirm, found, json_option, report
 from gamed.cli.refusal import NotDone, ending
 from gamed.crypto import Keys
 from gamed.players.departures import Departure, Departures
 from gamed.players.errors import PlayerUnknown
-from gamed.saves.cursor import new_epoch
 from gamed.storage.auth import departures
 from gamed.storage.auth.accounts import NamedPlayer
 from gamed.storage.auth.departures import Attached
 from gamed.storage.state import handing_over
-from gamed.storage.state.stored_shelves import begin, step
 
 T = TypeVar("T")
 
@@ -44,32 +41,6 @@ class HostRecords:
 
     async def forget(self, departure: Departure) -> bool:
         return self._store.auth(lambda connection: departures.forget(connection, departure))
-
-
-@frozen
-class HostShelves:
-    """gamed.players.departures.Shelves beside the service, whose next sweep takes the bytes."""
-
-    _store: Store
-
-    async def ready(self) -> None:
-        self._store.state(lambda connection: None)
-
-    async def erase(self, player_id: str, now_ms: int) -> None:
-        epoch = new_epoch(token_bytes)
-        self._store.state(lambda connection: begin(connection, player_id, epoch, now_ms))
-        self._finish(player_id)
-
-    async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
-        self._finish(heir_id)
-        epochs = new_epoch(token_bytes), new_epoch(token_bytes)
-        self._store.state(lambda connection: handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms))
-        self._finish(player_id)
-
-    def _finish(self, player_id: str) -> None:
-        epoch = new_epoch(token_bytes)
-        while self._store.state(lambda connection: step(connection, player_id, epoch)):
-            pass
 
 
 @click.command(short_help="[key] Give a player's saves and sign-ins to another.")
@@ -121,17 +92,9 @@ def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
     with ending():
         store = host.open()
         named = store.read(lambda connection, keys: found(connection, keys, who))
-        if not yes:
-            _confirm(named)
+        confirm(f"Erase {called(named)} with all saves?", yes=yes)
         at_once(_leaving(store).erase(named.player.player_id))
         report({"erased": named.player.player_id}, f"{called(named)} is erased", as_json=as_json)
-
-
-def _confirm(named: NamedPlayer) -> None:
-    if not sys.stdin.isatty():
-        raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
-    if not click.confirm(f"Erase {called(named)} with all saves? This cannot be undone."):
-        raise NotDone("Nothing was erased.")
 
 
 def _leaving(store: Store) -> Departures:

@@ -1,6 +1,7 @@
 """How commands find a player and what they print of one."""
 
 import json
+import sys
 from collections.abc import Mapping
 from sqlite3 import Connection
 
@@ -54,6 +55,16 @@ def described(named: NamedPlayer, keys: Keys) -> dict[str, object]:
 def report(done: Mapping[str, object], text: str, *, as_json: bool) -> None:
     """What a command did, for a script or for a person."""
     say(json.dumps(done) if as_json else text)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before an erase, unless `yes` was said already; NotDone for no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
+    if not click.confirm(f"{question} This cannot be undone."):
+        raise NotDone("Nothing was erased.")
 
 
 def called(named: NamedPlayer) -> str:

@@ -1,13 +1,12 @@
 """What commands do to a player's saves, each step small enough that the service goes on beside it."""
 
-from collections.abc import Callable
-from functools import partial
 from secrets import token_bytes
 from sqlite3 import Connection
 
 from attrs import evolve
 
 from gamed.cli.host import Files
+from gamed.cli.host_shelves import HostShelves
 from gamed.cli.opening import now_ms
 from gamed.cli.people import report
 from gamed.cli.refusal import NotDone
@@ -61,15 +60,8 @@ def _restored(connection: Connection, player_id: str, slot: str, number: int) ->
 
 
 def erase_saves(files: Files, player_id: str) -> None:
-    """In small steps; one that is broken off is finished by the service."""
-    first, last = new_epoch(token_bytes), new_epoch(token_bytes)
-    files.state(lambda connection: erasing.begin(connection, player_id, first, now_ms()))
+    """The log is told once it has begun: what is broken off then is finished by the service."""
+    epoch = new_epoch(token_bytes)
+    files.state(lambda connection: erasing.begin(connection, player_id, epoch, now_ms()))
     files.auth(lambda connection: files.tell(connection, "saves erase", player_id))
-    _until_done(files, lambda connection: erasing.step(connection, player_id, last))
-    while (blob_id := files.state(lambda connection: erasing.unreferenced(connection, player_id))) is not None:
-        _until_done(files, partial(parts.remove_some, blob_id=blob_id))
-
-
-def _until_done(files: Files, unit: Callable[[Connection], bool]) -> None:
-    while files.state(unit):
-        pass
+    HostShelves(files).finish(player_id)

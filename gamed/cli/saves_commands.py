@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 from re import ASCII, compile
 from sqlite3 import Connection
-from sys import stdin
 from typing import TypeVar
 
 import click
 
 from gamed.cli.files import STATE_DB
 from gamed.cli.host import Files, Host
-from gamed.cli.people import WHO, found, json_option, report
+from gamed.cli.people import WHO, confirm, found, json_option, report
 from gamed.cli.progress import progress
 from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.save_export import count_versions
@@ -141,10 +140,7 @@ def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
     with ending():
         files, player_id = _player(host, who)
         kept = files.look_at_state(lambda connection: count_versions(connection, player_id))
-        if not yes and not stdin.isatty():
-            raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
-        if not yes and not click.confirm(f"Erase {kept} versions of {player_id}? This cannot be undone."):
-            raise NotDone("Nothing was erased.")
+        confirm(f"Erase {kept} versions of {player_id}?", yes=yes)
         erase_saves(files, player_id)
         report({"player": player_id, "versions": kept}, f"{kept} versions of {player_id} erased", as_json=as_json)
 

@@ -8,8 +8,9 @@ import signal
 import sys
 from pathlib import Path
 
-from gamed.cli.departure_commands import HostRecords, HostShelves, at_once
+from gamed.cli.departure_commands import HostRecords, at_once
 from gamed.cli.host import Files
+from gamed.cli.host_shelves import HostShelves
 from gamed.crypto import Keys, Secret
 from gamed.players.departures import Departures
 from gamed.storage.auth import departures

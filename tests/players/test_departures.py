@@ -143,6 +143,7 @@ class EraseTests(FolderCase):
             if not cut:
                 break
         self.assertIn(after, range(4, max(STEPS)), "cut off at every step, and then not any more")
+        self.assertEqual(self.rows(self.state, f"SELECT count(*) FROM blob WHERE player_id = '{ANNA}'"), [(0,)])
 
     def test_many_rows(self) -> None:
         """A player with more tokens than one unit removes is forgotten in several."""

@@ -202,6 +202,28 @@ class EraseTest(SweepCase):
         self.sweep()
         self.refused(upload.send(b"45").answer, 410, "erased")
 
+    def test_two_at_it(self) -> None:
+        """Who comes late to finish an erase, as a command beside the sweep, takes nothing that was saved since."""
+        self.put("auto", b"one", ABSENT)
+        self.in_state(self.begin)
+        self.sweep()
+        self.put("auto", b"two", ABSENT)
+        self.assertIs(self.in_state(lambda connection: erasing.step(connection, ANNA, "late")), False)
+        self.assertEqual(self.get("auto").body, b"two")
+        self.agrees()
+
+    def test_many_slots(self) -> None:
+        """However many slots there were, each step takes a few."""
+        for number in range(5):
+            self.put(f"s{number}", b"one", ABSENT)
+        self.patch(erasing, "SLOTS", 2)
+        self.in_state(self.begin)
+        steps = 0
+        while self.in_state(lambda connection: erasing.step(connection, ANNA, "last")):
+            steps += 1
+        self.assertEqual(steps, 1 + 2)
+        self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM save").fetchall()), [(0,)])
+
     def test_others_stay(self) -> None:
         """Nobody else's saves are touched."""
         self.put("auto", b"one", ABSENT)

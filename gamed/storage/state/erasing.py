@@ -1,15 +1,18 @@
 """A player's saves erased: counted as gone at once, then row by row (PROTOCOL 4).
 
 While rows are going nothing can be written: a request that began before, or meanwhile, is told `erased`. At the end
-the epoch is drawn once more, so that whoever looked meanwhile starts anew.
+the epoch is drawn once more, so that whoever looked meanwhile starts anew. The shelf's own row stays, also of a player
+who is erased altogether: an id that nothing else has any more, the new epoch and the time. By it an upload on its way
+knows that it comes too late, and an old cursor that its past is gone.
 """
 
 from sqlite3 import Connection
 
 from gamed.saves.version import Version
-from gamed.storage.state import kept_blobs, versions
+from gamed.storage.state import kept_blobs, shelves, versions
 
 VERSIONS = 64
+SLOTS = 256
 """Forgotten by one unit."""
 
 
@@ -30,16 +33,24 @@ def unfinished(connection: Connection) -> str | None:
 
 
 def step(connection: Connection, player_id: str, epoch: str) -> bool:
-    """Some versions go; True while there are more. The last step draws the new epoch and lets writes in again."""
-    query = f"SELECT {versions.COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :limit"
-    rows = connection.execute(query, {"player_id": player_id, "limit": VERSIONS}).fetchall()
+    """Some rows go, of a shelf that is being erased and of no other; True while there are more.
+
+    The last step draws the new epoch and lets writes in again: who comes after it, to help, does nothing.
+    """
+    if not shelves.find(connection, player_id).erasing:
+        return False
+    values = {"player_id": player_id, "versions": VERSIONS, "slots": SLOTS, "epoch": epoch}
+    query = f"SELECT {versions.COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
+    rows = connection.execute(query, values).fetchall()
     for version in map(versions.from_row, rows):
         _forget(connection, player_id, version)
     if rows:
         return True
-    values = {"player_id": player_id, "epoch": epoch}
-    connection.execute("DELETE FROM save WHERE player_id = :player_id", values)
-    query = "UPDATE shelf SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id AND erasing = 1"
+    some = "(SELECT slot FROM save WHERE player_id = :player_id LIMIT :slots)"
+    gone = connection.execute(f"DELETE FROM save WHERE player_id = :player_id AND slot IN {some}", values).rowcount
+    if gone == SLOTS:
+        return True
+    query = "UPDATE shelf SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id"
     connection.execute(query, values)
     return False
 

@@ -6,9 +6,9 @@ from attrs import define
 
 from gamed.crypto import Random
 from gamed.instants import Now
-from gamed.saves.cursor import new_epoch
 from gamed.saves.limits import SaveLimits
 from gamed.storage.state import erasing, retention
+from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.storage.stores import Stores
 from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
 
@@ -50,13 +50,7 @@ class Sweeper:
 
     async def _erase(self) -> None:
         """Go on with what a command or a request left unfinished."""
+        shelves = StoredShelves(self._stores, self._random)
         while (player_id := await self._stores.state.submit(erasing.unfinished)) is not None:
-            await self._finish(player_id, new_epoch(self._random))
+            await shelves.finish(player_id)
             self._changed(player_id)
-
-    async def _finish(self, player_id: str, epoch: str) -> None:
-        """Rows, then the bytes they had, and those that were staged."""
-        while await self._stores.state.submit(lambda connection: erasing.step(connection, player_id, epoch)):
-            pass
-        while (blob_id := await self._stores.state.submit(lambda c: erasing.unreferenced(c, player_id))) is not None:
-            await self._stores.blobs.discard(blob_id)

@@ -1,0 +1,1069 @@
+"""Offline play for gamed_client.py: a game saves to this device, and the device brings it up when it can.
+
+Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
+
+    sync = Sync(client)                               # of the player who is signed in; needs no network
+    threading.Thread(target=sync.run, args=(stop,), daemon=True).start()
+    save = sync.read("auto")                          # None: never saved. The newest this device knows, offline too
+    sync.write("auto", b"...", meta={"title": "Chapter 3"})       # on this device's disk when it returns
+    for conflict in sync.conflicts:                   # both sides went on: the player chooses
+        conflict.keep_mine()                          # or keep_theirs(), or merged(b"...")
+
+A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not seen
+is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+
+Every failure is a GamedError. Methods may be called from any thread; one process at a time for a player's folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from gamed_client import (
+    Busy,
+    Conflict,
+    Deleted,
+    Deletion,
+    GamedClient,
+    GamedError,
+    NotFound,
+    NotGamed,
+    PlayerBlocked,
+    RateLimited,
+    Refused,
+    Save,
+    SaveInfo,
+    SignInRequired,
+    Unreachable,
+    UntrustedAddress,
+    Version,
+    path_of,
+    pause_after,
+    say,
+    sync_folder,
+    try_lock_file,
+    write_whole,
+)
+
+FORMAT = 1
+WAIT_SECONDS = 25
+"""How long a request for changes may take that waits for one."""
+AGAIN_SECONDS = 300.0
+"""A write that the server refused is tried again after this long, unless it says otherwise: limits can be changed."""
+SLICE_SECONDS = 0.25
+STEPS = 4
+"""How often one pump goes on with a slot that changes meanwhile."""
+
+HALTING = (Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress)
+"""What ends a pump: it is about the server or the player, not about one slot."""
+
+
+class InUse(GamedError):
+    """Another process, or another Sync of this one, has this player's folder open."""
+
+
+class LocalDamaged(GamedError):
+    """A file of this device does not hold what was written to it."""
+
+
+class ConflictOver(GamedError):
+    """The sides have changed since this conflict was shown, or it was settled: look at `conflicts` again."""
+
+
+# --- What is known of a slot: pure, every change makes a new record ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Local:
+    """Bytes on this device, in a file named by their hash."""
+
+    sha256: str
+    size: int
+    content_type: str
+    meta: Mapping[str, Any]
+    modified: str
+    """RFC 3339, by some clock: to be shown to the player. Nothing is decided by it."""
+
+    @classmethod
+    def of(cls, info: SaveInfo) -> Local:
+        return cls(info.sha256, info.size, info.content_type, info.meta, info.modified)
+
+
+def same(one: Local | None, other: Local | SaveInfo | None) -> bool:
+    """The same bytes under the same label; nothing equals nothing."""
+    if one is None or other is None:
+        return one is other
+    return (one.sha256, one.content_type, one.meta) == (other.sha256, other.content_type, other.meta)
+
+
+def tag(info: SaveInfo | None) -> str | None:
+    return info.etag if info else None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A write, or with `local` None a delete, that was sent and may have arrived: nothing else goes out before it."""
+
+    local: Local | None
+    base: SaveInfo | None
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """What the server said when it refused. `reason`: changed, deleted, or lost (it does not know this save)."""
+
+    reason: str
+    base: SaveInfo | None
+    current: SaveInfo | None
+    copy: SaveInfo | None
+    """The refused bytes, as the server keeps them."""
+
+
+@dataclass(frozen=True)
+class Record:
+    slot: str
+    local: Local | None = None
+    """What the game has; None: nothing, or deleted."""
+    base: SaveInfo | None = None
+    """The version that stands on: what the game last read, or the server last acknowledged."""
+    dirty: bool = False
+    """The game went on from there."""
+    sent: Sent | None = None
+    remote: SaveInfo | None = None
+    """What the server has, as far as it was heard."""
+    deleted: bool = False
+    """Where there is nothing: there was something."""
+    dispute: Dispute | None = None
+    dropped: Local | None = None
+    """What gave way last, here on this device."""
+    spent: SaveInfo | None = None
+    """A conflict's copy at the server that nobody needs once its bytes are current."""
+
+    @property
+    def newer(self) -> bool:
+        """The server has something that the game has not seen, and the game has nothing to say against it."""
+        settled = not (self.dirty or self.sent or self.dispute)
+        return settled and tag(self.remote) != tag(self.base) and (self.remote is not None or self.deleted)
+
+    def wrote(self, local: Local | None) -> Record:
+        """By the game. What it has already is no change."""
+        if same(self.local, local):
+            return self
+        return replace(self, local=local, dirty=True, deleted=local is None)
+
+    def took(self) -> Record:
+        """The game goes on from what is newer."""
+        local = Local.of(self.remote) if self.remote else None
+        dropped = self.dropped if local or not self.local else self.local
+        return replace(self, local=local, base=self.remote, dropped=dropped)
+
+    def heard(self, remote: SaveInfo | None, deleted: bool = False) -> Record:
+        """The server lists this. The same bytes are never a conflict, whoever brought them there."""
+        record = replace(self, remote=remote, deleted=deleted if remote is None else False)
+        if remote is None:
+            return record._settled(None) if self.local is None and not self.sent else record._moved()
+        if self.sent and self.sent.local and self.sent.local.sha256 == remote.sha256:
+            return record.acknowledged(remote, exactly=same(self.sent.local, remote))
+        if self.local and self.local.sha256 == remote.sha256 and not self.sent:
+            return record._settled(remote)
+        return record._moved()
+
+    def _settled(self, remote: SaveInfo | None) -> Record:
+        """Both sides have the same bytes; another label is brought up still, or taken over if the game has none."""
+        if not self.dirty and remote:
+            return replace(self, local=Local.of(remote), base=remote, dispute=None)
+        return replace(self, base=remote, dirty=bool(remote) and not same(self.local, remote), dispute=None)
+
+    def _moved(self) -> Record:
+        """A conflict that is open shows what is there now."""
+        if self.dispute is None or tag(self.dispute.current) == tag(self.remote):
+            return self
+        if self.remote and tag(self.remote) == tag(self.base):
+            return replace(self, dispute=None)
+        reason = "changed" if self.remote else "deleted" if self.deleted else "lost"
+        return replace(self, dispute=replace(self.dispute, reason=reason, current=self.remote))
+
+    def relisted(self, *, known: bool, deleted: bool, listed: bool) -> Record:
+        """In a whole list. `known`: what this stands on is in the past that the server has now.
+
+        Where it is not, the server has lost what it had acknowledged, and what the game has is news again.
+        """
+        record = self if known or self.dirty or self.local is None else replace(self, dirty=True)
+        return record if listed else record.heard(None, deleted=deleted)
+
+    def acknowledged(self, info: SaveInfo | None, *, exactly: bool = True) -> Record:
+        """What was sent took place, as `info`; the game may have gone on since."""
+        done = exactly and same(self.local, self.sent.local if self.sent else None)
+        local = self.local
+        if done and info and local:
+            local = replace(local, content_type=info.content_type, meta=info.meta)  # as the server spells them
+        return replace(self, local=local, base=info, dirty=not done, sent=None)
+
+    def written(self, info: SaveInfo) -> Record:
+        return replace(self.acknowledged(info), remote=info, deleted=False)
+
+    def removed(self, current: SaveInfo | None = None) -> Record:
+        return replace(self.acknowledged(None), remote=current, deleted=current is None)
+
+    def superseded(self, error: Conflict) -> Record:
+        """It took place, and someone else went on from it."""
+        return replace(self.acknowledged(error.yours), remote=error.current, deleted=error.current is None)
+
+    def disputed(self, error: Conflict) -> Record:
+        current, copy, deleted = error.current, error.yours, error.code == "deleted"
+        reason = "changed" if current else "deleted" if deleted else "lost"
+        dispute = Dispute(reason, self.base, current, copy)
+        return replace(self, sent=None, remote=current, deleted=deleted, dispute=dispute)
+
+    def kept_mine(self) -> Record:
+        spent = self.dispute.copy if self.dispute else None
+        return replace(self, base=self._theirs, dirty=True, dispute=None, spent=spent)
+
+    def kept_theirs(self) -> Record:
+        theirs, dropped = self._theirs, self.local or self.dropped
+        local = Local.of(theirs) if theirs else None
+        return replace(self, local=local, base=theirs, dirty=False, dispute=None, dropped=dropped)
+
+    def merged(self, local: Local) -> Record:
+        return replace(self, local=local, base=self._theirs, dirty=True, dispute=None)
+
+    @property
+    def _theirs(self) -> SaveInfo | None:
+        return self.dispute.current if self.dispute else None
+
+    @property
+    def bodies(self) -> set[str]:
+        """Hashes of all bytes that may still be asked for."""
+        sides = [self.local, self.base, self.remote, self.dropped, self.sent and self.sent.local]
+        sides += [self.dispute.base, self.dispute.current] if self.dispute else []
+        return {side.sha256 for side in sides if side}
+
+    def to_json(self) -> bytes:
+        return json.dumps({"format": FORMAT, **asdict(self)}, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Record:
+        value = json.loads(text)
+        if value.pop("format") != FORMAT:
+            raise ValueError("another format")
+        for name in ("base", "remote", "spent"):
+            value[name] = _info(value[name])
+        for name in ("local", "dropped"):
+            value[name] = _local(value[name])
+        if sent := value["sent"]:
+            value["sent"] = Sent(_local(sent["local"]), _info(sent["base"]))
+        if dispute := value["dispute"]:
+            infos = {name: _info(dispute[name]) for name in ("base", "current", "copy")}
+            value["dispute"] = Dispute(dispute["reason"], **infos)
+        return cls(**value)
+
+
+def _info(value: dict[str, Any] | None) -> SaveInfo | None:
+    return SaveInfo(**{**value, "conflicts": tuple(value["conflicts"])}) if value else None
+
+
+def _local(value: dict[str, Any] | None) -> Local | None:
+    return Local(**value) if value else None
+
+
+# --- The disk ---------------------------------------------------------------------------------------------------------
+
+
+class Store:
+    """A folder of one player at one server: `cursor`, `lock`, and for each slot a folder with `record` and bodies.
+
+    Bodies are on disk before the record that names them, and go after it; only this user can read any of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        private_folder(folder / "slots")
+        self._handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        if not try_lock_file(self._handle):
+            os.close(self._handle)
+            raise InUse("in_use", "This game is running already, with the same saves.")
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+    def records(self) -> dict[str, Record]:
+        found = {}
+        for place in sorted((self.folder / "slots").iterdir()):
+            try:
+                found[place.name] = Record.from_json((place / "record").read_bytes())
+            except FileNotFoundError:
+                continue  # the first write to it did not get that far
+            except (ValueError, KeyError, TypeError, AttributeError) as e:
+                detail = f"{place / 'record'} cannot be read; the files beside it are untouched."
+                raise LocalDamaged("state_damaged", detail) from e
+            self._tidy(found[place.name])
+        return found
+
+    def keep(self, record: Record) -> None:
+        private_folder(self._of(record.slot))
+        write_whole(self._of(record.slot) / "record", record.to_json())
+        self._tidy(record)
+
+    def _tidy(self, record: Record) -> None:
+        needed = {"record", *record.bodies}
+        for path in self._of(record.slot).iterdir():
+            if path.name not in needed:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+    def add(self, slot: str, data: bytes) -> str:
+        digest = sha256(data).hexdigest()
+        if self.load(slot, digest) is None:
+            private_folder(self._of(slot))
+            write_whole(self._of(slot) / digest, data)
+        return digest
+
+    def load(self, slot: str, digest: str) -> bytes | None:
+        """None when it is not here, or not what it was."""
+        try:
+            data = (self._of(slot) / digest).read_bytes()
+        except FileNotFoundError:
+            return None
+        return data if sha256(data).hexdigest() == digest else None
+
+    def discard(self, slot: str, digest: str) -> None:
+        with contextlib.suppress(OSError):
+            (self._of(slot) / digest).unlink()
+
+    def has(self, slot: str, info: SaveInfo) -> bool:
+        try:
+            return (self._of(slot) / info.sha256).stat().st_size == info.size
+        except FileNotFoundError:
+            return False
+
+    @property
+    def cursor(self) -> str | None:
+        try:
+            return (self.folder / "cursor").read_text("ascii")
+        except FileNotFoundError:
+            return None
+
+    def keep_cursor(self, cursor: str) -> None:
+        write_whole(self.folder / "cursor", cursor.encode("ascii"))
+
+    def _of(self, slot: str) -> Path:
+        return self.folder / "slots" / slot
+
+
+def private_folder(folder: Path) -> None:
+    """There, for this user only, and on disk."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for place in reversed(missing):
+        place.mkdir(mode=0o700, exist_ok=True)
+        sync_folder(place.parent)
+
+
+# --- What a game sees -------------------------------------------------------------------------------------------------
+
+IN_STEP, WAITING, NEWER, CONFLICT, REFUSED = "in_step", "waiting", "newer", "conflict", "refused"
+
+
+@dataclass(frozen=True)
+class Status:
+    """One slot, for a menu."""
+
+    slot: str
+    state: str
+    """in_step; waiting: something is to be brought up or down; newer: `read` gives what came from elsewhere;
+    conflict: the player has to choose; refused: see `problem`, the bytes are kept here."""
+    size: int | None
+    """Of what `read` would give, as are the next two; None: nothing, it is deleted."""
+    meta: Mapping[str, Any]
+    modified: str
+    copies: Sequence[int]
+    """Versions at the server that lost a conflict, of any device: `GamedClient.restore` or `dismiss` them."""
+    problem: GamedError | None = None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a conflict: its bytes, and what to tell the player about them."""
+
+    data: bytes = field(repr=False)
+    content_type: str
+    meta: Mapping[str, Any]
+    modified: str
+
+
+@dataclass(frozen=True)
+class SyncConflict:
+    """Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on."""
+
+    slot: str
+    reason: str
+    """changed; deleted: at the server; lost: the server does not know this save (erased, or an old backup)."""
+    base_info: SaveInfo | None
+    current: SaveInfo | None
+    copy: SaveInfo | None
+    """What the server keeps of this device's side, beside the current version."""
+    _sync: Sync = field(repr=False, compare=False)
+
+    def mine(self) -> Side | None:
+        """This device's, as it is now; None: it was deleted here."""
+        return self._sync._side(self.slot, self._sync._record(self.slot).local)
+
+    def theirs(self) -> Side | None:
+        """The server's; None: deleted, or lost. Fetched if it did not arrive yet."""
+        return self._sync._side(self.slot, self.current)
+
+    def base(self) -> Side | None:
+        """What both started from; None when there was nothing, or nobody kept it."""
+        with contextlib.suppress(GamedError):
+            return self._sync._side(self.slot, self.base_info)
+        return None
+
+    def keep_mine(self) -> None:
+        """Write this device's over theirs, which stays in the server's history."""
+        self._sync._answer(self, Record.kept_mine)
+
+    def keep_theirs(self) -> None:
+        """Go on from theirs; `copy` stays at the server, and the bytes here can be had from `Sync.dropped`."""
+        self.theirs()
+        self._sync._answer(self, Record.kept_theirs)
+
+    def merged(self, data: bytes, *, meta: Mapping[str, Any] | None = None) -> None:
+        """Go on from something new that holds both."""
+        with self._sync._lock:
+            like = self._sync._record(self.slot).local or self.current
+            content_type = like.content_type if like else "application/octet-stream"
+            local = self._sync._local(self.slot, data, content_type, meta)
+            self._sync._answer(self, lambda record: record.merged(local))
+
+
+@dataclass(frozen=True)
+class Problem:
+    error: GamedError
+    due: float
+    """By the monotonic clock, in seconds."""
+
+    @property
+    def final(self) -> bool:
+        """The server judged the write, and did not do it."""
+        return 400 <= self.error.status < 500 or isinstance(self.error, LocalDamaged)
+
+
+class Sync:
+    """One player's saves on this device, and the way to the server."""
+
+    def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
+        """Of the player who is signed in; `folder` instead of one beside the credential. Asks no server.
+
+        Raises SignInRequired, InUse, LocalDamaged.
+        """
+        credential = client.credential
+        if credential is None:
+            raise SignInRequired("signed_out", "Nobody is signed in here.")
+        self.player_id = credential.player_id
+        self._client = client
+        self._store = Store((folder or client.folder / "sync") / client.place / safe_name(self.player_id))
+        self._lock = threading.RLock()
+        """Around every look at the records and every change; never held while the network is awaited."""
+        self._pumping = threading.Lock()
+        self._bell = threading.Event()
+        self._closed = False
+        self.trouble: GamedError | None = None
+        """Why the last pump did not get through; None when it did: for a sign that says "offline"."""
+        self._problems: dict[str, Problem] = {}
+        try:
+            self._records = self._store.records()
+            self._cursor = self._store.cursor
+        except BaseException:
+            self._store.close()
+            raise
+        self._told = {status.slot: status for status in self.slots() if status.state in (IN_STEP, WAITING)}
+
+    def close(self) -> None:
+        """Let another process have the folder. What is pending stays pending."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._store.close()
+
+    def __enter__(self) -> Sync:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- the game's side: this device only, no network --
+
+    def read(self, slot: str) -> Save | None:
+        """The newest bytes this device knows; what the game writes next stands on them.
+
+        None if the slot was never written. Raises Deleted, LocalDamaged, and Unreachable while a save that is known
+        has not arrived. In a conflict it is this device's side.
+        """
+        return self._look(slot, take=True)
+
+    def peek(self, slot: str) -> Save | None:
+        """The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere."""
+        return self._look(slot, take=False)
+
+    def write(
+        self,
+        slot: str,
+        data: bytes,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        content_type: str = "application/octet-stream",
+    ) -> None:
+        """On this device's disk when it returns, on top of what the game last read or wrote here.
+
+        It goes up with the next pump. Newer bytes replace older ones that did not go up yet. Raises OSError when this
+        device cannot keep it.
+        """
+        with self._lock:
+            local = self._local(slot, data, content_type, meta)
+            self._change(slot, lambda record: record.wrote(local))
+        self._bell.set()
+
+    def delete(self, slot: str) -> None:
+        """What this device knows to be newest; a delete at the server can be taken back for a while."""
+        path_of(slot)
+        self._change(slot, lambda record: (record.took() if record.newer else record).wrote(None))
+        self._bell.set()
+
+    def slots(self) -> list[Status]:
+        """Every slot that holds something, or waits for something."""
+        with self._lock:
+            return [status for status in map(self.status, sorted(self._records)) if _shown(status)]
+
+    def status(self, slot: str) -> Status:
+        with self._lock:
+            record, problem = self._record(slot), self._problems.get(slot)
+            held: Local | SaveInfo | None = record.remote if self._arrived(record) else record.local
+            return Status(
+                slot,
+                self._state(record, problem),
+                size=held.size if held else None,
+                meta=held.meta if held else {},
+                modified=held.modified if held else "",
+                copies=tuple(record.remote.conflicts) if record.remote else (),
+                problem=problem.error if problem else None,
+            )
+
+    @property
+    def conflicts(self) -> list[SyncConflict]:
+        with self._lock:
+            found = [(record, record.dispute) for _, record in sorted(self._records.items())]
+            return [self._conflict(record.slot, dispute) for record, dispute in found if dispute]
+
+    def dropped(self, slot: str) -> Side | None:
+        """What gave way here last, to theirs or to a delete: for a player who changes their mind."""
+        return self._side(slot, self._record(slot).dropped)
+
+    def _look(self, slot: str, take: bool) -> Save | None:
+        path_of(slot)
+        with self._lock:
+            record = self._record(slot)
+            seen = record.took() if self._arrived(record) else record
+            if seen.local is None:
+                if record.newer and record.remote:
+                    raise Unreachable("not_arrived", "This save has not arrived on this device yet.")
+                data = b""
+            else:
+                data = self._bytes(slot, seen.local)
+            if take:
+                self._change(slot, lambda _: seen)
+            if seen.local is None and seen.deleted:
+                raise Deleted("deleted", "This save was deleted.")
+            if seen.local is None:
+                return None
+            etag = "" if seen.dirty or not seen.base else seen.base.etag
+            return Save(etag, data, seen.local.content_type, seen.local.meta)
+
+    def _bytes(self, slot: str, local: Local) -> bytes:
+        data = self._store.load(slot, local.sha256)
+        if data is None:
+            record = self._record(slot)
+            if not record.dirty and record.base:
+                self._store.discard(slot, local.sha256)  # the next pump brings it again
+            raise LocalDamaged("local_damaged", f"The file of {slot} on this device is damaged or gone.")
+        return data
+
+    def _arrived(self, record: Record) -> bool:
+        """Something newer is here to be read."""
+        return record.newer and (record.remote is None or self._store.has(record.slot, record.remote))
+
+    def _state(self, record: Record, problem: Problem | None) -> str:
+        if record.dispute:
+            return CONFLICT
+        if problem:
+            return REFUSED
+        if self._arrived(record):
+            return NEWER
+        return WAITING if record.dirty or record.sent or record.newer else IN_STEP
+
+    def _conflict(self, slot: str, dispute: Dispute) -> SyncConflict:
+        return SyncConflict(slot, dispute.reason, dispute.base, dispute.current, dispute.copy, self)
+
+    def _side(self, slot: str, of: Local | SaveInfo | None) -> Side | None:
+        """From this device, else from the server."""
+        if of is None:
+            return None
+        data = self._store.load(slot, of.sha256)
+        if data is None and isinstance(of, SaveInfo):
+            data = self._fetched(self._client.only(self.player_id), of)
+        if data is None:
+            raise LocalDamaged("local_damaged", f"The file of {slot} on this device is damaged or gone.")
+        return Side(data, of.content_type, of.meta, of.modified)
+
+    def _local(self, slot: str, data: bytes, content_type: str, meta: Mapping[str, Any] | None) -> Local:
+        """With its bytes on disk."""
+        path_of(slot)
+        try:
+            plain = json.loads(json.dumps(meta or {}, allow_nan=False))
+        except (TypeError, ValueError) as e:
+            raise Refused("bad_meta", "The meta of a save is a JSON object.") from e
+        if not isinstance(plain, dict):
+            raise Refused("bad_meta", "The meta of a save is a JSON object.")
+        with self._lock:
+            self._open()
+            digest = self._store.add(slot, data)
+        modified = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return Local(digest, len(data), content_type, plain, modified)
+
+    def _answer(self, shown: SyncConflict, how: Callable[[Record], Record]) -> None:
+        with self._lock:
+            dispute = self._record(shown.slot).dispute
+            if dispute is None or self._conflict(shown.slot, dispute) != shown:
+                raise ConflictOver("conflict_over", "This conflict has changed since it was shown.")
+            self._change(shown.slot, how)
+        self._bell.set()
+
+    def _record(self, slot: str) -> Record:
+        return self._records.get(slot) or Record(slot)
+
+    def _change(self, slot: str, how: Callable[[Record], Record]) -> Record:
+        """On disk when it returns."""
+        with self._lock:
+            self._open()
+            before = self._record(slot)
+            after = how(before)
+            if after != before:
+                self._store.keep(after)
+                self._records[slot] = after
+            return after
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InUse("closed", "This Sync was closed.")
+
+    # -- the server's side --
+
+    def pump(self) -> list[Status]:
+        """Hear what changed, bring up what is pending, fetch what is newer; what a game should look at again.
+
+        Raises what is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot is in
+        its status. Nothing is lost by a failure, or by the end of the process: call it again.
+        """
+        with self._pumping:
+            try:
+                self._pump()
+            except GamedError as error:
+                self.trouble = error
+                raise
+            self.trouble = None
+            return self._news()
+
+    def _pump(self) -> None:
+        client = self._client.only(self.player_id, tries=1)
+        self._hear(client)
+        for slot in self._known():
+            for _ in range(STEPS):
+                if not self._send(client, slot):
+                    break
+            self._dismiss(client, slot)
+        for slot in self._known():
+            self._fetch(client, slot)
+
+    def run(self, stop: threading.Event, changed: Callable[[Status], object] = lambda status: None) -> None:
+        """Pump whenever there is something to do, until `stop`; for a thread of its own.
+
+        `changed` is called in this thread, with what a game should look at again. Returns soon after `stop`. Raises
+        what waiting does not help against: SignInRequired, PlayerBlocked, InUse once this Sync is closed. All else is
+        tried again, and in `trouble` meanwhile.
+        """
+        over = threading.Event()
+        threading.Thread(target=self._listen, args=(over,), daemon=True).start()
+        attempt = 0
+        try:
+            while not stop.is_set():
+                self._bell.clear()
+                error = self._tried()
+                for status in self._news():
+                    changed(status)
+                attempt = min(attempt + 1, 8) if error else 0
+                self._pause(stop, pause_after(error, attempt) if error else self._until_due(), heed=error is None)
+        finally:
+            over.set()
+
+    def _tried(self) -> GamedError | None:
+        """Pump; why it did not get through, if that may pass."""
+        try:
+            with self._pumping:
+                self._pump()
+            self.trouble = None
+        except (SignInRequired, PlayerBlocked, InUse) as error:
+            self.trouble = error
+            raise
+        except GamedError as error:
+            self.trouble = error
+        except OSError as error:
+            self.trouble = LocalDamaged("local_disk", f"This device cannot keep saves: {error.strerror}.")
+        return self.trouble
+
+    def _pause(self, stop: threading.Event, seconds: float, heed: bool) -> None:
+        """Until it is time, or the game or the server has something new."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not (heed and self._bell.is_set()):
+            if stop.wait(min(left, SLICE_SECONDS)):
+                return
+
+    def _until_due(self) -> float:
+        with self._lock:
+            return max(0.0, min([p.due for p in self._problems.values()], default=1e9) - time.monotonic())
+
+    def _listen(self, over: threading.Event) -> None:
+        """Wait at the server for changes, and ring. What changed is for the pump to hear."""
+        attempt = 0
+        while not over.is_set():
+            cursor, began = self._cursor, time.monotonic()
+            try:
+                rang = cursor is not None and self._waited(cursor)
+                attempt = 0
+            except (SignInRequired, PlayerBlocked):
+                self._bell.set()  # the pump will say it
+                return
+            except GamedError as error:
+                over.wait(pause_after(error, attempt))
+                attempt, rang = min(attempt + 1, 8), False
+            if rang:
+                self._bell.set()
+            if rang or time.monotonic() - began < 1:  # until the pump has heard; and a server that does not wait
+                over.wait(1)
+
+    def _waited(self, cursor: str) -> bool:
+        client = self._client.only(self.player_id, tries=1)
+        return client.changes(cursor, wait=WAIT_SECONDS).cursor != cursor
+
+    def _known(self) -> list[str]:
+        with self._lock:
+            return sorted(self._records)
+
+    def _news(self) -> list[Status]:
+        """What looks different from when the game was last told."""
+        with self._lock:
+            now = {slot: self.status(slot) for slot in self._records}
+            told, self._told = self._told, now
+        return [status for slot, status in now.items() if status != told.get(slot) and _shown(status)]
+
+    def _hear(self, client: GamedClient) -> None:
+        """The list, before any write. The cursor is kept last, so that what was not noted is listed again."""
+        changes = client.changes(self._cursor)
+        listed = {entry.slot: entry for entry in changes.saves if _is_slot(entry.slot)}
+        if changes.whole:
+            self._hear_all(client, listed)
+        for slot, entry in listed.items():
+            self._note(slot, entry)
+        with self._lock:
+            self._open()
+            if changes.cursor != self._cursor:
+                self._store.keep_cursor(changes.cursor)
+                self._cursor = changes.cursor
+
+    def _note(self, slot: str, entry: SaveInfo | Deletion) -> None:
+        remote = entry if isinstance(entry, SaveInfo) else None
+        self._change(slot, lambda record: record.heard(remote, deleted=remote is None))
+
+    def _hear_all(self, client: GamedClient, listed: Mapping[str, SaveInfo | Deletion]) -> None:
+        """The past may be another one: what this device stands on must be in the server's, or it is news again."""
+        self._problems.clear()
+        for slot in self._known():
+            record, entry = self._record(slot), listed.get(slot)
+            if entry is not None and (record.base is None or record.base.etag == entry_tag(entry)):
+                continue
+            history = self._history(client, slot) if record.base or record.remote else ()
+            deleted = [version.kind for version in history if version.kind != "conflict"][:1] == ["delete"]
+            has = record.base is None or any(
+                version.save and version.save.etag == record.base.etag for version in history
+            )
+            known = (has and (deleted or entry is not None)) or self._agrees(record, entry)
+            self._change(slot, partial(Record.relisted, known=known, deleted=deleted, listed=entry is not None))
+
+    def _agrees(self, record: Record, entry: SaveInfo | Deletion | None) -> bool:
+        return isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
+
+    def _history(self, client: GamedClient, slot: str) -> Sequence[Version]:
+        """None for a slot that the server never had."""
+        try:
+            return client.versions(slot)
+        except NotFound:
+            return ()
+
+    def _send(self, client: GamedClient, slot: str) -> bool:
+        """What is pending of a slot; True if there may be more."""
+        record = self._next(slot)
+        if record is None or record.sent is None:
+            return False
+        try:
+            how = self._put(client, slot, record.sent) if record.sent.local else self._remove(client, slot, record.sent)
+        except HALTING:
+            raise
+        except GamedError as error:
+            self._refused(slot, error)
+        else:
+            self._change(slot, how)
+        return True
+
+    def _next(self, slot: str) -> Record | None:
+        """The record with what to send now, noted on disk before it is sent: the same again until it is answered."""
+        with self._lock:
+            record, problem = self._record(slot), self._problems.get(slot)
+            sent = record.sent
+            if problem and problem.final and sent and not same(sent.local, record.local):
+                sent = None  # it was refused as it was; the game has something else now
+            elif problem and time.monotonic() < problem.due:
+                return None
+            if record.dispute or (sent is None and not record.dirty):
+                return None
+            self._problems.pop(slot, None)
+            if sent is None and record.local is None and record.base is None:
+                self._change(slot, lambda r: replace(r, dirty=False, sent=None))  # it never left this device
+                return None
+            return self._change(slot, lambda r: replace(r, sent=sent or Sent(r.local, r.base)))
+
+    def _put(self, client: GamedClient, slot: str, sent: Sent) -> Callable[[Record], Record]:
+        assert sent.local is not None
+        data, local = self._bytes(slot, sent.local), sent.local
+        try:
+            info = client.put(slot, data, base=sent.base, content_type=local.content_type, meta=local.meta or None)
+        except Conflict as refusal:
+            error = refusal
+        else:
+            return lambda record: record.written(info)
+        if error.code == "superseded":
+            return lambda record: record.superseded(error)
+        return lambda record: record.disputed(error)
+
+    def _remove(self, client: GamedClient, slot: str, sent: Sent) -> Callable[[Record], Record]:
+        assert sent.base is not None
+        try:
+            client.delete(slot, base=sent.base)
+        except NotFound:
+            pass  # there is nothing, which is what was wanted
+        except Conflict as refusal:
+            error = refusal
+            deletes = [v.parent for v in client.versions(slot) if v.kind == "delete"]
+            if sent.base.version not in deletes:
+                return lambda record: record.disputed(error)
+            return lambda record: record.removed(error.current)  # it took place, and someone wrote since
+        return Record.removed
+
+    def _refused(self, slot: str, error: GamedError) -> None:
+        asked = error.retry_after or AGAIN_SECONDS
+        with self._lock:
+            self._problems[slot] = Problem(error, time.monotonic() + asked)
+
+    def _dismiss(self, client: GamedClient, slot: str) -> None:
+        """A conflict's copy whose bytes became current is not shown to the player as one any more."""
+        record = self._record(slot)
+        if record.spent is None or record.dirty or record.sent or record.dispute:
+            return
+        if record.base and record.base.sha256 == record.spent.sha256:
+            with contextlib.suppress(Refused):
+                client.dismiss(slot, record.spent.version)
+        self._change(slot, lambda r: replace(r, spent=None))
+
+    def _fetch(self, client: GamedClient, slot: str) -> None:
+        """What the game may ask for next, so that it can offline."""
+        record, problem = self._record(slot), self._problems.get(slot)
+        wanted = record.base if not record.dirty else None
+        if record.dispute or record.newer:
+            wanted = record.dispute.current if record.dispute else record.remote
+        if wanted is None or self._store.has(slot, wanted) or (problem and time.monotonic() < problem.due):
+            return
+        try:
+            data = self._fetched(client, wanted)
+        except NotFound:
+            return  # replaced meanwhile: the next list says by what
+        except HALTING:
+            raise
+        except GamedError as error:
+            self._refused(slot, error)
+            return
+        with self._lock:
+            self._open()
+            if wanted.sha256 in self._record(slot).bodies:
+                self._store.add(slot, data)
+            self._problems.pop(slot, None)
+
+    def _fetched(self, client: GamedClient, info: SaveInfo) -> bytes:
+        data = client.version(info.slot, info.version).data
+        if sha256(data).hexdigest() != info.sha256:
+            raise NotFound("version_gone", "The server has another save under this version.")
+        return data
+
+
+def _shown(status: Status) -> bool:
+    return status.size is not None or status.state != IN_STEP
+
+
+def _is_slot(name: str) -> bool:
+    """Names of a later protocol are left alone."""
+    with contextlib.suppress(Refused):
+        return bool(path_of(name))
+    return False
+
+
+def entry_tag(entry: SaveInfo | Deletion) -> str | None:
+    return entry.etag if isinstance(entry, SaveInfo) else None
+
+
+def safe_name(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) else sha256(name.encode()).hexdigest()
+
+
+# --- The command line: gamed_client.py sync FOLDER --------------------------------------------------------------------
+
+
+@dataclass
+class Mirror:
+    """A folder as a game: each file whose name is a slot's stands for what the game has in memory.
+
+    A file is changed before the record says so. What was cut off between is seen as the same bytes, or as a write.
+    """
+
+    sync: Sync
+    folder: Path
+    delete: bool
+
+    def bring_in(self) -> None:
+        """What the person changed in the folder."""
+        files = {path.name: path for path in self.folder.iterdir() if _is_slot(path.name) and path.is_file()}
+        for slot, path in sorted(files.items()):
+            data = path.read_bytes()
+            if not self._holds(slot, data):
+                self.sync.write(slot, data)
+        if self.delete:
+            for slot in self.sync._known():
+                if slot not in files and self.sync._record(slot).local:
+                    self.sync.delete(slot)
+
+    def bring_out(self) -> None:
+        """What came from elsewhere, and files that are gone."""
+        for slot in self.sync._known():
+            status, path = self.sync.status(slot), self.folder / slot
+            if path.exists() and not (status.state == NEWER and self._holds(slot, path.read_bytes())):
+                continue
+            try:
+                save = self.sync.peek(slot)
+            except (Deleted, Unreachable) as error:
+                save = None
+                if isinstance(error, Deleted):
+                    path.unlink(missing_ok=True)
+            if save is not None:
+                write_whole(path, save.data)
+            with contextlib.suppress(GamedError):
+                self.sync.read(slot)
+
+    def show(self, conflict: SyncConflict) -> str:
+        """Their side lies beside, under a name that is no slot's."""
+        theirs = conflict.theirs()
+        if theirs is None:
+            return f"{conflict.slot}: {conflict.reason} at the server, and changed here"
+        write_whole(self.folder / f".{conflict.slot}.theirs", theirs.data)
+        return f"{conflict.slot}: changed here and at the server; theirs is .{conflict.slot}.theirs"
+
+    def settle(self, conflict: SyncConflict, keep: str) -> None:
+        path = self.folder / conflict.slot
+        if keep == "mine":
+            conflict.keep_mine()
+        else:
+            theirs = conflict.theirs()
+            if theirs is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_whole(path, theirs.data)
+            conflict.keep_theirs()
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / f".{conflict.slot}.theirs").unlink()
+
+    def _holds(self, slot: str, data: bytes) -> bool:
+        local = self.sync._record(slot).local
+        return local is not None and local.sha256 == sha256(data).hexdigest()
+
+
+def run_folder(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
+    """`gamed_client.py sync FOLDER`: once, or with --watch until interrupted."""
+    options.files.mkdir(parents=True, exist_ok=True)
+    with Sync(client) as sync:
+        mirror = Mirror(sync, options.files, options.delete)
+        if options.watch:
+            _watch(mirror, options.keep)
+        mirror.bring_in()
+        sync.pump()
+        if options.keep:
+            for conflict in sync.conflicts:
+                mirror.settle(conflict, options.keep)
+            sync.pump()
+        mirror.bring_out()
+        told = [mirror.show(conflict) for conflict in sync.conflicts]
+        if told:
+            raise Conflict("version_conflict", "; ".join(told) + ". Choose with --keep mine or --keep theirs.")
+        found = sync.slots()
+    lines = [f"{s.slot}\t{s.state}\t{s.size}\t{s.problem.code if s.problem else ''}".rstrip() for s in found]
+    return {"slots": [_as_json(status) for status in found]}, "\n".join(lines)
+
+
+def _watch(mirror: Mirror, keep: str | None) -> None:
+    """In step until interrupted, or until the sync itself ends."""
+    stop, failed = threading.Event(), []
+
+    def run() -> None:
+        try:
+            mirror.sync.run(stop, lambda status: say(f"{status.slot}: {status.state}"))
+        except GamedError as error:
+            failed.append(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    shown: list[SyncConflict] = []
+    try:
+        while not failed:
+            mirror.bring_in()
+            mirror.bring_out()
+            for conflict in mirror.sync.conflicts:
+                if keep:
+                    mirror.settle(conflict, keep)
+                elif conflict not in shown:
+                    shown.append(conflict)
+                    say(mirror.show(conflict))
+            time.sleep(1)
+        raise failed[0]
+    finally:
+        stop.set()
+
+
+def _as_json(status: Status) -> dict[str, Any]:
+    value = asdict(replace(status, problem=None))
+    return {**value, "problem": status.problem.code if status.problem else None}

@@ -1,0 +1,157 @@
+"""A network that loses things: a TCP proxy between devices and the service.
+
+It takes one request per connection, as the reference client makes them, and loses requests before they arrive and
+answers after; it does not know what they mean.
+"""
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+
+from attrs import define, field, frozen
+
+LIMIT_SECONDS = 30
+
+
+class Fate(Enum):
+    """What becomes of an exchange."""
+
+    PASSES = auto()
+    REQUEST_LOST = auto()
+    REQUEST_TORN = auto()
+    """Half of it arrives."""
+    ANSWER_LOST = auto()
+    ANSWER_TORN = auto()
+
+
+@frozen
+class Request:
+    method: str
+    path: str
+    condition: str
+    body: bytes
+    """Behind the header."""
+
+
+def always(request: Request) -> Fate | bytes:
+    return Fate.PASSES
+
+
+@define
+class Proxy:
+    """`judge` decides; bytes are an answer of its own, and the request arrives nowhere.
+
+    `next_fates` come first, each for the next request of its method. `seen` is every request, in order.
+    """
+
+    port: int
+    """Of the service; it may be away."""
+    judge: Callable[[Request], Fate | bytes] = always
+    offline: bool = False
+    next_fates: dict[str, deque[Fate | bytes]] = field(factory=dict)
+    seen: list[Request] = field(factory=list)
+    _listener: socket.socket = field(factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=50))
+
+    def start(self) -> "Proxy":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def next(self, method: str, *fates: Fate | bytes) -> None:
+        self.next_fates.setdefault(method, deque()).extend(fates)
+
+    def sent(self, method: str) -> list[Request]:
+        return [request for request in self.seen if request.method == method]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            client.settimeout(LIMIT_SECONDS)
+            try:
+                if not self.offline:
+                    self._exchange(client)
+            except OSError:
+                return
+
+    def _exchange(self, client: socket.socket) -> None:
+        raw = _whole_request(client)
+        if raw is None:
+            return
+        request = _parsed(raw)
+        self.seen.append(request)
+        waiting = self.next_fates.get(request.method)
+        fate = waiting.popleft() if waiting else self.judge(request)
+        if isinstance(fate, bytes):
+            client.sendall(fate)
+        elif fate is Fate.REQUEST_TORN:
+            self._forward(raw[: len(raw) // 2], whole=False)
+        elif fate is not Fate.REQUEST_LOST:
+            answer = self._forward(raw)
+            if fate is Fate.PASSES:
+                client.sendall(answer)
+            elif fate is Fate.ANSWER_TORN:
+                client.sendall(answer[: len(answer) // 2])
+
+    def _forward(self, raw: bytes, whole: bool = True) -> bytes:
+        """What the service says, all of it."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_SECONDS) as service:
+            service.sendall(raw)
+            if not whole:
+                return b""
+            answer = b""
+            while part := service.recv(1 << 16):
+                answer += part
+            return answer
+
+
+def _whole_request(client: socket.socket) -> bytes | None:
+    """None when it broke off."""
+    raw = b""
+    while b"\r\n\r\n" not in raw:
+        part = client.recv(1 << 16)
+        if not part:
+            return None
+        raw += part
+    head, _, body = raw.partition(b"\r\n\r\n")
+    length = int(_field(head, "content-length") or 0)
+    while len(body) < length:
+        part = client.recv(1 << 16)
+        if not part:
+            return None
+        body += part
+    return head + b"\r\n\r\n" + body
+
+
+def _parsed(raw: bytes) -> Request:
+    head, _, body = raw.partition(b"\r\n\r\n")
+    method, path, _ = head.split(b"\r\n")[0].decode("ascii").split(" ")
+    return Request(method, path, _field(head, "if-match") or _field(head, "if-none-match"), body)
+
+
+def _field(head: bytes, name: str) -> str:
+    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:]]
+    return next((value.strip().decode() for key, _, value in lines if key.decode().lower() == name), "")
+
+
+def problem(status: int, code: str, retry_after: int | None = None) -> bytes:
+    """An answer as the service would give it."""
+    body = f'{{"status":{status},"code":"{code}","title":"{code}","detail":"{code}."}}'.encode()
+    wait = f"Retry-After: {retry_after}\r\n" if retry_after is not None else ""
+    head = f"HTTP/1.1 {status} X\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n{wait}\r\n"
+    return head.encode() + body
