@@ -2,60 +2,26 @@
 
 import contextlib
 import threading
-from typing import ClassVar
-from urllib.parse import urlencode, urlsplit
 
-from gamed.dev.documents import DISCORD_AUTHORIZE
-from tests.e2e.providers import DISCORD, ProviderCase
-from tests.e2e.wire import Answer, ask
+from tests.e2e.by_hand import HandCase
+from tests.e2e.providers import DISCORD
 from tests.web_login.desk import Page
 from tests.web_login.test_pages import code
 
-LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
 
-
-class KilledSignIns(ProviderCase):
-    stands: ClassVar = (DISCORD,)
-    cookie = ""
-
+class KilledSignIns(HandCase):
     def cut(self) -> None:
         """The power goes, and comes back."""
         self.service.kill()
         self.service.start()
 
-    def visit(self, url: str, form: dict[str, str] | None = None) -> Answer:
-        """One browser, which keeps its cookie and follows nothing by itself."""
-        headers = {"Cookie": self.cookie} if self.cookie else {}
-        path = url.removeprefix(self.service.base)
-        if form is None:
-            answer = self.ask("GET", path, headers=headers)
-        else:
-            headers |= {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
-            answer = self.ask("POST", path, body=urlencode(form).encode(), headers=headers)
-        if "set-cookie" in answer.headers:
-            self.cookie = answer.headers["set-cookie"].partition(";")[0]
-        return answer
-
     def depart(self, login: dict) -> str:
         """The page, its button, and the provider's address."""
         page = Page(self.visit(login["login_url"]))
         self.cut()
-        form = page.form("/continue")
-        sent = self.visit(form["action"], form["fields"])
+        sent = self.press(page)
         self.assertEqual(sent.status, 303, sent.body)
         return sent.headers["location"]
-
-    def choose(self, url: str) -> str:
-        """A person at the provider; the callback's address."""
-        parts = urlsplit(url)
-        form = urlencode({"query": parts.query, "person": "anna", "manner": "at once"}).encode()
-        headers = {"Content-Type": "application/x-www-form-urlencoded"}
-        answer = ask(parts.port, "POST", DISCORD_AUTHORIZE, body=form, headers=headers)
-        self.assertEqual(answer.status, 303, answer.body)
-        return answer.headers["location"]
-
-    def lasting(self) -> dict[str, int]:
-        return {table: count for table, count in self.service.rows().items() if table in LASTING}
 
     def ready(self) -> tuple[dict, str]:
         """A login, and the code that the browser shows; cut off after each step before it."""
@@ -125,8 +91,7 @@ class KilledSignIns(ProviderCase):
     def test_after_the_collect(self) -> None:
         """Delivered: the same credentials once more. Used: 410, and they work on."""
         login = self.start(provider="discord")
-        page = Page(self.visit(login["login_url"]))
-        sent = self.visit(page.form("/continue")["action"], page.form("/continue")["fields"])
+        sent = self.press(Page(self.visit(login["login_url"])))
         shown = code(Page(self.visit(self.visit(self.choose(sent.headers["location"])).headers["location"])))
         first = self.collect(login, finish_code=shown).json
         self.cut()

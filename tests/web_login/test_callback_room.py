@@ -167,6 +167,39 @@ class Leaving(RoomCase):
         page = self.browser.get(self.browser.get(self.player.url).headers["location"])
         self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
 
+    def test_while_it_is_judged(self) -> None:
+        """Before check 8 is on disk: the callback has been taken all the same, its code is sent, and sent once."""
+        self.desk.stores.auth.pause()
+        connection = self.waiting(self.back)
+        connection.leave()
+        self.assertEqual(self.player.collect().json["stage"], "at_provider")
+        self.desk.stores.auth.resume()
+        self.assertEqual(self.player.collect().json["stage"], "proof_required")
+        self.assertEqual(len(self.far.requests(documents.DISCORD_TOKEN)), 1)
+        page = self.browser.get(self.browser.get(self.player.url).headers["location"])
+        self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
+
+    def test_at_done(self) -> None:
+        """Before the way to the port is written down, or after it: the next visit finds the way, or the code."""
+        for seen in (False, True):
+            game, browser = self.game(provider="discord", loopback_port=51004), self.surfer()
+            done = browser.get(self.at_provider(browser.get(game.url))).headers["location"]
+            self.desk.stores.auth.pause()
+            connection = self.site.send("GET", done.removeprefix(BASE), browser.headers())
+            if seen:
+                self.desk.stores.auth.resume()
+                self.assertEqual(connection.answer.status, 200)
+            connection.leave()
+            if not seen:
+                self.desk.stores.auth.resume()
+            self.assertEqual(game.collect().json["stage"], "proof_required")
+            page = browser.get(done)
+            if page.links:
+                proof = {"ticket": dict(parse_qsl(urlsplit(page.links[0]).query))["ticket"]}
+            else:
+                proof = {"finish_code": code(page)}
+            self.assertEqual(game.collect(**proof).json["status"], "complete")
+
     def test_a_provider_that_never_answers(self) -> None:
         """After 10 s: typed for the game, a page for the browser, a line for the owner."""
         self.begin("discord", "anna", Manner.SLOW)

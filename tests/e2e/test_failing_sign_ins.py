@@ -1,0 +1,73 @@
+"""auth.db cannot be written, or is held, at the steps of a sign-in: typed, and the same sign-in goes on afterwards."""
+
+import resource
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from tests.e2e.by_hand import HandCase
+from tests.e2e.wire import Answer
+from tests.web_login.desk import Page
+from tests.web_login.test_pages import code
+
+PATIENCE_SECONDS = 60
+
+
+class FailingSignIns(HandCase):
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """No file of the service grows any more. Its log is shorter than the log of auth.db, and goes on."""
+        size = (self.service.data / "auth.db-wal").stat().st_size
+        self.assertGreater(size, 2 * self.service.log.stat().st_size)
+        usual = resource.prlimit(self.service.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+        try:
+            yield
+        finally:
+            resource.prlimit(self.service.pid, resource.RLIMIT_FSIZE, usual)
+
+    def twice(self, step: Callable[[], Answer]) -> Answer:
+        """While nothing can be written, and after that."""
+        before = self.service.rows()
+        with self.full():
+            refused = step()
+        self.assertEqual((refused.status, refused.headers["retry-after"]), (507, "300"))
+        if refused.headers["content-type"].startswith("text/html"):
+            self.assertIn("Nothing more can be stored.", Page(refused).text)
+        else:
+            self.assertEqual(refused.json["code"], "storage_full")
+        self.assertEqual(self.service.rows(), before)
+        return step()
+
+    def test_full(self) -> None:
+        """507 as a page or a problem at each step that writes; nothing is spent, and with room each of them works."""
+        for _ in range(4):
+            self.start(provider="discord")
+        login = self.twice(lambda: self.ask("POST", "/auth/login", json_body={"provider": "discord"})).json
+        page = Page(self.twice(lambda: self.visit(login["login_url"])))
+        sent = self.twice(lambda: self.press(page))
+        callback = self.choose(sent.headers["location"])
+        back = self.twice(lambda: self.visit(callback))
+        shown = code(Page(self.visit(back.headers["location"])))
+        self.assertEqual(set(self.lasting().values()), {0})
+        complete = self.twice(lambda: self.collect(login, finish_code=shown)).json
+        self.assertEqual(complete["status"], "complete")
+        self.assertEqual(self.ask("GET", "/game/", bearer=complete["access_token"]).status, 200)
+
+    def test_held_at_the_callback(self) -> None:
+        """By another process, for longer than is waited: a page says so; the code was not spent, and works then."""
+        login, answers = self.start(provider="discord"), list[Answer]()
+        callback = self.choose(self.press(Page(self.visit(login["login_url"]))).headers["location"])
+        with closing(sqlite3.connect(self.service.data / "auth.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            browser = threading.Thread(target=lambda: answers.append(self.visit(callback)))
+            browser.start()
+            self.assertEqual(self.collect(login).json["stage"], "at_provider")
+            browser.join(PATIENCE_SECONDS)
+            self.assertFalse(browser.is_alive(), "no answer while the file was held")
+            other.execute("ROLLBACK")
+        [refused] = answers
+        self.assertEqual((refused.status, "retry-after" in refused.headers), (503, True))
+        self.assertEqual(refused.headers["content-type"], "text/html; charset=utf-8")
+        shown = code(Page(self.visit(self.visit(callback).headers["location"])))
+        self.assertEqual(self.collect(login, finish_code=shown).json["status"], "complete")

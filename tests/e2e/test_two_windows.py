@@ -1,0 +1,47 @@
+"""Two people have the link of one sign-in, and both come back from the provider at the same time (PROTOCOL 3.3, 3.4)."""
+
+from typing import ClassVar
+
+from tests.e2e.chromium import Window
+from tests.e2e.providers import DISCORD, ProviderCase
+from tests.e2e.test_handoff import OTHER
+
+
+class TwoWindows(ProviderCase):
+    stands: ClassVar = (DISCORD,)
+
+    def at_provider(self, url: str) -> Window:
+        window = self.window()
+        window.open(url)
+        window.press("Continue with Discord")
+        return window
+
+    def go(self, window: Window, person: str) -> None:
+        """Press, and do not wait for what comes of it."""
+        button = {"name": f"Continue as {person}"}
+        window.step(lambda page: page.get_by_role("button", **button).click(no_wait_after=True))
+
+    def test_one_wins(self) -> None:
+        """One is shown a code, the other that somebody else has finished; the game gets the winner's player only."""
+        login = self.start(provider="discord")
+        windows = {person: self.at_provider(login["login_url"]) for person in ("Anna", "Bo")}
+        for person, window in windows.items():
+            self.go(window, person)
+        for window in windows.values():
+            window.step(lambda page: page.get_by_text("One last step").or_(page.get_by_text(OTHER)).first.wait_for())
+        [winner] = [window for window in windows.values() if window.has_code()]
+        [loser] = [window for window in windows.values() if window is not winner]
+        self.assertIn(OTHER, loser.text)
+        shown = winner.code()
+        for url in (loser.url, login["login_url"], f"{self.service.base}/auth/login/done?login_id={login['login_id']}"):
+            loser.open(url)
+            self.assertEqual(loser.status, 409)
+            self.assertNotIn(shown, loser.html)
+            self.assertFalse(loser.has_code())
+        tokens = [exchange for exchange in self.recorders["discord"].exchanges if exchange.path == DISCORD.token]
+        self.assertEqual(len(tokens), 1)
+        self.assertEqual(self.service.rows()["player"], 0)
+        self.assertEqual(self.collect(login, finish_code=shown).json["status"], "complete")
+        self.assertEqual(self.service.rows()["player"], 1)
+        winner.open(login["login_url"])
+        self.assertFalse(winner.has_code())

@@ -1,0 +1,92 @@
+"""A provider misbehaves while a player links it, or keeps an account by it: typed, and nothing lasting is left."""
+
+from typing import Any
+
+from gamed.login.transaction import Intent
+from tests.hostile.kit import HostileCase, tests_of
+from tests.hostile.modes import EXCHANGES, Mode
+from tests.login.desk import ANNA, PASSWORD
+from tests.web_login.desk import Game, Page, Surfer
+from tests.web_login.test_pages import code as code_on
+
+OTHERS = {"idp": "discord", "discord": "idp"}
+EVERY = 12
+_BAD = [mode for mode in EXCHANGES if mode.outcome is not None and mode.primed is None]
+MODES = tuple(dict.fromkeys([*{mode.outcome: mode for mode in _BAD}.values(), *_BAD[::EVERY]]))
+
+
+class IntentCase(HostileCase):
+    intent: Intent
+    token: str | None = None
+    typed: dict[str, str]
+
+    def begin(self) -> tuple[Game, Surfer, Page]:
+        """As whoever this is, with this intent."""
+        game = self.game(token=self.token, provider=self.name, intent=self.intent.value)
+        browser = self.surfer()
+        return game, browser, browser.post(browser.get(game.url).form("/continue"), self.typed)
+
+    def prepared(self, mode: Mode) -> str:
+        """The player whom the account at the provider would sign in."""
+        raise NotImplementedError
+
+    def people(self) -> list[Any]:
+        return [self.desk.rows(f"SELECT player_id FROM {table} ORDER BY 1") for table in ("player", "local_account")]
+
+    def tried(self, mode: Mode) -> None:
+        """Refused; then, at an honest provider, done, for the right player and no new one."""
+        player_id = self.prepared(mode)
+        if mode.late_seconds:
+            self.far.clock_ms = lambda: self.desk.now_ms() - mode.late_seconds * 1000
+            self.far.now_ms = self.far.clock_ms
+        mode.twist(self.far)
+        trip = self.depart()
+        before, people, saves = self.lasting(), self.people(), self.saves()
+        assert mode.outcome is not None
+        self.ends(trip, self.return_(trip, mode.waits), mode.outcome, mode.cause)
+        self.assertEqual(trip.game.collect(finish_code="BBB-BBB").json["status"], "failed")
+        self.assertEqual((self.lasting(), self.saves()), (before, saves))
+        self.sent_once()
+        self.nothing_leaks()
+        self.mend()
+        self.pass_time(mode.heals)
+        self.signs_in()
+        self.assertEqual(self.people(), people)
+        rows = self.desk.rows("SELECT player_id FROM identity WHERE provider = :name", name=self.name)
+        self.assertEqual(rows, [(player_id,)])
+
+
+class Linking(IntentCase):
+    intent = Intent.LINK
+    typed: dict[str, str] = {}
+
+    def prepared(self, mode: Mode) -> str:
+        """Somebody who signed in at the other provider a moment ago."""
+        self.serve_hostile(OTHERS[mode.provider])
+        self.intent = Intent.LOGIN
+        trip = self.depart()
+        complete = trip.game.collect(finish_code=code_on(self.return_(trip))).json
+        self.intent, self.token = Intent.LINK, complete["access_token"]
+        self.enable(mode.provider)
+        return str(complete["player"]["id"])
+
+
+class Adopting(IntentCase):
+    intent = Intent.ADOPT
+    typed = {"name": "Anna", "password": PASSWORD}
+
+    def prepared(self, mode: Mode) -> str:
+        """Anna, who has an account from local mode."""
+        self.serve_hostile(mode.provider)
+        return ANNA
+
+
+tests_of(Linking, MODES, IntentCase.tried)
+tests_of(Adopting, MODES, IntentCase.tried)
+
+
+class Table(HostileCase):
+    def test_enough(self) -> None:
+        """A few dozen, of every outcome there is."""
+        self.assertGreater(len(MODES), 24)
+        self.assertEqual({mode.outcome for mode in MODES}, {mode.outcome for mode in EXCHANGES} - {None})
