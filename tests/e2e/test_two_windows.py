@@ -1,4 +1,4 @@
-"""Two people have the link of one sign-in, and both come back from the provider at the same time (PROTOCOL 3.3, 3.4)."""
+"""Two people have the link of one sign-in, and come back from the provider at the same time (PROTOCOL 3.3, 3.4)."""
 
 from typing import ClassVar
 

@@ -1,6 +1,6 @@
 """A provider misbehaves while a player links it, or keeps an account by it: typed, and nothing lasting is left."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gamed.login.transaction import Intent
 from tests.hostile.kit import HostileCase, tests_of
@@ -18,7 +18,7 @@ MODES = tuple(dict.fromkeys([*{mode.outcome: mode for mode in _BAD}.values(), *_
 class IntentCase(HostileCase):
     intent: Intent
     token: str | None = None
-    typed: dict[str, str]
+    typed: ClassVar[dict[str, str]]
 
     def begin(self) -> tuple[Game, Surfer, Page]:
         """As whoever this is, with this intent."""
@@ -58,7 +58,7 @@ class IntentCase(HostileCase):
 
 class Linking(IntentCase):
     intent = Intent.LINK
-    typed: dict[str, str] = {}
+    typed: ClassVar = {}
 
     def prepared(self, mode: Mode) -> str:
         """Somebody who signed in at the other provider a moment ago."""
@@ -73,7 +73,7 @@ class Linking(IntentCase):
 
 class Adopting(IntentCase):
     intent = Intent.ADOPT
-    typed = {"name": "Anna", "password": PASSWORD}
+    typed: ClassVar = {"name": "Anna", "password": PASSWORD}
 
     def prepared(self, mode: Mode) -> str:
         """Anna, who has an account from local mode."""
