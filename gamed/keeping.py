@@ -14,6 +14,7 @@ from gamed.instants import Now
 from gamed.ops.waiters import Waiters
 from gamed.saves.commits import Commits
 from gamed.saves.disk import Announced
+from gamed.saves.erasure import Erasure
 from gamed.saves.exports import Exports
 from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.shelf import Shelf
@@ -22,6 +23,7 @@ from gamed.sessions.keeper import Sessions
 from gamed.storage.state.news import StoreNews
 from gamed.storage.state.stored_exports import StoredExports
 from gamed.storage.state.stored_saves import StoredSaves
+from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.storage.state.sweeper import Sweeper
 from gamed.storage.stores import Stores
 from gamed.web.app import Room
@@ -62,10 +64,12 @@ class Keeping:
             self.waits,
             WriteRate.of_staging(limits),
         )
+        shelves = StoredShelves(self._stores, token_bytes)
+        erasure = Erasure(shelf, shelves, self._now_ms, token_bytes, self.waits)
         archives = StoredExports(self._stores, folder)
         self._exports = Exports(shelf, archives.begin, limits, self._free_bytes, announced)
         return (
-            SaveRoutes(shelf, detached, SaveGate(shelf, limits, intake)),
+            SaveRoutes(shelf, detached, SaveGate(shelf, limits, intake), erasure),
             CommitRoutes(commits, limits, detached, intake),
             ExportRoutes(self._exports, detached, self._reactor),
         )

@@ -36,6 +36,7 @@ ALONE = {
     "gamed.players.own_account": WORK,
     "gamed.players.told": WORK,
     "gamed.sessions.keeper": WORK,
+    "gamed.saves.erasure": WORK,
     "gamed.saves.exports": WORK,
     "gamed.saves.commits": WORK,
     "gamed.saves.player_waits": WORK,

@@ -34,14 +34,18 @@ class Condition:
     tag: EntityTag | None = None
 
     def holds(self, head: Version | None) -> bool:
-        """Against the current version; None is a slot that is deleted or was never there. Tags compare strongly."""
+        """Against the current version; None is a slot that is deleted or was never there."""
+        return self.allows(None if head is None else head.entity_tag)
+
+    def allows(self, current: EntityTag | None) -> bool:
+        """Against the tag of what is there now, if anything is. Tags compare strongly."""
         match self.wants:
             case Wants.THIS:
-                return self.tag is not None and head is not None and self.tag.strongly_equals(head.entity_tag)
+                return self.tag is not None and current is not None and self.tag.strongly_equals(current)
             case Wants.PRESENT:
-                return head is not None
+                return current is not None
             case Wants.ABSENT:
-                return head is None
+                return current is None
         return False
 
     @property

@@ -9,6 +9,7 @@ from gamed.instants import http_date
 from gamed.saves.condition import Condition, deleting_condition, writing_condition
 from gamed.saves.cursor import Cursor, parse_cursor
 from gamed.saves.digest import sha256_field
+from gamed.saves.erasure import Erasure
 from gamed.saves.orders import Written
 from gamed.saves.save_info import listed, save_info
 from gamed.saves.shelf import Shelf
@@ -35,6 +36,7 @@ class SaveRoutes:
     _shelf: Shelf
     _detached: Detached
     _gate: SaveGate
+    _erasure: Erasure
 
     @property
     def gates(self) -> Mapping[str, Gate]:
@@ -45,6 +47,12 @@ class SaveRoutes:
         cursor, body = await self._shelf.overview(access_token(request))
         set_fields(request, {**PRIVATE, "ETag": str(cursor.entity_tag)})
         return write_json(request, 200, body)
+
+    @app.route("/game/", methods=["DELETE"])
+    async def erase_shelf(self, request: Request) -> None:
+        condition = deleting_condition(fields_of(request))
+        await self._detached.run(self._erasure.erase(access_token(request), condition))
+        request.setResponseCode(204)
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:

@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.ops.waiters import Waiters
 from gamed.saves.commits import Commits
 from gamed.saves.disk import Announced
+from gamed.saves.erasure import Erasure
 from gamed.saves.exports import Exports
 from gamed.saves.limits import SaveLimits
 from gamed.saves.player_waits import PlayerWaits
@@ -23,6 +24,7 @@ from gamed.saves.write_rate import WriteRate
 from gamed.storage.state.news import StoreNews
 from gamed.storage.state.stored_exports import StoredExports
 from gamed.storage.state.stored_saves import StoredSaves
+from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.storage.stores import Stores
 from gamed.web.commits import CommitRoutes
 from gamed.web.detached import Detached
@@ -79,16 +81,19 @@ class SaveCase(SynchronousTestCase):
 
     def room(self, limits: SaveLimits) -> Browser:
         """A room over the same stores."""
+        random = Counting()
         store = StoredSaves(self.stores, self.house.issuer.keys.indexer, limits)
         self.waiters = Waiters(self.clock)
         self.waits_of = PlayerWaits(self.waiters, StoreNews(self.stores))
         now_ms, paced = lambda: self.house.now_ms, evolve(limits, writes_per_minute=self.writes_per_minute)
         rate, staging = WriteRate.of(paced), WriteRate.of_staging(paced)
-        shelf = Shelf(store, self.house.sessions, limits, now_ms, Counting(), self.waits_of, rate)
-        commits = Commits(shelf, store, limits, STAGED_SECONDS, now_ms, Counting(), self.waits_of, staging)
+        shelf = Shelf(store, self.house.sessions, limits, now_ms, random, self.waits_of, rate)
+        commits = Commits(shelf, store, limits, STAGED_SECONDS, now_ms, random, self.waits_of, staging)
         self.detached, self.announced = Detached(), Announced()
         intake = Intake(limits, self.folder, lambda: self.free, self.disk, self.announced)
-        self.routes = SaveRoutes(shelf, self.detached, SaveGate(shelf, limits, intake))
+        shelves = StoredShelves(self.stores, random)
+        erasure = Erasure(shelf, shelves, now_ms, random, self.waits_of)
+        self.routes = SaveRoutes(shelf, self.detached, SaveGate(shelf, limits, intake), erasure)
         committing = CommitRoutes(commits, limits, self.detached, intake)
         archives = StoredExports(self.stores, self.folder)
         self.exports = Exports(shelf, archives.begin, limits, lambda: self.free, self.announced)

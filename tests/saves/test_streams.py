@@ -17,13 +17,18 @@ from zope.interface import implementer
 
 from gamed.limits import Rate
 from gamed.ops.waiters import Waiters
+from gamed.saves.erasure import Erasure
+from gamed.saves.exports import Exports
 from gamed.saves.limits import SaveLimits
 from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.shelf import Shelf
 from gamed.saves.write_rate import WriteRate
 from gamed.storage.state.news import StoreNews
+from gamed.storage.state.stored_exports import StoredExports
 from gamed.storage.state.stored_saves import StoredSaves
+from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.web.detached import Detached
+from gamed.web.export import ExportRoutes
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.incoming import Intake
 from gamed.web.saves import SaveRoutes
@@ -128,8 +133,11 @@ class StreamTest(TestCase):
         rate = WriteRate(Rate(0, 1))
         shelf = Shelf(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
         gate = SaveGate(shelf, limits, Intake(limits, data / "tmp", lambda: 2**40))
+        detached, shelves = Detached(), StoredShelves(house.stores, Counting())
+        erasure = Erasure(shelf, shelves, lambda: house.now_ms, Counting(), waits)
+        exports = Exports(shelf, StoredExports(house.stores, data / "tmp").begin, limits, lambda: 2**40)
         site = build_site(
-            [SaveRoutes(shelf, Detached(), gate)],
+            [SaveRoutes(shelf, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
             HttpPolicy(BASE_HOST),
             reactor,
             access_log=self.log,

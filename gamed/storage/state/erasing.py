@@ -8,6 +8,9 @@ knows that it comes too late, and an old cursor that its past is gone.
 
 from sqlite3 import Connection
 
+from gamed.saves.cursor import Cursor
+from gamed.saves.erasure import EraseOrder, judge_erase
+from gamed.saves.rules import Removal
 from gamed.saves.version import Version
 from gamed.storage.state import kept_blobs, shelves, versions
 
@@ -24,6 +27,16 @@ def begin(connection: Connection, player_id: str, epoch: str, now_ms: int) -> No
         SET epoch = :epoch, seq = seq + 1, slots = 0, live_bytes = 0, kept_bytes = 0, erased_ms = :now_ms, erasing = 1
     """
     connection.execute(query, {"player_id": player_id, "epoch": epoch, "now_ms": now_ms})
+
+
+def begin_if(connection: Connection, order: EraseOrder) -> tuple[Removal, Cursor]:
+    """The same, if the shelf is as its player saw it; -> what was judged, and where the shelf stood."""
+    holdings, values = shelves.find(connection, order.player_id), {"player_id": order.player_id}
+    ((kept,),) = connection.execute("SELECT EXISTS (SELECT 1 FROM save WHERE player_id = :player_id)", values)
+    removal = judge_erase(holdings, order.condition, empty=not kept)
+    if removal is Removal.DELETES:
+        begin(connection, order.player_id, order.new_epoch, order.now_ms)
+    return removal, holdings.cursor
 
 
 def unfinished(connection: Connection) -> str | None:

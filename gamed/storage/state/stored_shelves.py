@@ -1,16 +1,18 @@
-"""Shelves that go, over the lanes: erased, or handed over (PROTOCOL 3.8)."""
+"""Shelves that go, over the lanes: erased, or handed over (PROTOCOL 3.8, 4)."""
 
 from attrs import frozen
 
 from gamed.crypto import Random
-from gamed.saves.cursor import new_epoch
+from gamed.saves.cursor import Cursor, new_epoch
+from gamed.saves.erasure import EraseOrder
+from gamed.saves.rules import Removal
 from gamed.storage.state import erasing, handing_over
 from gamed.storage.stores import Stores
 
 
 @frozen
 class StoredShelves:
-    """gamed.players.departures.Shelves."""
+    """gamed.players.departures.Shelves, and gamed.saves.erasure.Shelves."""
 
     _stores: Stores
     _random: Random
@@ -30,6 +32,9 @@ class StoredShelves:
             lambda connection: handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms)
         )
         await self.finish(player_id)
+
+    async def begin(self, order: EraseOrder) -> tuple[Removal, Cursor]:
+        return await self._stores.state.submit(lambda connection: erasing.begin_if(connection, order))
 
     async def finish(self, player_id: str) -> None:
         """Of an erase that has begun: rows in small units, then the bytes they had."""

@@ -1,0 +1,191 @@
+"""A player erases everything they keep: `DELETE /game/` (PROTOCOL 4)."""
+
+from typing import Any
+
+from gamed.saves.limits import SaveLimits
+from gamed.storage.state import erasing
+from tests.saves.kit import ABSENT, BIG, tag
+from tests.saves.test_uploads import TornCase
+from tests.sessions.desk import ANNA, BERT
+from tests.support.http import Answer, Connection
+
+PATH = "/game/"
+PRESENT = {"If-Match": "*"}
+
+
+class EraseCase(TornCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.put("auto", b"one")
+        self.put("auto", b"two", PRESENT)
+        self.put("big", BIG)
+        self.put("old", b"gone")
+        self.delete("old", PRESENT)
+
+    def etag(self) -> dict[str, str]:
+        """The condition of who has just looked."""
+        return {"If-Match": self.ask("GET", PATH).headers["etag"]}
+
+    def erase(self, headers: dict[str, str] | None = None) -> Answer:
+        return self.ask("DELETE", PATH, headers)
+
+    def assert_gone(self) -> None:
+        self.assertEqual((self.kept(), self.blobs(), self.ask("GET", "/game/saves").json["saves"]), ([], 0, []))
+        self.assertEqual(self.ask("GET", PATH).json["usage"], {"slots": 0, "bytes": 0, "history_bytes": 0})
+        self.refused(self.get("auto"), 404, "save_not_found")
+        self.agrees()
+
+
+class EraseTest(EraseCase):
+    def test_everything_goes(self) -> None:
+        """Saves, history, conflict copies and their bytes; a new epoch, and everything can begin anew."""
+        self.put("auto", b"refused", ABSENT)
+        before = self.ask("GET", PATH).json
+        answer = self.erase(self.etag())
+        self.assertEqual((answer.status, answer.body), (204, b""))
+        self.assert_gone()
+        self.assertNotEqual(self.ask("GET", PATH).json["epoch"], before["epoch"])
+        listing = self.ask("GET", f"/game/saves?since={before['cursor']}").json
+        self.assertEqual((listing["saves"], listing["reset"]), ([], True))
+        self.assertEqual(self.put("auto", b"anew").json["version"], 1)
+        self.agrees()
+
+    def test_only_as_seen(self) -> None:
+        """Only who has seen what is there may erase it; else nothing is changed."""
+        old = self.etag()
+        self.put("auto", b"three", PRESENT)
+        kept = self.kept()
+        self.refused(self.erase(), 428, "precondition_required", "all your saves", "GET /game/")
+        self.refused(self.erase(old), 412, "version_conflict", "GET /game/ again")
+        self.refused(self.erase({"If-Match": f"W/{self.etag()['If-Match']}"}), 412, "weak_validator")
+        self.assertEqual(self.erase(old).json["cursor"], self.ask("GET", PATH).json["cursor"])
+        for wrong in ({"If-Match": "abc"}, {"If-None-Match": "*"}, {"If-Match": '"a", "b"'}):
+            self.refused(self.erase(wrong), 400, "bad_precondition")
+        self.refused(self.browser.request("DELETE", PATH, PRESENT), 401, "token_missing")
+        self.assertEqual(self.kept(), kept)
+        self.assertEqual(self.erase(PRESENT).status, 204)
+
+    def test_repeated(self) -> None:
+        """After a lost answer the same request is done already; once something was saved, it is not."""
+        seen = self.etag()
+        for _ in range(3):
+            self.assertEqual(self.erase(seen).status, 204)
+        epoch = self.ask("GET", PATH).json["epoch"]
+        self.assertEqual(self.erase(seen).status, 204)
+        self.assertEqual(self.ask("GET", PATH).json["epoch"], epoch)
+        self.put("auto", b"anew")
+        self.refused(self.erase(seen), 412, "version_conflict")
+        self.delete("auto", PRESENT)
+        self.refused(self.erase(seen), 412, "version_conflict")
+        self.assertEqual(len(self.kept()), 2)
+
+    def test_joins_one_that_was_broken_off(self) -> None:
+        """A repeat, after the server had died in the middle, brings it to its end."""
+        seen = self.etag()
+        self.in_state(lambda connection: erasing.begin(connection, ANNA, "half", self.house.now_ms))
+        self.refused(self.put("auto", b"two", PRESENT), 410, "erased")
+        self.assertEqual(self.erase(seen).status, 204)
+        self.assert_gone()
+        self.assertEqual(self.put("auto", b"anew").status, 201)
+
+    def test_who_never_saved(self) -> None:
+        """There is nothing to erase, and that is done."""
+        self.bearer = self.sign_in(BERT)
+        self.assertEqual(self.erase(self.etag()).status, 204)
+        self.assertEqual(self.put("auto", b"first").status, 201)
+
+    def test_others_stay(self) -> None:
+        """Nobody else loses anything."""
+        anna, self.bearer = self.bearer, self.sign_in(BERT)
+        self.put("auto", b"Bert's")
+        bert, self.bearer = self.bearer, anna
+        self.assertEqual(self.erase(PRESENT).status, 204)
+        self.bearer = bert
+        self.assertEqual(self.get("auto").body, b"Bert's")
+
+    def test_counts_as_a_change(self) -> None:
+        """Towards the rate."""
+        self.writes_per_minute = 2
+        self.browser = self.room(SaveLimits())
+        self.put("auto", b"x", {"If-Match": tag(2, b"two")})
+        self.refused(self.erase(PRESENT), 429, "rate_limited")
+
+    def test_full_disk(self) -> None:
+        """It makes room, so it needs none."""
+        self.free = 0
+        self.assertEqual(self.erase(PRESENT).status, 204)
+
+
+class MeanwhileTest(EraseCase):
+    """What is under way while everything goes."""
+
+    def test_uploads(self) -> None:
+        """An upload that began before brings nothing back, small or large, whole or not; one that begins after does."""
+        for size in (1000, len(BIG)):
+            uploads = [self.begin(size).send(b"x" * (size // 2)), self.begin(size)]
+            self.assertEqual(self.erase(PRESENT).status, 204)
+            for upload, rest in zip(uploads, (size - size // 2, size), strict=True):
+                self.refused(upload.send(b"x" * rest).answer, 410, "erased", "Read the list")
+            self.assert_gone()
+            self.assertEqual(self.spools(), 0)
+        self.assertEqual(self.put("auto", BIG).status, 201)
+
+    def test_large_upload_between_its_steps(self) -> None:
+        """Bytes that were appended, and not yet taken up, go too."""
+        lane = self.stores.state
+        lane.pause()
+        upload = self.browser.send("PUT", "/game/saves/new", {**self.bearer, **ABSENT}, BIG + b"!")
+        erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
+        lane.resume()
+        self.assertEqual(erase.answer.status, 204)
+        self.refused(upload.answer, 410, "erased")
+        self.assert_gone()
+
+    def test_waiters(self) -> None:
+        """Who waits is woken, and told to begin anew."""
+        cursor = self.ask("GET", "/game/saves").json["cursor"]
+        waiting = self.ask_waiting(cursor)
+        self.assertEqual(waiting.answers, [])
+        self.assertEqual(self.erase(PRESENT).status, 204)
+        self.assertEqual((waiting.answer.json["saves"], waiting.answer.json["reset"]), ([], True))
+
+    def ask_waiting(self, cursor: str) -> Connection:
+        headers = {**self.bearer, "Prefer": "wait=25"}
+        return self.browser.send("GET", f"/game/saves?since={cursor}", headers)
+
+    def test_export_that_is_being_made(self) -> None:
+        """It ends with `erased`, and leaves nothing."""
+        self.stores.blobs.lane.pause()
+        export = self.browser.send("GET", "/game/export", self.bearer)
+        erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
+        self.stores.blobs.lane.resume()
+        self.assertEqual(erase.answer.status, 204)
+        self.refused(export.answer, 410, "erased")
+        self.assert_gone()
+        self.assertEqual((self.spools(), self.announced.bytes), (0, 0))
+
+    def test_export_then_save_anew(self) -> None:
+        """An export never holds what was saved after an erase that it did not see."""
+        self.stores.blobs.lane.pause()
+        export = self.browser.send("GET", "/game/export", self.bearer)
+        erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
+        self.in_state(finished)
+        self.put("auto", b"anew")
+        self.stores.blobs.lane.resume()
+        self.assertEqual((erase.answer.status, export.answer.status), (204, 410))
+        self.assertEqual(self.get("auto").body, b"anew")
+
+    def test_leaves_meanwhile(self) -> None:
+        """A client that leaves after asking has erased all the same."""
+        self.stores.state.pause()
+        call = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
+        call.leave()
+        waiting = self.detached.wait()
+        self.stores.state.resume()
+        self.successResultOf(waiting)
+        self.assert_gone()
+
+
+def finished(connection: Any) -> None:
+    while erasing.step(connection, ANNA, "last"):
+        pass
