@@ -449,7 +449,8 @@ def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
         size += len(part)
         if size > limit:
             raise NotGamed("not_gamed", "The server's answer is larger than any expected here.")
-    if response.length:
+    if response.length or (response.length is None and not (response.chunked or response.status in (204, 304))):
+        # the second: http.client takes a header that broke off for a whole one, but gamed names every length
         raise Unreachable("unreachable", "The answer of the server broke off.")
     return b"".join(parts)
 

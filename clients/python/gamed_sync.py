@@ -624,6 +624,7 @@ class Sync:
         data = self._store.load(slot, of.sha256)
         if data is None and isinstance(of, SaveInfo):
             data = self._fetched(self._client.only(self.player_id), of)
+            self._keep_body(slot, data)
         if data is None:
             raise LocalDamaged("local_damaged", f"The file of {slot} on this device is damaged or gone.")
         return Side(data, of.content_type, of.meta, of.modified)
@@ -912,11 +913,16 @@ class Sync:
         except GamedError as error:
             self._refused(slot, error)
             return
+        self._keep_body(slot, data)
+        with self._lock:
+            self._problems.pop(slot, None)
+
+    def _keep_body(self, slot: str, data: bytes) -> None:
+        """Unless nobody asks for it any more."""
         with self._lock:
             self._open()
-            if wanted.sha256 in self._record(slot).bodies:
+            if sha256(data).hexdigest() in self._record(slot).bodies:
                 self._store.add(slot, data)
-            self._problems.pop(slot, None)
 
     def _fetched(self, client: GamedClient, info: SaveInfo) -> bytes:
         data = client.version(info.slot, info.version).data

@@ -1,6 +1,9 @@
 """Saves over a wire that breaks (PROTOCOL 4)."""
 
+from dataclasses import replace
 from hashlib import sha256
+from socket import create_server, socket
+from threading import Thread
 
 from tests.client.cases import ClientCase
 from tests.client.far_edge import LOST, Reply, Seen, etag, info, problem, served
@@ -201,3 +204,21 @@ class Weather(SaveCase):
         self.fake.stop()
         self.raised(gc.Unreachable, "unreachable", self.client.whoami)
         self.fake.start()
+
+    def test_broken_off(self) -> None:
+        """An answer that ends within its header, or its body, is tried again, whatever its status says."""
+        whole = b"HTTP/1.1 412 X\r\nContent-Type: application/problem+json\r\nContent-Length: 2\r\n\r\n{}"
+        cuts = [whole[:5], whole[:16], whole[:40], whole[:70], whole[:-1]]
+        with create_server(("127.0.0.1", 0)) as listener:
+            Thread(target=self.cut_off, args=(listener, cuts), daemon=True).start()
+            client = gc.GamedClient(f"http://127.0.0.1:{listener.getsockname()[1]}", folder=self.folder)
+            client._wire = replace(client._wire, tries=1)
+            for _ in cuts:
+                self.raised(gc.Unreachable, "unreachable", client.policy)
+
+    def cut_off(self, listener: socket, answers: list[bytes]) -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)

@@ -27,7 +27,7 @@ class History(SyncCase):
         """On top of what is current, or of nothing when it was deleted; else a conflict."""
         three = self.server.restore(self.slot, 1, base=self.two)
         self.assertEqual((three.version, self.current(self.slot)), (3, b"one"))
-        self.raised(gc.Conflict, "version_conflict", self.server.restore, self.slot, 2, base=self.one)
+        self.raised(gc.Conflict, "superseded", self.server.restore, self.slot, 2, base=self.one)
         self.server.delete(self.slot, base=three)
         self.assertEqual(self.server.restore(self.slot, 2, base=None).version, 5)
 
