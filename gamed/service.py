@@ -19,6 +19,7 @@ from gamed.login.terms import LoginTerms
 from gamed.ops.access_log import AccessLog
 from gamed.ops.audit import AuditLog
 from gamed.ops.listening import Listening
+from gamed.ops.sd_notify import Manager
 from gamed.ops.waiters import Waiters
 from gamed.people import People
 from gamed.sessions.credentials import Issuer, SessionPolicy
@@ -27,6 +28,7 @@ from gamed.sign_in import SignIn
 from gamed.storage.auth.stored_sessions import StoredSessions
 from gamed.storage.stores import Stores
 from gamed.storage.ticker import Ticker
+from gamed.supervision import Supervision
 from gamed.web.app import Room
 from gamed.web.detached import Detached
 from gamed.web.http_policy import HttpPolicy
@@ -51,13 +53,14 @@ def now_ms() -> int:
 class Gamed(MultiService):
     """The service from its ports down to its files; children open and close with it."""
 
-    def __init__(self, reactor: Any, settings: Settings) -> None:
+    def __init__(self, reactor: Any, settings: Settings, manager: Manager) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._reactor = reactor
         self._settings = settings
         self._config = settings.config
         self._keys = Keys.of(settings.master_key, token_bytes)
         self._stores = Stores.open(reactor, settings.data, now_ms, settings.game.staged_seconds * 1000)
+        self._supervision = Supervision(reactor, manager, self._stores)
         self._waiters = Waiters(reactor)
         self._keeping = Keeping(reactor, settings, self._stores, now_ms)
         self._audit = AuditLog()
@@ -101,12 +104,14 @@ class Gamed(MultiService):
         _log.info("serving at {base}", base=self.base())
         announcing = Deferred.fromCoroutine(self._sign_in.announce())
         announcing.addErrback(lambda reason: _log.failure("identities could not be counted", reason))
+        self._supervision.started(self.base())
 
     def stopService(self) -> Deferred[None]:
         """Answer what is under way, write what was accepted, close."""
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        self._supervision.stopping()
         await MultiService.stopService(self)
         for sweep in self._sweeps:
             sweep.stop()
@@ -118,6 +123,7 @@ class Gamed(MultiService):
         await self._people.close()
         await self._stores.close()
         self._log.flush()
+        self._supervision.stopped()
 
     def _given_time(self, ending: Deferred[None]) -> Deferred[None]:
         return ending.addTimeout(LEAVE_SECONDS, self._reactor).addErrback(lambda _: None)
@@ -141,9 +147,9 @@ class Gamed(MultiService):
         return policy, *self._sign_in.rooms(), sessions, people, *saves
 
 
-def build(reactor: Any, settings: Settings) -> IService:
+def build(reactor: Any, settings: Settings, manager: Manager | None = None) -> IService:
     """The whole service; opens ports, files and threads only when it is started."""
-    service: IService = Gamed(reactor, settings)
+    service: IService = Gamed(reactor, settings, manager or Manager())
     return service
 
 

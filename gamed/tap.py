@@ -15,6 +15,7 @@ from gamed.cli import opening, places
 from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
 from gamed.cli.refusal import CONFIGURATION, end, ending
+from gamed.ops.sd_notify import Manager
 
 _held: list[Lock] = []
 """Locks of this process; never let go before its end."""
@@ -92,14 +93,15 @@ def makeService(options: Options) -> IService:
     from gamed.web.connections import RESERVED_FILES
 
     _keep_time(reactor)
-    serve = options.subOptions
+    serve, manager = options.subOptions, Manager.from_environment(os.environ)
     with ending():
-        settings, lock = opening.prepare(reactor, serve.opened, serve.listen, private=bool(serve["private-listen"]))
+        private = bool(serve["private-listen"])
+        settings, lock = opening.prepare(reactor, serve.opened, serve.listen, private=private, manager=manager)
         _held.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(_end_well, reactor)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
-        service: IService = build(reactor, settings)
+        service: IService = build(reactor, settings, manager)
         return service
 
 

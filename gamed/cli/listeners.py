@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 from OpenSSL import SSL, crypto
-from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
+from twisted.internet.endpoints import AdoptedStreamServerEndpoint, quoteStringArgument, serverFromString
 
 from gamed.cli.refusal import Refusal
 from gamed.config.model import Config
@@ -34,7 +34,9 @@ class Listener:
     """"" is every address of the machine, or not known."""
     port: int = 0
     path: str = ""
-    """Of unix sockets."""
+    """Of unix sockets; an abstract one's begins with a zero byte."""
+    descriptor: int | None = None
+    """Of what another process opened and passed on."""
 
     @property
     def local(self) -> bool:
@@ -61,10 +63,10 @@ class Listener:
     def reached(self) -> str:
         """The endpoint string of a client's side: what was inherited, by the address it is bound to."""
         if self.path:
-            return f"unix:{self.path}"
+            return f"unix:{quoteStringArgument(self.path)}"
         if self.kind in NETWORK or not self.host:
             return self.text
-        return f"tcp:{self.port}:interface={self.host}"
+        return f"tcp:{self.port}:interface={quoteStringArgument(self.host)}"
 
 
 def parse_listener(reactor: Any, text: str) -> Listener:
@@ -72,7 +74,7 @@ def parse_listener(reactor: Any, text: str) -> Listener:
     try:
         endpoint = serverFromString(reactor, text)
         adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
-        return inherited(text, endpoint.fileno) if adopted else described(text)
+        return inherited(text, endpoint.fileno, endpoint.addressFamily) if adopted else described(text)
     except (SSL.Error, crypto.Error):
         raise Refusal(f"--listen {text}: the certificate or its key cannot be used.") from None
     except (ValueError, TypeError, LookupError, OSError) as e:
@@ -106,8 +108,8 @@ def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> No
         )
     if config.public_url is None and not any(listener.kind in ("tcp", "tcp6") for listener in listeners):
         raise Refusal(
-            "Without a tcp listener the address of this server is not known: set public_url, "
-            f"or add --listen {ADVICE[8:]}."
+            "Without a tcp listener of its own the server does not know its address: set public_url in "
+            f"authentication.json, such as http://localhost:8080 on this machine only, or add --listen {ADVICE[8:]}."
         )
 
 
@@ -125,12 +127,26 @@ def _pieces(text: str) -> list[str]:
     return [_ESCAPE.sub(r"\1", match[1]) for match in _PIECE.finditer(text) if match[0]] or [""]
 
 
-def inherited(text: str, descriptor: int) -> Listener:
-    """A socket that another process opened, as `systemd:domain=INET:index=0`; judged by what it is bound to."""
-    with closing(socket.socket(fileno=os.dup(descriptor))) as copy:
+def inherited(text: str, descriptor: int, family: int) -> Listener:
+    """A socket that another process opened, as `systemd:domain=INET:index=0`; judged by what it is bound to.
+
+    ValueError: it is not of that family (`domain`), or nobody can connect to it. OSError: it is no socket.
+    """
+    with duplicate(descriptor) as copy:
+        if copy.family != family:
+            raise ValueError(f"it is a socket of domain={socket.AddressFamily(copy.family).name.removeprefix('AF_')}")
+        if copy.type != socket.SOCK_STREAM or not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise ValueError("it is no stream socket that listens (Accept=no, ListenStream=)")
         name = copy.getsockname()
-    unix = copy.family == socket.AF_UNIX
-    return Listener(text, "inherited", path=str(name)) if unix else Listener(text, "inherited", *name[:2])
+    if family == socket.AF_UNIX:
+        return Listener(text, "inherited", path=os.fsdecode(name), descriptor=descriptor)
+    host, port, *_ = name
+    return Listener(text, "inherited", host, port, descriptor=descriptor)
+
+
+def duplicate(descriptor: int) -> closing[socket.socket]:
+    """To look at a socket that stays open; its family and type are the kernel's."""
+    return closing(socket.socket(fileno=os.dup(descriptor)))
 
 
 def _probe_port(listener: Listener) -> None:

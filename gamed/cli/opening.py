@@ -12,6 +12,7 @@ from gamed import __version__
 from gamed.cli import files, keys, listeners
 from gamed.cli.harden import forget
 from gamed.cli.lock import Lock
+from gamed.cli.passed import passed, refuse_deaf
 from gamed.cli.places import Places
 from gamed.cli.refusal import say, warn
 from gamed.config.authentication import Judged, parse
@@ -19,6 +20,7 @@ from gamed.config.game import Game, parse_game
 from gamed.config.problems import ConfigError, ConfigErrors
 from gamed.config.settings import DEFAULT_LISTEN, Settings
 from gamed.crypto import Keys
+from gamed.ops.sd_notify import Manager, Patience
 from gamed.storage.migrations import prepare_files
 
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
@@ -74,11 +76,15 @@ def read(places: Places, *, providers: bool = True) -> Opened:
     return Opened(places, judged, first_run=text is None)
 
 
-def prepare(reactor: Any, opened: Opened, listen: Sequence[str], *, private: bool) -> tuple[Settings, Lock]:
+def prepare(
+    reactor: Any, opened: Opened, listen: Sequence[str], *, private: bool, manager: Manager
+) -> tuple[Settings, Lock]:
     """Checked, locked, migrated, keyed; before any fork. The caller keeps the lock."""
     config, places = opened.judged.config, opened.places
     private = private or os.environ.get(PRIVATE_LISTEN) == "1"
-    listening = [listeners.parse_listener(reactor, text) for text in listen or (DEFAULT_LISTEN,)]
+    texts = tuple(listen or passed(reactor) or (DEFAULT_LISTEN,))
+    listening = [listeners.parse_listener(reactor, text) for text in texts]
+    refuse_deaf(reactor, listening)
     listeners.judge(listening, config, private=private)
     if opened.first_run:
         listeners.probe(listening)
@@ -88,13 +94,23 @@ def prepare(reactor: Any, opened: Opened, listen: Sequence[str], *, private: boo
     listeners.probe(listening)
     choice = keys.choose(places.data, config.master_key, token_bytes)
     with keys.refusing(places.data / files.AUTH_DB):
-        prepare_files(places.data, say)
+        _prepare_files(places, manager)
     kept = keys.settle(places.data, choice, token_bytes, now_ms)
     lock.note([listener.reached for listener in listening])
-    texts = tuple(listener.text for listener in listening)
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     _report(settings, opened, kept)
     return settings, lock
+
+
+def _prepare_files(places: Places, manager: Manager) -> None:
+    """However long it takes, the manager waits while SQLite gets on."""
+
+    def progress(text: str) -> None:
+        say(text)
+        manager.status(text)
+
+    patience = Patience(manager)
+    prepare_files(places.data, progress, patience.ask)
 
 
 def _report(settings: Settings, opened: Opened, kept: int | None) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
-from twisted.internet.endpoints import serverFromString
+from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
+from twisted.internet.unix import Port as UNIXPort
 from twisted.python.failure import Failure
 
 TCP = (IPv4Address, IPv6Address)
@@ -32,7 +33,10 @@ class Listening(Service):
         super().privilegedStartService()  # type: ignore[no-untyped-call]
         for text in self._endpoints:
             failures: list[Failure] = []
-            opening = serverFromString(self._reactor, text).listen(self._factory)
+            endpoint = serverFromString(self._reactor, text)
+            opening = endpoint.listen(self._factory)
+            if isinstance(endpoint, AdoptedStreamServerEndpoint):
+                opening.addCallback(_lent)
             opening.addCallbacks(self._ports.append, failures.append)
             if failures:
                 failures[0].raiseException()
@@ -47,3 +51,13 @@ class Listening(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         ports, self._ports = self._ports, []
         return gatherResults([maybeDeferred(port.stopListening) for port in ports])
+
+
+def _lent(port: IListeningPort) -> IListeningPort:
+    """A unix socket that another process opened stays when we close our end of it: who connects meanwhile is answered
+    after the next start. Twisted, which does so with TCP, would shut it down for all and remove its file.
+    """
+    if isinstance(port, UNIXPort):
+        port._shouldShutdown = False
+        port._bindPath = "\0"  # a name without a file
+    return port

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gamed.storage.blobs import KEPT_MS, BlobLane
 from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, unusable
 from gamed.storage.health import Health
 from gamed.storage.lanes import ReadLane, WriteLane
+from gamed.storage.pulse import Pulse
 from gamed.storage.ticker import Ticker
 from gamed.storage.wal import WalKeeper
 from gamed.storage.watch import Watch
@@ -57,6 +59,7 @@ class Stores:
         self._wal.keep(state, (self.reads, self.state, self.blobs.lane))
         self._watch = Watch(reactor, (self.auth, self.state))
         self._health = Health(reactor, self.reads, (auth, state))
+        self._open_pulse = partial(Pulse, reactor, auth, state)
         self._sweep = Ticker(reactor, SWEEP_SECONDS, self._swept)
         self._sweep.start()
         self._closing: Deferred[None] | None = None
@@ -95,6 +98,10 @@ class Stores:
     def check(self) -> Deferred[None]:
         """Fires if both stores answered within the last second, else asks them; fails with a StoreError."""
         return self._health.check()
+
+    def pulse(self) -> Pulse:
+        """One more way to ask whether both stores answer, past every lane; whoever asks closes it."""
+        return self._open_pulse()
 
     def close(self) -> Deferred[None]:
         """Take nothing new, answer what waits, empty the write-ahead logs, close; asked again, waits for the same."""

@@ -120,7 +120,7 @@ class JudgeTests(SynchronousTestCase):
         for address, local in (("127.0.0.1", True), ("0.0.0.0", False)):
             with closing(socket.create_server((address, 0))) as server:
                 text = f"fd:{server.fileno()}"
-                listener = inherited(text, server.fileno())
+                listener = inherited(text, server.fileno(), socket.AF_INET)
                 self.assertEqual(listener.local, local)
                 self.assertEqual(described(listener.reached).port, server.getsockname()[1])
 
@@ -129,10 +129,42 @@ class JudgeTests(SynchronousTestCase):
         path = str(folder_of(self) / "s")
         with closing(socket.socket(socket.AF_UNIX)) as server:
             server.bind(path)
-            listener = inherited("fd", server.fileno())
+            server.listen()
+            listener = inherited("fd", server.fileno(), socket.AF_UNIX)
         self.assertTrue(listener.local)
         self.assertEqual(described(listener.reached).path, path)
         self.assertRaises(Refusal, judge, [listener], PLAIN, private=False)
+
+    def test_inherited_reached(self) -> None:
+        """`gamed health` finds an IPv6 socket, an abstract one, and one whose path has colons."""
+        for family, address in (
+            (socket.AF_INET6, ("::1", 0)),
+            (socket.AF_UNIX, f"\0gamed-{id(self)}"),
+            (socket.AF_UNIX, str(folder_of(self) / "a:b")),
+        ):
+            with closing(socket.socket(family)) as server:
+                server.bind(address)
+                server.listen()
+                listener = inherited("fd", server.fileno(), family)
+                name = server.getsockname()
+            noted = described(listener.reached)
+            self.assertTrue(listener.local)
+            if family == socket.AF_INET6:
+                self.assertEqual((noted.dial, noted.port), name[:2])
+            else:
+                self.assertEqual(noted.path, address)
+
+    def test_not_to_be_listened_on(self) -> None:
+        """A socket of another family than the string says, or that nobody can connect to, is refused, not adopted."""
+        with closing(socket.create_server(("127.0.0.1", 0))) as server:
+            error = self.assertRaises(ValueError, inherited, "fd", server.fileno(), socket.AF_UNIX)
+        self.assertIn("domain=INET", str(error))
+        with closing(socket.socket()) as idle, closing(socket.socket(type=socket.SOCK_DGRAM)) as datagrams:
+            for each in (idle, datagrams):
+                error = self.assertRaises(ValueError, inherited, "fd", each.fileno(), socket.AF_INET)
+                self.assertIn("no stream socket that listens", str(error))
+        with open(__file__, "rb") as file:
+            self.assertRaises(OSError, inherited, "fd", file.fileno(), socket.AF_INET)
 
 
 class ProbeTests(SynchronousTestCase):
