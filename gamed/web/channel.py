@@ -5,7 +5,7 @@ at every byte. Here a head is collected first; while its gate judges, what follo
 the transport is paused); then it goes through Twisted's decoders to the request's sink.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall
@@ -78,12 +78,18 @@ class Channel(ClosingChannel):
             return
         try:
             lines = self._partial.line(line)
-            if lines is None:
-                return
+        except WebError as e:
+            self._reject(e)
+        else:
+            if lines is not None:
+                self._read(lines)
+
+    def _read(self, lines: Sequence[bytes]) -> None:
+        try:
             raw = parse_head(lines)
             length = body_length(raw)
         except WebError as e:
-            self._reject(e)
+            self._reject(e, lines[0])
         else:
             self._begin(raw, length)
 
@@ -98,10 +104,11 @@ class Channel(ClosingChannel):
         self._transferDecoder = self._decoder(length)
         request.begin(raw, length)
 
-    def _reject(self, error: WebError) -> None:
-        """Answer what is no request; nothing after it can be trusted."""
+    def _reject(self, error: WebError, start: bytes = b"") -> None:
+        """Answer what is no request; nothing after it can be trusted. `start` is its first line, if it has one."""
         self.persistent = False
         request = self._hold()
+        self._server.place(request, start or self._partial.start)
         request.refuse(error)
         request.proceed()
 

@@ -18,6 +18,11 @@ class PartialHead:
     def begun(self) -> bool:
         return bool(self._lines)
 
+    @property
+    def start(self) -> bytes:
+        """The first line, once it is here."""
+        return self._lines[0] if self._lines else b""
+
     def line(self, line: bytes) -> list[bytes] | None:
         """Add a line without its CR LF. At the empty one: all lines of the head, and a new head begins."""
         if line:

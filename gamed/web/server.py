@@ -33,7 +33,7 @@ class Server(Protocol):
 
     @property
     def nowhere(self) -> Route:
-        """Answers errors before a route is known."""
+        """Answers errors where no route is known."""
 
     def seconds(self) -> float:
         """A clock that never goes back."""
@@ -46,6 +46,9 @@ class Server(Protocol):
 
     def judge(self, request: "Request", raw: RawHead, length: int | None) -> None:
         """Set `route` and `head`; raise the first reason not to serve."""
+
+    def place(self, request: "Request", start: bytes) -> None:
+        """Set `route` and `head` as far as the first line tells of a head that cannot be served. Never raises."""
 
     def seal(self, request: "Request") -> None:
         """Set the headers of every answer, just before its first byte leaves."""

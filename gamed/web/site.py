@@ -14,13 +14,13 @@ from gamed.web.app import JsonApp, Room
 from gamed.web.channel import Channel
 from gamed.web.connections import Connections, peer_host
 from gamed.web.cors import Cors
-from gamed.web.errors import ShuttingDown, WebError, WrongMethod
+from gamed.web.errors import BadRequest, ShuttingDown, WebError, WrongMethod
 from gamed.web.forwarding import Forwarding
 from gamed.web.gates import Head
 from gamed.web.host import judge_host
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.pace import Pace
-from gamed.web.raw_head import RawHead
+from gamed.web.raw_head import RawHead, parse_head
 from gamed.web.request import Request
 from gamed.web.routing import Found, Routes
 from gamed.web.target import Target, decode_path, split_target
@@ -139,6 +139,17 @@ class Site(HTTPFactory):
             if raw.method != b"OPTIONS":
                 raise WrongMethod([*found.methods, "OPTIONS"])
             request.route = evolve(found, handler=self._preflight, gate=JsonApp.default_gate, kwargs={})
+
+    def place(self, request: Request, start: bytes) -> None:
+        try:
+            raw = parse_head([start])
+            target = split_target(raw)
+        except BadRequest:
+            return
+        method = raw.method.decode()
+        request.route, path = self._find(target, method)
+        request.method, request.clientproto = raw.method, raw.version
+        request.head = Head(method, path, target.query, {}, request.requestHeaders, 0, "")
 
     def _find(self, target: Target, method: str) -> tuple[Found, str]:
         try:

@@ -54,6 +54,45 @@ class FieldTests(HostileCase):
             self.assertLess(answer.status, 500, start)
 
 
+class PageTests(HostileCase):
+    """PROTOCOL 1: browser routes answer pages, errors too."""
+
+    def test_a_head_that_cannot_be_read(self) -> None:
+        """Where its first line can, that line's route says how the refusal looks; else it is a problem."""
+        page, json = b"GET /auth/page/form HTTP/1.1\r\n", b"GET /auth/echo HTTP/1.1\r\n"
+        for rest, status in (
+            (b"X: a\r\n" * 65, 431),
+            (b"X: " + b"a" * 17_000, 431),
+            (HOST + b"no colon\r\n\r\n", 400),
+            (HOST + b"Content-Length: x\r\n\r\n", 400),
+            (HOST + b"X: a\n\n", 400),
+        ):
+            for start, kind in ((page, "text/html; charset=utf-8"), (json, "application/problem+json")):
+                with self.subTest(rest=rest[:30], start=start):
+                    connection = self.sent(start + rest)
+                    answer = connection.answer
+                    self.assertEqual((answer.status, answer.headers["content-type"]), (status, kind))
+                    self.assertEqual(answer.headers["cache-control"], "no-store")
+                    self.assertEqual(answer.headers["referrer-policy"], "no-referrer")
+                    self.assertTrue(connection.closing)
+        for start in (b"GET /auth/page/form\r\n\r\n", b"GET /auth/page/" + b"a" * 17_000, b"\x16\x03\r\n\r\n"):
+            self.assertEqual(self.answered(start).headers["content-type"], "application/problem+json")
+
+    def test_the_line_of_another_request(self) -> None:
+        """What follows a page on the same connection is not answered as one for that."""
+        answers = self.sent(b"GET /auth/page/x HTTP/1.1\r\n" + HOST + b"\r\n" + b"a" * 17_000).answers
+        self.assertEqual([answer.headers["content-type"][:9] for answer in answers], ["text/html", "applicati"])
+
+    def test_a_head_that_does_not_end(self) -> None:
+        """408 in the same way, and a log line with the route that was asked for."""
+        connection = self.browser.connect().send(b"POST /auth/page/form HTTP/1.1\r\n")
+        self.browser.clock.advance(10)
+        self.assertEqual(connection.answer.status, 408)
+        self.assertEqual(connection.answer.headers["content-type"], "text/html; charset=utf-8")
+        [line] = self.browser.log.lines
+        self.assertEqual((line["method"], line["template"], line["status"]), ("POST", "/auth/page/form", 408))
+
+
 class SyntaxTests(HostileCase):
     def test_no_request(self) -> None:
         """What is no HTTP/1.x request is 400 bad_request and the end of the connection, whatever follows."""
