@@ -33,6 +33,8 @@ BATCH_BYTES = 4 * 1024 * 1024
 class _Item:
     unit: Unit[Any]
     size: int
+    turn: int
+    """How many batches had begun when it came."""
     answer: Deferred[Any]
 
 
@@ -44,6 +46,7 @@ class Lane(ABC):
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._queue: deque[_Item] = deque()
+        self._turns = 0
         self._running = False
         self._pumping = False
         self._holds = 0
@@ -61,7 +64,7 @@ class Lane(ABC):
             return fail(StoreBusy("The server is stopping."))
         if len(self._queue) >= QUEUE_ITEMS:
             return fail(say(StoreBusy))
-        item = _Item(unit, size, Deferred(lambda _: self._forget(item)))
+        item = _Item(unit, size, self._turns, Deferred(lambda _: self._forget(item)))
         self._queue.append(item)
         self._pump()
         return item.answer
@@ -106,6 +109,7 @@ class Lane(ABC):
         self._pumping = True
         while self._queue and not self._running and not self._holds:
             batch = self._take()
+            self._turns += 1
             self._running = True
             hop = self._worker.run(partial(self._work, units=[item.unit for item in batch]))
             hop.addErrback(_for_each, len(batch)).addCallback(self._land, batch)
@@ -191,6 +195,13 @@ class WriteLane(Lane):
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
         if any(batches.damage_in(outcome) for outcome in outcomes):
             self._file.refusal = StoreCorrupt
+        if all(isinstance(outcome, Failure) and outcome.check(StoreBusy) for outcome in outcomes):
+            self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        """Another process held the file for as long as a batch waits: who waited as long waits no longer."""
+        while self._queue and self._queue[0].turn < self._turns:
+            self._queue.popleft().answer.errback(failure(say(StoreBusy)))
 
     def _landed(self, batch: Sequence[_Item]) -> None:
         self._wrote(self._file, sum(item.size for item in batch))

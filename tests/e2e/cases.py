@@ -50,7 +50,7 @@ class ServiceCase(SynchronousTestCase):
 
     def _end(self) -> None:
         self.service.close()
-        self.assertNotIn("Traceback", self.service.text())
+        self.assertFalse("Traceback" in (said := self.service.text()), said)
 
     def window(self) -> Window:
         window = Window()

@@ -8,6 +8,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from gamed.storage.files import connect, file_uri
 from gamed.storage.lanes import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, Lane, Unit
 from gamed.storage.stores import Stores
 from gamed.store import StoreBusy, StoreCorrupt
@@ -181,6 +182,49 @@ class Refusing(Held):
         self.assertNoResult(answer)
         lane.resume()
         self.assertEqual(1, self.successResultOf(answer))
+
+
+class Locked(Held):
+    """Another process holds auth.db."""
+
+    def setUp(self) -> None:
+        self.stores = file_stores(self)
+        self.successResultOf(self.stores.auth.submit(ask("PRAGMA busy_timeout = 0")))
+        path = self.stores.auth._file.path
+        assert path is not None
+        self.other = connect(file_uri(path, "rw"))
+        self.addCleanup(self.other.close)
+        self.other.execute("BEGIN IMMEDIATE")
+
+    def test_nobody_waits_twice(self) -> None:
+        """Whoever waited while a batch waited for the file in vain gets StoreBusy with it, not after a turn of theirs."""
+        lane = self.stores.auth
+        sizes = self.batches(lane)
+        answers = self.together(lane, *map(arrive, range(3 * BATCH_ITEMS)))
+        for answer in answers:
+            self.failureResultOf(answer, StoreBusy)
+        self.assertEqual([BATCH_ITEMS], sizes)
+        self.other.execute("ROLLBACK")
+        self.assertEqual(7, self.successResultOf(lane.submit(arrive(7))))
+
+    def test_who_came_later_is_tried(self) -> None:
+        """What was submitted while that batch waited has a turn of its own."""
+        lane, later = self.stores.auth, list[Deferred[int]]()
+        run = lane._worker.run
+
+        def submitting(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
+            if not later:
+                later.append(lane.submit(arrive(1000)))
+                done = run(hop)
+                self.other.execute("ROLLBACK")
+                return done
+            return run(hop)
+
+        lane._worker.run = submitting  # type: ignore[method-assign, assignment]
+        for answer in self.together(lane, *map(arrive, range(BATCH_ITEMS + 1))):
+            self.failureResultOf(answer, StoreBusy)
+        self.assertEqual(1000, self.successResultOf(later[0]))
+        self.assertEqual([1000], self.successResultOf(self.stores.reads.submit(arrivals)))
 
 
 class Damaged(SynchronousTestCase):
