@@ -197,7 +197,7 @@ class Locked(Held):
         self.other.execute("BEGIN IMMEDIATE")
 
     def test_nobody_waits_twice(self) -> None:
-        """Whoever waited while a batch waited for the file in vain gets StoreBusy with it, not after a turn of theirs."""
+        """Who waited while a batch waited for the file in vain gets StoreBusy with it, not after a turn of its own."""
         lane = self.stores.auth
         sizes = self.batches(lane)
         answers = self.together(lane, *map(arrive, range(3 * BATCH_ITEMS)))
