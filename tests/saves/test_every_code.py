@@ -57,6 +57,7 @@ CODES: dict[tuple[int, str], tuple[Ask, str]] = {
     (404, "save_not_found"): (other("GET", "saves/never"), "PUT makes a new one"),
     (410, "deleted"): (after(lambda test: test.delete("auto", HEAD), other("GET", "saves/auto")), "If-None-Match: *"),
     (404, "version_gone"): (other("GET", "saves/auto/versions/9"), "lists what is"),
+    (409, "blob_missing"): (lambda test: test.commit_unstaged(), "PUT them to /game/blobs/"),
     (409, "version_protected"): (other("DELETE", "saves/auto/versions/1"), "only conflict copies"),
     (416, "range_not_satisfiable"): (other("GET", "saves/auto", {"Range": "bytes=9-"}), "the last one is number 2"),
     (413, "save_too_large"): (put(HEAD, b"x" * 21), "20 bytes at most"),
@@ -113,6 +114,10 @@ class EveryCodeTest(SaveCase):
     def put_twice(self) -> None:
         self.put("auto", b"second", HEAD)
         self.put("auto", b"third", {"If-Match": tag(2, b"second")})
+
+    def commit_unstaged(self) -> Answer:
+        write = b'{"slot":"auto","if_match":"*","sha256":"%s"}' % (b"0" * 64)
+        return self.ask("POST", "/game/commit", {"Content-Type": "application/json"}, b'{"writes":[%s]}' % write)
 
     def lose_the_file(self) -> None:
         self.stores._state.refusal = StoreUnavailable

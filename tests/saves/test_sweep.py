@@ -155,6 +155,15 @@ class FullHistoryTest(SweepCase):
         self.assertEqual((answer.json["yours"], answer.json["yours_dropped"]), (None, "history_bytes"))
         self.agrees()
 
+    def test_a_copy_of_a_copy(self) -> None:
+        """Refused bytes that push out the very version they build on show no base: it cannot be read any more."""
+        self.put("auto", b"x" * 10, ABSENT)
+        self.put("auto", b"y" * 20, {"If-Match": '"9-0000000000000000"'})
+        answer = self.put("auto", b"z" * 20, {"If-Match": tag(2, b"y" * 20)})
+        self.assertEqual((answer.json["base"], answer.json["yours"]["version"]), (None, 3))
+        self.assertEqual(self.numbers(), [3, 1])
+        self.agrees()
+
     def test_many_at_once(self) -> None:
         """One write forgets only some; the sweep does the rest."""
         self.browser = self.room(SaveLimits(keep_versions=100))

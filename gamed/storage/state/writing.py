@@ -35,6 +35,7 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
         return Written(verdict, replace(connection, limits, order, view, blob_id), created=view.head is None)
     if verdict.keeps_copy:
         yours = keep_refused(connection, limits, order, view, base=base, blob_id=blob_id)
+        base = named(connection, player_id, slot, order.condition.base)  # the copy may have pushed it out
         return Written(verdict, view.head, base=base, yours=yours)
     return Written(verdict, view.head, base=base, yours=verdict.yours)
 

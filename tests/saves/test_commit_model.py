@@ -1,0 +1,216 @@
+"""A commit against the PUTs and DELETEs that it stands for, over the same rows (PROTOCOL 4.4)."""
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import Any
+
+from attrs import evolve, frozen
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.http_rules.tags import EntityTag
+from gamed.saves.commit import Change, CommitOrder, Committed, Content, Disagreed, NeedsBlobs, stands
+from gamed.saves.condition import Condition, Wants
+from gamed.saves.errors import SaveError
+from gamed.saves.limits import SaveLimits
+from gamed.saves.orders import Removed, Written
+from gamed.saves.rules import Removal, Verdict, judge_delete
+from gamed.saves.staging import StageOrder
+from gamed.saves.version import Version
+from gamed.storage.state import committing, slots, staging, writing
+from tests.saves.worlds import PLAYER, ROOMY, StoredWorld, body_of, flaws
+
+SLOTS = "abc"
+BODIES = (b"one", b"two", b"three")
+TIGHT = SaveLimits(slots=2, bytes=8, history_bytes=9, conflict_copies=2)
+NEVER = "9-0000000000000000"
+
+
+@frozen
+class Wish:
+    """One entry; `base` picks a tag of the slot's history, 8 is a tag of nobody's, 9 `If-Match: *`, None absence."""
+
+    slot: str
+    base: int | None
+    data: bytes | None
+    meta: str | None = None
+    weak: bool = False
+
+    def condition(self, history: Sequence[Version]) -> Condition:
+        if self.base is None:
+            return Condition(Wants.ABSENT) if self.data is not None else Condition(Wants.PRESENT)
+        if self.base == 9:
+            return Condition(Wants.PRESENT)
+        tags = [version.tag for version in history if version.body] or [NEVER]
+        tag = NEVER if self.base == 8 else tags[self.base % len(tags)]
+        return Condition(Wants.THIS, EntityTag(tag, self.weak))
+
+
+bases = st.one_of(st.just(0), st.none(), st.integers(0, 9))
+wishes = st.builds(
+    Wish,
+    st.sampled_from(SLOTS),
+    bases,
+    st.sampled_from([*BODIES, *BODIES, None]),
+    st.sampled_from([None, None, '{"a":1}']),
+    st.integers(0, 15).map(lambda n: n == 0),
+)
+commits = st.lists(wishes, min_size=1, max_size=3, unique_by=lambda wish: wish.slot)
+
+
+class CommitWorld(StoredWorld):
+    """Bytes are staged, then committed."""
+
+    def commit(self, changes: Sequence[Change]) -> Committed | Disagreed | SaveError:
+        now_ms = next(self._now_ms)
+        checked = {}
+        for data in BODIES:
+            staged = staging.stage(self.connection, ROOMY, StageOrder(self.entry(), body_of(data), now_ms, 0, data))
+            assert isinstance(staged, staging.Staged)
+            checked[body_of(data).sha256] = staged.blob_id
+        order = CommitOrder(self.entry(), changes, now_ms, "epoch1", checked)
+        outcome = committing.commit(self.connection, self.limits, order)
+        assert not isinstance(outcome, NeedsBlobs)
+        return outcome
+
+
+class Twins:
+    """The same wishes in two worlds."""
+
+    def __init__(self, limits: SaveLimits) -> None:
+        self.plain, self.committed = StoredWorld(limits), CommitWorld(limits)
+
+    def change(self, wish: Wish) -> Change:
+        condition = wish.condition(self.plain.history(wish.slot))
+        if wish.data is None:
+            return Change(wish.slot, condition)
+        body = body_of(wish.data, wish.meta)
+        return Change(wish.slot, condition, Content(body.sha256, body.ctype, wish.meta))
+
+    def alone(self, wish: Wish) -> Written | Removed | SaveError:
+        """As PUT or DELETE."""
+        condition = self.change(wish).condition
+        if wish.data is None:
+            return self.plain.delete(condition, wish.slot)
+        written = self.plain.put(condition, wish.data, wish.meta, wish.slot)
+        assert not isinstance(written, writing.NeedsBytes)
+        return written
+
+    def fits(self, wish: Wish) -> bool:
+        """By the rules alone."""
+        condition = self.change(wish).condition
+        if wish.data is None:
+            judgement: Verdict | Removal = judge_delete(slots.view(self.plain.connection, PLAYER, wish.slot), condition)
+        else:
+            order = self.plain.order(condition, wish.data, wish.meta, wish.slot)
+            judgement = writing.judged(self.plain.connection, order)[1]
+        return stands(judgement)
+
+    def agree(self) -> None:
+        assert rows(self.plain.connection) == rows(self.committed.connection)
+        assert flaws(self.committed.connection) == []
+
+
+def rows(connection: Connection) -> list[list[tuple[Any, ...]]]:
+    """All that is kept, but for instants and the numbers of blobs."""
+    queries = (
+        "SELECT slot, version, parent, parent_tag, kind, sha256, meta, retired_ms NOT NULL FROM save_version "
+        "ORDER BY slot, version",
+        "SELECT slot, head, last, seq, deleted_ms NOT NULL FROM save ORDER BY 1",
+        "SELECT seq, slots, live_bytes, kept_bytes FROM shelf",
+    )
+    return [connection.execute(query).fetchall() for query in queries]
+
+
+def one_by_one(asked: Sequence[Wish], limits: SaveLimits) -> None:
+    """A commit of one entry leaves and answers what its PUT or DELETE does."""
+    twins = Twins(limits)
+    for wish in asked:
+        change = twins.change(wish)
+        alone, together = twins.alone(wish), twins.committed.commit([change])
+        if isinstance(alone, SaveError):
+            assert type(together) is type(alone)
+            assert isinstance(together, SaveError)
+            assert dict(together.members) == dict(alone.members)
+        elif stands(alone.verdict if isinstance(alone, Written) else alone.removal):
+            assert isinstance(together, Committed)
+            [now] = together.slots
+            current = alone.current if isinstance(alone, Written) else None
+            assert (now.body if isinstance(now, Version) else None) == (current and current.body)
+        else:
+            assert isinstance(together, Disagreed)
+            [(refused, outcome)] = together.outcomes
+            assert refused == change
+            assert plain(outcome) == plain(alone)
+        twins.agree()
+
+
+def all_or_none(asked: Sequence[Sequence[Wish]]) -> None:
+    """A commit is all of its PUTs and DELETEs in order, or of none: then only what was refused leaves its copies."""
+    twins = Twins(ROOMY)
+    for wanted in asked:
+        changes = [twins.change(wish) for wish in wanted]
+        unfit = [wish for wish in wanted if not twins.fits(wish)]
+        together = twins.committed.commit(changes)
+        for wish in unfit or wanted:
+            twins.alone(wish)
+        assert isinstance(together, Disagreed if unfit else Committed)
+        if isinstance(together, Disagreed):
+            assert [change.slot for change, _ in together.outcomes] == [wish.slot for wish in unfit]
+        else:
+            before = rows(twins.committed.connection)
+            again = twins.committed.commit(changes)
+            assert isinstance(again, Committed)
+            assert (again.cursor, again.slots) == (together.cursor, together.slots)
+            assert rows(twins.committed.connection) == before, "a repeat changed something"
+        twins.agree()
+
+
+def plain(outcome: Written | Removed) -> Written | Removed:
+    """Without the numbers of blobs, and instants."""
+    sides = ("current", "base", "yours") if isinstance(outcome, Written) else ("current", "base", "last")
+    bare = {name: _bare(getattr(outcome, name)) for name in sides}
+    if isinstance(outcome, Written):
+        return evolve(outcome, verdict=evolve(outcome.verdict, yours=_bare(outcome.verdict.yours)), **bare)
+    return evolve(outcome, **bare)
+
+
+def _bare(version: Version | None) -> Version | None:
+    return version and evolve(version, blob_id=None, created_ms=0, retired_ms=None)
+
+
+def quietly(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> settings:
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=phases,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class CommitModelTest(SynchronousTestCase):
+    def test_one_entry(self) -> None:
+        """A commit of one entry is its PUT or DELETE, row for row, with room and without."""
+        for limits in (ROOMY, TIGHT):
+            quietly(60)(given(st.lists(wishes, max_size=12), st.just(limits))(one_by_one))()
+
+    def test_several(self) -> None:
+        """All or none, refused bytes kept, and a repeat changes nothing."""
+        quietly(80)(given(st.lists(commits, max_size=8))(all_or_none))()
+
+    def test_planted_defects(self) -> None:
+        """The model notices a commit that carries out what does not fit, keeps no copies, or forgets a rule."""
+
+        def keep_nothing(*_: object) -> None: ...
+
+        for name, defect in (
+            ("stands", lambda judgement: True),
+            ("_keep", keep_nothing),
+            ("judge_delete", lambda view, condition: Removal.DELETES if view.head else Removal.NEVER_SEEN),
+        ):
+            self.patch(committing, name, defect)
+            with self.assertRaises(AssertionError, msg=name):
+                quietly(200, [Phase.generate])(given(st.lists(commits, max_size=8))(all_or_none))()

@@ -1,0 +1,323 @@
+"""Several slots at once, or none (PROTOCOL 4.4)."""
+
+import json
+from typing import Any
+
+from gamed.saves.limits import SaveLimits
+from gamed.web.staged import COMMIT_BYTES
+from tests.saves.commit_kit import JSON, CommitCase, delete, digest, write
+from tests.saves.kit import ABSENT, BIG, tag
+from tests.support.http import Answer
+
+ONE, TWO, THREE, FOUR = b"one", b"two", b"three", b"four"
+
+
+class CommitTest(CommitCase):
+    def test_all_at_once(self) -> None:
+        """Writes and deletes take effect together; the answer has each slot in the commit's order, as it is now."""
+        self.put("old", ONE, ABSENT)
+        self.put("gone", TWO, ABSENT)
+        self.stage(THREE, BIG)
+        answer = self.commit(
+            write("old", THREE, tag(1, ONE), content_type="text/plain", meta={"title": "Drei é"}),
+            delete("gone", tag(1, TWO)),
+            write("new", BIG),
+        )
+        self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "private, no-cache, no-transform"))
+        old, gone, new = answer.json["saves"]
+        self.assertEqual(gone, {"slot": "gone", "deleted": gone["deleted"], "version": 2})
+        self.assertRegex(gone["deleted"], r"^\d{4}-.*\.\d{3}Z$")
+        self.assertEqual([new["slot"], new["version"], new["sha256"], new["size"]], ["new", 1, digest(BIG), len(BIG)])
+        self.assertEqual(
+            [old["content_type"], old["meta"], old["etag"]], ["text/plain", {"title": "Drei é"}, tag(2, THREE)]
+        )
+        self.assertEqual(self.get("old").headers["save-meta"], '{"title":"Drei \\u00e9"}')
+        self.assertEqual((self.get("new").body, self.get("gone").status), (BIG, 410))
+        overview = self.ask("GET", "/game/").json
+        self.assertEqual((overview["cursor"], overview["usage"]["slots"]), (answer.json["cursor"], 2))
+        self.assertEqual([{**save, "conflicts": []} for save in (new, old)], self.listed())
+        self.agrees()
+
+    def test_repeated(self) -> None:
+        """The same commit again is 200 with the same answer, and changes nothing, also long after."""
+        self.put("gone", TWO, ABSENT)
+        writes = write("a", ONE, meta={"n": 1}), write("b", BIG), delete("gone", tag(1, TWO))
+        first = self.commit_staged(*writes, bodies=(ONE, BIG))
+        self.assertEqual(first.status, 200)
+        kept = self.kept()
+        self.house.now_ms += 1000
+        again = self.commit(*writes)
+        self.assertEqual((again.status, again.json), (200, first.json))
+        self.assertEqual(self.kept(), kept)
+        self.agrees()
+
+    def test_the_same_bytes_in_many_slots(self) -> None:
+        """Bytes are staged once and stored once."""
+        answer = self.commit_staged(*(write(f"s{n}", ONE) for n in range(64)), bodies=(ONE,))
+        self.assertEqual([save["version"] for save in answer.json["saves"]], [1] * 64)
+        self.assertEqual(self.in_state(lambda c: c.execute("SELECT refs FROM blob").fetchall()), [(64,)])
+        self.agrees()
+
+    def test_bytes_of_a_save(self) -> None:
+        """What any save of the player holds need not be staged: a commit copies or moves saves without their bytes."""
+        self.put("auto", BIG, ABSENT)
+        answer = self.commit(write("copy", BIG), delete("auto", tag(1, BIG)))
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(self.get("copy").body, BIG)
+        self.agrees()
+
+    def test_missing_bytes(self) -> None:
+        """Bytes that are not here are listed, and nothing is judged or changed; staged, the same commit works."""
+        self.put("auto", ONE, ABSENT)
+        writes = write("auto", TWO, tag(1, ONE)), write("b", THREE), write("c", THREE), write("d", FOUR)
+        self.stage(FOUR)
+        before = self.kept()
+        answer = self.refused(self.commit(*writes), 409, "blob_missing", "Nothing was changed")
+        self.assertEqual(answer.json["missing"], sorted([digest(TWO), digest(THREE)]))
+        self.assertEqual(self.kept(), before)
+        self.assertEqual(self.commit_staged(*writes, bodies=(TWO, THREE)).status, 200)
+
+    def test_waiters_wake_once(self) -> None:
+        """Whoever waits for changes sees all of them in one answer."""
+        self.put("auto", ONE, ABSENT)
+        cursor = self.ask("GET", "/game/").json["cursor"]
+        waiting = self.browser.send("GET", f"/game/saves?since={cursor}", {**self.bearer, "Prefer": "wait=25"})
+        self.stage(TWO, THREE)
+        self.assertEqual(waiting.answers, [])
+        answer = self.commit(delete("auto"), write("b", TWO), write("c", THREE))
+        self.assertEqual([save["slot"] for save in waiting.answer.json["saves"]], ["auto", "b", "c"])
+        self.assertEqual(waiting.answer.json["cursor"], answer.json["cursor"])
+
+
+class RefusedTest(CommitCase):
+    def refuse(self, answer: Answer, code: str, *slots: tuple[str, str]) -> list[dict[str, Any]]:
+        """-> the conflicts; `slots` are those with their codes."""
+        self.refused(answer, 412, code, f"{len(slots)} do not fit")
+        conflicts: list[dict[str, Any]] = answer.json["conflicts"]
+        self.assertEqual([(each["slot"], each["code"]) for each in conflicts], list(slots))
+        self.assertNotIn("etag", answer.headers)
+        return conflicts
+
+    def test_one_does_not_fit(self) -> None:
+        """Nothing is applied; the refused bytes are a conflict copy, what would have fitted waits on."""
+        self.put("a", ONE, ABSENT)
+        self.put("a", TWO, {"If-Match": "*"})
+        answer = self.commit_staged(write("b", FOUR), write("a", THREE, tag(1, ONE)), bodies=(THREE, FOUR))
+        [conflict] = self.refuse(answer, "version_conflict", ("a", "version_conflict"))
+        self.assertEqual([conflict[name]["version"] for name in ("base", "current", "yours")], [1, 2, 3])
+        self.assertEqual(self.ask("GET", conflict["yours"]["href"]).body, THREE)
+        self.assertEqual(
+            [(save["slot"], save["version"], save["conflicts"]) for save in self.listed()], [("a", 2, [3])]
+        )
+        self.assertEqual(self.head_blob(FOUR).status, 200)
+        [again] = self.refuse(
+            self.commit(write("b", FOUR), write("a", THREE, tag(1, ONE))), "version_conflict", ("a", "version_conflict")
+        )
+        self.assertEqual(again, conflict)
+        self.assertEqual(self.commit(write("b", FOUR), write("a", THREE, tag(2, TWO))).status, 200)
+        self.agrees()
+
+    def test_every_reason(self) -> None:
+        """Each entry says why it does not fit, with the sides that its PUT or DELETE would have shown."""
+        for slot in ("newer", "weak", "deleted", "late", "removed"):
+            self.put(slot, ONE, ABSENT)
+        for slot in ("newer", "late"):
+            self.put(slot, TWO, {"If-Match": tag(1, ONE)})
+        self.put("late", THREE, {"If-Match": tag(2, TWO)})
+        self.delete("deleted", {"If-Match": "*"})
+        self.delete("removed", {"If-Match": "*"})
+        self.stage(TWO, FOUR)
+        answer = self.commit(
+            write("newer", FOUR, tag(1, ONE)),
+            write("weak", FOUR, f"W/{tag(1, ONE)}"),
+            write("deleted", FOUR, tag(1, ONE)),
+            write("late", TWO, tag(1, ONE)),
+            write("never", FOUR, tag(1, ONE)),
+            delete("weak2", tag(1, ONE)),
+            delete("removed", tag(7, ONE)),
+            delete("newer2", tag(1, ONE)),
+            write("fits", FOUR),
+        )
+        newer, weak, deleted, late, never, *deletes = self.refuse(
+            answer,
+            "version_conflict",
+            ("newer", "version_conflict"),
+            ("weak", "weak_validator"),
+            ("deleted", "deleted"),
+            ("late", "superseded"),
+            ("never", "version_conflict"),
+            ("weak2", "version_conflict"),
+            ("removed", "deleted"),
+            ("newer2", "version_conflict"),
+        )
+        self.assertEqual([each["yours"]["version"] for each in (newer, weak, deleted, late)], [3, 2, 3, 2])
+        self.assertEqual([never["base"], never["current"], never["yours"]], [None] * 3)
+        self.assertEqual([each["yours"] for each in deletes], [None] * 3)
+        self.assertEqual(self.get("fits").status, 404)
+        self.agrees()
+
+    def test_one_reason_is_the_whole(self) -> None:
+        """Where all that do not fit have the same reason, it is the answer's code."""
+        self.put("a", ONE, ABSENT)
+        self.delete("a", {"If-Match": "*"})
+        self.stage(TWO)
+        self.refuse(self.commit(write("a", TWO, tag(1, ONE)), write("b", TWO)), "deleted", ("a", "deleted"))
+
+    def test_delete_of_a_newer_one(self) -> None:
+        """A delete that names an older version is refused like its DELETE, with what is current."""
+        self.put("a", ONE, ABSENT)
+        self.put("a", TWO, {"If-Match": "*"})
+        [conflict] = self.refuse(self.commit(delete("a", tag(1, ONE))), "version_conflict", ("a", "version_conflict"))
+        self.assertEqual([conflict["base"]["version"], conflict["current"]["version"], conflict["yours"]], [1, 2, None])
+
+    def test_waiting_again(self) -> None:
+        """What a refused commit named waits another day, while the player chooses."""
+        self.put("a", ONE, ABSENT)
+        self.stage(TWO, THREE)
+        self.house.now_ms += 60_000
+        self.refused(self.commit(write("a", TWO, tag(7, ONE)), write("b", THREE)), 412, "version_conflict")
+        times = self.in_state(lambda c: c.execute("SELECT DISTINCT created_ms FROM blob WHERE size > 3").fetchall())
+        self.assertEqual(times, [(self.house.now_ms,)])
+
+    def test_no_room_for_copies(self) -> None:
+        """Refused bytes that fit nowhere are said to be dropped, also those that the last copy pushed out again."""
+        self.browser = self.room(SaveLimits(history_bytes=5))
+        for slot in ("a", "b"):
+            self.put(slot, ONE, ABSENT)
+        answer = self.commit_staged(write("a", FOUR, tag(7, ONE)), write("b", THREE, tag(7, ONE)), bodies=(THREE, FOUR))
+        first, last = self.refuse(answer, "version_conflict", ("a", "version_conflict"), ("b", "version_conflict"))
+        self.assertEqual((first["yours"], first["yours_dropped"]), (None, "history_bytes"))
+        self.assertEqual((last["yours"]["version"], "yours_dropped" in last), (2, False))
+        self.assertEqual(self.head_blob(FOUR).status, 200)
+        self.agrees()
+
+    def test_two_devices(self) -> None:
+        """Of two commits on the same slots at the same time one wins whole; all bytes of the other are kept."""
+        for slot in "abc":
+            self.put(slot, slot.encode(), ABSENT)
+        bodies = [[f"{device}{slot}".encode() for slot in "abc"] for device in (1, 2)]
+        self.stage(*bodies[0], *bodies[1])
+        self.stores.state.pause()
+        calls = [
+            self.browser.send("POST", "/game/commit", {**self.bearer, **JSON}, json.dumps({"writes": writes}).encode())
+            for writes in (
+                [write(slot, data, tag(1, slot.encode())) for slot, data in zip("abc", device, strict=True)]
+                for device in bodies
+            )
+        ]
+        self.stores.state.resume()
+        won, lost = [call.answer for call in calls]
+        self.assertEqual([save["sha256"] for save in won.json["saves"]], [digest(data) for data in bodies[0]])
+        conflicts = self.refuse(lost, "version_conflict", *((slot, "version_conflict") for slot in "abc"))
+        self.assertEqual([self.ask("GET", each["yours"]["href"]).body for each in conflicts], bodies[1])
+        self.assertEqual([self.get(slot).body for slot in "abc"], bodies[0])
+        self.agrees()
+
+
+class QuotaTest(CommitCase):
+    limits = SaveLimits(save_bytes=10, bytes=20, slots=2)
+
+    def test_judged_as_a_whole(self) -> None:
+        """What a commit frees makes room for what it writes, in whatever order; too much changes nothing."""
+        self.put("a", b"a" * 10, ABSENT)
+        self.put("b", b"b" * 10, ABSENT)
+        self.stage(b"c" * 10, b"d")
+        for writes in ([write("c", b"c" * 10), delete("a")], [write("a", b"c" * 10), delete("c")]):
+            self.assertEqual(self.commit(*writes).status, 200)
+        before = self.kept()
+        answer = self.refused(self.commit(write("d", b"d"), write("a", b"d", "*")), 413, "too_many_slots", "delete one")
+        self.assertEqual((answer.json["limit"], answer.json["usage"]), (2, 2))
+        self.browser = self.room(SaveLimits(save_bytes=10, bytes=20, slots=3))
+        self.refused(self.commit(write("d", b"d")), 413, "quota_exceeded", "21 bytes")
+        self.assertEqual(self.kept(), before)
+        self.assertEqual(self.commit(write("d", b"d"), write("a", b"d", "*")).status, 200)
+        self.agrees()
+
+    def test_lowered(self) -> None:
+        """Over quota since the owner lowered it: a commit that makes saves no larger is allowed."""
+        self.put("a", b"a" * 10, ABSENT)
+        self.put("b", b"b" * 10, ABSENT)
+        self.stage(b"c" * 9)
+        self.browser = self.room(SaveLimits(save_bytes=9, bytes=9, slots=1))
+        self.assertEqual(self.commit(write("a", b"c" * 9, "*"), delete("b")).status, 200)
+        self.refused(self.commit(write("a", b"a" * 10, "*")), 413, "save_too_large", "9 bytes at most")
+
+
+class FormTest(CommitCase):
+    """What is no commit (PROTOCOL 1)."""
+
+    limits = SaveLimits(commit_writes=3, meta_bytes=20)
+
+    def wrong(self, body: object, *pointers: str) -> None:
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        answer = self.refused(self.ask("POST", "/game/commit", JSON, sent), 400, "invalid_request")
+        self.assertEqual([error["pointer"] for error in answer.json["errors"]], list(pointers))
+        self.assertTrue(all(len(error["detail"]) > 8 for error in answer.json["errors"]))
+
+    def test_bodies(self) -> None:
+        """A body that is no such object is refused with a pointer to what is wrong."""
+        self.wrong(b"{", "")
+        self.wrong([], "")
+        self.wrong({}, "/writes")
+        self.wrong({"writes": {}}, "/writes")
+        self.wrong({"writes": []}, "/writes")
+        self.wrong({"writes": [write(f"s{n}", ONE) for n in range(4)]}, "/writes")
+        self.wrong({"writes": [write("a", ONE), 5]}, "/writes/1")
+        self.wrong({"writes": [write("a", ONE, meta=[])]}, "/writes/0/meta")
+        self.wrong({"writes": [{"sha256": digest(ONE)}]}, "/writes/0")
+        self.wrong(b'{"writes":[],"writes":[]}', "")
+
+    def test_entries(self) -> None:
+        """Everything that is wrong with entries is told at once."""
+        without = {"slot": "a", "sha256": digest(ONE)}
+        for entry, *pointers in (
+            (without, ""),
+            ({**without, "if_match": "*", "if_none_match": "*"}, "/if_none_match"),
+            ({**without, "if_match": "1-abc"}, "/if_match"),
+            ({**without, "if_match": '"a","b"'}, "/if_match"),
+            ({**without, "if_none_match": '"a"'}, "/if_none_match"),
+            (write("NUL", ONE), "/slot"),
+            ({"slot": "a", "if_match": "*"}, "/sha256"),
+            ({**write("a", ONE), "sha256": "abc"}, "/sha256"),
+            (write("a", ONE, content_type="nonsense"), "/content_type"),
+            (write("a", ONE, meta={"title": "x" * 20}), "/meta"),
+            (write("a", ONE, meta={"n": 2**64}), "/meta"),
+            ({**delete("a"), "sha256": digest(ONE), "meta": {}}, "/sha256", "/meta"),
+            ({"slot": "a", "delete": True, "if_none_match": "*"}, "/if_none_match"),
+            ({"slot": "a", "delete": True}, ""),
+            (
+                {"slot": "Ä", "sha256": "x", "content_type": "", "meta": {"n": "é" * 20}},
+                "/slot",
+                "",
+                "/sha256",
+                "/content_type",
+                "/meta",
+            ),
+        ):
+            self.wrong({"writes": [write("fine", ONE), entry]}, *(f"/writes/1{pointer}" for pointer in pointers))
+
+    def test_a_slot_twice(self) -> None:
+        """A commit changes a slot once: which of two entries should be last, nobody can say."""
+        self.wrong({"writes": [write("a", ONE), write("b", ONE), delete("a")]}, "/writes/2/slot")
+
+    def test_unknown_members(self) -> None:
+        """A newer client's members are passed over; null is the same as absent."""
+        self.stage(ONE)
+        entry = {**write("a", ONE), "if_match": None, "meta": None, "note": "x", "delete": False}
+        self.assertEqual(self.commit(entry, hint=1).status, 200)
+
+    def test_bodies_of_another_kind(self) -> None:
+        """Type, size and coding are judged from the head, after the token."""
+        self.refused(self.ask("POST", "/game/commit", {}, b"{}"), 415, "unsupported_media_type")
+        self.refused(self.ask("POST", "/game/commit", JSON, b" " * (COMMIT_BYTES + 1)), 413, "body_too_large")
+        self.wrong(b" " * COMMIT_BYTES, "")
+        self.free = 0
+        self.refused(self.ask("POST", "/game/commit", JSON, b"{}"), 507, "storage_full")
+        self.bearer = {"Authorization": "Basic nobody:nothing"}
+        self.refused(self.ask("POST", "/game/commit", {}, b"x"), 401, "token_missing")
+
+    def test_other_methods(self) -> None:
+        """A commit is posted."""
+        for method in ("GET", "PUT", "DELETE"):
+            self.refused(self.ask(method, "/game/commit"), 405, "method_not_allowed")
+        self.assertEqual(self.ask("OPTIONS", "/game/commit").headers["allow"], "OPTIONS, POST")
