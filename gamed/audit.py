@@ -31,7 +31,7 @@ class Event(StrEnum):
 FIELDS: Mapping[Event, tuple[str, ...]] = MappingProxyType(
     {
         Event.SIGN_IN: ("player", "session", "provider", "created"),
-        Event.SIGN_IN_REFUSED: ("player", "provider", "outcome"),
+        Event.SIGN_IN_REFUSED: ("player", "provider", "outcome", "request"),
         Event.CALLBACK_BURNED: ("provider", "check", "request"),
         Event.REFRESH_REUSED: ("player", "session"),
         Event.SIGNED_OUT: ("player", "scope"),

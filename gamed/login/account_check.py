@@ -70,13 +70,14 @@ class TurnedAway(Exception):
 
 @frozen
 class Form:
-    """What was typed, from which address, into which browser's form of which login."""
+    """What was typed, from which address, into which browser's form of which login; `request_id` is for the log."""
 
     token: str
     browser: Index
     address: str
     name: str = ""
     password: str = ""
+    request_id: str = ""
 
     def __repr__(self) -> str:
         return "Form(...)"
@@ -106,7 +107,7 @@ class AccountCheck:
         except PasswordsBusy as e:
             raise TurnedAway(Refusal.BUSY, e.retry_after) from None
         if account is None or not right:
-            self._audit.note(Event.SIGN_IN_REFUSED, provider=LOCAL, outcome="wrong_password")
+            self._audit.note(Event.SIGN_IN_REFUSED, provider=LOCAL, outcome="wrong_password", request=form.request_id)
             raise TurnedAway(Refusal.WRONG)
         return account.player_id
 
@@ -138,5 +139,6 @@ class AccountCheck:
         try:
             await self._limits.take(buckets, self._now_ms())
         except RateLimited as e:
-            self._audit.note(Event.SIGN_IN_REFUSED, provider=LOCAL, outcome="too_many_passwords")
+            outcome = "too_many_passwords"
+            self._audit.note(Event.SIGN_IN_REFUSED, provider=LOCAL, outcome=outcome, request=form.request_id)
             raise TurnedAway(Refusal.LIMIT, e.retry_after) from None

@@ -54,7 +54,7 @@ class BrowserSide:
             await self.send_back(key)
         return standing
 
-    async def decline(self, token: str, browser: Index) -> SeeDone | None:
+    async def decline(self, token: str, browser: Index, request_id: str = "") -> SeeDone | None:
         """ "This was not me": from any browser while undecided, from the winning one until the game collects.
 
         None once the login is declined, also when it was before.
@@ -71,8 +71,8 @@ class BrowserSide:
         after = move.after
         if after.stage is Stage.DENIED:
             if move.is_news:
-                outcome = Outcome.LOGIN_DENIED.value
-                self._audit.note(SecurityEvent.SIGN_IN_REFUSED, provider=after.provider, outcome=outcome)
+                words = {"provider": after.provider, "outcome": Outcome.LOGIN_DENIED.value, "request": request_id}
+                self._audit.note(SecurityEvent.SIGN_IN_REFUSED, **words)
             return None
         require_winner(after, browser)
         return SeeDone(after.login_id)

@@ -64,7 +64,7 @@ BURNING = frozenset({Ruling.OTHER_PROVIDER, Ruling.OTHER_ISSUER})
 
 
 class CallbackRefused(LoginError):
-    """By which check; the login can still be finished by whoever may."""
+    """By which check; the login can still be finished by whoever may. OVER: only this attempt was burned before."""
 
     def __init__(self, ruling: Ruling) -> None:
         self.ruling = ruling

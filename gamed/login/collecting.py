@@ -37,12 +37,13 @@ HASTE = Rate(interval_ms=1000, burst=5)
 
 @frozen
 class Collect:
-    """What a game asks; `seen` is the last stage it was told."""
+    """What a game asks; `seen` is the last stage it was told, `request_id` is for the log."""
 
     secret: Index
     wait_seconds: int = 0
     seen: str = FIRST_WORD
     presented: Presented | None = None
+    request_id: str = ""
 
     def opens(self, login: LoginTransaction) -> bool:
         """Whether this may be the first proven collect; a proof before `ready` is ignored."""
@@ -134,18 +135,19 @@ class Collecting:
         login = delivery.move.after
         if delivery.move.is_news:
             self._waits.wake(login.secret_index)
-            self._note(delivery)
+            self._note(delivery, collect.request_id)
         if delivery.wrong:
             raise InvalidProof(attempts_left(login))
         return await self._told(login, now_ms)
 
-    def _note(self, delivery: Delivery) -> None:
+    def _note(self, delivery: Delivery, request_id: str) -> None:
         """How the login ended, for the owner's log."""
         login, player = delivery.move.after, delivery.player_id or ""
         if delivery.broken is not None:
             self._audit.note(Event.SEAL_BROKEN, **delivery.broken)
         if login.outcome is not None:
-            self._audit.note(Event.SIGN_IN_REFUSED, player=player, provider=login.provider, outcome=login.outcome.value)
+            words = {"player": player, "provider": login.provider, "outcome": login.outcome.value}
+            self._audit.note(Event.SIGN_IN_REFUSED, **words, request=request_id)
             return
         if login.intent is not Intent.LOGIN:
             self._audit.note(Event.IDENTITY_LINKED, player=player, provider=login.provider)

@@ -25,6 +25,8 @@ from gamed.login.outcome import Outcome
 from gamed.login.straight import goes_straight
 from gamed.login.transaction import UNDECIDED, Event, Intent, LoginTransaction
 
+GONE = "authentication.json does not have this provider any more"
+
 
 @frozen
 class Depart:
@@ -54,7 +56,7 @@ class Departing:
     _base: Callable[[], str]
     _entrance: Entrance
 
-    async def enter(self, visit: Form, fetch_site: str | None, request_id: str) -> Ask | SeeDone | Depart:
+    async def enter(self, visit: Form, fetch_site: str | None) -> Ask | SeeDone | Depart:
         """The link was opened; `fetch_site` is the browser's Sec-Fetch-Site.
 
         RateLimited, LinkUnknown, LoginOver, OtherBrowser.
@@ -65,29 +67,29 @@ class Departing:
             return standing
         login = standing.login
         if login.provider not in (self._providers or {LOCAL}):  # mode or providers were changed meanwhile
-            return await self._browsers.refuse(visit.token, visit.browser, Outcome.PROVIDER_UNAVAILABLE)
+            return await self._refused(login, visit, Outcome.PROVIDER_UNAVAILABLE, GONE)
         address, _ = address_indexes(self._keys.indexer, visit.address)
         if login.provider != LOCAL and goes_straight(login, address, fetch_site):
-            return await self._depart(login, visit, request_id)
+            return await self._depart(login, visit)
         return await self._introduced(standing, visit)
 
-    async def go(self, form: Form, request_id: str) -> SeeDone | Depart | Refused:
+    async def go(self, form: Form) -> SeeDone | Depart | Refused:
         """The button was pressed; to adopt an account, below its name and password. Raises what enter() does."""
         await self._entrance.pressed(form.address)
         standing = await self._browsers.look(form.token, form.browser)
         if isinstance(standing, Ask) and standing.login.provider not in self._providers:
-            return await self._browsers.refuse(form.token, form.browser, Outcome.PROVIDER_UNAVAILABLE)
+            return await self._refused(standing.login, form, Outcome.PROVIDER_UNAVAILABLE, GONE)
         if isinstance(standing, Ask):
             standing = await self._introduced(standing, form)
         if isinstance(standing, SeeDone):
             return standing
         if standing.login.intent is not Intent.ADOPT:
-            return await self._depart(standing.login, form, request_id)
+            return await self._depart(standing.login, form)
         try:
             player_id = await self._check.known(form)
         except TurnedAway as e:
             return Refused(standing.login, e.refusal, e.retry_after)
-        return await self._depart(standing.login, form, request_id, player_id)
+        return await self._depart(standing.login, form, player_id)
 
     async def _introduced(self, ask: Ask, visit: Form) -> Ask | SeeDone:
         """The player whom a link is for has a name on the page."""
@@ -95,12 +97,10 @@ class Departing:
             return ask
         asker = await self._askers.asker(ask.login.asked_session_id or "", self._now_ms())
         if asker is None:
-            return await self._browsers.refuse(visit.token, visit.browser, Outcome.SESSION_REVOKED)
+            return await self._refused(ask.login, visit, Outcome.SESSION_REVOKED, "the session that asked has ended")
         return Ask(ask.login, asker)
 
-    async def _depart(
-        self, login: LoginTransaction, visit: Form, request_id: str, player_id: str | None = None
-    ) -> SeeDone | Depart:
+    async def _depart(self, login: LoginTransaction, visit: Form, player_id: str | None = None) -> SeeDone | Depart:
         """An attempt is written only once it is known where it leads."""
         provider = self._providers[login.provider]
         drawn = Drawn.fresh(self._random, provider.uses_nonce)
@@ -108,8 +108,7 @@ class Departing:
             provider.require_available()
             where = await provider.authorization_url(drawn.journey(redirect_uri(self._base(), provider.name)))
         except ProviderFailure as e:
-            self._journal.sign_in_failed(provider.name, e.outcome, str(e), request_id)
-            return await self._browsers.refuse(visit.token, visit.browser, e.outcome)
+            return await self._refused(login, visit, e.outcome, str(e))
         attempt = drawn.attempt(
             self._keys,
             self._random,
@@ -125,6 +124,11 @@ class Departing:
             return Depart(where.url)
         require_winner(after, visit.browser)
         return SeeDone(after.login_id)
+
+    async def _refused(self, login: LoginTransaction, visit: Form, outcome: Outcome, cause: str) -> SeeDone:
+        """The game, its browser and the owner are told; `cause` is for the owner."""
+        self._journal.sign_in_failed(login.provider, outcome, cause, visit.request_id)
+        return await self._browsers.refuse(visit.token, visit.browser, outcome)
 
     def _opening(self) -> Step:
         now_ms = self._now_ms()

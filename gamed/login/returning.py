@@ -76,7 +76,7 @@ class Returning:
         if verdict.attempt is None or verdict.login is None or verdict.ruling in BURNING:
             raise CallbackRefused(verdict.ruling)
         if verdict.ruling is Ruling.OVER:
-            raise LoginOver(verdict.login.outcome)
+            raise LoginOver(verdict.login.outcome) if verdict.login.final else CallbackRefused(verdict.ruling)
         if verdict.ruling is Ruling.SPENT:
             return await self._late(verdict.login, arrival.browser)
         await self._exchange(callback, verdict.attempt, verdict.login, arrival.request_id)

@@ -58,8 +58,8 @@ class BrowserRoutes:
         require_earnest(request)
         guard = self._room.guard
         cookie, fetch_site = guard.offered(request), request.requestHeaders.getRawHeaders("Sec-Fetch-Site", [])
-        visit = Form(token, guard.index(cookie), request.head.address)
-        entering = self._departing.enter(visit, ",".join(fetch_site) or None, request.request_id)
+        visit = Form(token, guard.index(cookie), request.head.address, request_id=request.request_id)
+        entering = self._departing.enter(visit, ",".join(fetch_site) or None)
         answer = await self._room.detached.run(entering)
         guard.keep(request, cookie)
         return self._answer(request, token, cookie, answer)
@@ -67,10 +67,9 @@ class BrowserRoutes:
     async def _go(self, request: Request, token: str) -> bytes:
         if self._local is not None:
             raise RouteNotFound
-        browser, fields = self._room.guard.form(request, token)
+        form, _ = self._form(request, token)
         cookie = self._room.guard.offered(request)
-        form = Form(token, browser, request.head.address, fields.get("name", ""), fields.get("password", ""))
-        answer = await self._room.detached.run(self._departing.go(form, request.request_id))
+        answer = await self._room.detached.run(self._departing.go(form))
         if isinstance(answer, Refused):
             returned = Returned(answer.refusal, answer.retry_after, name=form.name)
             return self._page(request, token, cookie, Ask(answer.login), returned)
@@ -79,22 +78,27 @@ class BrowserRoutes:
     async def _sign_in(self, request: Request, token: str) -> bytes:
         if self._local is None:
             raise RouteNotFound
-        browser, fields = self._room.guard.form(request, token)
-        name, creating = fields.get("name", ""), "create" in fields
-        form = Form(token, browser, request.head.address, name, fields.get("password", ""))
+        form, fields = self._form(request, token)
+        creating = "create" in fields
         work = self._local.create(form) if creating else self._local.sign_in(form)
         answer = await self._room.detached.run(work)
         if isinstance(answer, SeeDone):
             return self._room.see_done(request, answer)
-        returned = Returned(answer.refusal, answer.retry_after, creating, name)
+        returned = Returned(answer.refusal, answer.retry_after, creating, form.name)
         return self._page(request, token, self._room.guard.offered(request), Ask(answer.login), returned)
 
     async def _decline(self, request: Request, token: str) -> bytes:
         browser, _ = self._room.guard.form(request, token)
-        standing = await self._room.detached.run(self._browsers.decline(token, browser))
+        standing = await self._room.detached.run(self._browsers.decline(token, browser, request.request_id))
         if standing is not None:
             return self._room.see_done(request, standing)
         return page(request, 200, done.denied_page(self._room.server))
+
+    def _form(self, request: Request, token: str) -> tuple[Form, Mapping[str, str]]:
+        """What was posted, as its work wants it, and every field."""
+        browser, fields = self._room.guard.form(request, token)
+        name, password = fields.get("name", ""), fields.get("password", "")
+        return Form(token, browser, request.head.address, name, password, request.request_id), fields
 
     def _answer(self, request: Request, token: str, cookie: str, answer: Ask | SeeDone | Depart) -> bytes:
         match answer:

@@ -21,6 +21,7 @@ REFUSED: Mapping[Ruling, tuple[int, str]] = {
     Ruling.OTHER_BROWSER: (403, texts.CALLBACK_BROWSER),
     Ruling.OTHER_PROVIDER: (400, texts.CALLBACK_BURNED),
     Ruling.OTHER_ISSUER: (400, texts.CALLBACK_BURNED),
+    Ruling.OVER: (410, texts.CALLBACK_BURNED),
 }
 
 

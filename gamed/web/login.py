@@ -90,7 +90,7 @@ class LoginRoutes:
     @app.route("/auth/login/collect", methods=["POST"])
     async def collect_login(self, request: Request) -> bytes:
         secret, body = self._device(request), read_json(request, CollectBody, optional=True)
-        collect = Collect(secret, body.wait, body.seen, body.presented())
+        collect = Collect(secret, body.wait, body.seen, body.presented(), request.request_id)
         answer = await self._collecting.watch(collect)
         if answer is None:
             answer = await self._detached.run(self._collecting.deliver(collect))

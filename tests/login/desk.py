@@ -179,11 +179,11 @@ class Desk:
 
     def enter(self, started: Started, browser: Index = BROWSER, site: str | None = None, address: str = ADDRESS) -> Any:
         """The link is opened; `site` as Sec-Fetch-Site."""
-        return done(self.departing.enter(Form(started.token, browser, address), site, REQUEST))
+        return done(self.departing.enter(Form(started.token, browser, address, request_id=REQUEST), site))
 
     def go(self, started: Started, browser: Index = BROWSER, name: str = "", password: str = "") -> Any:
         """The button is pressed."""
-        return done(self.departing.go(Form(started.token, browser, ADDRESS, name, password), REQUEST))
+        return done(self.departing.go(Form(started.token, browser, ADDRESS, name, password, REQUEST)))
 
     def depart(self, started: Started, browser: Index = BROWSER, **typed: str) -> str:
         """As go(); the state that the browser takes along."""
@@ -209,7 +209,7 @@ class Desk:
         return started
 
     def form(self, started: Started, browser: Index = BROWSER, name: str = "Anna", password: str = PASSWORD) -> Form:
-        return Form(started.token, browser, ADDRESS, name, password)
+        return Form(started.token, browser, ADDRESS, name, password, REQUEST)
 
     def sign_in(self, started: Started, browser: Index = BROWSER, **fields: str) -> Any:
         return done(self.local.sign_in(self.form(started, browser, **fields)))
@@ -218,7 +218,7 @@ class Desk:
         return done(self.local.create(self.form(started, browser, name, password)))
 
     def decline(self, started: Started, browser: Index = BROWSER) -> SeeDone | None:
-        return done(self.browsers.decline(started.token, browser))
+        return done(self.browsers.decline(started.token, browser, REQUEST))
 
     def done_page(self, started: Started, browser: Index | None = BROWSER) -> Any:
         return done(self.finish.done(started.login.login_id, browser))
@@ -240,7 +240,7 @@ class Desk:
 
     def asked(self, started: Started, **collect: Any) -> Deferred[Collected]:
         """A collect that may wait, as the room makes it."""
-        ask = Collect(self.secret(started), **collect)
+        ask = Collect(self.secret(started), request_id=REQUEST, **collect)
 
         async def both() -> Collected:
             answer = await self.collecting.watch(ask)

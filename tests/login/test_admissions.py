@@ -244,6 +244,7 @@ class Linking(AdmissionCase):
         self.assertEqual(len(desk.rows(IDENTITY)), 1)
         self.assertEqual(desk.enter(unopened), SeeDone(unopened.login.login_id))
         self.assertEqual(desk.collect(unopened), Failed(Outcome.SESSION_REVOKED))
+        self.assertEqual(desk.log.lines, ["failed discord session_revoked req-1: the session that asked has ended"])
 
     def test_taken(self) -> None:
         """Somebody else's account stays theirs; a second one of the same provider is refused."""

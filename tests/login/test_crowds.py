@@ -216,7 +216,7 @@ class Entries(CrowdCase):
         for _ in range(30):
             self.assertIsInstance(desk.enter(started), Ask)
             with self.assertRaises(LinkUnknown):
-                done(desk.departing.enter(Form("x" * 22, BROWSER, "203.0.113.7"), None, ""))
+                done(desk.departing.enter(Form("x" * 22, BROWSER, "203.0.113.7"), None))
         before = self.everything(desk)
         with self.assertRaises(RateLimited) as caught:
             desk.enter(started)

@@ -14,7 +14,7 @@ from gamed.login.attempt import LIVE_ATTEMPTS
 from gamed.login.browser import Ask, SeeDone
 from gamed.login.callback import CallbackRefused, Ruling
 from gamed.login.collecting import Failed, Pending
-from gamed.login.departing import Depart
+from gamed.login.departing import GONE, Depart
 from gamed.login.done import Over
 from gamed.login.errors import LinkUnknown, LoginOver, OtherBrowser
 from gamed.login.local import Refused
@@ -80,6 +80,8 @@ class Entering(HandoffCase):
             desk.providers.update({now.name: now} if now else {})
             self.assertEqual(desk.enter(started), SeeDone(started.login.login_id))
             self.assertEqual(desk.collect(started), Failed(Outcome.PROVIDER_UNAVAILABLE))
+            name = was.name if was else "local"
+            self.assertEqual(desk.log.lines, [f"failed {name} provider_unavailable req-1: {GONE}"])
 
     def test_a_provider_taken_out(self) -> None:
         """While the page was open: the button says so, whatever was asked."""
@@ -89,6 +91,7 @@ class Entering(HandoffCase):
             del desk.providers["discord"]
             self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
             self.assertEqual(desk.collect(started), Failed(Outcome.PROVIDER_UNAVAILABLE))
+            self.assertEqual(desk.log.lines, [f"failed discord provider_unavailable req-1: {GONE}"])
 
     def test_where_nothing_is_asked(self) -> None:
         """Unknown, over, another browser's: as everywhere."""

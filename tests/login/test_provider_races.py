@@ -92,7 +92,7 @@ class Callbacks(HandoffCase):
         self.assertEqual(len(far.calls), 1)
 
     async def another(self, desk: Desk, started: Started) -> Any:
-        return await desk.departing.go(Form(started.token, OTHER, "198.51.100.1"), "req-2")
+        return await desk.departing.go(Form(started.token, OTHER, "198.51.100.1"))
 
 
 class Restarts(HandoffCase):

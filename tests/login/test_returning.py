@@ -145,8 +145,9 @@ class Refused(HandoffCase):
                 desk.returned(state, **other)
             self.assertEqual(desk.log.lines, [f"burned {other.get('provider', 'google')} {name} req-1"])
             self.assertEqual(desk.rows("SELECT status, sealed_verifier FROM attempt"), [("burned", None)])
-            with self.assertRaises(LoginOver):
+            with self.assertRaises(CallbackRefused) as again:
                 desk.returned(state)
+            self.assertIs(again.exception.ruling, Ruling.OVER)
             self.assertEqual((google.calls, discord.calls), ([], []))
             self.assertIs(desk.login(started).stage, Stage.AUTHORIZING)
             self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))

@@ -7,7 +7,7 @@ from gamed.login.outcome import Outcome
 from gamed.login.transaction import Intent
 from gamed.players.approval import approval_code, same_code
 from gamed.storage.auth import players
-from tests.login.desk import ANNA, APPROVAL, Desk, HandoffCase
+from tests.login.desk import ANNA, APPROVAL, REQUEST, Desk, HandoffCase
 from tests.login.far_provider import FarProvider
 
 
@@ -69,7 +69,7 @@ class SecurityLogTests(HandoffCase):
         blocked = desk.start()
         desk.sign_in(blocked)
         desk.collect(blocked, code=desk.code(blocked))
-        refused = "security sign_in_refused player={} provider=local outcome={}".format
+        refused = ("security sign_in_refused player={} provider=local outcome={} request=" + REQUEST).format
         self.assertEqual(
             desk.security,
             [
@@ -88,7 +88,8 @@ class SecurityLogTests(HandoffCase):
         for _ in range(5):
             self.assertRaises(InvalidProof, desk.collect, started, code="BBB-BBB")
         self.assertEqual(
-            desk.security, ["security sign_in_refused player=- provider=local outcome=proof_attempts_exceeded"]
+            desk.security,
+            [f"security sign_in_refused player=- provider=local outcome=proof_attempts_exceeded request={REQUEST}"],
         )
 
 

@@ -98,7 +98,7 @@ class Burned(RoomCase):
     def test_wrong_path(self) -> None:
         """Check 5: the other provider's callback; the link, opened again, still works."""
         self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_BURNED)
-        self.refused(self.callback(), 410, "")
+        self.refused(self.callback(), 410, texts.CALLBACK_BURNED)
         [line] = self.desk.log.lines
         self.assertTrue(line.startswith("burned google other_provider "), line)
         self.assertNotIn(self.query["state"], line)
