@@ -1,0 +1,95 @@
+"""docs/openapi.yaml as a document: its operations, references, examples."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from attrs import frozen
+
+PAGE = Path(__file__).parents[2] / "docs" / "openapi.yaml"
+METHODS = ("get", "put", "post", "delete", "head", "patch")
+PROBLEM = "application/problem+json"
+
+
+@cache
+def load() -> dict[str, Any]:
+    """The document; not to be changed."""
+    return yaml.safe_load(PAGE.read_text("utf-8"))
+
+
+@frozen
+class Operation:
+    """`responses` are by status; in them and in `parameters` references were followed."""
+
+    method: str
+    path: str
+    node: Mapping[str, Any]
+    parameters: Sequence[Mapping[str, Any]]
+    responses: Mapping[int, Mapping[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def resolve(node: Any) -> Any:
+    """What a reference names; other nodes as they are."""
+    while isinstance(node, dict) and "$ref" in node:
+        found: Any = load()
+        for step in node["$ref"].removeprefix("#/").split("/"):
+            found = found[step]
+        node = found
+    return node
+
+
+def operations() -> Iterator[Operation]:
+    for path, item in load()["paths"].items():
+        for method in METHODS:
+            if method in item:
+                answers = {int(status): resolve(answer) for status, answer in item[method]["responses"].items()}
+                asked = [resolve(each) for each in (*item.get("parameters", ()), *item[method].get("parameters", ()))]
+                yield Operation(method.upper(), path, item[method], asked, answers)
+
+
+def codes(response: Mapping[str, Any]) -> list[str]:
+    """The problem codes that a response may have."""
+    content = response.get("content", {}).get(PROBLEM)
+    return [] if content is None else content["schema"]["allOf"][1]["properties"]["code"]["enum"]
+
+
+def media() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each media type object of requests and responses, by where it stands."""
+    for operation in operations():
+        for kind, content in resolve(operation.node.get("requestBody", {})).get("content", {}).items():
+            yield f"{operation.name} {kind}", content
+        for status, answer in operation.responses.items():
+            for kind, content in answer.get("content", {}).items():
+                yield f"{operation.name} {status} {kind}", content
+    for name, answer in load()["components"]["responses"].items():
+        for kind, content in answer.get("content", {}).items():
+            yield f"{name} {kind}", content
+
+
+def examples(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Of a media type object, by name."""
+    if "example" in content:
+        yield "example", content["example"]
+    for name, example in content.get("examples", {}).items():
+        yield name, resolve(example)["value"]
+
+
+def closed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with answers that may have no member it does not name."""
+    strict = deepcopy(dict(document))
+    answers = [answer for answer in strict["components"]["responses"].values()]
+    for item in strict["paths"].values():
+        for method in METHODS:
+            answers += [answer for answer in item.get(method, {}).get("responses", {}).values() if "$ref" not in answer]
+    for answer in answers:
+        for kind, content in answer.get("content", {}).items():
+            if kind.endswith("json"):
+                content["schema"] = {"allOf": [content["schema"]], "unevaluatedProperties": False}
+    return strict

@@ -1,0 +1,211 @@
+"""docs/openapi.yaml says what the code has: routes, codes, and examples that the code would write and take."""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from klein import Klein
+from msgspec import convert
+from openapi_schema_validator import OAS31Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+from twisted.trial.unittest import SynchronousTestCase
+
+import gamed.web
+from gamed.login.outcome import Outcome
+from gamed.saves.limits import SaveLimits
+from gamed.saves.proposal import accept
+from gamed.web.app import PagesApp
+from gamed.web.codes import CODES
+from gamed.web.commits import CommitRequest
+from gamed.web.login import MAX_WAIT_SECONDS, CollectBody, StartBody
+from gamed.web.problems import STATUS
+from gamed.web.routing import template_of
+from gamed.web.sessions import LogoutBody, RefreshBody
+from tests.contract.document import codes, examples, load, media, operations, resolve
+
+BODIES: dict[str, Any] = {
+    "start_login": StartBody,
+    "collect_login": CollectBody,
+    "refresh_session": RefreshBody,
+    "log_out": LogoutBody,
+    "commit": CommitRequest,
+}
+"""What reads the JSON body of each operation that has one."""
+ANY_PATH = {(404, "route_not_found"), (405, "method_not_allowed")}
+"""What a path or method that is not in the document is answered."""
+URI = "urn:gamed:openapi"
+
+
+def rooms() -> Iterator[Klein]:
+    """The app of every room of the web."""
+    for module in iter_modules(gamed.web.__path__):
+        for value in vars(import_module(f"gamed.web.{module.name}")).values():
+            if isinstance(value, type) and isinstance(getattr(value, "app", None), Klein):
+                yield value.app
+
+
+def routes() -> dict[tuple[str, str], str]:
+    """Method and path -> the handler's name; a HEAD that comes with GET is not told apart (PROTOCOL 1)."""
+    found = {}
+    for app in rooms():
+        for rule in app.url_map.iter_rules():
+            for method in (rule.methods or set()) - ({"HEAD"} if "GET" in (rule.methods or ()) else set()):
+                found[method, template_of(rule.rule)] = rule.endpoint
+    return found
+
+
+def answered() -> set[tuple[int, str]]:
+    """Status and code of every problem that a request may be answered with."""
+    return {(status, code) for _, status, code in STATUS} | {(500, "internal_error")}
+
+
+@cache
+def registry() -> Registry[Any]:
+    return Registry().with_resource(URI, Resource.from_contents(load(), default_specification=DRAFT202012))
+
+
+def wrong(schema: Any, value: Any, *, strictly: bool = False) -> list[str]:
+    """What is wrong with a value; `strictly`: members that the schema does not name are, too."""
+    whole = {"$id": f"{URI}:here", "allOf": [_absolute(schema)]}
+    closing = {"unevaluatedProperties": False} if strictly else {}
+    return [error.message for error in OAS31Validator(whole | closing, registry=registry()).iter_errors(value)]
+
+
+def _absolute(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: f"{URI}{value}" if key == "$ref" else _absolute(value) for key, value in node.items()}
+    return [_absolute(item) for item in node] if isinstance(node, list) else node
+
+
+def problems_in(value: Any) -> Iterator[dict[str, Any]]:
+    """The problem an example is, or has."""
+    if isinstance(value, dict) and "code" in value:
+        yield value
+    elif isinstance(value, dict) and "problem" in value:
+        yield value["problem"]
+
+
+class DocumentTests(SynchronousTestCase):
+    def test_valid(self) -> None:
+        """It is OpenAPI 3.1."""
+        self.assertEqual([str(error) for error in OpenAPIV31SpecValidator(load()).iter_errors()], [])
+
+    def test_everything_is_referred_to(self) -> None:
+        """No component is left over; the answer to a wrong method belongs to no operation."""
+        text = str(load())
+        kinds = {kind: names for kind, names in load()["components"].items() if kind != "securitySchemes"}
+        unused = [f"{kind}/{name}" for kind, names in kinds.items() for name in names if f"/{kind}/{name}'" not in text]
+        self.assertEqual(unused, ["responses/MethodNotAllowed", "responses/PageMethodNotAllowed"])
+
+
+class CodeTests(SynchronousTestCase):
+    def test_routes(self) -> None:
+        """Each route of the code is described under its handler's name, and nothing else is."""
+        described = {(each.method, each.path): each.node["operationId"] for each in operations()}
+        self.assertEqual(described, routes())
+
+    def test_families_of_errors(self) -> None:
+        """Browser routes answer refusals as pages, all others as problems."""
+        pages = {
+            template_of(rule.rule) for app in rooms() if isinstance(app, PagesApp) for rule in app.url_map.iter_rules()
+        }
+        for each in operations():
+            kind = "text/html" if each.path in pages else "application/problem+json"
+            refusals = {tuple(answer["content"]) for status, answer in each.responses.items() if status >= 400}
+            self.assertEqual(refusals, {(kind,)}, each.name)
+
+    def test_codes(self) -> None:
+        """Every status and code that a request may be answered with belongs to an operation, and no others do."""
+        described = {
+            (status, code)
+            for each in operations()
+            for status, answer in each.responses.items()
+            for code in codes(answer)
+        }
+        self.assertEqual(described | ANY_PATH, answered())
+
+    def test_outcomes(self) -> None:
+        """A login that failed says why with one of the codes of PROTOCOL 3.5; the table has no further code."""
+        failed = load()["components"]["schemas"]["Failed"]["properties"]["problem"]["properties"]["code"]["enum"]
+        self.assertEqual(failed, [outcome.value for outcome in Outcome])
+        self.assertEqual({code for _, code in answered()} | set(failed), set(CODES))
+
+    def test_every_operation_has_what_any_request_may_meet(self) -> None:
+        """Nobody is only told of the answers they hope for."""
+        for each in operations():
+            self.assertLessEqual({400, 408, 413, 421, 431, 500, 503}, set(each.responses), each.name)
+            if each.node["security"] and {} not in each.node["security"]:
+                self.assertIn(401, each.responses, each.name)
+
+    def test_limits(self) -> None:
+        """What the document and the code both say of a collect's wait is the same."""
+        wait = load()["components"]["schemas"]["CollectLogin"]["properties"]["wait"]
+        self.assertEqual(wait["maximum"], MAX_WAIT_SECONDS)
+
+
+class ExampleTests(SynchronousTestCase):
+    def test_examples_fit_their_schemas(self) -> None:
+        """Also without any member that the schema does not name."""
+        count = 0
+        for where, content in media():
+            for name, value in examples(content):
+                self.assertEqual(
+                    wrong(content["schema"], value, strictly=where.endswith("json")), [], f"{where} {name}"
+                )
+                count += 1
+        self.assertGreater(count, 100)
+
+    def test_parameters_fit_their_schemas(self) -> None:
+        """Examples of headers, paths and queries."""
+        for name, parameter in load()["components"]["parameters"].items():
+            if "schema" in parameter and "example" in parameter:
+                self.assertEqual(wrong(parameter["schema"], parameter["example"]), [], name)
+
+    def test_every_body_has_an_example(self) -> None:
+        """JSON in, JSON out, problems."""
+        self.assertEqual(
+            [where for where, content in media() if where.endswith("json") and not list(examples(content))], []
+        )
+
+    def test_every_code_has_an_example(self) -> None:
+        """With the title and status of the code's table."""
+        shown = [problem for _, content in media() for _, value in examples(content) for problem in problems_in(value)]
+        self.assertEqual({problem["code"] for problem in shown}, set(CODES))
+        allowed = answered() | {(row.status, code) for code, row in CODES.items()}
+        for problem in shown:
+            row = CODES[problem["code"]]
+            self.assertIn((problem["status"], problem["code"]), allowed)
+            self.assertEqual(problem["title"], row.title)
+            self.assertEqual(problem["type"], f"urn:gamed:problem:{problem['code']}")
+
+    def test_every_code_has_its_own_example(self) -> None:
+        """An answer shows one example for each of its codes, and under its name."""
+        for each in operations():
+            for status, answer in each.responses.items():
+                if codes(answer):
+                    shown = dict(examples(answer["content"]["application/problem+json"]))
+                    self.assertEqual(
+                        {name: value["code"] for name, value in shown.items()}, {c: c for c in codes(answer)}
+                    )
+                    self.assertEqual({value["status"] for value in shown.values()}, {status}, each.name)
+
+    def test_requests_are_taken(self) -> None:
+        """The code reads each example of a JSON body."""
+        read = []
+        for each in operations():
+            body = resolve(each.node.get("requestBody", {})).get("content", {}).get("application/json")
+            if body is not None:
+                read.append(each.node["operationId"])
+                for name, value in examples(body):
+                    self.assertTrue(convert(value, BODIES[read[-1]], strict=True), name)
+        self.assertEqual(sorted(read), sorted(BODIES))
+
+    def test_commits_are_taken(self) -> None:
+        """Each entry, too, says what a commit wants to know."""
+        commit = load()["paths"]["/game/commit"]["post"]["requestBody"]["content"]["application/json"]
+        shown = [convert(value, CommitRequest, strict=True).writes for _, value in examples(commit)]
+        self.assertEqual([len(accept(writes, SaveLimits())) for writes in shown], [len(writes) for writes in shown])

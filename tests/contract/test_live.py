@@ -1,0 +1,142 @@
+"""A live service asked everything that docs/openapi.yaml says may be asked, and much that it does not say.
+
+The suite lets schemathesis ask a small selection, the same each time. For a longer one, at random:
+
+    GAMED_CONTRACT_EXAMPLES=300 python -m twisted.trial tests.contract.test_live
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from re import sub
+
+from tests.contract import live
+from tests.contract.conventions import Answer, complaints
+from tests.contract.document import PAGE, operations
+from tests.e2e.cases import ServiceCase
+from tests.e2e.keeper import write_game
+from tests.e2e.service import ROOT, Service
+
+EXAMPLES = os.environ.get("GAMED_CONTRACT_EXAMPLES")
+FEW = "2"
+"""Per operation and phase, besides what the document's examples and the coverage of its schemas ask."""
+PATIENCE_SECONDS = 300 if EXAMPLES is None else 24 * 3600
+CASES = 800
+"""A run of fewer has not asked everything."""
+KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
+
+
+class LiveTests(ServiceCase):
+    config = live.CONFIG
+
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.service = Service(self.folder, self.config, self.environ)
+        write_game(self.service, **live.GAME)
+        self.addCleanup(self._end)
+        self.service.start()
+
+    def test_schemathesis(self) -> None:
+        """No answer that the document does not have, none of 5xx, and every convention kept."""
+        prepared = live.prepare(self.service)
+        done = self.schemathesis(prepared)
+        self.assertEqual(done.returncode, 0, done.stdout[-20_000:] + done.stderr)
+        figures = json.loads((self.folder / "report.json").read_text("utf-8"))
+        self.assertEqual((figures["failures"], figures["errors"]), ([], []))
+        self.assertEqual(figures["operations"]["tested"], len(list(operations())))
+        self.assertGreater(figures["test_cases"]["generated"], CASES)
+        ends = {name: self.ask("GET", "/game/", bearer=getattr(prepared, name)).status for name in live.PLAYERS}
+        self.assertEqual(ends, {"token": 200, "listing": 401, "leaving": 401, "erased": 401, "anew": 200})
+
+    def schemathesis(self, prepared: live.Prepared) -> "subprocess.CompletedProcess[str]":
+        """A process of its own; its report is `report.json`, its folder that of the test."""
+        settings = Path(__file__).with_name("schemathesis.toml")
+        how = ["--generation-deterministic", "--max-examples", FEW] if EXAMPLES is None else ["-n", EXAMPLES]
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "schemathesis.cli", "--no-color", "--config-file", str(settings)),
+                *("run", str(PAGE), "--url", self.service.base, *how),
+                *("--report", "json", "--report-json-path", "report.json"),
+            ],
+            cwd=self.folder,
+            env={
+                **{name: os.environ[name] for name in KEPT if name in os.environ},
+                "PYTHONPATH": str(ROOT),
+                "SCHEMATHESIS_HOOKS": "tests.contract.hooks",
+                "GAMED_TOKEN": prepared.token,
+                "GAMED_DEVICE": prepared.device,
+                "GAMED_LIVE": prepared.to_json(),
+            },
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+
+    def test_methods(self) -> None:
+        """GET answers HEAD, JSON routes answer OPTIONS; other methods are 405 with what there is in Allow."""
+        methods: dict[str, set[str]] = {}
+        for each in operations():
+            methods.setdefault(each.path, set()).add(each.method)
+        for path, known in methods.items():
+            page, public = _is_page(path), path == "/healthz"
+            listed = known | (set() if page or "GET" not in known else {"HEAD"})
+            allowed = listed | (set() if page or public else {"OPTIONS"})
+            for method in {"GET", "HEAD", "OPTIONS", "PUT", "POST", "DELETE", "PATCH", "BREW"} - listed:
+                answer = self.checked(method, path)
+                expected = 204 if method == "OPTIONS" and method in allowed else 405
+                self.assertEqual(answer.status, expected, f"{method} {path}")
+                said = {*answer.headers["allow"].split(", ")}
+                self.assertIn(said, (allowed, listed), f"{method} {path}")
+
+    def test_head(self) -> None:
+        """As GET: the same status, the same fields, no body."""
+        token = live.token_of(self.service, "anna")
+        live.fill(self.service, token)
+        for each in operations():
+            if each.method == "GET" and not _is_page(each.path):
+                get, head = (self.checked(method, each.path, token) for method in ("GET", "HEAD"))
+                self.assertEqual((head.status, head.body, sorted(head.headers)), (get.status, b"", sorted(get.headers)))
+                self.assertEqual(head.headers["content-length"], str(len(get.body)), each.path)
+
+    def test_nowhere(self) -> None:
+        """A stray slash, a double one or a segment too many: 404, as a problem unless it lies below the pages."""
+        for path in {each.path for each in operations()}:
+            for wrong in (f"{path.rstrip('/')}/more/of/it", path.replace("/", "//", 1), *_stray(path)):
+                answer = self.checked("GET", wrong)
+                self.assertEqual(answer.status, 404, wrong)
+
+    def checked(self, method: str, path: str, token: str | None = None) -> Answer:
+        """The answer to a request for the document's example of this path, which follows the conventions."""
+        where = sub(r"\{(\w+)\}", lambda found: str(_examples()[found[1]]), path)
+        got = self.ask(method, where, bearer=token)
+        answer = Answer(got.status, got.headers, got.body)
+        self.assertEqual(complaints(method, where, answer), [], f"{method} {where}")
+        return answer
+
+
+def _examples() -> dict[str, object]:
+    """Of the paths' parameters."""
+    found = {}
+    for each in operations():
+        for parameter in each.parameters:
+            if parameter["in"] == "path":
+                found[parameter["name"]] = parameter["example"]
+    return found
+
+
+def _is_page(path: str) -> bool:
+    return any(
+        "text/html" in answer.get("content", {})
+        for each in operations()
+        if each.path == path
+        for answer in each.responses.values()
+    )
+
+
+def _stray(path: str) -> Iterator[str]:
+    """The path with a slash at its end, or without the one that belongs there."""
+    yield path.rstrip("/") if path.endswith("/") else f"{path}/"
