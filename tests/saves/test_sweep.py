@@ -164,6 +164,19 @@ class FullHistoryTest(SweepCase):
         self.assertEqual(self.numbers(), [3, 1])
         self.agrees()
 
+    def test_clock_set_back(self) -> None:
+        """What was just said to be kept is not the first to go, though the clock says that it is the oldest."""
+        for number in range(5):
+            self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
+        self.later(-HOUR_MS)
+        answer = self.put("auto", b"x" * 10, {"If-Match": '"1-0000000000000000"'})
+        self.assertEqual(self.get(f"auto/versions/{answer.json['yours']['version']}").body, b"x" * 10)
+        self.put("other", b"y" * 10, ABSENT)
+        self.delete("other", {"If-Match": "*"})
+        restored = self.ask("POST", "/game/saves/other/versions/1/restore", ABSENT)
+        self.assertEqual((restored.status, self.get("other").body), (200, b"y" * 10))
+        self.agrees()
+
     def test_many_at_once(self) -> None:
         """One write forgets only some; the sweep does the rest."""
         self.browser = self.room(SaveLimits(keep_versions=100))

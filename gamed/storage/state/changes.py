@@ -43,7 +43,7 @@ def bury(connection: Connection, limits: SaveLimits, player_id: str, head: Versi
     seq = shelves.change(connection, player_id, Usage(-1, -head.size, head.size))
     last, due_ms = tombstone.version, now_ms + limits.keep_days * DAY_MS
     slots.write(connection, player_id, head.slot, head=None, last=last, seq=seq, deleted_ms=now_ms, due_ms=due_ms)
-    _fit(connection, limits, player_id, tombstone, seq)
+    _fit(connection, limits, player_id, tombstone, seq, spared=head.version)
 
 
 def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: Version) -> None:
@@ -59,7 +59,7 @@ def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: 
     seq = shelves.change(connection, player_id, Usage(history_bytes=copy.size))
     due_ms = copy.created_ms + limits.keep_days * DAY_MS
     slots.touch(connection, player_id, copy.slot, last=copy.version, seq=seq, due_ms=due_ms)
-    _fit(connection, limits, player_id, copy, seq)
+    _fit(connection, limits, player_id, copy, seq, spared=copy.version)
 
 
 def dismiss(connection: Connection, player_id: str, copy: Version) -> None:
@@ -82,15 +82,23 @@ def has_room(connection: Connection, limits: SaveLimits, player_id: str, size: i
     return over <= 0 or over <= sum(version.size for version in versions.oldest(connection, player_id, AT_ONCE))
 
 
-def trim(connection: Connection, limits: SaveLimits, player_id: str, seq: int | None = None) -> bool:
+def trim(
+    connection: Connection,
+    limits: SaveLimits,
+    player_id: str,
+    seq: int | None = None,
+    spared: tuple[str, int] | None = None,
+) -> bool:
     """R5: what retired first goes until the history fits; True while it is still too large, and more can go.
 
-    A conflict copy that goes is a change of its slot, counted as `seq` or else as one of its own.
+    A conflict copy that goes is a change of its slot, counted as `seq` or else as one of its own. `spared` stays: a
+    version that was only just put into the history, which seems to be the oldest after a clock was set back.
     """
     over = shelves.find(connection, player_id).usage.history_bytes - limits.history_bytes
     if over <= 0:
         return False
-    candidates = versions.oldest(connection, player_id, AT_ONCE)
+    oldest = versions.oldest(connection, player_id, AT_ONCE + 1)
+    candidates = [version for version in oldest if (version.slot, version.version) != spared][:AT_ONCE]
     for version in candidates:
         forget(connection, player_id, version)
         if version.kind is Kind.CONFLICT:
@@ -108,6 +116,9 @@ def tell(connection: Connection, player_id: str, slot: str, seq: int | None = No
     slots.touch(connection, player_id, slot, last=view.last, seq=number, due_ms=None)
 
 
-def _fit(connection: Connection, limits: SaveLimits, player_id: str, now: Version, seq: int) -> None:
-    if trim(connection, limits, player_id, seq):
+def _fit(
+    connection: Connection, limits: SaveLimits, player_id: str, now: Version, seq: int, *, spared: int | None = None
+) -> None:
+    """`spared`: of the versions of this slot."""
+    if trim(connection, limits, player_id, seq, None if spared is None else (now.slot, spared)):
         slots.look_again(connection, player_id, now.slot, now.created_ms)
