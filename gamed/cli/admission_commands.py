@@ -5,8 +5,9 @@ from sqlite3 import Connection
 
 import click
 
+from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.host import Host
-from gamed.cli.people import WHO, called, found, json_option, pending, report
+from gamed.cli.people import called, found, pending, report
 from gamed.cli.refusal import NotDone, ending
 from gamed.crypto import Keys
 from gamed.storage.auth.accounts import NamedPlayer
@@ -16,7 +17,7 @@ Find = Callable[[Connection, Keys, str], NamedPlayer]
 
 
 @click.command(short_help="[key] Let a newcomer in.")
-@click.argument("who", metavar="CODE-NAME-or-ID")
+@click.argument("who", metavar="CODE-NAME-or-ID", type=TEXT)
 @json_option
 @click.pass_obj
 def approve(host: Host, who: str, as_json: bool) -> None:
@@ -28,7 +29,7 @@ def approve(host: Host, who: str, as_json: bool) -> None:
 
 
 @click.command(short_help="[key] Turn a newcomer away.")
-@click.argument("who", metavar="CODE-NAME-or-ID")
+@click.argument("who", metavar="CODE-NAME-or-ID", type=TEXT)
 @json_option
 @click.pass_obj
 def reject(host: Host, who: str, as_json: bool) -> None:
@@ -40,7 +41,7 @@ def reject(host: Host, who: str, as_json: bool) -> None:
 
 
 @click.command(short_help="[key] Keep a player out, at once.")
-@click.argument("who", metavar=WHO)
+@who_argument
 @json_option
 @click.pass_obj
 def block(host: Host, who: str, as_json: bool) -> None:
@@ -49,7 +50,7 @@ def block(host: Host, who: str, as_json: bool) -> None:
 
 
 @click.command(short_help="[key] Let a blocked player in again.")
-@click.argument("who", metavar=WHO)
+@who_argument
 @json_option
 @click.pass_obj
 def unblock(host: Host, who: str, as_json: bool) -> None:

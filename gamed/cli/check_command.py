@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from gamed.cli.arguments import json_option
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.host import Files, Host
 from gamed.cli.lock import Lock
@@ -25,7 +26,7 @@ BEYOND = "Restore the file from a backup."
 
 @click.command(short_help="Examine both stores from end to end.")
 @click.option("--fix", is_flag=True, help="Put wrong counts right; the service must not run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+@json_option
 @click.pass_obj
 def check(host: Host, fix: bool, as_json: bool) -> None:
     """Examine both stores from end to end: the files, what is counted along, and the hash of every save.

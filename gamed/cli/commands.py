@@ -1,21 +1,21 @@
 """The console script `gamed`: what an owner does on the host."""
 
+from typing import Any
+
 import click
 
 from gamed import __version__
-from gamed.cli import opening
 from gamed.cli.admission_commands import approve, block, reject, unblock
 from gamed.cli.check_command import check
+from gamed.cli.config_command import check_config
 from gamed.cli.departure_commands import attach, erase
 from gamed.cli.dev_command import dev
-from gamed.cli.harden import harden
 from gamed.cli.health import health
 from gamed.cli.host import Host
 from gamed.cli.key_commands import key
 from gamed.cli.owner_commands import owner
 from gamed.cli.person_commands import find, note, show
 from gamed.cli.player_commands import players
-from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.saves_commands import saves
 from gamed.cli.session_commands import sessions
 
@@ -27,7 +27,24 @@ Exit codes: 0 done, 1 not done, 2 wrong usage, 78 the configuration must be mend
 """
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Gamed(click.Group):
+    """Tells where those options belong that every command has, when they come too late."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as e:
+            name = e.option_name
+            if e.ctx is None or name not in {option for each in self.params for option in each.opts}:
+                raise
+            behind = e.ctx.command_path.removeprefix(ctx.command_path)
+            told = f"{name} goes before the command's name: {ctx.command_path} {name} ...{behind}"
+            raise click.UsageError(told, e.ctx) from None
+
+
+@click.group(
+    cls=Gamed, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, message="gamed %(version)s")
 @click.option("-c", "--config", metavar="FILE", help="[env GAMED_CONFIG; else authentication.json beside this program]")
 @click.option("-d", "--data", metavar="DIR", help="[env GAMED_DATA; else `data` beside the configuration file]")
@@ -68,24 +85,7 @@ def serve(host: Host, config: str | None, data: str | None, listen: tuple[str, .
     serving.serve([*arguments, *(["--private-listen"] if private_listen else [])])
 
 
-@gamed.command("check-config", short_help="[key] Say what is wrong with the configuration.")
-@click.pass_obj
-def check_config(host: Host) -> None:
-    """Say everything that is wrong with the configuration, its variables included; change nothing. [key]"""
-    harden()
-    with ending():
-        opened = opening.read_all(host.places())
-        if opened.first_run:
-            raise NotDone(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
-        config = opened.judged.config
-        say(f"{opened.places.config} is good: {config.mode.value} mode")
-        say(f"address {config.public_url or 'of the first tcp listener, on this machine only'}")
-        say(f"providers {', '.join(config.providers) or 'none'}")
-        if opened.places.game.exists():
-            say(f"{opened.places.game} is good")
-        say(f"data {opened.places.data}")
-
-
+gamed.add_command(check_config)
 gamed.add_command(key)
 gamed.add_command(players)
 for command in (show, find, note, approve, reject, block, unblock, attach, erase):

@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 import click
 from attrs import frozen
 
+from gamed.cli.arguments import TEXT, json_option, who_argument
+from gamed.cli.asking import confirm, yes_option
 from gamed.cli.host import Host, Store
 from gamed.cli.host_shelves import HostShelves
 from gamed.cli.opening import now_ms
-from gamed.cli.people import WHO, called, confirm, found, json_option, report
+from gamed.cli.people import called, found, report
 from gamed.cli.refusal import NotDone, ending
 from gamed.crypto import Keys
 from gamed.players.departures import Departure, Departures
@@ -44,8 +46,8 @@ class HostRecords:
 
 
 @click.command(short_help="[key] Give a player's saves and sign-ins to another.")
-@click.argument("old", metavar="OLD")
-@click.option("--to", "new", required=True, metavar="NEW", help="The player who gets them, by name or id.")
+@click.argument("old", metavar="OLD", type=TEXT)
+@click.option("--to", "new", required=True, metavar="NEW", type=TEXT, help="The player who gets them, by name or id.")
 @json_option
 @click.pass_obj
 def attach(host: Host, old: str, new: str, as_json: bool) -> None:
@@ -83,8 +85,8 @@ def _attach(store: Store, connection: Connection, keys: Keys, old: str, new: str
 
 
 @click.command(short_help="[key] Erase a player and everything of theirs.")
-@click.argument("who", metavar=WHO)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@who_argument
+@yes_option
 @json_option
 @click.pass_obj
 def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:

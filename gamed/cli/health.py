@@ -6,10 +6,11 @@ from urllib.parse import urlsplit
 
 import click
 
+from gamed.cli.arguments import TEXT, json_option
 from gamed.cli.host import Host
 from gamed.cli.lock import noted
-from gamed.cli.refusal import NotDone, ending, say
-from gamed.config.settings import DEFAULT_LISTEN
+from gamed.cli.people import report
+from gamed.cli.refusal import NotDone, ending
 
 TIMEOUT_SECONDS = 5.0
 
@@ -28,9 +29,10 @@ class UnixConnection(HTTPConnection):
 
 
 @click.command(short_help="Ask the running server whether it is well.")
-@click.option("--url", metavar="URL", help="Ask there instead, such as https://play.example.org")
+@click.option("--url", metavar="URL", type=TEXT, help="Ask there instead, such as https://play.example.org")
+@json_option
 @click.pass_obj
-def health(host: Host, url: str | None) -> None:
+def health(host: Host, url: str | None, as_json: bool) -> None:
     """Exit 0 if the server of this data folder answers GET /healthz with ok, else 1."""
     with ending():
         connection = _to_url(url) if url else _to_server(host)
@@ -38,27 +40,36 @@ def health(host: Host, url: str | None) -> None:
             connection.request("GET", "/healthz", headers={"Connection": "close"})
             answer = connection.getresponse()
             body = answer.read(1024)
-        except (OSError, HTTPException) as e:
+        except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
             raise NotDone(f"No answer: {e or type(e).__name__}") from None
         if answer.status != 200:
             raise NotDone(f"Not well: {answer.status} {answer.reason}")
-        say(body.decode("utf-8", "replace").strip())
+        if body != b"ok":
+            raise NotDone("The answer is not gamed's: another program is at that address.")
+        report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, "ok", as_json=as_json)
 
 
 def _to_url(url: str) -> HTTPConnection:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.BadParameter("expected an address such as https://play.example.org", param_hint="--url")
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(parts.hostname, parts.port, timeout=TIMEOUT_SECONDS)
+    except (ValueError, HTTPException):
+        what = "expected an address such as https://play.example.org"
+        raise click.BadParameter(what, param_hint="--url") from None
 
 
 def _to_server(host: Host) -> HTTPConnection:
-    """By what the server noted when it started; the usual listener when it noted nothing."""
+    """By what the server noted when it started."""
     from gamed.cli.listeners import NETWORK, described  # late: it is most of Twisted
 
-    found = [described(text) for text in noted(host.places().data) or [DEFAULT_LISTEN]]
-    for listener in found:
+    data = host.places().data
+    listeners = [described(text) for text in noted(data)]
+    if not listeners:
+        raise NotDone(f"No server was ever started on {data}.")
+    for listener in listeners:
         if listener.path:
             return UnixConnection(listener.path)
         if listener.kind in NETWORK and listener.plain and listener.port:

@@ -4,8 +4,9 @@ from sqlite3 import Connection
 
 import click
 
+from gamed.cli.arguments import json_option, who_argument
 from gamed.cli.host import Host
-from gamed.cli.people import WHO, called, found, json_option, report
+from gamed.cli.people import called, found, report
 from gamed.cli.refusal import NotDone, ending
 from gamed.crypto import Keys
 from gamed.storage.auth import owners
@@ -21,7 +22,7 @@ def owner() -> None:
 
 
 @owner.command(short_help="[key] Make a player the owner.")
-@click.argument("who", metavar=WHO)
+@who_argument
 @json_option
 @click.pass_obj
 def claim(host: Host, who: str, as_json: bool) -> None:
@@ -35,8 +36,9 @@ def claim(host: Host, who: str, as_json: bool) -> None:
         def unit(connection: Connection, keys: Keys) -> NamedPlayer:
             named = found(connection, keys, who)
             current = owners.find(connection)
-            if current not in (None, named.player.player_id):
-                raise NotDone(f"{current} is the owner; first: gamed owner reset")
+            if current is not None and current != named.player.player_id:
+                before = called(found(connection, keys, current))
+                raise NotDone(f"{before} is the owner; first: gamed owner reset")
             if named.player.state != "active":
                 raise NotDone(f"This player is {named.player.state}.")
             owners.give(connection, named.player.player_id)

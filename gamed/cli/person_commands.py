@@ -1,19 +1,25 @@
 """`gamed players show|find|note`: one player looked at from the host."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from sqlite3 import Connection
 
 import click
+from attrs import frozen
 
+from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.host import Host
 from gamed.cli.opening import now_ms
-from gamed.cli.people import WHO, called, described, found, json_option, report
+from gamed.cli.people import called, described, found, report
 from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.session_commands import described as a_session
+from gamed.cli.session_commands import last_use
 from gamed.crypto import Keys
 from gamed.identity.provider import Identity
 from gamed.identity.realm import Realm
 from gamed.instants import rfc3339
+from gamed.players.identities import Identity as Way
+from gamed.sessions.session import SessionRow
 from gamed.storage.auth import identities
 from gamed.storage.auth.accounts import NamedPlayer, find_named
 from gamed.storage.auth.players import note_of, set_note
@@ -22,30 +28,60 @@ from gamed.storage.auth.unlinking import listed
 
 
 @click.command(short_help="[key] Show what is known of a player.")
-@click.argument("who", metavar=WHO)
+@who_argument
 @json_option
 @click.pass_obj
 def show(host: Host, who: str, as_json: bool) -> None:
     """Show what is known of a player: state, note, ways to sign in, sessions. [key]"""
     with ending():
-        shown = host.open().read(lambda connection, keys: _shown(connection, keys, find_named(connection, keys, who)))
-        say(json.dumps(shown, indent=2) if as_json else "\n".join(f"{name}: {shown[name]}" for name in shown))
+        store = host.open()
+        person = store.read(lambda connection, keys: Person.of(connection, keys, find_named(connection, keys, who)))
+        say(json.dumps(person.members(store.keys), indent=2) if as_json else "\n".join(person.lines(store.keys)))
 
 
-def _shown(connection: Connection, keys: Keys, named: NamedPlayer) -> dict[str, object]:
-    player_id = named.player.player_id
-    ways = [
-        {"provider": way.provider, "linked_at": rfc3339(way.linked_ms), "last_used_at": rfc3339(way.last_used_ms)}
-        for way in listed(connection, player_id)
-    ]
-    open_sessions = [a_session(row) for row in list_sessions(connection, player_id, now_ms())]
-    note_text = note_of(connection, keys.sealer, player_id)
-    return {**described(named, keys), "note": note_text, "identities": ways, "sessions": open_sessions}
+@frozen
+class Person:
+    """What is known of a player."""
+
+    named: NamedPlayer
+    note: str | None
+    ways: Sequence[Way]
+    sessions: Sequence[SessionRow]
+
+    @classmethod
+    def of(cls, connection: Connection, keys: Keys, named: NamedPlayer) -> "Person":
+        player_id = named.player.player_id
+        note = note_of(connection, keys.sealer, player_id)
+        return cls(named, note, listed(connection, player_id), list_sessions(connection, player_id, now_ms()))
+
+    def members(self, keys: Keys) -> Mapping[str, object]:
+        ways = [
+            {"provider": way.provider, "linked_at": rfc3339(way.linked_ms), "last_used_at": rfc3339(way.last_used_ms)}
+            for way in self.ways
+        ]
+        sessions = [a_session(row) for row in self.sessions]
+        return {**described(self.named, keys), "note": self.note, "identities": ways, "sessions": sessions}
+
+    def lines(self, keys: Keys) -> Iterator[str]:
+        for name, value in described(self.named, keys).items():
+            yield f"{name}: {_shown(value)}"
+        yield f"note: {_shown(self.note)}"
+        for way in self.ways:
+            yield f"signs in by: {way.provider}  {rfc3339(way.last_used_ms)}"
+        for row in self.sessions:
+            yield f"session: {row.session_id}  {last_use(row)}"
+
+
+def _shown(value: object) -> str:
+    """For a person."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
 
 
 @click.command(short_help="[key] Find the player of an account at a provider.")
-@click.option("--provider", required=True, metavar="NAME", help="As in authentication.json.")
-@click.option("--subject", required=True, metavar="SUBJECT", help="The account's id at that provider.")
+@click.option("--provider", required=True, metavar="NAME", type=TEXT, help="As in authentication.json.")
+@click.option("--subject", required=True, metavar="SUBJECT", type=TEXT, help="The account's id at that provider.")
 @json_option
 @click.pass_obj
 def find(host: Host, provider: str, subject: str, as_json: bool) -> None:
@@ -56,7 +92,8 @@ def find(host: Host, provider: str, subject: str, as_json: bool) -> None:
     with ending():
         store = host.open()
         if provider not in store.config.providers:
-            raise NotDone(f"There is no provider {provider} in authentication.json (in oauth mode).")
+            known = ", ".join(store.config.providers) or "none: it is in local mode"
+            raise NotDone(f"This server has no provider {provider}. It has {known}.")
         realm = Realm.of(store.config.providers[provider])
         identity = Identity(realm.kind, realm.namespace, subject)
 
@@ -71,8 +108,8 @@ def find(host: Host, provider: str, subject: str, as_json: bool) -> None:
 
 
 @click.command(short_help="[key] Note something about a player.")
-@click.argument("who", metavar=WHO)
-@click.argument("text", required=False)
+@who_argument
+@click.argument("text", type=TEXT, required=False)
 @click.option("--clear", is_flag=True, help="Remove the note.")
 @json_option
 @click.pass_obj

@@ -1,39 +1,33 @@
 """`gamed players`: who plays here, added, looked at and signed in from the host (PROTOCOL 3.5)."""
 
 import json
-import sys
 from collections.abc import Mapping
 from secrets import token_bytes
 from sqlite3 import Connection
 
 import click
 
-from gamed.cli.host import Host
+from gamed.cli.arguments import TEXT, json_option, who_argument
+from gamed.cli.asking import password_from, password_option
+from gamed.cli.host import Host, Store
 from gamed.cli.opening import now_ms
-from gamed.cli.people import WHO, called, described, found, json_option, report
-from gamed.cli.refusal import NotDone, ending, say
-from gamed.config.model import Config
-from gamed.crypto import Keys, Secret
+from gamed.cli.people import called, described, found, report
+from gamed.cli.refusal import NotDone, ending, say, warn
+from gamed.config.model import Config, Mode
+from gamed.crypto import Keys
 from gamed.identity.passwords import hash_password
 from gamed.login.client import Client
-from gamed.players.errors import PlayerError
-from gamed.players.names import new_player_id, parse_name, parse_password
+from gamed.players.errors import NameTaken, PlayerError
+from gamed.players.names import name_index, new_player_id, parse_name
 from gamed.sessions.credentials import SessionPolicy, members, mint, new_session_id
-from gamed.storage.auth.accounts import NamedPlayer, add_local_player, find_named, list_players, set_password
-from gamed.storage.auth.players import signed_in
+from gamed.storage.auth import accounts
+from gamed.storage.auth.accounts import NamedPlayer, list_players
+from gamed.storage.auth.players import Player, State, signed_in
 from gamed.storage.auth.sessions import open_session, revoke_all
 
 PROVIDER = "local"
+WAITING: State = "pending"
 MADE_HERE = Client.of({"name": "gamed players token"}).to_json()
-
-
-def _text(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
-    """Bytes that are no UTF-8 come from a shell as lone surrogates, which no store takes."""
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter("this is not UTF-8.") from None
-    return given
 
 
 @click.group()
@@ -42,9 +36,9 @@ def players() -> None:
 
 
 @players.command(short_help="[key] Add a player with a local account.")
-@click.argument("name", callback=_text)
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input, one line.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.argument("name", type=TEXT)
+@password_option
+@json_option
 @click.pass_obj
 def add(host: Host, name: str, password_stdin: bool, as_json: bool) -> None:
     """Add a player with a local account. [key]
@@ -52,44 +46,36 @@ def add(host: Host, name: str, password_stdin: bool, as_json: bool) -> None:
     Without --password-stdin the password is asked for on the terminal.
     """
     with ending():
+        ask = password_from(stdin=password_stdin)
         try:
             chosen = parse_name(name)
         except PlayerError as e:
             raise NotDone(str(e)) from None
-        player_id = _add(host, chosen, _chosen_password(password_stdin))
-        say(json.dumps({"id": player_id, "name": chosen}) if as_json else f"added {chosen} as {player_id}")
+        store, player_id = _open(host), new_player_id(token_bytes)
+        store.read(lambda connection, keys: _require_free(connection, keys, chosen))
+        password = hash_password(ask())  # slow on purpose, so before the transaction
+
+        def unit(connection: Connection, keys: Keys) -> None:
+            accounts.add_local_player(
+                connection, keys, player_id=player_id, name=chosen, password=password, now_ms=now_ms()
+            )
+            store.tell(connection, "players add", player_id)
+
+        store.run(unit)
+        report({"id": player_id, "name": chosen}, f"added {chosen} as {player_id}", as_json=as_json)
 
 
-def _add(host: Host, name: str, chosen: Secret) -> str:
-    store, player_id = host.open(), new_player_id(token_bytes)
-    encoded = hash_password(chosen)  # slow on purpose, so before the transaction
-
-    def unit(connection: Connection, keys: Keys) -> None:
-        add_local_player(connection, keys, player_id=player_id, name=name, password=encoded, now_ms=now_ms())
-        store.tell(connection, "players add", player_id)
-
-    store.run(unit)
-    return player_id
+def _open(host: Host) -> Store:
+    """For a command about local accounts."""
+    store = host.open()
+    if store.config.mode is Mode.OAUTH:
+        warn("in oauth mode name and password sign nobody in; a player can only adopt the account with them")
+    return store
 
 
-def _chosen_password(from_stdin: bool) -> Secret:
-    try:
-        return parse_password(_password(from_stdin))
-    except PlayerError as e:
-        raise NotDone(str(e)) from None
-
-
-def _password(from_stdin: bool) -> str:
-    if sys.stdin is None:  # closed by who started this
-        raise click.UsageError("Standard input is closed; give the password there.")
-    if from_stdin:
-        line, *more = sys.stdin.read(4096).removesuffix("\n").removesuffix("\r").split("\n")
-        if more:
-            raise NotDone("The password is one line.")
-        return line
-    if not sys.stdin.isatty():
-        raise click.UsageError("Standard input is no terminal; give the password there with --password-stdin.")
-    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+def _require_free(connection: Connection, keys: Keys, name: str) -> None:
+    if accounts.find(connection, name_index(keys.indexer, name)) is not None:
+        raise NameTaken
 
 
 @players.command("list", short_help="[key] Show every player.")
@@ -99,18 +85,22 @@ def _password(from_stdin: bool) -> str:
 def list_(host: Host, pending: bool, as_json: bool) -> None:
     """Show every player, oldest first. [key]"""
     with ending():
-        store = host.open()
-        everybody = store.read(lambda connection, keys: list_players(connection, keys.sealer))
-        lines = [described(named, store.keys) for named in everybody if not pending or named.player.state == "pending"]
+        store, state = host.open(), WAITING if pending else None
+        chosen = store.read(lambda connection, keys: list_players(connection, keys.sealer, state))
+        lines = [described(named, store.keys) for named in chosen]
         if as_json:
             say(json.dumps(lines, indent=2))
-        for line in [] if as_json else lines:
-            say("  ".join([str(line["id"]), f"{line['state']:8}", str(line["name"] or "-"), str(line.get("code", ""))]))
+        else:
+            for line in lines:
+                shown = (line["id"], f"{line['state']:8}", line["name"] or "-", line.get("code", ""))
+                say("  ".join(map(str, shown)).rstrip())
+            if not lines:
+                say("nobody waits for approval" if pending else "nobody plays here yet")
 
 
 @players.command(short_help="[key] Give a local account a new password.")
-@click.argument("who", metavar=WHO)
-@click.option("--password-stdin", is_flag=True, help="Read the password from standard input, one line.")
+@who_argument
+@password_option
 @json_option
 @click.pass_obj
 def password(host: Host, who: str, password_stdin: bool, as_json: bool) -> None:
@@ -119,14 +109,13 @@ def password(host: Host, who: str, password_stdin: bool, as_json: bool) -> None:
     Without --password-stdin the password is asked for on the terminal.
     """
     with ending():
-        encoded = hash_password(_chosen_password(password_stdin))
-        store = host.open()
+        ask, store = password_from(stdin=password_stdin), _open(host)
+        store.read(lambda connection, keys: _with_account(connection, keys, who))
+        encoded = hash_password(ask())
 
         def unit(connection: Connection, keys: Keys) -> NamedPlayer:
-            named = found(connection, keys, who)
-            if named.name is None:
-                raise NotDone("This player has no local account.")
-            set_password(connection, named.player.player_id, encoded)
+            named = _with_account(connection, keys, who)
+            accounts.set_password(connection, named.player.player_id, encoded)
             revoke_all(connection, named.player.player_id, now_ms())
             store.tell(connection, "players password", named.player.player_id)
             return named
@@ -135,29 +124,39 @@ def password(host: Host, who: str, password_stdin: bool, as_json: bool) -> None:
         report({"id": named.player.player_id}, f"{called(named)} has a new password", as_json=as_json)
 
 
+def _with_account(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
+    named = found(connection, keys, who)
+    if named.name is None:
+        raise NotDone("This player has no local account.")
+    return named
+
+
 @players.command(short_help="[key] Sign in as a player.")
-@click.argument("name_or_id", metavar="NAME-or-ID", callback=_text)
-@click.option("--json", "as_json", is_flag=True, help="Print what a game client's collect is answered with.")
+@who_argument
+@json_option
 @click.pass_obj
-def token(host: Host, name_or_id: str, as_json: bool) -> None:
-    """Sign in as a player, without a browser: print an access token and a refresh credential. [key]"""
+def token(host: Host, who: str, as_json: bool) -> None:
+    """Sign in as a player, without a browser: print an access token and a refresh credential. [key]
+
+    With --json it prints what a game's collect is answered with.
+    """
     with ending():
         store = host.open()
 
         def unit(connection: Connection, keys: Keys) -> dict[str, object]:
-            answer = _sign_in(connection, keys, name_or_id, store.config)
-            store.tell(connection, "players token", find_named(connection, keys, name_or_id).player.player_id)
+            player = found(connection, keys, who).player
+            answer = _sign_in(connection, keys, player, store.config)
+            store.tell(connection, "players token", player.player_id)
             return answer
 
         answer = store.run(unit)
-        say(json.dumps(answer) if as_json else _lines(answer))
+        report(answer, _lines(answer), as_json=as_json)
 
 
-def _sign_in(connection: Connection, keys: Keys, name_or_id: str, config: Config) -> dict[str, object]:
-    player, now = find_named(connection, keys, name_or_id).player, now_ms()
+def _sign_in(connection: Connection, keys: Keys, player: Player, config: Config) -> dict[str, object]:
     if player.state != "active":
         raise NotDone(f"This player is {player.state} and cannot sign in.")
-    times = config.session
+    now, times = now_ms(), config.session
     policy = SessionPolicy(times.access_seconds, times.refresh_seconds, times.max_lifetime_seconds)
     pair, session_id = mint(token_bytes, now, policy, now), new_session_id(token_bytes)
     open_session(

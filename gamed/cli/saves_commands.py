@@ -8,9 +8,11 @@ from typing import TypeVar
 
 import click
 
+from gamed.cli.arguments import TEXT, json_option, who_argument
+from gamed.cli.asking import confirm, yes_option
 from gamed.cli.files import STATE_DB
 from gamed.cli.host import Files, Host
-from gamed.cli.people import WHO, confirm, found, json_option, report
+from gamed.cli.people import found, report
 from gamed.cli.progress import progress
 from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.save_export import count_versions
@@ -32,7 +34,7 @@ T = TypeVar("T")
 _ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
 
 
-@click.group()
+@click.group(short_help="Look at what players keep, mend it, export it.")
 def saves() -> None:
     """Look at what players keep, bring versions back, export, erase.
 
@@ -41,7 +43,7 @@ def saves() -> None:
 
 
 @saves.command(short_help="Show a player's saves.")
-@click.argument("who", metavar=WHO)
+@who_argument
 @json_option
 @click.pass_obj
 def ls(host: Host, who: str, as_json: bool) -> None:
@@ -56,8 +58,8 @@ def ls(host: Host, who: str, as_json: bool) -> None:
 
 
 @saves.command("versions", short_help="Show what is kept of one save.")
-@click.argument("who", metavar=WHO)
-@click.argument("slot")
+@who_argument
+@click.argument("slot", type=TEXT)
 @json_option
 @click.pass_obj
 def versions_(host: Host, who: str, slot: str, as_json: bool) -> None:
@@ -79,8 +81,8 @@ def versions_(host: Host, who: str, slot: str, as_json: bool) -> None:
 
 
 @saves.command(short_help="Make an old version of a save current again.")
-@click.argument("who", metavar=WHO)
-@click.argument("slot")
+@who_argument
+@click.argument("slot", type=TEXT)
 @click.argument("number", type=click.IntRange(1), metavar="VERSION")
 @json_option
 @click.pass_obj
@@ -92,8 +94,8 @@ def restore(host: Host, who: str, slot: str, number: int, as_json: bool) -> None
 
 
 @saves.command(short_help="Bring a deleted save back.")
-@click.argument("who", metavar=WHO)
-@click.argument("slot")
+@who_argument
+@click.argument("slot", type=TEXT)
 @json_option
 @click.pass_obj
 def undelete(host: Host, who: str, slot: str, as_json: bool) -> None:
@@ -111,7 +113,7 @@ def undelete(host: Host, who: str, slot: str, as_json: bool) -> None:
 
 
 @saves.command(short_help="Write a player's saves to a zip file.")
-@click.argument("who", metavar=WHO)
+@who_argument
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @json_option
 @click.pass_obj
@@ -131,8 +133,8 @@ def export(host: Host, who: str, file: Path, as_json: bool) -> None:
 
 
 @saves.command(short_help="Erase a player's saves, history included.")
-@click.argument("who", metavar=WHO)
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@who_argument
+@yes_option
 @json_option
 @click.pass_obj
 def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:

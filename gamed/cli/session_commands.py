@@ -6,15 +6,16 @@ from sqlite3 import Connection
 
 import click
 
+from gamed.cli.arguments import TEXT, WHO, json_option
 from gamed.cli.host import Host
 from gamed.cli.opening import now_ms
-from gamed.cli.people import WHO, found, json_option, report
+from gamed.cli.people import found, report
 from gamed.cli.refusal import NotDone, ending, say
 from gamed.crypto import Keys
 from gamed.instants import rfc3339
 from gamed.sessions.session import SessionRow
 from gamed.storage.auth import sessions as rows
-from gamed.storage.auth.accounts import list_players
+from gamed.storage.auth.accounts import NamedPlayer, list_players
 
 SESSION_ID = "ses_"
 
@@ -25,30 +26,32 @@ def sessions() -> None:
 
 
 @sessions.command("list", short_help="[key] Show who is signed in.")
-@click.argument("who", metavar=f"[{WHO}]", required=False)
+@click.argument("who", metavar=f"[{WHO}]", type=TEXT, required=False)
 @json_option
 @click.pass_obj
 def list_(host: Host, who: str | None, as_json: bool) -> None:
     """Show the sessions of a player, or of everybody. [key]"""
 
-    def unit(connection: Connection, keys: Keys) -> list[dict[str, object]]:
+    def unit(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, SessionRow]]:
         chosen = list_players(connection, keys.sealer) if who is None else [found(connection, keys, who)]
         return [
-            {"player": named.player.player_id, "name": named.name, **described(row)}
-            for named in chosen
-            for row in rows.list_sessions(connection, named.player.player_id, now_ms())
+            (named, row) for named in chosen for row in rows.list_sessions(connection, named.player.player_id, now_ms())
         ]
 
     with ending():
-        lines = host.open().read(unit)
+        listed = host.open().read(unit)
         if as_json:
+            lines = [{"player": each.player.player_id, "name": each.name, **described(row)} for each, row in listed]
             say(json.dumps(lines, indent=2))
-        for line in [] if as_json else lines:
-            say("  ".join(str(line[name] or "-") for name in ("session_id", "player", "name", "last_used_at")))
+        else:
+            for named, row in listed:
+                say(f"{row.session_id}  {named.player.player_id}  {named.name or '-'}  {last_use(row)}")
+            if not listed:
+                say("nobody is signed in")
 
 
 @sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
-@click.argument("who", metavar=f"{WHO}-or-SESSION")
+@click.argument("who", metavar=f"{WHO}-or-SESSION", type=TEXT)
 @json_option
 @click.pass_obj
 def revoke(host: Host, who: str, as_json: bool) -> None:
@@ -82,3 +85,8 @@ def described(row: SessionRow) -> Mapping[str, object]:
         "provider": row.provider,
         "client": json.loads(row.client),
     }
+
+
+def last_use(row: SessionRow) -> str:
+    """For a person: when a session was last used, and the device in its own words."""
+    return f"{rfc3339(row.last_used_ms)}  {' '.join(json.loads(row.client).values()) or '-'}"

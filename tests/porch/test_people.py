@@ -92,7 +92,7 @@ class AdmissionTests(PeopleCase):
         self.assertEqual(self.done("players", "list", "--pending"), [])
         for verb in ("approve", "reject"):
             self.assertIn("does not wait", self.refused("players", verb, "anna"))
-            self.assertIn("There is no player", self.refused("players", verb, "BKT-RVW"))
+            self.assertIn("Nobody waits", self.refused("players", verb, "BKT-RVW"))
 
 
 class ApprovalTests(PeopleCase):

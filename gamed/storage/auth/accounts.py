@@ -98,9 +98,11 @@ def any_unlinked(connection: Connection) -> bool:
     return bool(connection.execute(query).fetchone()[0])
 
 
-def list_players(connection: Connection, sealer: Sealer) -> list[NamedPlayer]:
-    """Every player, oldest first, with the local name opened."""
-    return list(_named(connection, sealer, "", {}))
+def list_players(connection: Connection, sealer: Sealer, state: State | None = None) -> list[NamedPlayer]:
+    """Every player, or those in one state, oldest first, with the local name opened."""
+    if state is None:
+        return list(_named(connection, sealer, "", {}))
+    return list(_named(connection, sealer, "WHERE p.state = :state", {"state": state}))
 
 
 def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlayer:

@@ -1,0 +1,58 @@
+"""What a command asks whoever runs it: a password that may be chosen, a yes to what cannot be undone."""
+
+import sys
+from collections.abc import Callable
+
+import click
+
+from gamed.cli.refusal import NotDone
+from gamed.crypto import Secret
+from gamed.players.errors import PlayerError
+from gamed.players.names import parse_password
+
+password_option = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from standard input, one line."
+)
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before an erase, unless `yes` was said already; NotDone for no."""
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
+    if not click.confirm(f"{question} This cannot be undone."):
+        raise NotDone("Nothing was erased.")
+
+
+def password_from(*, stdin: bool) -> Callable[[], Secret]:
+    """Whether anybody can be asked is judged now, as wrong usage; the password is asked for when this is called."""
+    if sys.stdin is None:  # closed by who started this
+        raise click.UsageError("Standard input is closed; give the password there.")
+    if not stdin and not sys.stdin.isatty():
+        raise click.UsageError("Standard input is no terminal; give the password there with --password-stdin.")
+    read = _line if stdin else _typed
+
+    def chosen() -> Secret:
+        try:
+            return parse_password(read())
+        except PlayerError as e:
+            raise NotDone(str(e)) from None
+
+    return chosen
+
+
+def _line() -> str:
+    try:
+        line, *more = sys.stdin.read(4096).removesuffix("\n").removesuffix("\r").split("\n")
+    except UnicodeDecodeError:
+        raise NotDone("The password is not UTF-8.") from None
+    if more:
+        raise NotDone("The password is one line.")
+    return line
+
+
+def _typed() -> str:
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))

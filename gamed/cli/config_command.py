@@ -1,0 +1,47 @@
+"""`gamed check-config`: what is wrong with the files, before a start finds out (SPEC 7)."""
+
+from collections.abc import Iterator
+
+import click
+
+from gamed.cli import opening
+from gamed.cli.arguments import json_option
+from gamed.cli.harden import harden
+from gamed.cli.host import Host
+from gamed.cli.people import report
+from gamed.cli.refusal import NotDone, ending
+
+
+@click.command("check-config", short_help="[key] Say what is wrong with the configuration.")
+@json_option
+@click.pass_obj
+def check_config(host: Host, as_json: bool) -> None:
+    """Say everything that is wrong with the configuration, its variables included; change nothing. [key]"""
+    harden()
+    with ending():
+        opened = opening.read_all(host.places())
+        if opened.first_run:
+            raise NotDone(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
+        report(_summary(opened), "\n".join(_lines(opened)), as_json=as_json)
+
+
+def _summary(opened: opening.Opened) -> dict[str, object]:
+    places, config = opened.places, opened.judged.config
+    return {
+        "config": str(places.config),
+        "game": str(places.game) if places.game.exists() else None,
+        "data": str(places.data),
+        "mode": config.mode.value,
+        "public_url": config.public_url,
+        "providers": list(config.providers),
+    }
+
+
+def _lines(opened: opening.Opened) -> Iterator[str]:
+    places, config = opened.places, opened.judged.config
+    yield f"{places.config} is good: {config.mode.value} mode"
+    yield f"address {config.public_url or 'of the first tcp listener, on this machine only'}"
+    yield f"providers {', '.join(config.providers) or 'none'}"
+    if places.game.exists():
+        yield f"{places.game} is good"
+    yield f"data {places.data}"
