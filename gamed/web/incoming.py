@@ -1,4 +1,4 @@
-"""Bytes to be kept, on their way: judged from the head, then counted, hashed and spooled as they arrive (PROTOCOL 4)."""
+"""Bytes to be kept, on their way: judged from the head, then counted, hashed, spooled as they arrive (PROTOCOL 4)."""
 
 from collections.abc import Callable
 from hashlib import sha256
@@ -75,13 +75,13 @@ class Intake:
     _announced: Announced = field(factory=Announced)
 
     def open(self, head: Head) -> Incoming:
-        """A place for the body, or SaveError, or DiskNearlyFull."""
+        """A place for the body, or SaveError, or DiskNearlyFull; who does not say how much comes may send the most."""
         if not head.framed:
             raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
-        claim = head.length or 0
-        check_size(self._limits, claim)
+        check_size(self._limits, head.length or 0)
         if head.headers.hasHeader("content-encoding"):
             raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
+        claim = self._limits.save_bytes if head.length is None else head.length
         self.claim(claim)
         return Incoming(self._limits, Spool(self._folder, INLINE_BYTES, self._disk), self._announced, claim)
 

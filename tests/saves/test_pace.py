@@ -100,3 +100,17 @@ class DiskTest(SaveCase):
         first.leave()
         self.assertEqual(self.put("b", b"x" * 600).status, 201)
         self.assertEqual(self.put("c", b"x" * 600).status, 201)
+
+    def test_of_unknown_length(self) -> None:
+        """A body that comes in chunks counts as the largest there may be, until it is here."""
+        self.free = 256 * MIB + 16 * MIB + 999
+        first = self.browser.connect()
+        head = f"PUT /game/saves/a HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
+        first.send(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        self.refused(self.put("b", b"x" * 1000), 507, "storage_full")
+        self.assertEqual(first.send(b"3\r\none\r\n0\r\n\r\n").answer.status, 201)
+        self.assertEqual(self.put("b", b"x" * 1000).status, 201)
+        self.free -= 1000
+        self.refused(
+            self.ask("PUT", "/game/saves/c", {"Transfer-Encoding": "chunked"}, b"0\r\n\r\n"), 507, "storage_full"
+        )
