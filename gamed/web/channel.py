@@ -31,6 +31,8 @@ from gamed.web.server import Server
 HEAD_SECONDS = 10
 HELD_BYTES = 16 * 1024
 """What may wait in memory while a gate or a handler works; counted here, since Twisted counts anew at every byte."""
+DOOR_SECONDS = 0.25
+"""Once the service stops, a connection that has said nothing yet is heard so long: its request may be on the way."""
 
 
 class Channel(ClosingChannel):
@@ -47,6 +49,7 @@ class Channel(ClosingChannel):
         self._server = server
         self._partial = PartialHead()
         self._in_head = self._expects_continue = False
+        self._silent = True
         self._last = False
         self._held = 0
         self._pace = server.pace()
@@ -57,6 +60,7 @@ class Channel(ClosingChannel):
         if self._closing:
             self._discard(len(data))
             return
+        self._silent = False
         entered_again = self._busyReceiving
         LineReceiver.dataReceived(self, data)
         if self.line_mode and not self._closing and not entered_again:
@@ -236,9 +240,11 @@ class Channel(ClosingChannel):
             self._handle(self.requests[0])
 
     def shut_down(self) -> None:
-        """Close now when nothing was asked, else after the answer."""
+        """Close now when nothing is asked, else after the answer. Who came just now is about to ask."""
         self._last, self.persistent = True, False
-        if not (self.requests or self._in_head or self._closing):
+        if self._silent and not self._closing:
+            self.setTimeout(DOOR_SECONDS)
+        elif not (self.requests or self._in_head or self._closing):
             self._close()
 
     def timeoutConnection(self) -> None:

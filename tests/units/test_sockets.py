@@ -1,5 +1,6 @@
 """Sockets that outlive the service: opened by systemd, adopted by gamed, and nobody is turned away in between."""
 
+import signal
 import socket
 import subprocess
 import sys
@@ -102,6 +103,25 @@ class RestartTests(SocketTestCase):
             second = self.passing(tcp, unix)
             self.assertEqual({each.result() for each in waiting}, {b"ok"})
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
+        self.assertEqual(self.stop(second), 0, self.output())
+
+    def test_at_the_door(self) -> None:
+        """Who connected and asked just before the stop is answered, by the server that goes or by the next."""
+        tcp = self.listening(socket.AF_INET, ("127.0.0.1", 0))
+        port = tcp.getsockname()[1]
+        first = self.passing(tcp)
+        self.assertEqual(ask(port), b"ok")
+        first.send_signal(signal.SIGSTOP)
+        clients = [HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS) for _ in range(CLIENTS)]
+        for client in clients:
+            self.addCleanup(client.close)
+            client.request("GET", "/healthz")
+        first.send_signal(signal.SIGTERM)
+        first.send_signal(signal.SIGCONT)
+        self.assertEqual(first.wait(WAIT_SECONDS), 0, self.output())
+        second = self.passing(tcp)
+        answers = [client.getresponse() for client in clients]
+        self.assertLessEqual({answer.status for answer in answers}, {200, 503})
         self.assertEqual(self.stop(second), 0, self.output())
 
     def test_systemd_itself(self) -> None:

@@ -3,6 +3,7 @@
 from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.web.channel import DOOR_SECONDS
 from gamed.web.http_policy import HttpPolicy
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
 from tests.web.rooms import EchoRoom, OpenGate, Sink, Turnstile
@@ -206,6 +207,19 @@ class ShutdownTests(SynchronousTestCase):
         self.assertTrue(connection.closed)
         self.assertNoResult(done)
         connection.leave()
+        self.successResultOf(done)
+
+    def test_who_came_just_now(self) -> None:
+        """A connection that has said nothing yet is heard for a moment: its request is answered with 503, not torn."""
+        asking, silent = self.browser.connect(), self.browser.connect()
+        done = self.browser.site.shut_down()
+        asking.send(GET)
+        self.assertEqual((asking.answer.status, asking.answer.code), (503, "shutting_down"))
+        self.assertFalse(silent.closed)
+        self.browser.clock.advance(DOOR_SECONDS)
+        self.assertTrue(silent.closed)
+        for connection in (asking, silent):
+            connection.leave()
         self.successResultOf(done)
 
     def test_what_is_under_way_is_answered(self) -> None:
