@@ -23,6 +23,17 @@ class AnswerTooLarge(Exception):
     """More bytes than an answer may have."""
 
 
+class _Connections(WrappingFactory):
+    """Says nothing of its starts and stops, nor does what it wraps: one sign-in would be a dozen lines of log."""
+
+    noisy = False
+
+    def __init__(self, factory: Any) -> None:
+        super().__init__(factory)  # type: ignore[no-untyped-call]
+        factory.noisy = False
+        self.protocol = _Connection
+
+
 class _Connection(ProtocolWrapper):
     """Counts what arrives; to lose it is to abort it, since a graceful end is the peer's to delay."""
 
@@ -45,12 +56,6 @@ class _Connection(ProtocolWrapper):
         super().connectionLost(Failure(AnswerTooLarge()) if too_large else reason)  # type: ignore[no-untyped-call]
 
 
-def _connections(factory: IProtocolFactory) -> WrappingFactory:
-    counted = WrappingFactory(factory)
-    counted.protocol = _Connection
-    return counted
-
-
 @implementer(IStreamClientEndpoint)
 class _Rationed:
     """An endpoint whose connections are counted."""
@@ -59,7 +64,7 @@ class _Rationed:
         self._endpoint = endpoint
 
     def connect(self, protocolFactory: IProtocolFactory) -> "Deferred[IProtocol]":
-        connecting: Deferred[Any] = self._endpoint.connect(_connections(protocolFactory))
+        connecting: Deferred[Any] = self._endpoint.connect(_Connections(protocolFactory))
         return connecting.addCallback(lambda connection: connection.wrappedProtocol)
 
 

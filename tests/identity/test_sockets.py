@@ -22,7 +22,8 @@ from twisted.internet import reactor as installed
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import Certificate, PrivateCertificate
-from twisted.internet.task import LoopingCall
+from twisted.internet.task import Clock, LoopingCall, deferLater
+from twisted.logger import formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from twisted.web.client import BrowserLikePolicyForHTTPS
@@ -30,13 +31,15 @@ from twisted.web.client import BrowserLikePolicyForHTTPS
 from gamed.crypto import Secret
 from gamed.identity.breaker import Breaker
 from gamed.identity.call import Call, Client, document_call, token_call
-from gamed.identity.endpoint import Endpoint
+from gamed.identity.endpoint import TIMEOUT_SECONDS, Endpoint
 from gamed.identity.provider import ProviderError, ProviderFailure, ProviderUnavailable
 from gamed.identity.wire import MAX_CONNECTION_BYTES, build_agent
 
 reactor: Any = installed
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 GOOD = HEAD + b'Content-Length: 8\r\n\r\n{"a":1} '
+DRIPPING_SECONDS = 0.1
+"""So long a provider that drips is watched."""
 Script = Callable[["FarProtocol"], None]
 
 
@@ -61,6 +64,8 @@ class FarProtocol(Protocol):
 
     def _run(self) -> None:
         self.factory.scripts.pop(0)(self)
+        if not self.factory.scripts and not self.factory.begun.called:
+            self.factory.begun.callback(None)
 
     def drip(self, piece: bytes, seconds: float) -> None:
         self.dripping = LoopingCall(lambda: self.transport and self.transport.write(piece))
@@ -83,6 +88,8 @@ class FarFactory(Factory):
         self.connections = 0
         self.received: list[bytes] = []
         self.lost: Deferred[None] = Deferred()
+        self.begun: Deferred[None] = Deferred()
+        """The last script has begun."""
 
 
 def says(raw: bytes, end: bool = True) -> Script:
@@ -100,7 +107,8 @@ def resets(far: FarProtocol) -> None:
 
 
 class SocketCase(TestCase):
-    seconds = 60.0
+    clock: Any = reactor
+    """By which a provider has its time."""
 
     def listen(self, *scripts: Script, at_once: bool = False, context: Any = None) -> FarFactory:
         self.far = FarFactory(scripts, at_once)
@@ -114,9 +122,9 @@ class SocketCase(TestCase):
 
     async def ask(self, url: str = "", call: Call | None = None, policy: Any = None) -> Any:
         """One call."""
-        endpoint = Endpoint(build_agent(reactor, policy), reactor, lambda: 0, "gamed/0", Breaker(reactor.seconds))
+        endpoint = Endpoint(build_agent(reactor, policy), self.clock, lambda: 0, "gamed/0", Breaker(self.clock.seconds))
         call = call or document_call("discovery", url or f"http://127.0.0.1:{self.port}/")
-        return await endpoint.call(call, reactor.seconds() + self.seconds)
+        return await endpoint.call(call, endpoint.deadline())
 
     async def refused(self, kind: type[ProviderFailure], **how: Any) -> str:
         try:
@@ -124,6 +132,16 @@ class SocketCase(TestCase):
         except kind as failure:
             return str(failure)
         self.fail("it was believed")
+
+    async def given_up(self, **how: Any) -> str:
+        """As refused(), when the far end has begun its last script and then all its time is over."""
+        self.clock = Clock()
+        refused = Deferred.fromCoroutine(self.refused(ProviderUnavailable, **how))
+        await self.far.begun
+        await deferLater(reactor, DRIPPING_SECONDS, lambda: None)
+        self.assertFalse(refused.called)
+        self.clock.advance(TIMEOUT_SECONDS)
+        return await refused
 
     async def gone(self) -> None:
         """The far end has lost its connection: nothing lingers on our side."""
@@ -145,7 +163,6 @@ class AnswerTests(SocketCase):
 
     async def test_drips(self) -> None:
         """A head, a body or chunks that come byte by byte end at the deadline, and the connection with them."""
-        self.seconds = 0.3
         for raw, piece in (
             (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
             (HEAD, b"X: y\r\n"),
@@ -160,15 +177,14 @@ class AnswerTests(SocketCase):
                 far.drip(piece, 0.02)
 
             self.listen(script)
-            self.assertIn("within 10 s", await self.refused(ProviderUnavailable))
+            self.assertIn("within 10 s", await self.given_up())
             await self.gone()
 
     async def test_says_nothing(self) -> None:
         """Silence ends at the deadline, before and after the request."""
-        self.seconds = 0.3
         for at_once in (True, False):
             self.listen(lambda _: None, at_once=at_once)
-            self.assertIn("within 10 s", await self.refused(ProviderUnavailable))
+            self.assertIn("within 10 s", await self.given_up())
             await self.gone()
 
     async def test_floods(self) -> None:
@@ -259,6 +275,19 @@ class AnswerTests(SocketCase):
         self.assertEqual(self.flushLoggedErrors(), [])
 
 
+class QuietTests(SocketCase):
+    async def test_no_lines(self) -> None:
+        """A call that works is no line of the log."""
+        far = self.listen(says(GOOD, end=False))
+        lines: list[str] = []
+        globalLogPublisher.addObserver(observer := lambda event: lines.append(str(formatEvent(event))))
+        self.addCleanup(globalLogPublisher.removeObserver, observer)
+        lost = far.lost
+        await self.ask()
+        await lost
+        self.assertEqual(lines, [])
+
+
 class SentTests(SocketCase):
     async def test_request(self) -> None:
         """What goes over the wire: one request per connection, with exactly these fields."""
@@ -318,8 +347,7 @@ class TlsTests(SocketCase):
         """A peer that never answers the end of TLS keeps no connection open."""
         own = certificate("localhost")
         self.listen(says(HEAD, end=False), context=own.options())
-        self.seconds = 0.5
-        await self.refused(ProviderUnavailable, url=f"https://localhost:{self.port}/", policy=trusting(own))
+        await self.given_up(url=f"https://localhost:{self.port}/", policy=trusting(own))
         await self.gone()
 
 
