@@ -10,7 +10,10 @@ BLOBS = 256
 
 @frozen
 class Check:
-    """`query` gives one row for each flaw; `mend` takes them away, where nothing else has to be known."""
+    """`query` gives one row for each flaw; `mend` takes them away, where nothing else has to be known.
+
+    Mended in order: a slot that is listed again is a change that devices hear of, on a shelf that is there.
+    """
 
     what: str
     query: str
@@ -26,19 +29,42 @@ COUNTED = """
     FROM shelf h WHERE erasing = 0
 """
 OFF = "slots != slots_now OR live_bytes != live_now OR kept_bytes != all_now - live_now"
+HOMELESS = """
+    SELECT player_id, max(seq) AS seq
+    FROM (SELECT player_id, seq FROM save UNION ALL SELECT player_id, 0 FROM save_version) k
+    WHERE NOT EXISTS (SELECT 1 FROM shelf h WHERE h.player_id = k.player_id)
+    GROUP BY player_id
+"""
+UNLISTED = """
+    SELECT player_id, slot, max(version) AS last, max(created_ms) AS newest_ms,
+           max(iif(kind = 'conflict', 0, version)) AS top
+    FROM save_version v
+    WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
+    GROUP BY player_id, slot
+"""
 CHECKS = (
     Check(
+        "saves of a player without a shelf",
+        HOMELESS,
+        f"INSERT INTO shelf (player_id, epoch, seq) SELECT player_id, lower(hex(randomblob(6))), seq FROM ({HOMELESS})",
+    ),
+    Check(
         "a version of a slot that is not listed",
-        """
-        SELECT player_id, slot FROM save_version v
-        WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
-        GROUP BY player_id, slot
+        f"SELECT player_id, slot FROM ({UNLISTED})",
+        f"""
+        INSERT INTO save (player_id, slot, head, last, seq, deleted_ms)
+        SELECT u.player_id, u.slot, iif(v.kind IN ('write', 'restore'), v.version, NULL), u.last, h.seq + 1,
+               iif(v.kind IN ('write', 'restore'), NULL, u.newest_ms)
+        FROM ({UNLISTED}) u JOIN shelf h USING (player_id)
+        LEFT JOIN save_version v ON v.player_id = u.player_id AND v.slot = u.slot AND v.version = u.top
         """,
+    ),
+    Check(
+        "a change later than its shelf's last",
+        "SELECT s.player_id, s.slot FROM save s JOIN shelf h USING (player_id) WHERE s.seq > h.seq",
         """
-        INSERT INTO save (player_id, slot, last, seq, deleted_ms)
-        SELECT v.player_id, v.slot, max(v.version), 1, max(v.created_ms) FROM save_version v
-        WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
-        GROUP BY v.player_id, v.slot
+        UPDATE shelf AS h SET seq = (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
+        WHERE seq < (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
         """,
     ),
     Check(

@@ -1,0 +1,82 @@
+"""What `gamed check` finds in the rows of state.db, and what --fix makes of it: nothing that is kept goes."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
+from gamed.saves.limits import SaveLimits
+from gamed.storage.state import checking, retention, shelves, slots
+from tests.saves.worlds import PLAYER, StoredWorld, flaws
+
+PRESENT, ABSENT = Condition(Wants.PRESENT), Condition(Wants.ABSENT)
+LATER_MS = 1_900_000_000_000
+
+
+class CheckingTest(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.world = world = StoredWorld()
+        world.put(UNCONDITIONAL, b"one")
+        world.put(PRESENT, b"two")
+        world.put(ABSENT, b"refused")
+        world.put(UNCONDITIONAL, b"gone", slot="old")
+        world.delete(PRESENT, slot="old")
+
+    def found(self) -> list[str]:
+        return [
+            line.split(":")[0] for check in checking.CHECKS for line in checking.flaws(self.world.connection, check)
+        ]
+
+    def broken(self, *statements: str) -> list[str]:
+        """What is found after the damage; then it is mended, and nothing is found any more."""
+        for statement in statements:
+            self.assertGreater(self.world.connection.execute(statement).rowcount, 0)
+        found = self.found()
+        checking.mend(self.world.connection)
+        self.assertEqual((self.found(), flaws(self.world.connection)), ([], []))
+        return found
+
+    def test_well(self) -> None:
+        """Nothing is found, and nothing mended."""
+        self.assertEqual((self.found(), checking.mend(self.world.connection)), ([], 0))
+
+    def test_lost_slots(self) -> None:
+        """A slot that is not listed holds again what it held; a deleted one can be brought back. Devices hear of it."""
+        cursor = shelves.find(self.world.connection, PLAYER).cursor
+        self.assertIn("a version of a slot that is not listed", self.broken("DELETE FROM save"))
+        entries = {each.slot: each for each in slots.changed(self.world.connection, PLAYER, cursor.seq)}
+        self.assertEqual(set(entries), {"auto", "old"})
+        auto, old = (slots.view(self.world.connection, PLAYER, slot) for slot in ("auto", "old"))
+        self.assertEqual((auto.head.version, auto.last, old.head, old.tombstone.parent), (2, 3, None, 1))
+        self.world.connection.execute("UPDATE save SET due_ms = 0")
+        retention.sweep(self.world.connection, SaveLimits(), auto.head.created_ms)
+        self.assertEqual(len(self.world.history()) + len(self.world.history("old")), 5)
+
+    def test_lost_slot_of_copies(self) -> None:
+        """Where only refused bytes are left, they stay as long as any."""
+        self.broken(
+            "DELETE FROM save WHERE slot = 'auto'", "DELETE FROM save_version WHERE slot = 'auto' AND version < 3"
+        )
+        view = slots.view(self.world.connection, PLAYER, "auto")
+        self.assertEqual((view.head, view.last), (None, 3))
+        self.assertEqual([version.version for version in self.world.history()], [3])
+
+    def test_lost_shelf(self) -> None:
+        """A player whose shelf is lost has all saves, and a new epoch."""
+        found = self.broken("DELETE FROM shelf")
+        self.assertIn("saves of a player without a shelf", found)
+        shelf = shelves.find(self.world.connection, PLAYER)
+        self.assertEqual((shelf.usage.slots, shelf.usage.bytes), (1, 3))
+        self.assertNotEqual(shelf.cursor.epoch, "epoch1")
+        self.world.put(PRESENT, b"three")
+        self.assertEqual(flaws(self.world.connection), [])
+
+    def test_wrong_counts(self) -> None:
+        """Each count on its own."""
+        for what, statement in (
+            ("a save whose last number is too low", "UPDATE save SET last = 1"),
+            ("an old version without the time it was replaced", "UPDATE save_version SET retired_ms = NULL"),
+            ("bytes with a wrong count of references", "UPDATE blob SET refs = refs + 1"),
+            ("a player's usage that is counted wrong", "UPDATE shelf SET slots = 7, kept_bytes = 0"),
+            ("a change later than its shelf's last", "UPDATE save SET seq = 1000 WHERE slot = 'old'"),
+        ):
+            with self.subTest(what):
+                self.assertEqual(set(self.broken(statement)), {what})
