@@ -114,9 +114,9 @@ def password(host: Host, who: str, password_stdin: bool, as_json: bool) -> None:
         encoded = hash_password(ask())
 
         def unit(connection: Connection, keys: Keys) -> NamedPlayer:
-            named = _with_account(connection, keys, who)
-            accounts.set_password(connection, named.player.player_id, encoded)
-            revoke_all(connection, named.player.player_id, now_ms())
+            named, now = _with_account(connection, keys, who), now_ms()
+            accounts.set_password(connection, named.player.player_id, encoded, now)
+            revoke_all(connection, named.player.player_id, now)
             store.tell(connection, "players password", named.player.player_id)
             return named
 

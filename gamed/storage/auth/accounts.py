@@ -76,10 +76,20 @@ def account_used(connection: Connection, player_id: str, now_ms: int) -> None:
     )
 
 
-def set_password(connection: Connection, player_id: str, password: str) -> None:
+def set_password(connection: Connection, player_id: str, password: str, now_ms: int) -> None:
     """Another one for the account of this player; argon2id, PHC string."""
-    query = "UPDATE local_account SET password = :password WHERE player_id = :player_id"
-    connection.execute(query, {"player_id": player_id, "password": password})
+    query = "UPDATE local_account SET password = :password, password_ms = :now_ms WHERE player_id = :player_id"
+    connection.execute(query, {"player_id": player_id, "password": password, "now_ms": now_ms})
+
+
+def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int) -> bool:
+    """Whether this player's account got another password since then; one still to come is of a clock set back."""
+    query = """
+        SELECT 1 FROM local_account
+        WHERE player_id = :player_id AND password_ms >= :since_ms AND password_ms <= :now_ms
+    """
+    values = {"player_id": player_id, "since_ms": since_ms, "now_ms": now_ms}
+    return connection.execute(query, values).fetchone() is not None
 
 
 def add_local_player(

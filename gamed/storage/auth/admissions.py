@@ -19,8 +19,10 @@ MADE = (None, Outcome.PLAYER_PENDING)
 """A newcomer who waits for the owner is somebody already."""
 
 
-def known_account(connection: Connection, account: ExistingAccount, claim: Claim) -> Result | Outcome:
-    admitted = _known(connection, account.player_id, claim)
+def known_account(
+    connection: Connection, account: ExistingAccount, login: LoginTransaction, claim: Claim
+) -> Result | Outcome:
+    admitted = _with_password(connection, account.player_id, login, claim)
     if isinstance(admitted, Result):
         accounts.account_used(connection, account.player_id, claim.now_ms)
     return admitted
@@ -63,7 +65,7 @@ def adopted(
     connection: Connection, proved: ProviderIdentity, login: LoginTransaction, claim: Claim
 ) -> Result | Outcome:
     """The player whose name and password were typed gets this identity, and is signed in."""
-    admitted = _known(connection, proved.player_id or "", claim)
+    admitted = _with_password(connection, proved.player_id or "", login, claim)
     if isinstance(admitted, Outcome):
         return admitted
     refusal = _link(connection, proved, login, admitted.player_id, claim)
@@ -109,6 +111,13 @@ def _link(
             now_ms=claim.now_ms,
         )
     return refusal
+
+
+def _with_password(connection: Connection, player_id: str, login: LoginTransaction, claim: Claim) -> Result | Outcome:
+    """Whose password was typed for this login, unless it is not theirs any more."""
+    if accounts.password_changed(connection, player_id, login.created_ms, claim.now_ms):
+        return Outcome.SESSION_REVOKED
+    return _known(connection, player_id, claim)
 
 
 def _known(connection: Connection, player_id: str, claim: Claim) -> Result | Outcome:

@@ -60,7 +60,7 @@ def _admitted(
     """Who signs in, or why nobody does; None for a link, which signs nobody in."""
     match login.intent, proved:
         case _, ExistingAccount() as account:
-            return admissions.known_account(connection, account, claim)
+            return admissions.known_account(connection, account, login, claim)
         case _, NewAccount() as account:
             return admissions.new_account(connection, keys, account, claim)
         case Intent.LINK, ProviderIdentity() as proved:
