@@ -963,14 +963,17 @@ class Mirror:
     sync: Sync
     folder: Path
     delete: bool
+    before: dict[str, tuple[int, int]] | None = None
+    """While watching: how each file looked the last time. One that still changes is left for the next."""
 
     def bring_in(self) -> None:
         """What the person changed in the folder."""
         files = {path.name: path for path in self.folder.iterdir() if _is_slot(path.name) and path.is_file()}
         for slot, path in sorted(files.items()):
-            data = path.read_bytes()
-            if not self._holds(slot, data):
-                self.sync.write(slot, data)
+            if self._rests(path):
+                data = path.read_bytes()
+                if not self._holds(slot, data):
+                    self.sync.write(slot, data)
         if self.delete:
             for slot in self.sync._known():
                 if slot not in files and self.sync._record(slot).local:
@@ -1015,6 +1018,14 @@ class Mirror:
         with contextlib.suppress(FileNotFoundError):
             (self.folder / f".{conflict.slot}.theirs").unlink()
 
+    def _rests(self, path: Path) -> bool:
+        if self.before is None:
+            return True
+        found = path.stat()
+        now = found.st_size, found.st_mtime_ns
+        was, self.before[path.name] = self.before.get(path.name), now
+        return was == now
+
     def _holds(self, slot: str, data: bytes) -> bool:
         local = self.sync._record(slot).local
         return local is not None and local.sha256 == sha256(data).hexdigest()
@@ -1025,6 +1036,9 @@ def run_folder(client: GamedClient, options: argparse.Namespace) -> tuple[Mappin
     options.files.mkdir(parents=True, exist_ok=True)
     with Sync(client) as sync:
         mirror = Mirror(sync, options.files, options.delete)
+        for path in sorted(options.files.iterdir()):
+            if not path.name.startswith(".") and not _is_slot(path.name):
+                say(f"{path.name} stays here: not the name of a slot (a-z 0-9 . _ -).")
         if options.watch:
             _watch(mirror, options.keep)
         mirror.bring_in()
@@ -1054,8 +1068,12 @@ def _watch(mirror: Mirror, keep: str | None) -> None:
 
     threading.Thread(target=run, daemon=True).start()
     shown: list[SyncConflict] = []
+    trouble, mirror.before = None, {}
     try:
         while not failed:
+            if mirror.sync.trouble is not trouble:
+                trouble = mirror.sync.trouble
+                say(trouble.detail if trouble else "In touch again.")
             mirror.bring_in()
             mirror.bring_out()
             for conflict in mirror.sync.conflicts:

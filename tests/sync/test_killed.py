@@ -11,9 +11,10 @@ from tests.client.reference import PATH as CLIENT
 from tests.sync.cases import Device, SyncCase
 from tests.sync.proxy import Fate
 from tests.sync.reference import gamed_client as gc
+from tests.sync.reference import gamed_sync as gs
 
 GAME = Path(__file__).with_name("game.py")
-ROUNDS = int(os.environ.get("GAMED_SYNC_KILLS", "8"))
+ROUNDS = int(os.environ.get("GAMED_SYNC_KILLS", "6"))
 LIMIT_SECONDS = 60
 
 
@@ -88,8 +89,6 @@ class Cut(SyncCase):
 
     def survives(self, steps: int) -> bool:
         """Whether the life was cut off after so many steps."""
-        from tests.sync.reference import gamed_sync as gs
-
         device, slot = self.device(f"desk {steps}"), f"{self.slot}-{steps}"
         whole, left = gs.write_whole, [steps]
 
