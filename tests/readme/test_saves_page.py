@@ -33,7 +33,7 @@ class SavesPageTests(SynchronousTestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         wrong = [(step.printed, text) for step, text in zip(steps, said, strict=False) if not step.matches(text)]
         self.assertEqual(wrong, [])
-        self.assertEqual(len(steps), 11)
+        self.assertEqual(len(steps), 14)
 
     def token(self, service: Service) -> str:
         places = ["--config", str(service.config), "--data", str(service.data)]
