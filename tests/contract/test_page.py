@@ -1,0 +1,62 @@
+"""docs/protocol.md, the contract for readers: nothing in it that the code or docs/openapi.yaml does not say."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.login.outcome import Outcome
+from gamed.web.codes import CODES
+from tests.contract.document import load, operations
+from tests.contract.test_document import answered
+from tests.test_spec import ROOT
+
+PAGE = ROOT / "docs/protocol.md"
+ROW = re.compile(r"(?m)^\| `([a-z_]+)` \| ([0-9, ]+) \| (.+) \| (.+) \| (.+) \| (.*)\|$")
+RETRYABLE = re.compile(r"no|yes|after|with a new login")
+
+
+def rows() -> Iterator[tuple[str, set[int], str]]:
+    """Code, statuses, whether it is retryable: the table of errors."""
+    table = PAGE.read_text("utf-8").partition("\n## Errors\n")[2]
+    for code, statuses, _, retryable, *_ in ROW.findall(table):
+        yield code, {int(status) for status in statuses.split(",")}, retryable
+
+
+class PageTests(SynchronousTestCase):
+    def test_codes(self) -> None:
+        """The table has each code once, in the order of the code's own."""
+        self.assertEqual([code for code, _, _ in rows()], list(CODES))
+
+    def test_statuses(self) -> None:
+        """Those a code is answered with, or would be if a login's end were an answer."""
+        for code, statuses, _ in rows():
+            self.assertEqual(
+                statuses, {status for status, name in answered() if name == code} or {CODES[code].status}, code
+            )
+
+    def test_retryable(self) -> None:
+        """It begins with one of four words; what is worth waiting for is worth repeating."""
+        said = {code: retryable for code, _, retryable in rows()}
+        self.assertEqual([code for code, word in said.items() if not RETRYABLE.match(word)], [])
+        ends = {outcome.value for outcome in Outcome}
+        waits = [code for code, row in CODES.items() if row.retry_after and code not in ends]
+        self.assertEqual([code for code in waits if not said[code].startswith("yes")], [])
+
+    def test_routes(self) -> None:
+        """Every path of the document is on the page, and no other."""
+        text = PAGE.read_text("utf-8")
+        named = {path.rstrip(".") for path in re.findall(r"/(?:auth|game)/[a-z/{}_0-9.]*|/healthz", text)} - {
+            "/auth/",
+            "/assets/",
+        }
+        pages = {each.path for each in operations() if each.node["tags"] == ["Browser"]}
+        known = set(load()["paths"])
+        self.assertEqual(named - known, set())
+        self.assertEqual(known - named - pages, set())
+
+    def test_json(self) -> None:
+        """What stands in a block of JSON is JSON."""
+        blocks = re.findall(r"(?ms)^```json\n(.+?)^```", PAGE.read_text("utf-8"))
+        self.assertEqual(len([json.loads(block) for block in blocks]), 4)
