@@ -81,6 +81,7 @@ class BlobLane:
         folder: Path,
         now_ms: Now,
         wrote: Callable[[StoreFile, int], None],
+        *,
         staged_ms: int = KEPT_MS,
     ) -> None:
         self.lane = _Turns(worker, file)

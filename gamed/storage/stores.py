@@ -33,7 +33,7 @@ class Stores:
     """
 
     def __init__(
-        self, reactor: Any, auth: StoreFile, state: StoreFile, folder: Path, now_ms: Now, staged_ms: int = KEPT_MS
+        self, reactor: Any, auth: StoreFile, state: StoreFile, folder: Path, now_ms: Now, *, staged_ms: int = KEPT_MS
     ) -> None:
         def reading(connection: sqlite3.Connection) -> None:
             prepare(connection)
@@ -54,7 +54,7 @@ class Stores:
         self.reads = ReadLane(reads)
         self.auth = WriteLane(auth_writes, auth, self._wal.wrote)
         self.state = WriteLane(state_writes, state, self._wal.wrote)
-        self.blobs = BlobLane(blobs, state, folder, now_ms, self._wal.wrote, staged_ms)
+        self.blobs = BlobLane(blobs, state, folder, now_ms, self._wal.wrote, staged_ms=staged_ms)
         self._wal.keep(auth, (self.reads, self.auth))
         self._wal.keep(state, (self.reads, self.state, self.blobs.lane))
         self._watch = Watch(reactor, (self.auth, self.state))
@@ -78,7 +78,7 @@ class Stores:
             log.error("{path} cannot be opened: saves are unavailable ({problem})", path=state.path, problem=problem)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
-        return cls(reactor, auth, state, folder, now_ms, staged_ms)
+        return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms)
 
     def _swept(self) -> Deferred[int]:
         return self.blobs.sweep() if self._state.refusal is None else succeed(0)

@@ -66,7 +66,7 @@ def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None,
     keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
-    stores = _inline(Stores(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms))
+    stores = _inline(Stores(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms=staged_ms))
     finalize(stores, _release, keepers, [worker.pool for worker in stores.workers])
     return stores
 
