@@ -80,6 +80,11 @@ class Options(Spoken):
     synopsis = "serve [options]"
     subCommands = [["serve", None, ServeOptions, "Run the game server."]]  # noqa: RUF012
 
+    def getSynopsis(self) -> str:
+        """With the command, unless that says it after this."""
+        said = str(super().getSynopsis())
+        return said.removesuffix(f" {self.synopsis}") if self.subCommand else said
+
     def postOptions(self) -> None:
         if self.subCommand is None:
             raise usage.UsageError("expected the command serve")

@@ -84,10 +84,13 @@ class InstalledTests(SynchronousTestCase):
             self.assertEqual(call([str(python), "-c", PLUGINS], python.parent).stdout, "['gamed.tap']\n")
 
     def test_twistd_offers_it(self) -> None:
-        """`twistd --help` lists gamed in both kinds of installation."""
+        """`twistd --help` lists gamed in both kinds of installation, and gamed says how it is used."""
         for python in (from_wheel(), from_checkout()):
             said = call([*twistd(python), "--help"], python.parent).stdout
             self.assertRegex(said, r"(?m)^ +gamed +\S")
+            for command in (["gamed"], ["gamed", "serve"]):
+                said = call([*twistd(python), *command, "--help"], python.parent).stdout
+                self.assertRegex(said, r"\AUsage: \S+ \[options\] gamed serve \[options\]\n")
 
     def test_data_files(self) -> None:
         """Every migration and the type marker are there."""
