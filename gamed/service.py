@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from secrets import token_bytes
-from time import time_ns
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,6 +9,7 @@ from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
+from gamed.clock import now_ms
 from gamed.config.model import Config
 from gamed.config.settings import Settings
 from gamed.crypto import Keys
@@ -43,11 +43,6 @@ LEAVE_SECONDS = 3
 A provider may take longer: its sign-in is interrupted, as the next start tells the game.
 """
 _log = Logger()
-
-
-def now_ms() -> int:
-    """The wall clock."""
-    return time_ns() // 1_000_000
 
 
 class Gamed(MultiService):

@@ -55,6 +55,7 @@ ALONE = {
     "gamed.dev.grants": RULES,
     "gamed.dev.people": RULES,
     "gamed.dev.sides": RULES,
+    "gamed.clock": WIRING,
     "gamed.keeping": WIRING,
     "gamed.people": WIRING,
     "gamed.service": WIRING,

@@ -11,9 +11,9 @@ from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.asking import confirm, yes_option
 from gamed.cli.host import Host, Store
 from gamed.cli.host_shelves import HostShelves
-from gamed.cli.opening import now_ms
 from gamed.cli.people import called, found, report
 from gamed.cli.refusal import NotDone, ending
+from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.players.departures import Departure, Departures
 from gamed.players.errors import PlayerUnknown

@@ -13,10 +13,10 @@ from twisted.internet.error import CannotListenError
 
 from gamed import tap
 from gamed.cli import dev_folder
-from gamed.cli.opening import now_ms
 from gamed.cli.places import PACKAGE
 from gamed.cli.refusal import Refusal, ending, say
 from gamed.cli.serving import OnePlugin
+from gamed.clock import now_ms
 from gamed.crypto import Secret
 
 LOOPBACK = "127.0.0.1"

@@ -15,6 +15,7 @@ from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.harden import harden
 from gamed.cli.places import Places
 from gamed.cli.refusal import NotDone
+from gamed.clock import now_ms
 from gamed.config.model import Config
 from gamed.config.problems import ConfigError
 from gamed.config.settings import KeySource
@@ -90,7 +91,7 @@ class Files:
 
     def tell(self, connection: Connection, command: str, player_id: str | None) -> None:
         """Within a unit: the service's log will say who ran what."""
-        host_actions.add(connection, command, player_id, self.ran_by, opening.now_ms())
+        host_actions.add(connection, command, player_id, self.ran_by, now_ms())
 
     def _do(
         self, run: Callable[[Path, Callable[[Connection], T]], T], path: Path, unit: Callable[[Connection], T]
@@ -126,7 +127,7 @@ class Store(Files):
         source = KeySource.FILE if self._choice.before is not None else self._choice.source
 
         def checked(connection: Connection) -> T:
-            keyring.check(connection, keys_now, source, opening.now_ms())
+            keyring.check(connection, keys_now, source, now_ms())
             return unit(connection, keys_now)
 
         return self.auth(checked)

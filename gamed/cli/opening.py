@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from secrets import token_bytes
-from time import time_ns
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -15,6 +14,7 @@ from gamed.cli.lock import Lock
 from gamed.cli.passed import passed, refuse_deaf
 from gamed.cli.places import Places
 from gamed.cli.refusal import say, warn
+from gamed.clock import now_ms
 from gamed.config.authentication import Judged, parse
 from gamed.config.game import Game, parse_game
 from gamed.config.problems import ConfigError, ConfigErrors
@@ -24,11 +24,6 @@ from gamed.ops.sd_notify import Manager, Patience
 from gamed.storage.migrations import prepare_files
 
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
-
-
-def now_ms() -> int:
-    """The wall clock."""
-    return time_ns() // 1_000_000
 
 
 @frozen

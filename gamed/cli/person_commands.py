@@ -9,11 +9,11 @@ from attrs import frozen
 
 from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.host import Host
-from gamed.cli.opening import now_ms
 from gamed.cli.people import called, described, found, report
 from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.session_commands import described as a_session
 from gamed.cli.session_commands import last_use
+from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.identity.provider import Identity
 from gamed.identity.realm import Realm

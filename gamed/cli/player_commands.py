@@ -10,9 +10,9 @@ import click
 from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.asking import password_from, password_option
 from gamed.cli.host import Host, Store
-from gamed.cli.opening import now_ms
 from gamed.cli.people import called, described, found, report
 from gamed.cli.refusal import NotDone, ending, say, warn
+from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys
 from gamed.identity.passwords import hash_password

@@ -7,9 +7,9 @@ from attrs import evolve
 
 from gamed.cli.host import Files
 from gamed.cli.host_shelves import HostShelves
-from gamed.cli.opening import now_ms
 from gamed.cli.people import report
 from gamed.cli.refusal import NotDone
+from gamed.clock import now_ms
 from gamed.config.game import TIB
 from gamed.saves.condition import Condition, Wants
 from gamed.saves.cursor import new_epoch

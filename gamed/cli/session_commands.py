@@ -8,9 +8,9 @@ import click
 
 from gamed.cli.arguments import TEXT, WHO, json_option
 from gamed.cli.host import Host
-from gamed.cli.opening import now_ms
 from gamed.cli.people import found, report
 from gamed.cli.refusal import NotDone, ending, say
+from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.instants import rfc3339
 from gamed.sessions.session import SessionRow

@@ -9,10 +9,10 @@ from gamed.audit import UNHEARD, Audit, Event
 from gamed.crypto import Secret
 from gamed.instants import Now
 from gamed.sessions.credentials import Caller, members
-from gamed.sessions.errors import RefreshInvalid, SessionError, SessionNotFound, TokenInvalid, TokenMissing
+from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
+from gamed.sessions.presented import access_token, refresh_credential
 from gamed.sessions.rotation import Refreshed, Refusal
 from gamed.sessions.session import Scope, SessionRow
-from gamed.tokens import Kind, TokenMalformed, parse
 
 SWEEP_ROWS = 500
 """How many rows one unit of a sweep forgets at most: a few milliseconds of the write lane."""
@@ -48,7 +48,7 @@ class Sessions:
 
     async def authenticate(self, token: str | None) -> Caller:
         """Whom a Bearer token speaks for, and its first use is on disk; raises SessionError or StoreError."""
-        caller = await self._store.authenticate(_access(token), self._now_ms())
+        caller = await self._store.authenticate(access_token(token), self._now_ms())
         await self.settle(caller)
         return caller
 
@@ -59,7 +59,7 @@ class Sessions:
 
     async def refresh(self, credential: str) -> dict[str, object]:
         """The members of a refresh's answer, by PROTOCOL 3.7's table; the same ones for a repeated question."""
-        outcome = await self._store.refresh(_refresh(credential), self._now_ms())
+        outcome = await self._store.refresh(refresh_credential(credential), self._now_ms())
         if isinstance(outcome, Refusal):
             raise self._refused(outcome)
         return members(outcome.pair, outcome.session_id, self._now_ms())
@@ -71,8 +71,8 @@ class Sessions:
         """
         if access is None and credential is None:
             raise TokenMissing
-        token = None if access is None else _access(access)
-        secret = None if credential is None else _refresh(credential)
+        token = None if access is None else access_token(access)
+        secret = None if credential is None else refresh_credential(credential)
         outcome = await self._store.log_out(token, secret, scope, self._now_ms())
         if isinstance(outcome, Refusal):
             raise self._refused(outcome)
@@ -103,21 +103,3 @@ class Sessions:
             self._audit.note(Event.REFRESH_REUSED, player=refusal.ended, session=refusal.session_id or "")
             self._waits.revoked(refusal.ended)
         return refusal.error()
-
-
-def _access(text: str | None) -> Secret:
-    """A well-formed access token; refused before any store is asked."""
-    if text is None:
-        raise TokenMissing
-    try:
-        return parse(Kind.ACCESS_TOKEN, text)
-    except TokenMalformed as e:
-        raise TokenInvalid from e
-
-
-def _refresh(text: str) -> Secret:
-    """A well-formed refresh credential; refused before any store is asked."""
-    try:
-        return parse(Kind.REFRESH_CREDENTIAL, text)
-    except TokenMalformed as e:
-        raise RefreshInvalid from e
