@@ -22,6 +22,7 @@ from gamed.store import BlobCorrupt, BlobGone, StoreCorrupt
 
 Run = Callable[[Callable[[Connection], Any]], Any]
 BEYOND = "Restore the file from a backup."
+DAMAGED = "damaged bytes"
 
 
 @click.command(short_help="Examine both stores from end to end.")
@@ -36,9 +37,9 @@ def check(host: Host, fix: bool, as_json: bool) -> None:
     with ending():
         files = host.open_keyless()
         lock = Lock.take(files.data) if fix else None
-        mended = files.state(checking.mend) if fix else 0
-        found = [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
-        if not found:
+        mended, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
+        if not found:  # a damaged file is not written to
+            mended = files.state(checking.mend) if fix else 0
             found = _saves(files)
         if lock is not None:
             lock.release()
@@ -51,10 +52,21 @@ def _tell(found: Sequence[str], mended: int, *, fix: bool, as_json: bool) -> Non
     elif mended:
         say(f"{mended} counts put right")
     if found:
-        hint = "" if fix else "; wrong counts are put right by: gamed check --fix"
-        raise NotDone("\n".join([*([] if as_json else found), f"{len(found)} flaws{hint}"]))
+        count = f"{len(found)} flaw{'s' if len(found) > 1 else ''}"
+        raise NotDone("\n".join([*([] if as_json else found), count, *_advice(found, fix=fix)]))
     if not as_json:
         say("all is well")
+
+
+def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
+    counts = tuple(each.what for each in checking.CHECKS if each.mend)
+    if not fix and any(flaw.startswith(counts) for flaw in found):
+        yield "Wrong counts are put right by: gamed check --fix"
+    if any(flaw.startswith(DAMAGED) for flaw in found):
+        yield (
+            "Damaged bytes are whole again once the game has saved the same ones anew. Else bring another version back "
+            "(gamed saves versions, gamed saves restore), or restore state.db from a backup."
+        )
 
 
 def _file(files: Files, name: str) -> list[str]:
@@ -98,7 +110,7 @@ def _saves(files: Files) -> list[str]:
                 found += run(partial(checking.flaws, check=each))
         with progress(_damaged(run), "saves", run(checking.count_blobs)) as blobs:
             for users in blobs:
-                found += [f"damaged bytes: {user}" for user in users]
+                found += [f"{DAMAGED}: {user}" for user in users]
     return found
 
 

@@ -30,6 +30,8 @@ def export(run: Run[Any], file: Path, player_id: str) -> Iterator[Copied]:
     part = file.with_name(f".{file.name}.part")
     if file.exists():
         raise NotDone(f"{file} is there already; name another file.")
+    if not file.parent.is_dir():
+        raise NotDone(f"There is no folder {file.parent}; make it, or name a file elsewhere.")
     descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         with open(descriptor, "w+b") as out:

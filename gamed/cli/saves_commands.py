@@ -53,6 +53,8 @@ def ls(host: Host, who: str, as_json: bool) -> None:
         entries = files.look_at_state(lambda connection: slots.changed(connection, player_id, 0))
         if as_json:
             say(json.dumps([_entry(entry) for entry in entries], indent=2))
+        elif not entries:
+            say(f"{player_id} has no saves")
         for entry in [] if as_json else entries:
             say(_line(entry))
 
@@ -126,10 +128,11 @@ def export(host: Host, who: str, file: Path, as_json: bool) -> None:
             with progress(export_to(run, file.absolute(), player_id), "exporting", kept) as shown:
                 copied = [(each.good, f"{each.version.slot} {each.version.version}") for each in shown]
         damaged = [name for good, name in copied if not good]
+        done = {"player": player_id, "file": str(file), "versions": len(copied), "damaged": damaged}
+        if as_json or not damaged:
+            report(done, f"{len(copied)} versions of {player_id} written to {file}", as_json=as_json)
         if damaged:
             raise NotDone(f"{file} is written, but these versions are damaged and left out: {', '.join(damaged)}")
-        done = {"player": player_id, "file": str(file), "versions": len(copied)}
-        report(done, f"{len(copied)} versions of {player_id} written to {file}", as_json=as_json)
 
 
 @saves.command(short_help="Erase a player's saves, history included.")

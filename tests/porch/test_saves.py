@@ -122,16 +122,17 @@ class ChangeTests(SavesTestCase):
             self.assertEqual({name: sha256(archive.read(name)).hexdigest() for name in kept}, kept)
         self.assertEqual(sorted(kept), [*(f"saves/auto/{number}" for number in (1, 2, 3, 4)), "saves/old/1"])
         self.assertEqual(file.stat().st_mode & 0o777, 0o600)
-        code, _, err = self.gamed("saves", "export", ANNA, str(file))
-        self.assertEqual((code, "is there already" in err), (1, True))
+        for place, words in ((file, "is there already"), (file.parent / "nowhere" / "a.zip", "There is no folder")):
+            code, _, err = self.gamed("saves", "export", ANNA, str(place))
+            self.assertEqual((code, words in err), (1, True))
         self.assertEqual([path.name for path in file.parent.glob("*.part")], [])
 
     def test_export_of_damaged_bytes(self) -> None:
         """What is not as it was is named and left out, and the rest is written."""
         self.state("UPDATE blob_part SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
         file = Path(self.folder) / "anna.zip"
-        code, out, err = self.gamed("saves", "export", ANNA, str(file))
-        self.assertEqual((code, out), (1, ""))
+        code, out, err = self.gamed("saves", "export", ANNA, str(file), "--json")
+        self.assertEqual((code, json.loads(out)["damaged"]), (1, ["auto 1"]))
         self.assertIn("damaged and left out: auto 1", err)
         with ZipFile(file) as archive:
             self.assertNotIn("saves/auto/1", archive.namelist())
@@ -142,6 +143,7 @@ class ChangeTests(SavesTestCase):
         code, _, err = self.gamed("saves", "erase", ANNA)
         self.assertEqual((code, "--yes" in err), (2, True))
         self.said("saves", "erase", ANNA, "--yes")
+        self.assertEqual(self.said("saves", "ls", ANNA), f"{ANNA} has no saves\n")
         for table in ("save", "save_version", "blob", "blob_part"):
             self.assertEqual(self.state(f"SELECT count(*) FROM {table}"), [(0,)])
         [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM shelf")
@@ -165,6 +167,7 @@ class CheckTests(SavesTestCase):
             self.state(sql)
         code, _, err = self.gamed("check")
         self.assertEqual(code, 1)
+        self.assertNotIn("Damaged bytes", err)
         for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check --fix"):
             self.assertIn(words, err)
         self.assertIn("all is well", self.said("check", "--fix"))
@@ -173,8 +176,10 @@ class CheckTests(SavesTestCase):
     def test_damaged_bytes(self) -> None:
         """One turned byte is found, with the version it belongs to."""
         self.state("UPDATE blob_part SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
-        code, out, _ = self.gamed("check", "--json")
+        code, out, err = self.gamed("check", "--json")
         self.assertEqual((code, json.loads(out)["flaws"]), (1, ["damaged bytes: ply_A auto 1"]))
+        self.assertRegex(err, r"^gamed: 1 flaw\nDamaged bytes are whole again .*gamed saves restore")
+        self.assertNotIn("--fix", err)
 
     def test_damaged_file(self) -> None:
         """A torn page is found by SQLite's own check; nothing is tried with such a file."""
@@ -184,9 +189,11 @@ class CheckTests(SavesTestCase):
         raw = bytearray(path.read_bytes())
         raw[8192 * 2 :] = b"\xa5" * len(raw[8192 * 2 :])
         path.write_bytes(raw)
-        code, _, err = self.gamed("check")
-        self.assertEqual(code, 1, err)
-        self.assertIn("backup", err)
+        for how in ((), ("--fix",)):
+            code, _, err = self.gamed("check", *how)
+            self.assertEqual(code, 1, err)
+            self.assertIn("backup", err)
+        self.assertEqual(path.read_bytes(), raw)
 
     def test_fix_beside_the_service(self) -> None:
         """--fix needs the folder for itself."""
