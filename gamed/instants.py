@@ -23,7 +23,7 @@ def parse_http_date(text: str) -> int | None:
     """Epoch milliseconds of an HTTP date in any of its three forms; None when it is none."""
     try:
         instant = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):  # the latter for a year or an hour of too many digits
         return None
     return int(instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()) * 1000
 

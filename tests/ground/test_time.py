@@ -42,6 +42,15 @@ class InstantTests(SynchronousTestCase):
         """Anything else is no date, never an error."""
         self.assertIsInstance(parse_http_date(written), int | None)
 
+    @given(integers(0, 28), sampled_from([0, 3, 12, 20, 70]))
+    def test_nearly_a_date(self, place: int, zeros: int) -> None:
+        """Nor is one with a number in it that no calendar has."""
+        written = "Mon, 01 Jan 2020 00:00:00 +0000"
+        for digit in "07":
+            self.assertIsInstance(
+                parse_http_date(f"{written[:place]}{digit}{'0' * zeros}{written[place:]}"), int | None
+            )
+
     def test_seconds_until(self) -> None:
         """Rounded down and never negative."""
         for at, now, seconds in ((2999, 1000, 1), (3000, 1000, 2), (1000, 3000, 0)):
