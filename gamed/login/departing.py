@@ -20,10 +20,9 @@ from gamed.login.crowd import address_indexes
 from gamed.login.entrance import Entrance
 from gamed.login.entry import LOCAL, Key
 from gamed.login.local import Refused
-from gamed.login.logins import Step
 from gamed.login.outcome import Outcome
 from gamed.login.straight import goes_straight
-from gamed.login.transaction import UNDECIDED, Event, Intent, LoginTransaction
+from gamed.login.transaction import UNDECIDED, Intent, LoginTransaction
 
 GONE = "authentication.json does not have this provider any more"
 
@@ -109,6 +108,7 @@ class Departing:
             where = await provider.authorization_url(drawn.journey(redirect_uri(self._base(), provider.name)))
         except ProviderFailure as e:
             return await self._refused(login, visit, e.outcome, str(e))
+        now_ms = self._now_ms()
         attempt = drawn.attempt(
             self._keys,
             self._random,
@@ -116,9 +116,9 @@ class Departing:
             visit.browser,
             iss_promised=where.iss_promised,
             player_id=player_id,
-            now_ms=self._now_ms(),
+            now_ms=now_ms,
         )
-        begun = await self._attempts.begin(attempt, Key.id(login.login_id), self._opening())
+        begun = await self._attempts.begin(attempt, Key.id(login.login_id), lambda current: current.opened(now_ms))
         after = self._browsers.told(begun).after
         if after.stage in UNDECIDED:
             return Depart(where.url)
@@ -129,12 +129,3 @@ class Departing:
         """The game, its browser and the owner are told; `cause` is for the owner."""
         self._journal.sign_in_failed(login.provider, outcome, cause, visit.request_id)
         return await self._browsers.refuse(visit.token, visit.browser, outcome)
-
-    def _opening(self) -> Step:
-        now_ms = self._now_ms()
-
-        def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return current.after(Event.OPEN, now_ms) if current.stage in UNDECIDED else current
-
-        return step

@@ -9,7 +9,6 @@ from gamed.tokens import ID_BYTES, Kind, TokenMalformed, base64url, parse, publi
 
 LOCAL = "local"
 """What stands for a provider in local mode."""
-TOKEN_CHARACTERS = 22
 _TOKEN_BYTES = 16
 
 

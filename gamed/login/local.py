@@ -54,7 +54,8 @@ class LocalSignIn:
         except TurnedAway as e:
             if e.refusal in UNTOUCHED:
                 return Refused(standing.login, e.refusal, e.retry_after)
-            login = await self._browsers.advance(self._key(form), self._opening())
+            now_ms = self._now_ms()
+            login = await self._browsers.advance(self._key(form), lambda current: current.opened(now_ms))
             if login.stage in UNDECIDED:
                 return Refused(login, e.refusal)
         else:
@@ -72,16 +73,6 @@ class LocalSignIn:
 
     def _key(self, form: Form) -> Key:
         return Key.token(self._keys.indexer, form.token)
-
-    def _opening(self) -> Step:
-        """Somebody is at the form."""
-        now_ms = self._now_ms()
-
-        def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return current.after(Event.OPEN, now_ms) if current.stage in UNDECIDED else current
-
-        return step
 
     def _winning(self, login: LoginTransaction, form: Form, who: Identified) -> Step:
         """Nothing has to be exchanged, so three arrows are one step."""

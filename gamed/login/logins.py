@@ -10,7 +10,7 @@ from gamed.crypto import Index
 from gamed.login.crowd import Crowd
 from gamed.login.entry import Key
 from gamed.login.proof import Presented
-from gamed.login.transaction import LoginTransaction, Stage
+from gamed.login.transaction import LoginTransaction
 from gamed.sessions.credentials import Pair
 
 Step = Callable[[LoginTransaction], LoginTransaction]
@@ -60,10 +60,6 @@ class Delivery:
     """Whose sign-in or link it was, also of a newcomer who has to wait; None: nobody's."""
     broken: Mapping[str, str] | None = None
     """What could not be opened, as the owner is told: the login has ended by it."""
-
-    @property
-    def fulfilled(self) -> bool:
-        return self.move.after.stage is Stage.DELIVERED
 
 
 class Logins(Protocol):

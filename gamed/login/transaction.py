@@ -103,7 +103,6 @@ NEXT = {
 }
 
 FINAL = frozenset({Stage.DENIED, Stage.FAILED, Stage.CANCELLED, Stage.EXPIRED, Stage.COLLECTED})
-UNCOLLECTED = frozenset({Stage.PENDING, Stage.AUTHORIZING, Stage.EXCHANGING, Stage.READY})
 UNDECIDED = frozenset({Stage.PENDING, Stage.AUTHORIZING})
 """No browser has won yet."""
 
@@ -197,6 +196,11 @@ class LoginTransaction:
         if current.stage is Stage.EXPIRED:
             raise LoginExpired("This sign-in took too long. Start again from the game.")
         raise OutOfOrder(f"{event.value} while {current.stage.value}")
+
+    def opened(self, now_ms: int) -> Self:
+        """Some browser is there; once one has won that is no news."""
+        current = self.at(now_ms)
+        return current.after(Event.OPEN, now_ms) if current.stage in UNDECIDED else current
 
     def refused(self, outcome: Outcome, now_ms: int) -> Self:
         return evolve(self.after(Event.REFUSED, now_ms), outcome=outcome)
