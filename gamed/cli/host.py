@@ -1,7 +1,6 @@
 """What every command shares: where its files are, and auth.db with its key where it needs them."""
 
 import os
-import pwd
 from collections.abc import Callable
 from pathlib import Path
 from secrets import token_bytes
@@ -15,6 +14,7 @@ from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.harden import harden
 from gamed.cli.places import Places
 from gamed.cli.refusal import NotDone
+from gamed.cli.user import become_owner, ran_by
 from gamed.clock import now_ms
 from gamed.config.model import Config
 from gamed.config.problems import ConfigError
@@ -136,21 +136,3 @@ class Store(Files):
         """What a unit reads in auth.db with the key, which was found to fit."""
         keys_now = self.keys
         return self.look(lambda connection: unit(connection, keys_now))
-
-
-def ran_by() -> str:
-    """Who runs this, as `uid:0`, or `uid:0/sudo:1000` for whom root did it; ask before become_owner()."""
-    asked = os.environ.get("SUDO_UID", "")
-    return f"uid:{os.getuid()}" + (f"/sudo:{asked}" if asked.isdecimal() and asked != str(os.getuid()) else "")
-
-
-def become_owner(data: Path) -> None:
-    """Root working in another user's folder becomes that user: no file there may end up as root's."""
-    if os.geteuid() != 0 or not data.exists() or (owner := data.stat()).st_uid == 0:
-        return
-    try:
-        os.initgroups(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
-    except KeyError:  # a container's user that this machine has no name for
-        os.setgroups([owner.st_gid])
-    os.setgid(owner.st_gid)
-    os.setuid(owner.st_uid)

@@ -2,6 +2,7 @@
 
 import os
 from base64 import b64encode
+from itertools import chain, count
 from pathlib import Path
 
 from gamed.cli.files import read_file, sync_folder, write_durably
@@ -42,9 +43,10 @@ def write(data: Path, key: Secret) -> None:
 
 
 def retire(data: Path) -> None:
-    """Once auth.db is written with a master key: kept, for a backup of auth.db from before."""
+    """Once auth.db is written with a master key: kept, for a backup of auth.db from before, as is any before it."""
     if (data / FILE_NAME).exists():
-        (data / FILE_NAME).replace(data / RETIRED)
+        names = chain([RETIRED], (f"{RETIRED}.{number}" for number in count(2)))
+        (data / FILE_NAME).rename(next(data / name for name in names if not (data / name).exists()))
         sync_folder(data)
 
 

@@ -14,6 +14,7 @@ from gamed.cli.lock import Lock
 from gamed.cli.passed import passed, refuse_deaf
 from gamed.cli.places import Places
 from gamed.cli.refusal import say, warn
+from gamed.cli.user import refuse_to_serve_others
 from gamed.clock import now_ms
 from gamed.config.authentication import Judged, parse
 from gamed.config.game import Game, parse_game
@@ -81,6 +82,7 @@ def prepare(
     listening = [listeners.parse_listener(reactor, text) for text in texts]
     refuse_deaf(reactor, listening)
     listeners.judge(listening, config, private=private)
+    refuse_to_serve_others(places.data)
     if opened.first_run:
         listeners.probe(listening)
         files.write_first_config(places.config)

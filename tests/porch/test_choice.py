@@ -56,6 +56,14 @@ class ChoiceTests(SynchronousTestCase):
         self.assertEqual(path.stat().st_mode & 0o777, 0o600)
         self.assertIs(self.start(None), KeySource.FILE)
 
+    def test_every_retired_key_is_kept(self) -> None:
+        """A key file that retires takes no other's place: backups of auth.db may need either."""
+        (self.data / "auth.key.retired").write_text("an earlier one")
+        self.file_key(SECOND)
+        self.assertIs(self.start(FIRST), KeySource.MASTER)
+        self.assertEqual(self.names(), {"auth.key.retired", "auth.key.retired.2"})
+        self.assertEqual((self.data / "auth.key.retired").read_text(), "an earlier one")
+
     def test_made_key_survives_a_cut(self) -> None:
         """A start cut off after the key was written, before any store was, is taken up with that key."""
         key_file.write(self.data, FIRST)

@@ -151,7 +151,7 @@ class AloneTests(PorchTestCase):
             expected = 65534
             os.chown(self.data, expected, expected)
         look = (
-            "import os, pathlib, sys; from gamed.cli.host import become_owner; become_owner(pathlib.Path(sys.argv[1]))"
+            "import os, pathlib, sys; from gamed.cli.user import become_owner; become_owner(pathlib.Path(sys.argv[1]))"
         )
         self.assertEqual(
             self.run_command("-c", f"{look}; print(os.getresuid())", str(self.data), of=GAMED[:1])[1],

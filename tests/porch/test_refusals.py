@@ -1,9 +1,11 @@
 import json
+import os
 import socket
 from base64 import b64encode
 from contextlib import closing
 from pathlib import Path
 
+from gamed.cli.user import refuse_to_serve_others
 from tests.config.files import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.porch.process import TWISTD, PorchTestCase, free_port
 
@@ -196,3 +198,13 @@ class KeyTests(RefusalTestCase):
         (self.folder / "file").touch()
         self.data = self.folder / "file" / "data"
         self.assertIn("--data DIR", self.refused())
+
+    def test_another_user_s_folder(self) -> None:
+        """Root serves no other user's folder, and makes nothing in it; in their own, everybody may."""
+        self.data.mkdir()
+        if os.geteuid() != 0:
+            self.assertIsNone(refuse_to_serve_others(self.data))
+            return
+        os.chown(self.data, 54321, 54321)
+        self.assertIn("belongs to #54321", self.refused())
+        self.assertEqual((list(self.data.iterdir()), self.config.exists()), ([], False))
