@@ -60,7 +60,16 @@ class Tokens:
     """What a code was redeemed for; lives in memory only."""
 
     access: Secret
-    id_token: Secret | None
+    _id_token: object = field(repr=False)
+    """As it came: who wants none does not look at it."""
+
+    def id_token(self) -> Secret:
+        """ASCII, or ProviderError."""
+        if self._id_token is None:
+            raise ProviderError("token_endpoint: no id_token")
+        if not isinstance(self._id_token, str) or not self._id_token.isascii():
+            raise ProviderError("token_endpoint: id_token is not text")
+        return Secret(self._id_token.encode())
 
 
 def judge_tokens(answer: Answer) -> Tokens:
@@ -69,12 +78,10 @@ def judge_tokens(answer: Answer) -> Tokens:
     token_type = members.get("token_type")
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
         raise ProviderError(f"{answer.what}: token_type is not Bearer")
-    access, id_token = members.get("access_token"), members.get("id_token")
+    access = members.get("access_token")
     if not isinstance(access, str) or not _TOKEN.fullmatch(access):
         raise ProviderError(f"{answer.what}: no access_token of 1 to 8192 visible ASCII characters")
-    if id_token is not None and not (isinstance(id_token, str) and id_token.isascii()):
-        raise ProviderError(f"{answer.what}: id_token is not text")
-    return Tokens(Secret(access.encode()), None if id_token is None else Secret(id_token.encode()))
+    return Tokens(Secret(access.encode()), members.get("id_token"))
 
 
 def judge_document(answer: Answer) -> Mapping[str, object]:

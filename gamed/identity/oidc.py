@@ -21,7 +21,7 @@ from gamed.identity.discovery import (
 )
 from gamed.identity.endpoint import Endpoint
 from gamed.identity.id_token import Envelope, Expected, SignatureWrong, judge_claims, open_envelope, read_claims
-from gamed.identity.provider import Destination, Identity, Journey, ProviderError, ProviderMisconfigured
+from gamed.identity.provider import Destination, Identity, Journey, ProviderMisconfigured
 from gamed.identity.signing_keys import KeyUnknown, SigningKey, judge_keys
 from gamed.instants import Now
 
@@ -66,9 +66,7 @@ class OidcProvider:
         answer = await self._endpoint.call(
             token_call(metadata.token_endpoint, self._client, form, metadata.basic), until
         )
-        id_token = judge_tokens(answer).id_token
-        if id_token is None:
-            raise ProviderError("token_endpoint: no id_token")
+        id_token = judge_tokens(answer).id_token()
         claims = await self._claims(open_envelope(id_token, metadata.algorithms), until)
         expected = Expected(accepted_issuers(self._issuer), self._client.client_id, nonce)
         return Identity("oidc", self._issuer, judge_claims(claims, expected, self._now_ms(), answer.offset_ms))

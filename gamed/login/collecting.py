@@ -115,7 +115,7 @@ class Collecting:
                     return await self._told(login, now_ms)
                 woken = await slot.wait(left_ms / 1000)
                 if woken in (Woken.SUPERSEDED, Woken.CLOSING):
-                    return Pending.of(login, now_ms)
+                    return Pending.of(login, self._now_ms())
                 if woken is Woken.TIME:  # by a clock that nobody sets: one last look
                     wait_ms = 0
                 login, collect = await self._find(collect), evolve(collect, presented=None)

@@ -93,7 +93,7 @@ class SubjectTests(SynchronousTestCase):
     def test_id_token_is_not_looked_at(self) -> None:
         """An ID token that comes along with an access token counts for nothing."""
         desk = discord()
-        granted = {"access_token": "at.code-7", "token_type": "Bearer", "id_token": "a.b.c"}
+        granted = {"access_token": "at.code-7", "token_type": "Bearer", "id_token": ["a.b.c", 7]}
         desk.far.script(TOKEN, Reply.json(granted))
         self.assertEqual(self.successResultOf(desk.identify()).subject, "7")
 

@@ -62,20 +62,23 @@ class LongPoll(HandoffCase):
         desk = self.desk()
         started = desk.start()
         first = desk.asked(started, wait_seconds=25)
+        desk.clock.advance(20)
         second = desk.asked(started, wait_seconds=25)
-        self.assertEqual(self.successResultOf(first), Pending("waiting_for_browser", 600))
+        self.assertEqual(self.successResultOf(first), Pending("waiting_for_browser", 580))
+        desk.clock.advance(10)
         desk.collect(started)
-        self.assertEqual(self.successResultOf(second), Pending("waiting_for_browser", 600))
+        self.assertEqual(self.successResultOf(second), Pending("waiting_for_browser", 570))
 
     def test_closing(self) -> None:
         """Every waiter gets its 202, and whoever comes after that does not wait."""
         desk = self.desk()
         one, two = desk.start(), desk.start()
         waits = [desk.asked(one, wait_seconds=25), desk.asked(two, wait_seconds=25)]
+        desk.clock.advance(10)
         desk.waiters.close()
         waits.append(desk.asked(one, wait_seconds=25))
         for wait in waits:
-            self.assertEqual(self.successResultOf(wait), Pending("waiting_for_browser", 600))
+            self.assertEqual(self.successResultOf(wait), Pending("waiting_for_browser", 590))
 
     def test_a_game_that_leaves(self) -> None:
         """Its place is free again, and the login is as it was."""

@@ -194,6 +194,7 @@ class Leaving(RoomCase):
                 self.desk.stores.auth.resume()
             self.assertEqual(game.collect().json["stage"], "proof_required")
             page = browser.get(done)
+            self.assertEqual(bool(page.links), not seen)
             if page.links:
                 proof = {"ticket": dict(parse_qsl(urlsplit(page.links[0]).query))["ticket"]}
             else:
