@@ -161,7 +161,9 @@ class Record:
         """By the game. What it has already is no change."""
         if same(self.local, local):
             return self
-        return replace(self, local=local, dirty=True, deleted=local is None)
+        dropped = self.dropped if local else self.local
+        record = replace(self, local=local, dirty=True, deleted=local is None, dropped=dropped)
+        return record.heard(self.remote) if local and self.dispute and self.remote else record
 
     def took(self) -> Record:
         """The game goes on from what is newer."""
@@ -225,7 +227,7 @@ class Record:
         current, copy, deleted = error.current, error.yours, error.code == "deleted"
         reason = "changed" if current else "deleted" if deleted else "lost"
         dispute = Dispute(reason, self.base, current, copy)
-        return replace(self, sent=None, remote=current, deleted=deleted, dispute=dispute)
+        return replace(self, sent=None, dispute=dispute).heard(current, deleted)
 
     def kept_mine(self) -> Record:
         spent = self.dispute.copy if self.dispute else None
@@ -351,12 +353,12 @@ class Store:
     @property
     def cursor(self) -> str | None:
         try:
-            return (self.folder / "cursor").read_text("ascii")
+            return (self.folder / "cursor").read_text("utf-8", "replace")
         except FileNotFoundError:
             return None
 
     def keep_cursor(self, cursor: str) -> None:
-        write_whole(self.folder / "cursor", cursor.encode("ascii"))
+        write_whole(self.folder / "cursor", cursor.encode())
 
     def _of(self, slot: str) -> Path:
         return self.folder / "slots" / slot
@@ -420,7 +422,8 @@ class SyncConflict:
 
     def mine(self) -> Side | None:
         """This device's, as it is now; None: it was deleted here."""
-        return self._sync._side(self.slot, self._sync._record(self.slot).local)
+        with self._sync._lock:
+            return self._sync._side(self.slot, self._sync._record(self.slot).local)
 
     def theirs(self) -> Side | None:
         """The server's; None: deleted, or lost. Fetched if it did not arrive yet."""
@@ -437,7 +440,7 @@ class SyncConflict:
         self._sync._answer(self, Record.kept_mine)
 
     def keep_theirs(self) -> None:
-        """Go on from theirs; `copy` stays at the server, and the bytes here can be had from `Sync.dropped`."""
+        """Go on from theirs: `read` it. `copy` stays at the server, the bytes here can be had from `Sync.dropped`."""
         self.theirs()
         self._sync._answer(self, Record.kept_theirs)
 
@@ -490,7 +493,8 @@ class Sync:
         except BaseException:
             self._store.close()
             raise
-        self._told = {status.slot: status for status in self.slots() if status.state in (IN_STEP, WAITING)}
+        quiet = [status for status in self.slots() if status.state in (IN_STEP, WAITING)]
+        self._told = {status.slot: self._look_of(status) for status in quiet}
 
     def close(self) -> None:
         """Let another process have the folder. What is pending stays pending."""
@@ -569,8 +573,9 @@ class Sync:
             return [self._conflict(record.slot, dispute) for record, dispute in found if dispute]
 
     def dropped(self, slot: str) -> Side | None:
-        """What gave way here last, to theirs or to a delete: for a player who changes their mind."""
-        return self._side(slot, self._record(slot).dropped)
+        """What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind."""
+        with self._lock:
+            return self._side(slot, self._record(slot).dropped)
 
     def _look(self, slot: str, take: bool) -> Save | None:
         path_of(slot)
@@ -716,6 +721,9 @@ class Sync:
                     changed(status)
                 attempt = min(attempt + 1, 8) if error else 0
                 self._pause(stop, pause_after(error, attempt) if error else self._until_due(), heed=error is None)
+        except InUse:
+            if not stop.is_set():
+                raise
         finally:
             over.set()
 
@@ -775,13 +783,24 @@ class Sync:
     def _news(self) -> list[Status]:
         """What looks different from when the game was last told."""
         with self._lock:
-            now = {slot: self.status(slot) for slot in self._records}
+            statuses = {slot: self.status(slot) for slot in self._records}
+            now = {slot: self._look_of(status) for slot, status in statuses.items()}
             told, self._told = self._told, now
-        return [status for slot, status in now.items() if status != told.get(slot) and _shown(status)]
+        return [status for slot, status in statuses.items() if now[slot] != told.get(slot) and _shown(status)]
+
+    def _look_of(self, status: Status) -> Sequence[str | None]:
+        """What makes a status another one for the game: where the server's side matters, which one it is."""
+        of = tag(self._record(status.slot).remote) if status.state in (NEWER, CONFLICT) else None
+        return status.state, of, status.problem.code if status.problem else None
 
     def _hear(self, client: GamedClient) -> None:
         """The list, before any write. The cursor is kept last, so that what was not noted is listed again."""
-        changes = client.changes(self._cursor)
+        try:
+            changes = client.changes(self._cursor)
+        except Refused as error:
+            if self._cursor is None or error.status != 400:
+                raise
+            changes = client.changes()  # the server does not know such a cursor
         listed = {entry.slot: entry for entry in changes.saves if _is_slot(entry.slot)}
         if changes.whole:
             self._hear_all(client, listed)
@@ -842,10 +861,11 @@ class Sync:
         with self._lock:
             record, problem = self._record(slot), self._problems.get(slot)
             sent = record.sent
-            if problem and problem.final and sent and not same(sent.local, record.local):
-                sent = None  # it was refused as it was; the game has something else now
-            elif problem and time.monotonic() < problem.due:
-                return None
+            if problem and sent:
+                if problem.final and not same(sent.local, record.local):
+                    sent = None  # it was refused as it was; the game has something else now
+                elif time.monotonic() < problem.due:
+                    return None
             if record.dispute or (sent is None and not record.dirty):
                 return None
             self._problems.pop(slot, None)
@@ -892,8 +912,12 @@ class Sync:
         if record.spent is None or record.dirty or record.sent or record.dispute:
             return
         if record.base and record.base.sha256 == record.spent.sha256:
-            with contextlib.suppress(Refused):
+            try:
                 client.dismiss(slot, record.spent.version)
+            except HALTING:
+                raise
+            except GamedError:
+                pass  # it goes by itself in time
         self._change(slot, lambda r: replace(r, spent=None))
 
     def _fetch(self, client: GamedClient, slot: str) -> None:

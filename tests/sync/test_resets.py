@@ -78,6 +78,16 @@ class Resets(SyncCase):
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
         self.raised(gc.Deleted, "deleted", desk.sync.read, gone)
 
+    def test_strange_cursor(self) -> None:
+        """A cursor that the server does not take is like none: the whole list."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"newer")
+        sofa.sync.pump()
+        desk.sync._store.keep_cursor("of another kind")
+        desk.restart()
+        desk.sync.pump()
+        self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
+
     def test_nothing_left(self) -> None:
         """The file of saves is gone: a device that has them is asked, and can bring them all back."""
         desk = self.device()

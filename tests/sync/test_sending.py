@@ -263,3 +263,7 @@ class Refusals(SyncCase):
         )
         desk.sync.pump()
         self.assertEqual((desk.bytes(self.slot), desk.state(self.slot)), (b"start", "refused"))
+        desk.proxy.judge = lambda request: Fate.PASSES
+        desk.sync.write(self.slot, b"went on")
+        desk.sync.pump()
+        self.assertEqual([conflict.theirs().data for conflict in desk.sync.conflicts], [b"right"])

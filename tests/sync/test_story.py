@@ -1,7 +1,7 @@
 """Two devices of one player: both play offline, both come back (PROTOCOL 4.1)."""
 
 from tests.sync.cases import SyncCase
-from tests.sync.proxy import Fate
+from tests.sync.proxy import Fate, Request
 from tests.sync.reference import gamed_client as gc
 from tests.sync.reference import gamed_sync as gs
 
@@ -115,6 +115,30 @@ class Story(SyncCase):
         self.back(desk)
         self.assertEqual(desk.bytes(self.slot), b"level 3")
 
+    def test_dissolves_here(self) -> None:
+        """Also when it is this device that comes to the same."""
+        desk, _ = self.offline()
+        self.conflict(desk)
+        desk.sync.write(self.slot, b"level 9", meta={"title": "sofa"})
+        self.assertEqual((desk.sync.conflicts, desk.state(self.slot)), ([], "in_step"))
+        self.back(desk)
+
+    def test_same_after_all(self) -> None:
+        """A refused write is no conflict when the game meanwhile has what the server has."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"level 9")
+        sofa.sync.pump()
+        desk.sync.write(self.slot, b"level 2")
+
+        def judge(request: Request) -> Fate:
+            if request.body == b"level 2":
+                desk.sync.write(self.slot, b"level 9")
+            return Fate.PASSES
+
+        desk.proxy.judge = judge
+        desk.sync.pump()
+        self.assertEqual((desk.sync.conflicts, desk.state(self.slot)), ([], "in_step"))
+
 
 class Deletions(SyncCase):
     """A deleted save is not one that never was (PROTOCOL 4.2)."""
@@ -157,10 +181,15 @@ class Deletions(SyncCase):
             desk.sync.pump()
             [conflict] = desk.sync.conflicts
             self.assertEqual((conflict.reason, conflict.theirs()), ("deleted", None))
+            desk.sync.write(slot, b"played on")
+            desk.sync.write(slot, b"played on more")
+            desk.sync.write(slot, b"played on")
             getattr(conflict, keep)()
             desk.sync.pump()
             self.assertEqual((desk.state(slot), self.current(slot)), ("in_step", left))
             self.assertLessEqual({b"start", b"played on"}, self.everywhere(slot))
+            if left is None:
+                self.raised(gc.Deleted, "deleted", desk.sync.read, slot)
             self.folder = self.folder / "second"
 
     def test_played_on_and_deleted(self) -> None:
@@ -206,6 +235,7 @@ class Deletions(SyncCase):
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         desk.sync.delete(self.slot)
+        self.assertEqual(desk.sync.dropped(self.slot).data, b"x")
         desk.sync.pump()
         self.assertEqual({request.method for request in desk.proxy.seen}, {"GET"})
         self.assertEqual([status.slot for status in desk.sync.slots()], [])
