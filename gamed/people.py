@@ -35,12 +35,9 @@ class People:
         return PlayerRoutes(sessions, self._account, detached)
 
     async def sweep(self) -> None:
-        """Finish what was begun and log what commands did; what cannot be written now is left for the next time."""
-        try:
-            await self._departures.resume()
-            await self._teller.tell()
-        except StoreError:
-            return
+        """Log what commands did, which needs auth.db alone, then finish what was begun; StoreError puts that off."""
+        await self._teller.tell()
+        await self._departures.resume()
 
     async def close(self) -> None:
         """The last words before the stores close; what they cannot take now is told at the next start."""

@@ -28,7 +28,7 @@ class SessionStore(Protocol):
         self, access: Secret | None, refresh: Secret | None, scope: Scope, now_ms: int
     ) -> Awaitable[frozenset[str] | Refusal]: ...
     def list(self, player_id: str, now_ms: int) -> Awaitable[Sequence[SessionRow]]: ...
-    def end(self, player_id: str, session_id: str, now_ms: int) -> Awaitable[bool]: ...
+    def end(self, player_id: str, session_id: str, now_ms: int) -> Awaitable[bool | None]: ...
     def forget(self, now_ms: int, rows: int) -> Awaitable[int]: ...
 
 
@@ -86,8 +86,11 @@ class Sessions:
 
     async def end(self, caller: Caller, session_id: str) -> None:
         """End one of the caller's sessions; repeatable. Unknown and foreign ones are SessionNotFound alike."""
-        if not await self._store.end(caller.player_id, session_id, self._now_ms()):
+        ended = await self._store.end(caller.player_id, session_id, self._now_ms())
+        if ended is None:
             raise SessionNotFound
+        if not ended:
+            return
         self._audit.note(Event.SESSION_REVOKED, player=caller.player_id, session=session_id)
         self._waits.revoked(caller.player_id)
 

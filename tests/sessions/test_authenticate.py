@@ -137,8 +137,8 @@ class ListTests(DeskCase):
         """Own sessions, again and again; unknown and foreign ones look the same and stay."""
         bert_id, bert = self.desk.sign_in(BERT)
         for session_id in (bert_id, "ses_unknown", ""):
-            self.assertFalse(sessions.revoke_own(self.desk.connection, ANNA, session_id, self.desk.now_ms))
+            self.assertIsNone(sessions.revoke_own(self.desk.connection, ANNA, session_id, self.desk.now_ms))
         self.authenticate(bert.access)
-        for _ in range(2):
-            self.assertTrue(sessions.revoke_own(self.desk.connection, ANNA, self.session_id, self.desk.now_ms))
+        for ended in (True, False):
+            self.assertIs(sessions.revoke_own(self.desk.connection, ANNA, self.session_id, self.desk.now_ms), ended)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)

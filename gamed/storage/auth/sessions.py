@@ -186,13 +186,12 @@ def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | 
     return len(ended)
 
 
-def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool:
-    """End a session if it is this player's, False if it is not; repeatable."""
+def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool | None:
+    """Whether a session of this player ended by it, and not before; None if it is not this player's."""
     query = "SELECT 1 FROM session WHERE session_id = :session_id AND player_id = :player_id"
     if connection.execute(query, {"session_id": session_id, "player_id": player_id}).fetchone() is None:
-        return False
-    revoke(connection, session_id, now_ms)
-    return True
+        return None
+    return revoke(connection, session_id, now_ms) is not None
 
 
 def list_sessions(connection: Connection, player_id: str, now_ms: int) -> list[SessionRow]:

@@ -53,7 +53,7 @@ class StoredSessions:
     def list(self, player_id: str, now_ms: int) -> Deferred[list[SessionRow]]:
         return self._reads.submit(lambda connection: sessions.list_sessions(connection, player_id, now_ms))
 
-    def end(self, player_id: str, session_id: str, now_ms: int) -> Deferred[bool]:
+    def end(self, player_id: str, session_id: str, now_ms: int) -> Deferred[bool | None]:
         return self._writes.submit(lambda connection: sessions.revoke_own(connection, player_id, session_id, now_ms))
 
     def forget(self, now_ms: int, rows: int) -> Deferred[int]:

@@ -1,0 +1,45 @@
+"""What the service does for players beside requests: departures brought to their end, commands told (docs/audit.md)."""
+
+from sqlite3 import Connection
+
+from gamed.config.model import Config
+from gamed.people import People
+from gamed.storage.auth import departures, host_actions
+from gamed.store import StoreUnavailable
+from tests.sessions.desk import ANNA, NOW_MS
+from tests.sessions.house import HouseCase
+
+
+class PeriodicTests(HouseCase):
+    def setUp(self) -> None:
+        super().setUp()
+        house = self.house
+        self.people = People(Config(), house.issuer.keys, house.stores, house.audit, house.waits, lambda: NOW_MS)
+
+    def erase_by_command(self) -> None:
+        """As far as a command gets that is cut off."""
+
+        def unit(connection: Connection) -> None:
+            host_actions.add(connection, "players erase", ANNA, "uid:0", NOW_MS)
+            departures.mark(connection, ANNA, NOW_MS)
+
+        self.wait(self.house.stores.auth.submit(unit))
+
+    def test_cut_off(self) -> None:
+        """The command is in the log, once, and what it began is done."""
+        self.erase_by_command()
+        for _ in range(2):
+            self.wait(self.people.sweep())
+        told = [line.split()[1] for line in self.house.audit.lines]
+        self.assertEqual(told, ["command", "erased"])
+        self.assertEqual(self.wait(self.house.rows("SELECT count(*) FROM player")), [(0,)])
+
+    def test_saves_out_of_reach(self) -> None:
+        """Commands are told all the same; that the rest was put off is no secret, and it is done later."""
+        self.erase_by_command()
+        self.house.stores._state.refusal = StoreUnavailable
+        self.refused(self.people.sweep(), StoreUnavailable)
+        self.assertEqual(len(self.house.audit.lines), 1)
+        self.house.stores._state.refusal = None
+        self.wait(self.people.sweep())
+        self.assertEqual(len(self.house.audit.lines), 2)
