@@ -337,7 +337,8 @@ class SyntaxTest(SaveCase):
     def test_methods(self) -> None:
         """Other methods, and routes that are not there."""
         for path, allowed in (
-            ("/game/", "GET, HEAD"),
+            ("/game/", "DELETE, GET, HEAD"),
+            ("/game/export", "GET, HEAD"),
             ("/game/saves", "GET, HEAD"),
             ("/game/saves/auto", "DELETE, GET, HEAD, PUT"),
             ("/game/saves/auto/versions", "GET, HEAD"),
