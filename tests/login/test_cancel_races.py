@@ -1,46 +1,28 @@
 """A game that collects, uses and cancels at once, a thousand times: after a 204 nothing of that login works."""
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any
-
-from twisted.internet.defer import Deferred
 
 from gamed.login.collecting import Collect, Complete, Failed
-from gamed.login.errors import LoginCollected, LoginError
+from gamed.login.errors import LoginCollected
 from gamed.login.outcome import Outcome
 from gamed.login.proof import Presented
 from gamed.sessions.credentials import Pair
 from gamed.sessions.errors import SessionError
-from tests.login.desk import Desk, HandoffCase, done
+from tests.login.desk import Desk, HandoffCase
 from tests.login.far_provider import FarProvider
+from tests.login.test_races import result_of, together
 
 RUNS = 1000
 CANCELLED = Failed(Outcome.LOGIN_CANCELLED)
-
-
-def together(desk: Desk, *acts: Callable[[], Any]) -> list[Any]:
-    """Starts all while nothing can be written, in this order; their results or errors."""
-    desk.stores.auth.pause()
-    works = [Deferred.fromCoroutine(act()) for act in acts]
-    desk.stores.auth.resume()
-    return [result_of(lambda work=work: work) for work in works]  # type: ignore[misc]
-
-
-def result_of(act: Callable[[], Any]) -> Any:
-    try:
-        return done(act())
-    except (LoginError, SessionError) as e:
-        return e
 
 
 class CancelRaces(HandoffCase):
     def works(self, desk: Desk, pair: Pair) -> list[bool]:
         """Access token and refresh credential, each tried."""
         tries = (partial(desk.sessions.authenticate, access(pair)), partial(desk.sessions.refresh, refresh(pair)))
-        return [not isinstance(result_of(attempt), SessionError) for attempt in tries]
+        return [not isinstance(result_of(attempt()), SessionError) for attempt in tries]
 
     def test_collects_against_cancel(self) -> None:
         """In any order: one that was answered with credentials is dead with the 204, one that came later is told."""

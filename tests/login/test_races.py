@@ -21,7 +21,7 @@ from gamed.login.outcome import Outcome
 from gamed.login.proof import Presented
 from gamed.login.starting import Started
 from gamed.login.transaction import EXCHANGE_GRACE_MS, Event, Stage
-from gamed.sessions.errors import SessionRevoked
+from gamed.sessions.errors import SessionError, SessionRevoked
 from gamed.storage.auth import sessions
 from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
@@ -37,10 +37,10 @@ def together(desk: Desk, *acts: Act) -> list[Any]:
     return [result_of(work) for work in works]
 
 
-def result_of(work: "Deferred[Any]") -> Any:
+def result_of(work: Any) -> Any:
     try:
         return done(work)
-    except LoginError as e:
+    except (LoginError, SessionError) as e:
         return e
 
 
