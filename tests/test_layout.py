@@ -39,6 +39,7 @@ ALONE = {
     "gamed.saves.erasure": WORK,
     "gamed.saves.exports": WORK,
     "gamed.saves.commits": WORK,
+    "gamed.saves.damage": WORK,
     "gamed.saves.player_waits": WORK,
     "gamed.saves.shelf": WORK,
     "gamed.saves.supply": WORK,

@@ -22,6 +22,7 @@ from gamed.saves.answers import (
 from gamed.saves.arrival import Arrival
 from gamed.saves.condition import Condition
 from gamed.saves.cursor import Cursor, new_epoch
+from gamed.saves.damage import damage
 from gamed.saves.digest import check_digest
 from gamed.saves.entry import Listing
 from gamed.saves.errors import CorruptBlob, RangeNotSatisfiable, SaveError
@@ -39,7 +40,7 @@ from gamed.saves.orders import (
 )
 from gamed.saves.overview import overview
 from gamed.saves.player_waits import PlayerWaits
-from gamed.saves.save_info import remembered, side
+from gamed.saves.save_info import remembered
 from gamed.saves.sight import Look, Parts, Past, Reading, Sight
 from gamed.saves.supply import ATTEMPTS, Supply
 from gamed.saves.version import Version
@@ -231,26 +232,8 @@ class Shelf:
         return await self._store.fetch(version.blob_id)
 
     async def _damaged(self, token: Secret, version: Version) -> CorruptBlob:
-        """The refusal, after a search for the newest version whose bytes are good."""
         _, past = await self._store.recall(token, self._now_ms(), version.slot)
-        good = await self._newest_good(past, {version.blob_id})
-        advice = (
-            f"Version {good.version} is the newest that is good." if good else "No older version is good."
-        ) + " If your game still has the bytes, PUT them again: that repairs the save."
-        members = {"slot": version.slot, "version": version.version, "newest_good": side(good)}
-        return CorruptBlob(f"The stored bytes of version {version.version} are damaged. {advice}", members)
-
-    async def _newest_good(self, past: Past, bad: set[int | None]) -> Version | None:
-        for version in past.versions:
-            if version.blob_id is None or version.blob_id in bad:
-                continue
-            try:
-                await self._store.check(version.blob_id)
-            except (BlobCorrupt, BlobGone):
-                bad.add(version.blob_id)
-            else:
-                return version
-        return None
+        return await damage(self._store, version, past)
 
 
 def _nothing(look: Look, sight: Sight) -> SaveError:
