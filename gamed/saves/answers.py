@@ -21,7 +21,7 @@ from gamed.saves.errors import (
 from gamed.saves.orders import Removed, Written
 from gamed.saves.rules import Removal, Rule
 from gamed.saves.save_info import disagreement, side
-from gamed.saves.sight import Sight
+from gamed.saves.sight import Look, Sight
 from gamed.saves.version import Version
 
 _REFUSED = {Rule.W5_SUPERSEDED, Rule.W6_CONFLICT, Rule.W7_NEVER_SEEN}
@@ -122,6 +122,15 @@ def refusal_of_reading(slot: str, conditions: Conditions, sight: Sight) -> SaveE
     if conditions.if_match and any(tag.weak for tag in conditions.if_match.listed):
         return WeakValidator(_WEAK, sides)
     return VersionConflict("Another version is current; read it without If-Match or If-Unmodified-Since.", sides)
+
+
+def nothing_to_read(look: Look, sight: Sight) -> SaveError:
+    """Why there are no bytes to look at."""
+    if not sight.view.seen:
+        return not_found(look.slot)
+    if look.version is None:
+        return gone(look.slot, sight.last)
+    return version_gone(look.slot, look.version) if sight.target is None else no_bytes(sight.target)
 
 
 def not_found(slot: str) -> SaveNotFound:

@@ -10,9 +10,9 @@ from gamed.http_rules.conditions import Conditions, Outcome, range_holds
 from gamed.http_rules.ranges import ByteRange, RangeUnsatisfiable, select
 from gamed.instants import Now
 from gamed.saves.answers import (
-    gone,
     no_bytes,
     not_found,
+    nothing_to_read,
     refusal_of_reading,
     refusal_of_removal,
     refusal_of_restore,
@@ -220,7 +220,7 @@ class Shelf:
         if sight.outcome is Outcome.FAILED:
             raise refusal_of_reading(look.slot, look.conditions, sight)
         if sight.target is None or sight.current is None:
-            raise _nothing(look, sight)
+            raise nothing_to_read(look, sight)
         if sight.outcome is Outcome.NOT_MODIFIED or not look.whole:
             return Reading(sight.target, sight.outcome is not Outcome.NOT_MODIFIED)
         part = part_of(look.range, sight.target.size) if range_holds(look.conditions, sight.current) else None
@@ -234,15 +234,6 @@ class Shelf:
     async def _damaged(self, token: Secret, version: Version) -> CorruptBlob:
         _, past = await self._store.recall(token, self._now_ms(), version.slot)
         return await damage(self._store, version, past)
-
-
-def _nothing(look: Look, sight: Sight) -> SaveError:
-    """Why there are no bytes to look at."""
-    if not sight.view.seen:
-        return not_found(look.slot)
-    if look.version is None:
-        return gone(look.slot, sight.last)
-    return version_gone(look.slot, look.version) if sight.target is None else no_bytes(sight.target)
 
 
 def part_of(wanted: str | None, size: int) -> ByteRange | None:

@@ -19,6 +19,7 @@ from gamed.web.upload import refuse_part
 
 COMMIT_BYTES = 256 * 1024
 """Of a commit's JSON (PROTOCOL 1)."""
+_JSON = SmallBodyGate("application/json", COMMIT_BYTES)
 
 
 def digest_in(path: str) -> bytes:
@@ -81,10 +82,9 @@ class CommitGate:
 
     _commits: Commits
     _intake: Intake
-    _json: SmallBodyGate = SmallBodyGate("application/json", COMMIT_BYTES)
 
     async def admit(self, head: Head) -> CommitSink:
         entry = await self._commits.enter(access_token(head.headers))
-        await self._json.admit(head)
+        await _JSON.admit(head)
         self._intake.claim(0)
         return CommitSink(entry)
