@@ -5,6 +5,7 @@ from atexit import register
 from functools import cache
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
 from tempfile import mkdtemp
 
 from attrs import define, frozen
@@ -43,7 +44,9 @@ def new_world(folder: Path) -> World:
 @cache
 def shared_world() -> World:
     """For all tests of a process: its start takes longer than most of them."""
-    world = new_world(Path(mkdtemp(prefix="gamed-sync-")) / "world")
+    folder = Path(mkdtemp(prefix="gamed-sync-"))
+    register(rmtree, folder, ignore_errors=True)
+    world = new_world(folder / "world")
     register(world.service.close)
     return world
 
