@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from re import findall
 from typing import Any
 
 import yaml
@@ -81,15 +82,54 @@ def examples(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield name, resolve(example)["value"]
 
 
-def closed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with answers that may have no member it does not name."""
-    strict = deepcopy(dict(document))
-    answers = [answer for answer in strict["components"]["responses"].values()]
+def closed() -> dict[str, Any]:
+    """The document with answers that may have no member it does not name, at any depth."""
+    strict = deepcopy(load())
+    schemas = strict["components"]["schemas"]
+    for name in schemas.keys() - _asked():
+        schemas[name] = _inside(schemas[name])
+    answers = list(strict["components"]["responses"].values())
     for item in strict["paths"].values():
         for method in METHODS:
             answers += [answer for answer in item.get(method, {}).get("responses", {}).values() if "$ref" not in answer]
     for answer in answers:
         for kind, content in answer.get("content", {}).items():
             if kind.endswith("json"):
-                content["schema"] = {"allOf": [content["schema"]], "unevaluatedProperties": False}
+                content["schema"] = _shut(content["schema"])
     return strict
+
+
+def _asked() -> set[str]:
+    """The schemas of requests, in which clients may send what they like."""
+    found: set[str] = set()
+    waiting = [str(each.node.get("requestBody")) for each in operations()]
+    while waiting:
+        named = set(findall(r"#/components/schemas/(\w+)", waiting.pop())) - found
+        found |= named
+        waiting += [str(load()["components"]["schemas"][name]) for name in named]
+    return found
+
+
+def _shut(schema: dict[str, Any]) -> dict[str, Any]:
+    """Of a value: an object has only the members that are named, in whatever parts of its schema."""
+    inside = schema if "$ref" in schema else _inside(schema)
+    return {"allOf": [inside], "unevaluatedProperties": False} if _has_members(schema) else inside
+
+
+def _inside(schema: dict[str, Any]) -> dict[str, Any]:
+    """The values within a value; the parts of `allOf` are parts of the same one."""
+    inner = dict(schema)
+    if "properties" in schema:
+        inner["properties"] = {name: _shut(member) for name, member in schema["properties"].items()}
+    if "items" in schema:
+        inner["items"] = _shut(schema["items"])
+    for word in {"anyOf", "oneOf"} & schema.keys():
+        inner[word] = [_shut(branch) for branch in schema[word]]
+    if "allOf" in schema:
+        inner["allOf"] = [part if "$ref" in part else _inside(part) for part in schema["allOf"]]
+    return inner
+
+
+def _has_members(schema: Any) -> bool:
+    whole = resolve(schema)
+    return "properties" in whole or any(map(_has_members, whole.get("allOf", ())))

@@ -34,6 +34,10 @@ class Prepared:
     leaving: str
     erased: str
     anew: str
+    refresh: str
+    """The refresh credential of the last of them."""
+    link: str
+    """The token of a sign-in's page."""
     device: str
     devices: list[str]
 
@@ -45,10 +49,12 @@ def prepare(service: Service) -> Prepared:
     first = token_of(service, PLAYERS[0])
     fill(service, first)
     signed_in = [_sign_in(service, name) for name in PLAYERS[1:]]
-    devices = [_start(service)["device_secret"] for _ in range(PENDING)]
+    logins = [_start(service) for _ in range(PENDING)]
+    link, devices = logins[0]["login_url"].rpartition("/")[2], [login["device_secret"] for login in logins]
     _post(service, "/auth/login/cancel", {}, devices[1])
     devices += [_ready(service), *(secret for secret, _ in signed_in)]
-    return Prepared(first, *(token for _, token in signed_in), devices[0], devices)
+    tokens = [answer["access_token"] for _, answer in signed_in]
+    return Prepared(first, *tokens, signed_in[-1][1]["refresh_credential"], link, devices[0], devices)
 
 
 def token_of(service: Service, name: str) -> str:
@@ -91,12 +97,12 @@ def _ready(service: Service) -> str:
     return login["device_secret"]
 
 
-def _sign_in(service: Service, name: str) -> tuple[str, str]:
-    """Device secret and access token of a new player, who has played already: the login is collected."""
+def _sign_in(service: Service, name: str) -> tuple[str, Mapping[str, str]]:
+    """Device secret and credentials of a new player, who has played already: the login is collected."""
     login = _start(service)
     answer = _post(service, "/auth/login/collect", {"finish_code": _code(service, login, name)}, login["device_secret"])
     ask(service.port, "GET", "/game/", bearer=answer["access_token"])
-    return login["device_secret"], answer["access_token"]
+    return login["device_secret"], answer
 
 
 def _code(service: Service, login: Mapping[str, str], name: str) -> str:

@@ -25,7 +25,7 @@ from gamed.web.login import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.web.problems import STATUS
 from gamed.web.routing import template_of
 from gamed.web.sessions import LogoutBody, RefreshBody
-from tests.contract.document import codes, examples, load, media, operations, resolve
+from tests.contract.document import closed, codes, examples, load, media, operations, resolve
 
 BODIES: dict[str, Any] = {
     "start_login": StartBody,
@@ -65,7 +65,7 @@ def answered() -> set[tuple[int, str]]:
 
 @cache
 def registry() -> Registry[Any]:
-    return Registry().with_resource(URI, Resource.from_contents(load(), default_specification=DRAFT202012))
+    return Registry().with_resource(URI, Resource.from_contents(closed(), default_specification=DRAFT202012))
 
 
 def wrong(schema: Any, value: Any, *, strictly: bool = False) -> list[str]:
@@ -87,6 +87,17 @@ def problems_in(value: Any) -> Iterator[dict[str, Any]]:
         yield value
     elif isinstance(value, dict) and "problem" in value:
         yield value["problem"]
+
+
+def with_stranger(value: Any) -> Iterator[Any]:
+    """The value with one more member, in each of its objects in turn."""
+    if isinstance(value, dict):
+        yield {**value, "stranger": 1}
+        for name in value.keys() - {"meta"}:
+            yield from ({**value, name: inner} for inner in with_stranger(value[name]))
+    elif isinstance(value, list):
+        for n, item in enumerate(value):
+            yield from ([*value[:n], inner, *value[n + 1 :]] for inner in with_stranger(item))
 
 
 class DocumentTests(SynchronousTestCase):
@@ -158,6 +169,15 @@ class ExampleTests(SynchronousTestCase):
                 )
                 count += 1
         self.assertGreater(count, 100)
+
+    def test_unknown_members_do_not_fit(self) -> None:
+        """At any depth but in what is a game's own: what the code adds to an answer must come to the document."""
+        for where, content in media():
+            for name, value in examples(content) if where.endswith(" application/json") and " 2" in where else ():
+                for strange in with_stranger(value):
+                    self.assertNotEqual(
+                        wrong(content["schema"], strange, strictly=True), [], f"{where} {name} {strange}"
+                    )
 
     def test_parameters_fit_their_schemas(self) -> None:
         """Examples of headers, paths and queries."""

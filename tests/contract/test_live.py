@@ -23,7 +23,7 @@ from tests.e2e.service import ROOT, Service
 EXAMPLES = os.environ.get("GAMED_CONTRACT_EXAMPLES")
 FEW = "2"
 """Per operation and phase, besides what the document's examples and the coverage of its schemas ask."""
-PATIENCE_SECONDS = 300 if EXAMPLES is None else 24 * 3600
+PATIENCE_SECONDS = 1200 if EXAMPLES is None else 24 * 3600
 CASES = 800
 """A run of fewer has not asked everything."""
 KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
