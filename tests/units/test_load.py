@@ -1,11 +1,12 @@
 """Asked to stop in the middle of work, the service ends soon, in order, and with everything it said yes to on disk."""
 
+import contextlib
 import json
 import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from http.client import HTTPConnection
 from threading import Event
 
@@ -39,7 +40,7 @@ class Writer:
         A connection that ended before it was asked anything, because this thread did not get its turn, is no answer:
         the same write is tried again.
         """
-        with suppress(ConnectionResetError, BrokenPipeError):
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             self._write()
 
     def _write(self) -> None:
