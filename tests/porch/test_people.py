@@ -9,6 +9,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from secrets import token_bytes
 from sqlite3 import Connection
+from time import monotonic
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -90,6 +91,7 @@ class AdmissionTests(PeopleCase):
     def test_only_newcomers(self) -> None:
         """Only newcomers are approved or rejected."""
         self.assertEqual(self.done("players", "list", "--pending"), [])
+        self.assertEqual(self.gamed("players", "list", "--pending")[1], "nobody waits for approval\n")
         for verb in ("approve", "reject"):
             self.assertIn("does not wait", self.refused("players", verb, "anna"))
             self.assertIn("Nobody waits", self.refused("players", verb, "BKT-RVW"))
@@ -163,7 +165,8 @@ class SessionTests(PeopleCase):
         listed = self.done("sessions", "list", "anna")
         self.assertEqual({line["session_id"] for line in listed}, {first["session_id"], second["session_id"]})
         self.assertEqual(len(self.done("sessions", "list")), 3)
-        self.assertIn(first["session_id"], self.gamed("sessions", "list")[1])
+        for line in self.gamed("sessions", "list")[1].splitlines():
+            self.assertRegex(line, r"^ses_\S+  ply_\S+  (Anna|ben)  2\S+Z  gamed players token$")
         self.done("sessions", "revoke", first["session_id"])
         self.assertEqual(self.code("GET", "/auth/sessions", first["access_token"]), (401, "session_revoked"))
         self.assertEqual(get(self.port, "/auth/sessions", second["access_token"])[0], 200)
@@ -173,23 +176,35 @@ class SessionTests(PeopleCase):
         self.assertEqual(get(self.port, "/auth/sessions", bens["access_token"])[0], 200)
         self.assertEqual(self.done("sessions", "list", "anna"), [])
 
-    def test_waits_end(self) -> None:
-        """A long poll ends at once when a command ends its session or blocks its player."""
-        for verb, code in (("revoke", (401, "session_revoked")), ("block", (403, "player_blocked"))):
-            token = self.token("anna")["access_token"]
-            with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as waiting:
-                headers = {"Authorization": f"Bearer {token}", "Prefer": "wait=25"}
-                waiting.request("GET", "/game/saves?since=0.0", None, headers)
-                self.done(*(("sessions", "revoke") if verb == "revoke" else ("players", "block")), "anna")
-                answer = waiting.getresponse()
-                self.assertEqual((answer.status, json.loads(answer.read())["code"]), code)
-
     def test_password(self) -> None:
         """A new password ends every session of the account."""
         held = self.token("anna")
         self.done("players", "password", "anna", "--password-stdin", stdin="battery staple\n")
         self.assertEqual(self.code("GET", "/auth/sessions", held["access_token"]), (401, "session_revoked"))
         self.assertIn("8 to 128", self.refused("players", "password", "anna", "--password-stdin", stdin="short"))
+        self.assertIn("no player", self.refused("players", "password", "nobody", "--password-stdin", stdin="short"))
+
+
+class WaitTests(PeopleCase):
+    def setUp(self) -> None:
+        PorchTestCase.setUp(self)
+        self.config.write_text('{"mode": "local"}')
+        (self.folder / "game.json").write_text('{"wait_seconds": 60}')
+        self.process, self.port = self.serve()
+        self.add("Anna")
+
+    def test_waits_end(self) -> None:
+        """A long poll ends at once when a command ends its session or blocks its player, long before its time."""
+        for command, code in ((("sessions", "revoke"), "session_revoked"), (("players", "block"), "player_blocked")):
+            token = self.token("anna")["access_token"]
+            with closing(HTTPConnection("127.0.0.1", self.port, timeout=60)) as waiting:
+                headers = {"Authorization": f"Bearer {token}", "Prefer": "wait=60"}
+                waiting.request("GET", "/game/saves?since=0.0", None, headers)
+                self.done(*command, "anna")
+                done = monotonic()
+                answer = waiting.getresponse()
+                self.assertEqual(json.loads(answer.read())["code"], code)
+                self.assertLess(monotonic() - done, 30)
 
 
 class OwnerTests(PeopleCase):
@@ -203,7 +218,7 @@ class OwnerTests(PeopleCase):
             self.assertEqual(self.done("owner", "claim", "anna"), {"owner": self.anna})
         self.assertEqual(send(self.port, "GET", "/game/", held["access_token"])[1]["player"]["owner"], True)
         self.assertTrue(self.token("anna")["player"]["owner"])
-        self.assertIn("gamed owner reset", self.refused("owner", "claim", "ben"))
+        self.assertIn(f"Anna ({self.anna}) is the owner", self.refused("owner", "claim", "ben"))
         self.assertEqual(self.done("owner", "show"), {"owner": self.anna})
         self.done("owner", "reset")
         self.assertEqual(send(self.port, "GET", "/game/", held["access_token"])[1]["player"]["owner"], False)
@@ -221,6 +236,11 @@ class PersonTests(PeopleCase):
         self.assertEqual((shown["id"], shown["name"], shown["note"]), (self.anna, "Anna", "my sister"))
         self.assertEqual([way["provider"] for way in shown["identities"]], ["local"])
         self.assertEqual(len(shown["sessions"]), 1)
+        told = self.gamed("players", "show", "anna")[1].splitlines()
+        self.assertIn("note: my sister", told)
+        self.assertIn("owner: no", told)
+        self.assertRegex(told[-2], r"^signs in by: local  2\S+Z$")
+        self.assertRegex(told[-1], r"^session: ses_\S+  2\S+Z  gamed players token$")
         for file in self.data.iterdir():
             self.assertNotIn(b"my sister", file.read_bytes() if file.is_file() else b"")
         self.assertEqual(self.done("players", "note", "anna", "--clear"), {"note": None})

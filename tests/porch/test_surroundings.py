@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from tests.porch.process import GAMED, WAIT_SECONDS, PorchTestCase, environment, free_port
 
+WARNED = '{"mode": "local", "session": {"access_ttl": "30s"}}'
+
 
 class SurroundingsTests(PorchTestCase):
     """What a process is born with may be odd; the answer is a sentence all the same."""
@@ -50,3 +52,22 @@ class SurroundingsTests(PorchTestCase):
         (self.data / "tmp").touch()
         code, _, err = self.gamed("serve", f"--listen=tcp:{free_port()}:interface=127.0.0.1")
         self.assertEqual((code, err), (1, f"gamed: File exists: {self.data / 'tmp'}\n"))
+
+    def test_closed_or_full_stderr(self) -> None:
+        """A refusal keeps its exit code, a warning stops nothing, and stdout stays what scripts read."""
+        for redirection in ("2>&-", "2>/dev/full"):
+            self.config.write_text("{")
+            self.assertEqual(self.shell(redirection, "check-config"), (78, b"", b""), redirection)
+            self.config.write_text(WARNED)
+            self.assertEqual(self.shell(redirection, "players", "list"), (1, b"", b""), redirection)
+            code, out, _ = self.shell(redirection, "check-config")
+            self.assertEqual((code, b"warning" in out), (0, False), redirection)
+
+    def test_a_start_with_full_stderr(self) -> None:
+        """The server starts, too, when its warnings cannot be written."""
+        self.config.write_text(WARNED)
+        port = free_port()
+        listen = f"--listen=tcp:{port}:interface=127.0.0.1"
+        process = self.start("sh", "-c", 'exec "$@" 2>/dev/full', "sh", *GAMED, *self.places, "serve", listen)
+        self.await_answer(port, process)
+        self.assertEqual(self.stop(process), 0)
