@@ -1,5 +1,6 @@
 """Shelves that go, beside the service: erased, or handed over (PROTOCOL 3.8, 4)."""
 
+from functools import partial
 from secrets import token_bytes
 from sqlite3 import Connection
 
@@ -26,9 +27,13 @@ class HostShelves:
         self.finish(player_id)
 
     async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
-        self.finish(heir_id)
         epochs = new_epoch(token_bytes), new_epoch(token_bytes)
-        self._files.state(lambda connection: handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms))
+
+        def unit(connection: Connection) -> bool:
+            return handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms)
+
+        while not self._files.state(unit):
+            self.finish(heir_id)
         self.finish(player_id)
 
     def finish(self, player_id: str) -> None:
@@ -36,13 +41,8 @@ class HostShelves:
         epoch = new_epoch(token_bytes)
         while self._files.state(lambda connection: erasing.step(connection, player_id, epoch)):
             pass
-        while self._files.state(lambda connection: _drop_some(connection, player_id)):
-            pass
-
-
-def _drop_some(connection: Connection, player_id: str) -> bool:
-    """Some bytes that no version has any more; True while there may be others."""
-    blob_id = erasing.unreferenced(connection, player_id)
-    if blob_id is not None:
-        parts.remove_some(connection, blob_id)
-    return blob_id is not None
+        while (
+            blob_id := self._files.state(lambda connection: erasing.unreferenced(connection, player_id))
+        ) is not None:
+            while self._files.state(partial(parts.remove_some, blob_id=blob_id)):
+                pass

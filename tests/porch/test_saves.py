@@ -142,6 +142,8 @@ class ChangeTests(SavesTestCase):
         """Nothing is left but the fact; without a terminal it must be said twice."""
         code, _, err = self.gamed("saves", "erase", ANNA)
         self.assertEqual((code, "--yes" in err), (2, True))
+        numbers = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20)"
+        self.state(f"INSERT INTO blob_part {numbers} SELECT 1, n, x'00' FROM c")
         self.said("saves", "erase", ANNA, "--yes")
         self.assertEqual(self.said("saves", "ls", ANNA), f"{ANNA} has no saves\n")
         for table in ("save", "save_version", "blob", "blob_part"):

@@ -11,13 +11,16 @@ from gamed.saves.version import Kind, Version
 from gamed.storage.state import erasing, kept_blobs, shelves, slots, versions
 
 
-def hand_over(connection: Connection, player_id: str, heir_id: str, epochs: tuple[str, str], now_ms: int) -> None:
+def hand_over(connection: Connection, player_id: str, heir_id: str, epochs: tuple[str, str], now_ms: int) -> bool:
     """`epochs`: of the shelf that is given away, and of the heir's if it has none yet.
 
-    Repeatable: the shelf given away is being erased afterwards, and gives nothing a second time.
+    False while rows of the heir's own are being erased: they would take along what comes. Repeatable: the shelf given
+    away is being erased afterwards, and gives nothing a second time.
     """
     if shelves.find(connection, player_id).erasing:
-        return
+        return True
+    if shelves.find(connection, heir_id).erasing:
+        return False
     shelves.create(connection, player_id, epochs[0])
     shelves.create(connection, heir_id, epochs[1])
     _give_blobs(connection, player_id, heir_id)
@@ -28,6 +31,7 @@ def hand_over(connection: Connection, player_id: str, heir_id: str, epochs: tupl
         else:
             _give_slot(connection, player_id, heir_id, slot)
     erasing.begin(connection, player_id, epochs[0], now_ms)
+    return True
 
 
 def slots_of(connection: Connection, player_id: str) -> int:

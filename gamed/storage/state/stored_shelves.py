@@ -1,5 +1,7 @@
 """Shelves that go, over the lanes: erased, or handed over (PROTOCOL 3.8, 4)."""
 
+from sqlite3 import Connection
+
 from attrs import frozen
 
 from gamed.crypto import Random
@@ -26,11 +28,13 @@ class StoredShelves:
         await self.finish(player_id)
 
     async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
-        await self.finish(heir_id)  # an erase of the heir's own that was broken off must not take what comes now
         epochs = new_epoch(self._random), new_epoch(self._random)
-        await self._stores.state.submit(
-            lambda connection: handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms)
-        )
+
+        def unit(connection: Connection) -> bool:
+            return handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms)
+
+        while not await self._stores.state.submit(unit):
+            await self.finish(heir_id)
         await self.finish(player_id)
 
     async def begin(self, order: EraseOrder) -> tuple[Removal, Cursor]:
