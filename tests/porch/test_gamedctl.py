@@ -15,7 +15,8 @@ Description=gamed
 [Service]
 User=gamed
 Environment=GAMED_CONFIG={config} "GAMED_DATA={data}"
-  Environment = LANG=C.UTF-8
+  Environment = LANG=C.UTF-8 \\
+    GAMED_LONG=line
 LoadCredential=GAMED_MASTER_KEY:{key}
 ExecStart=/opt/gamed/bin/gamed serve
 # /etc/systemd/system/gamed.service.d/more.conf
@@ -94,7 +95,8 @@ class GamedctlTests(PorchTestCase):
             [each.partition("=")[0] for each in properties],
             ["User", *["Environment"] * 2, "LoadCredential", "Environment"],
         )
-        self.assertEqual((properties[0], properties[2]), ("User=gamed", "Environment= LANG=C.UTF-8"))
+        self.assertEqual(properties[0], "User=gamed")
+        self.assertEqual(properties[2].split(), ["Environment=", "LANG=C.UTF-8", "GAMED_LONG=line"])
         self.assertEqual(properties[-1], 'Environment="GAMED_EXTRA=$(touch pwned);*"')
         self.assertEqual(asked["command"], ["gamed", "key", "new"])
         self.assertFalse(Path(self.folder / "pwned").exists())
