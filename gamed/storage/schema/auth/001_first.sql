@@ -39,7 +39,8 @@ CREATE TABLE local_account (
     sealed_name  BLOB NOT NULL,         -- row: player_id
     password     TEXT NOT NULL,         -- argon2id, PHC string
     linked_ms    INTEGER NOT NULL,
-    last_used_ms INTEGER NOT NULL
+    last_used_ms INTEGER NOT NULL,
+    password_ms  INTEGER NOT NULL DEFAULT 0 -- of the owner's last password: what was proved before counts no more
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE session (

@@ -34,11 +34,13 @@ CREATE TABLE blob (                     -- bytes of one player, stored once
     sha256     BLOB,                    -- NULL while its parts are being appended
     size       INTEGER NOT NULL,
     refs       INTEGER NOT NULL DEFAULT 0,
-    created_ms INTEGER NOT NULL,        -- 0 once its last version is gone: the sweep need not wait a day
+    created_ms INTEGER NOT NULL,        -- when the bytes came; 0 once a version has had them: the sweep need not wait
     UNIQUE (player_id, sha256)
 ) STRICT;
 
 CREATE INDEX blob_unreferenced ON blob (created_ms) WHERE refs = 0;
+-- What a player has staged for a commit is counted before more is taken (PROTOCOL 4.4, 7).
+CREATE INDEX blob_staged ON blob (player_id, created_ms, size) WHERE refs = 0 AND sha256 NOT NULL;
 
 CREATE TABLE blob_part (
     blob_id INTEGER NOT NULL REFERENCES blob ON DELETE CASCADE,
