@@ -18,7 +18,7 @@ PROBLEM = "application/problem+json"
 @cache
 def load() -> dict[str, Any]:
     """The document; not to be changed."""
-    return yaml.safe_load(PAGE.read_text("utf-8"))
+    return yaml.load(PAGE.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 @frozen
