@@ -5,12 +5,11 @@ at every byte. Here a head is collected first; while its gate judges, what follo
 the transport is paused); then it goes through Twisted's decoders to the request's sink.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import connectionDone
-from twisted.protocols.basic import LineReceiver
 from twisted.python.failure import Failure
 from twisted.web.http import (
     HTTPChannel,
@@ -20,85 +19,35 @@ from twisted.web.http import (
 )
 
 from gamed.web import request as requests
-from gamed.web.closing import PATIENCE_SECONDS, TORN, ClosingChannel
-from gamed.web.errors import BadRequest, HeadTooLarge, RequestTimeout, WebError
-from gamed.web.framing import body_length
+from gamed.web.closing import PATIENCE_SECONDS, TORN
+from gamed.web.errors import BadRequest, RequestTimeout
+from gamed.web.head_channel import HeadChannel
 from gamed.web.pace import WINDOW_SECONDS
-from gamed.web.partial_head import PartialHead
-from gamed.web.raw_head import RawHead, parse_head
+from gamed.web.raw_head import RawHead
 from gamed.web.server import Server
 
-HEAD_SECONDS = 10
 HELD_BYTES = 16 * 1024
 """What may wait in memory while a gate or a handler works; counted here, since Twisted counts anew at every byte."""
 DOOR_SECONDS = 0.25
 """Once the service stops, a connection that has said nothing yet is heard so long: its request may be on the way."""
 
 
-class Channel(ClosingChannel):
+class Channel(HeadChannel):
     """States: idle, in a head, held (a gate judges), in a body, handling, closing. One timer serves them all."""
 
-    setRawMode: Any  # these are not typed in Twisted
-    setLineMode: Any
+    setLineMode: Any  # these are not typed in Twisted
     _send100Continue: Any
     _transferDecoder: Any
 
     def __init__(self, server: Server, call_later: Callable[..., IDelayedCall], idle_seconds: int) -> None:
-        super().__init__(call_later)
+        super().__init__(server, call_later)
         self.timeOut = self._idle_seconds = idle_seconds
-        self._server = server
-        self._partial = PartialHead()
-        self._in_head = self._expects_continue = False
-        self._silent = True
+        self._expects_continue = False
         self._last = False
         self._held = 0
         self._pace = server.pace()
 
-    # the head
-
-    def dataReceived(self, data: bytes) -> None:
-        if self._closing:
-            self._discard(len(data))
-            return
-        self._silent = False
-        entered_again = self._busyReceiving
-        LineReceiver.dataReceived(self, data)
-        if self.line_mode and not self._closing and not entered_again:
-            self._judge_partial()
-
-    def _judge_partial(self) -> None:
-        """What has come of a head so far."""
-        if not self._in_head and (self._buffer or self._partial.begun):
-            self._in_head = True
-            self.setTimeout(HEAD_SECONDS)
-        try:
-            self._partial.judge_rest(self._buffer)
-        except WebError as e:
-            self._reject(e)
-
-    def lineReceived(self, line: bytes) -> None:
-        """A line of a head, without its end."""
-        if self._closing:
-            return
-        try:
-            lines = self._partial.line(line)
-        except WebError as e:
-            self._reject(e)
-        else:
-            if lines is not None:
-                self._read(lines)
-
-    def _read(self, lines: Sequence[bytes]) -> None:
-        try:
-            raw = parse_head(lines)
-            length = body_length(raw)
-        except WebError as e:
-            self._reject(e, lines[0])
-        else:
-            self._begin(raw, length)
-
-    def lineLengthExceeded(self, line: bytes) -> None:
-        self._reject(HeadTooLarge())
+    # the body
 
     def _begin(self, raw: RawHead, length: int | None) -> None:
         self.persistent = raw.persistent and not self._last
@@ -107,29 +56,6 @@ class Channel(ClosingChannel):
         request.whole = length == 0
         self._transferDecoder = self._decoder(length)
         request.begin(raw, length)
-
-    def _reject(self, error: WebError, start: bytes = b"") -> None:
-        """Answer what is no request; nothing after it can be trusted. `start` is its first line, if it has one."""
-        self.persistent = False
-        request = self._hold()
-        self._server.place(request, start or self._partial.start)
-        request.refuse(error)
-        request.proceed()
-
-    def _respondToBadRequestAndDisconnect(self) -> None:
-        self._reject(BadRequest())
-
-    def _hold(self) -> requests.Request:
-        """A new request; what follows is buffered until it is admitted or answered."""
-        self.setTimeout(None)
-        self._in_head = False
-        self._handlingRequest = True
-        self.setRawMode()
-        request = requests.Request(self, self._server)
-        self.requests.append(request)
-        return request
-
-    # the body
 
     def _decoder(self, length: int | None) -> Any:
         if length is None:
