@@ -23,7 +23,7 @@ from gamed.saves.cursor import UNBORN
 from gamed.saves.entry import SlotEntry
 from gamed.saves.errors import SaveError
 from gamed.saves.rules import SlotView
-from gamed.saves.save_info import save_info
+from gamed.saves.save_info import entry_info, version_info
 from gamed.saves.slots import check_slot
 from gamed.saves.version import Version
 from gamed.storage.command import reader
@@ -52,7 +52,7 @@ def ls(host: Host, who: str, as_json: bool) -> None:
         files, player_id = _player(host, who)
         entries = files.look_at_state(lambda connection: slots.changed(connection, player_id, 0))
         if as_json:
-            say(json.dumps([_entry(entry) for entry in entries], indent=2))
+            say(json.dumps([entry_info(entry) for entry in entries], indent=2))
         elif not entries:
             say(f"{player_id} has no saves")
         for entry in [] if as_json else entries:
@@ -74,7 +74,7 @@ def versions_(host: Host, who: str, slot: str, as_json: bool) -> None:
             raise NotDone(f"{player_id} never had a save {name}.")
         current = view.head.version if view.head else None
         if as_json:
-            shown = [{**_described(version), "current": version.version == current} for version in kept]
+            shown = [{**version_info(version), "current": version.version == current} for version in kept]
             say(json.dumps(shown, indent=2))
         for version in [] if as_json else kept:
             mark = "current" if version.version == current else version.kind
@@ -190,16 +190,6 @@ def _slot(name: str) -> str:
 
 def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotView, list[Version]]:
     return slots.view(connection, player_id, slot), versions.history(connection, player_id, slot)
-
-
-def _described(version: Version) -> dict[str, object]:
-    return {**save_info(version), "kind": version.kind, "parent": version.parent}
-
-
-def _entry(entry: SlotEntry) -> dict[str, object]:
-    if entry.head is None:
-        return {"slot": entry.slot, "deleted": rfc3339(entry.deleted_ms or 0), "version": entry.removed_by}
-    return {**save_info(entry.head), "conflicts": list(entry.conflicts)}
 
 
 def _line(entry: SlotEntry) -> str:

@@ -27,6 +27,11 @@ def save_info(version: Version) -> dict[str, object]:
     }
 
 
+def version_info(version: Version) -> dict[str, object]:
+    """The same in a history: how it came to be, and on top of what."""
+    return {**save_info(version), "kind": version.kind, "parent": version.parent}
+
+
 def side(version: Version | None) -> dict[str, object] | None:
     """One side of a disagreement: SaveInfo and where its bytes are; null when there is none."""
     return None if version is None else {**save_info(version), "href": href(version)}
@@ -48,17 +53,21 @@ def disagreement(
 
 def listed(listing: Listing) -> dict[str, object]:
     """The body of `GET /game/saves`."""
-    body: dict[str, object] = {"cursor": str(listing.cursor), "saves": [_entry(slot) for slot in listing.entries or ()]}
+    body: dict[str, object] = {
+        "cursor": str(listing.cursor),
+        "saves": [entry_info(slot) for slot in listing.entries or ()],
+    }
     return {**body, "reset": True} if listing.reset else body
 
 
 def committed(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:
     """The body of a commit's answer: the slots in its order, each as it is now; a deleted one as in the list."""
-    saves = [save_info(slot) if isinstance(slot, Version) else _entry(slot) for slot in slots]
+    saves = [save_info(slot) if isinstance(slot, Version) else entry_info(slot) for slot in slots]
     return {"cursor": str(cursor), "saves": saves}
 
 
-def _entry(slot: SlotEntry) -> dict[str, object]:
+def entry_info(slot: SlotEntry) -> dict[str, object]:
+    """A slot in a list, also one that was deleted."""
     if slot.head is not None:
         return {**save_info(slot.head), "conflicts": list(slot.conflicts)}
     return {"slot": slot.slot, "deleted": rfc3339(slot.deleted_ms or 0), "version": slot.removed_by}
@@ -70,5 +79,5 @@ def remembered(limits: SaveLimits, slot: str, head: int | None, versions: Sequen
     for version in versions:
         ends_ms = expires_ms(limits, version, head, versions)
         expires = None if ends_ms is None else rfc3339(ends_ms)
-        entries.append({**save_info(version), "kind": version.kind, "parent": version.parent, "expires": expires})
+        entries.append({**version_info(version), "expires": expires})
     return {"slot": slot, "versions": entries}

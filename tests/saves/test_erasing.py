@@ -73,6 +73,7 @@ class EraseTest(EraseCase):
         epoch = self.ask("GET", PATH).json["epoch"]
         self.assertEqual(self.erase(seen).status, 204)
         self.assertEqual(self.ask("GET", PATH).json["epoch"], epoch)
+        self.refused(self.erase({"If-Match": f"W/{seen['If-Match']}"}), 412, "weak_validator")
         self.put("auto", b"anew")
         self.refused(self.erase(seen), 412, "version_conflict")
         self.delete("auto", PRESENT)
@@ -148,6 +149,15 @@ class MeanwhileTest(EraseCase):
         self.assertEqual(waiting.answers, [])
         self.assertEqual(self.erase(PRESENT).status, 204)
         self.assertEqual((waiting.answer.json["saves"], waiting.answer.json["reset"]), ([], True))
+
+    def test_waiters_need_not_wait_for_the_bytes(self) -> None:
+        """They are told as soon as everything counts as gone, however long the rest takes."""
+        waiting = self.ask_waiting(self.ask("GET", "/game/saves").json["cursor"])
+        self.stores.blobs.lane.pause()
+        erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
+        self.assertEqual((erase.answers, waiting.answer.json["saves"]), ([], []))
+        self.stores.blobs.lane.resume()
+        self.assertEqual(erase.answer.status, 204)
 
     def ask_waiting(self, cursor: str) -> Connection:
         headers = {**self.bearer, "Prefer": "wait=25"}

@@ -8,10 +8,11 @@ from zipfile import ZipFile
 
 from gamed.storage.state import exporting
 from gamed.store import StoreFull
+from gamed.web import export as export_room
 from tests.saves.kit import ABSENT, BIG, MIB, digest_of
 from tests.saves.test_uploads import TornCase
 from tests.sessions.desk import ANNA, BERT
-from tests.support.http import Answer, Connection
+from tests.support.http import Answer, Connection, request_bytes
 
 PATH = "/game/export"
 PRESENT = {"If-Match": "*"}
@@ -221,6 +222,26 @@ class PlaceTest(ExportCase):
             self.assertEqual(self.export({"Range": "bytes=9999999-"}).status, 416)
             self.assertEqual(self.export({"If-Match": '"0"'}).status, 412)
         self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+
+    def test_drip(self) -> None:
+        """Who takes a little now and then, so that the connection is never idle, does not keep the place for ever."""
+        self.patch(export_room, "SEND_SECONDS", 100)
+        call = self.browser.connect()
+        write = call.transport.write
+
+        def dripping(data: bytes) -> None:
+            write(data)
+            call.channel.pauseProducing()
+
+        call.transport.write = dripping
+        call.send(request_bytes("GET", PATH, self.bearer))
+        for _ in range(2):
+            self.clock.advance(45)
+            self.assertEqual((call.closed, self.spools()), (False, 1))
+            call.channel.resumeProducing()
+        self.clock.advance(20)
+        self.assertEqual((call.closed, self.spools(), self.announced.bytes), (True, 0, 0))
+        self.assertLess(len(call.raw), len(BIG))
 
     def test_going_down(self) -> None:
         """When the service stops, what is being made is answered, and nothing new begun."""

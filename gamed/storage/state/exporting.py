@@ -19,7 +19,7 @@ from attrs import frozen
 from msgspec.json import encode
 
 from gamed.saves.cursor import Cursor
-from gamed.saves.save_info import save_info
+from gamed.saves.save_info import version_info
 from gamed.saves.version import Body, Version
 from gamed.storage import parts
 from gamed.storage.errors import translate
@@ -94,9 +94,8 @@ class Export:
         damaged = body is not None and name is None
         self._damaged += damaged
         self._newest_ms = max(self._newest_ms, version.created_ms)
-        row = {**save_info(version), "kind": version.kind, "parent": version.parent, "current": current}
-        first = self._after == ("", 0)
-        self._manifest.add((b"\n" if first else b",\n") + encode({**row, "file": name, "damaged": damaged}))
+        row = {**version_info(version), "current": current, "file": name, "damaged": damaged}
+        self._manifest.add((b"\n" if self._after == ("", 0) else b",\n") + encode(row))
         self._after = version.slot, version.version
         return not damaged
 
@@ -105,6 +104,7 @@ class Export:
         manifest = self._manifest
         self._zip.add(MANIFEST, self._newest_ms, manifest.size, manifest.crc, manifest.pieces())
         self.sha256 = self._zip.end()
+        self.close()
 
 
 class _Manifest:
