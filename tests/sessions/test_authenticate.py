@@ -1,5 +1,7 @@
 """Access tokens in a real auth.db: whom they speak for, and what their first use does."""
 
+from functools import partial
+
 from gamed.crypto import Index
 from gamed.login.client import Client
 from gamed.login.transaction import Intent, LoginTransaction, Proof, Stage
@@ -111,6 +113,14 @@ class HandoffTests(DeskCase):
         """So does any end of the session: a repeated collect must not hand out dead credentials."""
         self.desk.wait(5)
         sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        self.assert_collected()
+
+    def test_all_ended(self) -> None:
+        """Also of all sessions at once; another player's, and one that is kept, hand out on."""
+        end = partial(sessions.revoke_all, self.desk.connection, now_ms=self.desk.now_ms)
+        self.assertEqual((end(BERT), end(ANNA, keep=self.session_id)), (0, 0))
+        self.assertEqual(self.login(), ("delivered", b"\x04", b"\x05", NOW_MS))
+        self.assertEqual((end(ANNA), end(ANNA)), (1, 0))
         self.assert_collected()
 
 

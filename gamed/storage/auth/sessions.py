@@ -150,14 +150,17 @@ def mark_used(connection: Connection, session_id: str, generation: int, now_ms: 
         close_handoff(connection, session_id, now_ms)
 
 
+_CLOSE = """
+    UPDATE login
+    SET stage = 'collected', stage_ms = :now_ms, sealed_result = NULL, sealed_proof = NULL, sealed_identity = NULL
+    WHERE stage = 'delivered' AND session_id
+"""
+"""The login that made a session has nothing left to hand out; what it kept sealed is erased."""
+
+
 def close_handoff(connection: Connection, session_id: str, now_ms: int) -> None:
-    """The login that made this session has nothing left to hand out; what it kept sealed is erased."""
-    query = """
-        UPDATE login
-        SET stage = 'collected', stage_ms = :now_ms, sealed_result = NULL, sealed_proof = NULL, sealed_identity = NULL
-        WHERE session_id = :session_id AND stage = 'delivered'
-    """
-    connection.execute(query, {"session_id": session_id, "now_ms": now_ms})
+    """`delivered` becomes `collected` (PROTOCOL 3.5)."""
+    connection.execute(f"{_CLOSE} = :session_id", {"session_id": session_id, "now_ms": now_ms})
 
 
 def revoke(connection: Connection, session_id: str, now_ms: int) -> str | None:
@@ -175,15 +178,14 @@ def revoke(connection: Connection, session_id: str, now_ms: int) -> str | None:
 
 
 def revoke_all(connection: Connection, player_id: str, now_ms: int, keep: str | None = None) -> int:
-    """End every session of a player but `keep`; how many there were."""
-    query = """
-        SELECT session_id FROM session
-        WHERE player_id = :player_id AND revoked_ms IS NULL AND session_id IS NOT :keep
-    """
-    ended = connection.execute(query, {"player_id": player_id, "keep": keep}).fetchall()
-    for (session_id,) in ended:
-        revoke(connection, session_id, now_ms)
-    return len(ended)
+    """End every session of a player but `keep`; how many there were, and there may be very many."""
+    living = "player_id = :player_id AND revoked_ms IS NULL AND session_id IS NOT :keep"
+    values = {"player_id": player_id, "keep": keep, "now_ms": now_ms}
+    # only a session that was never used can have a handoff that is still delivered
+    unused = f"SELECT session_id FROM session WHERE {living} AND generation = 1 AND used = 0"
+    connection.execute(f"{_CLOSE} IN ({unused})", values)
+    query = f"UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE {living}"
+    return connection.execute(query, values).rowcount
 
 
 def revoke_own(connection: Connection, player_id: str, session_id: str, now_ms: int) -> bool | None:
