@@ -4,10 +4,13 @@ from collections.abc import Callable
 from sqlite3 import Connection
 from typing import Any
 
+from gamed.dev.grants import Manner
+from gamed.dev.provider import SLOW_SECONDS
+from gamed.login.transaction import EXCHANGE_MS
 from gamed.storage.files import connect
 from tests.login.desk import done
 from tests.support.http import Answer
-from tests.web_login.desk import Page
+from tests.web_login.desk import BASE, Page
 from tests.web_login.far_desk import FarCase
 from tests.web_login.test_pages import code
 
@@ -106,6 +109,25 @@ class StoreFails(FarCase):
     def test_locked(self) -> None:
         """503 busy; the provider's code was not spent by a callback that could not be written."""
         self.tried(self.locked, 503)
+
+    def test_at_the_end_of_an_exchange(self) -> None:
+        """What the provider said cannot be kept, and is not asked again: the game is told within a minute."""
+        for fail, status in ((self.locked, 503), (self.read_only, 507)):
+            game, browser = self.game(provider="discord"), self.surfer()
+            callback = self.at_provider(self.go_on(browser, game.url), "anna", Manner.SLOW)
+            back = self.site.send("GET", callback.removeprefix(BASE), browser.headers())
+            self.hold()
+            mend = fail()
+            self.pass_time(SLOW_SECONDS)
+            self.refused(Page(back.answer), status, "callback")
+            mend()
+            self.assertEqual(game.collect().json["stage"], "exchanging")
+            self.desk.clock.advance(EXCHANGE_MS / 1000)
+            self.assertEqual(game.collect().json["problem"]["code"], "login_interrupted")
+            self.assertEqual(browser.get(callback).status, 410)
+            again = self.game(provider="discord")
+            shown = code(self.signed_in(browser, again.url))
+            self.assertEqual(again.collect(finish_code=shown).json["status"], "complete")
 
     def test_full(self) -> None:
         """Starts are 507 once the last page is taken; sign-ins under way lose nothing, and go on when there is room."""
