@@ -69,10 +69,13 @@ def _change(host: Host, command: str, who: str, find: Find, *, after: State | No
     """`after` None: the newcomer is forgotten."""
     with ending():
         store = host.open()
+        seen = store.read(lambda connection, keys: find(connection, keys, who))  # a code is looked for among all
+        player_id, before = seen.player.player_id, seen.player.state
 
         def unit(connection: Connection, keys: Keys) -> NamedPlayer:
-            named = find(connection, keys, who)
-            player_id, before = named.player.player_id, named.player.state
+            named = found(connection, keys, player_id)
+            if named.player.state != before:
+                raise NotDone(f"This player is {named.player.state} by now; nothing was changed.")
             if after is None:
                 remove_pending(connection, player_id)
             else:
