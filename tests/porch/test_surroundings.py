@@ -24,12 +24,16 @@ class SurroundingsTests(PorchTestCase):
         return done.returncode, done.stdout, done.stderr
 
     def test_closed_input(self) -> None:
-        """Without any standard input there is no password, and that is said."""
+        """Without any standard input, or text in it, there is no password, and that is said."""
         self.stop(self.serve()[0])
         for options in ((), ("--password-stdin",)):
             code, out, err = self.shell("<&-", "players", "add", "anna", *options)
             self.assertEqual((code, out), (2, b""))
             self.assertIn(b"Error: Standard input is", err)
+        (self.folder / "typed").write_bytes(b"correct horse \xff")
+        self.environ["PYTHONIOENCODING"] = "utf-8:strict"
+        code, out, err = self.shell("<typed", "players", "add", "anna", "--password-stdin")
+        self.assertEqual((code, out, err), (1, b"", b"gamed: The password is not UTF-8.\n"))
 
     def test_full_output(self) -> None:
         """What cannot be printed is an error of one line."""
