@@ -10,7 +10,7 @@ from gamed.cli.files import sync_folder
 from gamed.cli.refusal import NotDone
 from gamed.saves.errors import SaveError
 from gamed.storage.state import shelves
-from gamed.storage.state.exporting import Copied, Export
+from gamed.storage.state.exporting import Copied, ExportWriter
 
 T = TypeVar("T")
 Run = Callable[[Callable[[Connection], T]], T]
@@ -36,7 +36,7 @@ def export(run: Run[Any], file: Path, player_id: str) -> Iterator[Copied]:
     try:
         with open(descriptor, "w+b") as out:
             cursor = run(lambda connection: shelves.find(connection, player_id)).cursor
-            making = Export(player_id, cursor, out, file.parent)
+            making = ExportWriter(player_id, cursor, out, file.parent)
             try:
                 while copied := run(making.step):
                     yield from copied

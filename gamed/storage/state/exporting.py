@@ -30,7 +30,7 @@ from gamed.store import StoreCorrupt
 
 STEP_BYTES = 1024 * 1024
 STEP_VERSIONS = 64
-"""One look copies one version at least, and then as many as fit into both."""
+"""One look takes one version at least, and then as many as fit into both."""
 MANIFEST = "manifest.json"
 _COPY_BYTES = 64 * 1024
 
@@ -43,7 +43,7 @@ class Copied:
     good: bool
 
 
-class Export:
+class ExportWriter:
     """A zip in the making; memory stays the same however much is kept."""
 
     def __init__(self, player_id: str, cursor: Cursor, out: IO[bytes], folder: Path) -> None:
@@ -73,10 +73,11 @@ class Export:
         if shelves.find(connection, self._player_id).erased_since(self._epoch):
             raise erased()
         copied: list[Copied] = []
-        begin = self._zip.size
+        handled = 0
         for version, current in _after(connection, self._player_id, *self._after):
             copied.append(Copied(version, self._copy(connection, version, current)))
-            if self._zip.size - begin >= STEP_BYTES:
+            handled += version.size
+            if handled >= STEP_BYTES:
                 break
         if not copied:
             self._finish()

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.saves.cursor import Cursor
 from gamed.storage.errors import say
-from gamed.storage.state.exporting import Export
+from gamed.storage.state.exporting import ExportWriter
 from gamed.storage.stores import Stores
 from gamed.store import StoreFull
 
@@ -24,7 +24,7 @@ class StoredExport:
     _player_id: str
     _cursor: Cursor
     _out: IO[bytes] | None = None
-    _export: Export | None = None
+    _export: ExportWriter | None = None
 
     @property
     def size(self) -> int:
@@ -54,7 +54,7 @@ class StoredExport:
             if self._out is None:
                 self._out = TemporaryFile(dir=self._folder)  # noqa: SIM115  close() closes it
             if self._export is None:
-                self._export = Export(self._player_id, self._cursor, self._out, self._folder)
+                self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder)
             return bool(self._export.step(connection))
         except OSError as e:
             raise say(StoreFull) from e
