@@ -45,16 +45,19 @@ class Supply:
         spool: BinaryIO | None,
     ) -> Taken:
         """What `decide` came to at last; its SaveError is raised. `spool` is None when the order has the bytes."""
-        for _ in range(ATTEMPTS):
-            outcome = await decide(order)
-            if isinstance(outcome, NeedsBytes):
+        taken: Taken | None = None
+        try:
+            for _ in range(ATTEMPTS):
+                outcome = await decide(order)
+                if isinstance(outcome, SaveError):
+                    raise outcome
+                if not isinstance(outcome, NeedsBytes):
+                    taken = outcome
+                    return taken
                 if spool is not None:
                     order = await self._supplied(order, outcome.known, spool)
-                continue
-            await self._tidy(order.appended, None if isinstance(outcome, SaveError) else outcome)
-            if isinstance(outcome, SaveError):
-                raise outcome
-            return outcome
+        finally:
+            await self._tidy(order.appended, taken)
         raise StoreBusy("Too much goes on with these bytes. Send them again in a moment.")
 
     async def _supplied(self, order: Order, known: int | None, spool: BinaryIO) -> Order:
@@ -65,10 +68,11 @@ class Supply:
                 return evolve(order, checked=known)
             except (BlobCorrupt, BlobGone):
                 pass
+        await self._tidy(order.appended, None)
         return evolve(order, appended=await self._store.append(order.entry.player_id, spool))
 
     async def _tidy(self, appended: int | None, outcome: Taker | None) -> None:
-        """An appended blob that nothing wants goes at once; what cannot go now is swept later."""
+        """An appended blob that nothing wants goes at once, however it came to that; else it is swept later."""
         if appended is None or (outcome is not None and outcome.took(appended)):
             return
         try:

@@ -107,6 +107,15 @@ class TornTest(TornCase):
         self.assertEqual(self.put("auto", ONE).status, 201)
         self.folder.mkdir()
 
+    def test_fails_at_the_end(self) -> None:
+        """When the store fails at the decision, larger bytes that were appended before do not stay either."""
+        self.crashes = True
+        self.browser = self.room(self.limits)
+        refuse = "CREATE TRIGGER t BEFORE INSERT ON save_version BEGIN SELECT RAISE(ABORT, 'no'); END"
+        self.in_state(lambda connection: connection.execute(refuse).rowcount)
+        self.assertEqual(self.put("auto", BIG).status, 500)
+        self.assert_no_trace()
+
     def test_lost_answer_of_a_large_body(self) -> None:
         """A large body sent again costs no second copy."""
         for status in (201, 200, 200):
