@@ -1,6 +1,7 @@
 """The metadata of an OpenID provider, believed only as far as it fits the file's issuer (OIDC Discovery 1.0 3, 4)."""
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from re import ASCII, compile
 from urllib.parse import SplitResult, urlsplit
 
@@ -105,12 +106,21 @@ def _endpoint(document: Mapping[str, object], name: str, issuer: str) -> str:
     if not isinstance(url, str) or parts is None:
         raise ProviderError(f"discovery: {name} is no usable address")
     home = is_loopback(issuer)
-    if parts.hostname in LOOPBACK and not home:
+    if not home and _leads_here(parts.hostname or ""):
         raise ProviderError(f"discovery: {name} leads to this machine")
     plain = home and parts.hostname in LOOPBACK and issuer.startswith("http:")
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
         raise ProviderError(f"discovery: {name} is not https")
     return url
+
+
+def _leads_here(host: str) -> bool:
+    """By any of the names and numbers that loopback has."""
+    try:
+        ip = ip_address(host)
+    except ValueError:
+        return host.rstrip(".").rpartition(".")[2] == "localhost"
+    return ip.is_loopback or ip.is_unspecified or getattr(ip, "ipv4_mapped", None) is not None
 
 
 def _split(url: object) -> SplitResult | None:
