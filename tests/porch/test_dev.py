@@ -80,9 +80,10 @@ class DevTests(PorchTestCase):
         """A folder with anything else in it, such as a real server's, is refused and left as it is."""
         folder = self.folder / "real"
         folder.mkdir()
+        ports = [f"--port={free_port()}", f"--provider-port={free_port()}"]
         for text in ('{"mode": "local"}', json.dumps({"master_key_env": MASTER_KEY_ENV})[:-1], "[]"):
             (folder / "authentication.json").write_text(text)
-            self.assertIn("name an empty folder with --folder", self.refused("dev", f"--folder={folder}"))
+            self.assertIn("name an empty folder with --folder", self.refused("dev", *ports, f"--folder={folder}"))
             self.assertEqual([path.name for path in folder.iterdir()], ["authentication.json"])
             self.assertEqual((folder / "authentication.json").read_text(), text)
 
