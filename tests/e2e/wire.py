@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from attrs import frozen
 
@@ -23,8 +24,13 @@ class Answer:
         return json.loads(self.body)
 
 
-def ask(
-    port: int,
+def ask(port: int, method: str, path: str, **how: Any) -> Answer:
+    """One request on a connection of its own; `how` as in ask_on()."""
+    return ask_on(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS), method, path, **how)
+
+
+def ask_on(
+    connection: http.client.HTTPConnection,
     method: str,
     path: str,
     *,
@@ -34,14 +40,13 @@ def ask(
     headers: Mapping[str, str] | None = None,
     sent: Callable[[], object] = lambda: None,
 ) -> Answer:
-    """One request on a connection of its own; header names of the answer in lower case. `sent`: called before the
-    answer is waited for."""
+    """The one request of this connection; header names of the answer in lower case. `sent`: called before the answer
+    is waited for."""
     fields = dict(headers or {})
     if json_body is not None:
         body, fields["Content-Type"] = json.dumps(json_body).encode(), "application/json"
     if bearer is not None:
         fields["Authorization"] = f"Bearer {bearer}"
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path, body, fields)
         sent()
