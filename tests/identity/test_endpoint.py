@@ -302,7 +302,7 @@ class BreakerTests(DoorCase):
         for reply in (Reply(401), Reply.json({"error": "invalid_grant"}, 400), Reply(200, b"<html>")):
             for _ in range(FAILURES):
                 self.desk.far.script(TOKEN, reply)
-                self.failure()
+                self.assertNotIsInstance(self.failure(), ProviderUnavailable)
         self.desk.provider.require_available()
 
     def test_left_alone(self) -> None:

@@ -34,6 +34,7 @@ class Rule(SynchronousTestCase):
         arrival = None
         for _ in range(1000):
             arrival = Rate.per_minute(0).after(arrival, NOW_MS)
+        self.assertEqual(arrival, NOW_MS)
 
     def test_a_clock_set_back_locks_nobody_out(self) -> None:
         """A full bucket from tomorrow is an empty one; from half a minute ahead it is full for that much longer."""

@@ -149,8 +149,9 @@ class Haste(HandoffCase):
         for _ in range(10):
             desk.collect(started, wait_seconds=5, seen="")
             desk.collect(started, code="BBB-BBB")
-        for _ in range(5):
-            desk.collect(started)
+        told = [desk.collect(started) for _ in range(5)]
+        self.assertEqual(told, [Pending("waiting_for_browser", 600)] * 5)
+        self.assertRaises(RateLimited, desk.collect, started)
 
     def test_haste_is_forgotten(self) -> None:
         """The count of a login costs no memory once it is over."""
