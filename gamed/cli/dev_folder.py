@@ -1,12 +1,11 @@
 """What `gamed dev` keeps: a folder of its own with a configuration, a master key and the data of a server."""
 
-import os
 from base64 import b64encode
 from json import dumps, loads
 from pathlib import Path
 from secrets import token_bytes
 
-from gamed.cli.files import read_file, sync_folder, write_durably
+from gamed.cli.files import read_file, write_whole
 from gamed.cli.refusal import Refusal
 from gamed.config.authentication import FILE_NAME
 from gamed.crypto import KEY_BYTES
@@ -27,11 +26,8 @@ def prepare(folder: Path, server: str, provider: str) -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kept = _kept(folder, file)
         if not (folder / KEY_FILE).exists():
-            write_durably(folder / KEY_FILE, b64encode(token_bytes(KEY_BYTES)) + b"\n", 0o600)
-        part = folder / f".{FILE_NAME}.{os.getpid()}"
-        write_durably(part, dumps({**kept, **_members(server, provider)}, indent=2).encode() + b"\n", 0o640)
-        part.replace(file)
-        sync_folder(folder)
+            write_whole(folder / KEY_FILE, b64encode(token_bytes(KEY_BYTES)) + b"\n", 0o600)
+        write_whole(file, dumps({**kept, **_members(server, provider)}, indent=2).encode() + b"\n", 0o640)
     except OSError as e:
         raise Refusal(f"{folder} cannot be used ({e.strerror}); name another with --folder DIR.") from None
     return file

@@ -6,7 +6,6 @@ from stat import S_ISVTX
 
 from gamed.cli.places import Places
 from gamed.cli.refusal import Refusal, warn
-from gamed.config.authentication import FILE_NAME
 from gamed.config.positions import Malformed, decode
 from gamed.config.problems import ConfigError
 
@@ -62,27 +61,28 @@ def _read_text(path: Path) -> str | None:
 
 
 def write_first_config(path: Path) -> None:
-    """The default file of a first run, 0640, there whole or not at all."""
-    part = path.with_name(f".{FILE_NAME}.{os.getpid()}")
+    """The default file of a first run, 0640."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_durably(part, FIRST_RUN.encode(), 0o640)
-        part.replace(path)
-        sync_folder(path.parent)
+        write_whole(path, FIRST_RUN.encode(), 0o640)
     except OSError as e:
         raise Refusal(
             f"{path} cannot be written ({e.strerror}); name a place for the configuration with --config FILE."
         ) from None
 
 
-def write_durably(path: Path, content: bytes, mode: int) -> None:
-    """A new file, on disk before this returns, with exactly this mode whatever the umask; FileExistsError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+def write_whole(path: Path, content: bytes, mode: int) -> None:
+    """There whole or not at all, and on disk before this returns, with exactly this mode whatever the umask."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.unlink(missing_ok=True)  # of a start that was cut off: a container's process has the same number each time
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with open(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)
         file.write(content)
         file.flush()
         os.fsync(descriptor)
+    part.replace(path)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -5,7 +5,7 @@ from base64 import b64encode
 from itertools import chain, count
 from pathlib import Path
 
-from gamed.cli.files import read_file, sync_folder, write_durably
+from gamed.cli.files import read_file, sync_folder, write_whole
 from gamed.cli.refusal import Refusal, warn
 from gamed.config.problems import Wrong
 from gamed.config.sources import master_key
@@ -36,8 +36,7 @@ def read(data: Path) -> Secret | None:
 def write(data: Path, key: Secret) -> None:
     """On disk before anything else is written with it."""
     try:
-        write_durably(data / FILE_NAME, b64encode(key.reveal()) + b"\n", 0o600)
-        sync_folder(data)
+        write_whole(data / FILE_NAME, b64encode(key.reveal()) + b"\n", 0o600)
     except OSError as e:
         raise Refusal(f"The key file {data / FILE_NAME} cannot be written ({e.strerror}).") from None
 

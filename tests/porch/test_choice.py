@@ -1,8 +1,10 @@
 """Which key is chosen, tried on real files without a process."""
 
+import os
 import sqlite3
 from base64 import b64encode
 from contextlib import closing
+from errno import EIO
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -69,6 +71,19 @@ class ChoiceTests(SynchronousTestCase):
         key_file.write(self.data, FIRST)
         self.assertIs(self.start(None), KeySource.FILE)
         self.assertTrue(choose(self.data, None, random).key.matches(FIRST))
+
+    def test_cut_while_the_key_is_made(self) -> None:
+        """A key that is not whole on the disk is no key file: the next start makes another."""
+
+        def cut(descriptor: int) -> None:
+            raise OSError(EIO, "Input/output error")
+
+        with_disk = self.patch(os, "fsync", cut)
+        self.assertRaises(Refusal, key_file.write, self.data, FIRST)
+        with_disk.restore()
+        self.assertIsNone(key_file.read(self.data))
+        self.assertIs(self.start(None), KeySource.FILE)
+        self.assertEqual(self.names(), {"auth.key"})
 
     def test_cut_between_store_and_file(self) -> None:
         """auth.db written with the master key, the key file not yet renamed: the next start renames it."""

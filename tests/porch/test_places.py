@@ -1,3 +1,4 @@
+import os
 import sysconfig
 from pathlib import Path
 
@@ -71,6 +72,15 @@ class FileTests(SynchronousTestCase):
             '{\n  "mode": "local",\n  "session": {\n    "access_ttl": "15m",\n    "refresh_ttl": "720h",\n'
             '    "device_transaction_ttl": "10m"\n  }\n}\n',
         )
+
+    def test_cut_first_run(self) -> None:
+        """What a start left that was cut off is in nobody's way, also where every start has the same process number."""
+        part = self.places.config.with_name(f".authentication.json.{os.getpid()}")
+        part.parent.mkdir()
+        part.write_text("{")
+        files.write_first_config(self.places.config)
+        self.assertEqual([path.name for path in self.places.config.parent.iterdir()], ["authentication.json"])
+        self.assertEqual(files.read_config(self.places), files.FIRST_RUN)
 
     def test_lost_file(self) -> None:
         """auth.db without its configuration is a lost mount, no first run: nothing is made."""
