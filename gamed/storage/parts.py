@@ -15,7 +15,7 @@ from gamed.store import BlobCorrupt, BlobGone, StoreFull
 PART_BYTES = 256 * 1024
 STEP_PARTS = 4
 STEP_BYTES = STEP_PARTS * PART_BYTES
-REMOVE_PARTS = 8
+"""Appended or removed in one transaction: where SQLite overwrites what it deletes, both write as much."""
 DAMAGED = "The stored bytes are damaged."
 GONE = "These bytes are no longer kept."
 
@@ -167,11 +167,11 @@ def hide(connection: sqlite3.Connection, blob_id: int) -> None:
 
 
 def remove_some(connection: sqlite3.Connection, blob_id: int) -> bool:
-    """Delete up to REMOVE_PARTS parts of an unreferenced blob, at the end the blob itself; True while more is left.
+    """Delete up to STEP_PARTS parts of an unreferenced blob, at the end the blob itself; True while more is left.
 
     The hash goes first: a blob with missing parts must not be found by it.
     """
-    key = {"blob_id": blob_id, "parts": REMOVE_PARTS}
+    key = {"blob_id": blob_id, "parts": STEP_PARTS}
     found = connection.execute("UPDATE blob SET sha256 = NULL WHERE blob_id = :blob_id AND refs = 0", key).rowcount
     if not found:
         return False
@@ -180,6 +180,6 @@ def remove_some(connection: sqlite3.Connection, blob_id: int) -> bool:
         " (SELECT n FROM blob_part WHERE blob_id = :blob_id ORDER BY n DESC LIMIT :parts)",
         key,
     ).rowcount
-    if removed < REMOVE_PARTS:
+    if removed < STEP_PARTS:
         connection.execute("DELETE FROM blob WHERE blob_id = :blob_id", key)
-    return removed == REMOVE_PARTS
+    return removed == STEP_PARTS

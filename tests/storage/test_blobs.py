@@ -193,7 +193,7 @@ class Blobs(BlobCase):
         lane._worker.run = stepwise  # type: ignore[method-assign]
         self.successResultOf(removing(blob_id))
         self.assertEqual([(sha256(b"").digest(), 40)], seen[0])
-        self.assertEqual([[(None, 32)], [(None, 24)]], seen[1:3])
+        self.assertEqual([[(None, 36)], [(None, 32)]], seen[1:3])
 
     def test_in_memory(self) -> None:
         """The lane works on stores in memory too."""
