@@ -18,6 +18,7 @@ ALONE = {
     "gamed.store": GROUND,
     "gamed.strict_json": GROUND,
     "gamed.audit": RULES,
+    "gamed.backups": RULES,
     "gamed.limits": RULES,
     "gamed.waits": RULES,
     "gamed.login.account_check": WORK,

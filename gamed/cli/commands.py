@@ -6,6 +6,7 @@ import click
 
 from gamed import __version__
 from gamed.cli.admission_commands import approve, block, reject, unblock
+from gamed.cli.backup_command import backup
 from gamed.cli.check_command import check
 from gamed.cli.config_command import check_config
 from gamed.cli.departure_commands import attach, erase
@@ -16,6 +17,7 @@ from gamed.cli.key_commands import key
 from gamed.cli.owner_commands import owner
 from gamed.cli.person_commands import find, note, show
 from gamed.cli.player_commands import players
+from gamed.cli.restore_command import restore
 from gamed.cli.saves_commands import saves
 from gamed.cli.session_commands import sessions
 
@@ -52,7 +54,7 @@ class Gamed(click.Group):
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """A game server to host at home: sign-in, saves and assets.
 
-    Everything but `serve` also works while the service runs.
+    Everything but `serve` and `restore` also works while the service runs.
     """
     context.obj = Host(config, data, development=bool(context.obj))
 
@@ -94,5 +96,7 @@ gamed.add_command(owner)
 gamed.add_command(sessions)
 gamed.add_command(saves)
 gamed.add_command(check)
+gamed.add_command(backup)
+gamed.add_command(restore)
 gamed.add_command(health)
 gamed.add_command(dev)

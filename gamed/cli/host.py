@@ -10,6 +10,7 @@ from typing import TypeVar
 from attrs import frozen
 
 from gamed.cli import keys, opening, places
+from gamed.cli.exchange import refuse_unfinished
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.harden import harden
 from gamed.cli.places import Places
@@ -32,6 +33,15 @@ HINT = (
 )
 
 
+def read_with_key(where: Places) -> opening.Opened:
+    """What a command needs of the configuration; a ConfigError says how to bring the key that is missing."""
+    try:
+        return opening.read(where, providers=False)
+    except ConfigError as e:
+        unset = any(problem.path == ("master_key_env",) for problem in e.problems)
+        raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None
+
+
 @frozen
 class Host:
     """The options before a command's name."""
@@ -48,13 +58,10 @@ class Host:
         """auth.db and its key, or a Refusal."""
         harden()
         where = self.places()
-        try:
-            opened = opening.read(where, providers=False)
-        except ConfigError as e:
-            unset = any(problem.path == ("master_key_env",) for problem in e.problems)
-            raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None
+        opened = read_with_key(where)
         runner = ran_by()
         become_owner(where.data)
+        refuse_unfinished(where.data)
         config = opened.judged.config
         return Store(where.data, config, runner, keys.choose(where.data, config.master_key, token_bytes))
 
@@ -63,6 +70,7 @@ class Host:
         harden()
         where, runner = self.places(), ran_by()
         become_owner(where.data)
+        refuse_unfinished(where.data)
         return Files(where.data, runner)
 
 

@@ -10,7 +10,7 @@ from attrs import field, frozen
 
 from gamed.cli import key_file
 from gamed.cli.files import AUTH_DB
-from gamed.cli.refusal import Refusal
+from gamed.cli.refusal import NotDone, Refusal
 from gamed.config.settings import KeySource
 from gamed.crypto import KEY_BYTES, CryptoError, Keys, Random, Secret
 from gamed.instants import Now
@@ -19,7 +19,7 @@ from gamed.storage.command import once
 from gamed.storage.errors import translate, translated
 from gamed.storage.files import connect, file_uri
 from gamed.storage.migrations import MigrationError, version_of
-from gamed.store import StoreError
+from gamed.store import StoreBusy, StoreError, StoreFull
 
 T = TypeVar("T")
 
@@ -49,6 +49,14 @@ def choose(data: Path, master: Secret | None, random: Random) -> Choice:
     return choice
 
 
+def refuse_misfit(data: Path, master: Secret | None, ring: keyring.Keyring, random: Random) -> None:
+    """Refusal when no key at hand is the one that an auth.db with this keyring is written with; reads only."""
+    choice = _candidate(data, master, key_file.read(data), ring, random)
+    keys = Keys.of(choice.key, random)
+    if choice.before is None and keys.check != ring.check_value:
+        raise Refusal(keyring.mismatch(ring, keys, choice.source))
+
+
 def settle(data: Path, choice: Choice, random: Random, now_ms: Now) -> int | None:
     """Write down which key auth.db has; the number of local accounts carried over, when it got another one."""
     if choice.made:
@@ -74,6 +82,8 @@ def refusing(path: Path) -> Iterator[None]:
     """What a store or key says against being used, as one sentence."""
     try:
         yield
+    except (StoreBusy, StoreFull) as e:
+        raise NotDone(f"{path} cannot be used now: {e}") from None
     except (StoreError, sqlite3.Error) as e:
         raise Refusal(f"{path} cannot be used: {e}") from None
     except (MigrationError, keyring.KeyringError) as e:
@@ -100,7 +110,7 @@ def _candidate(
         )
     raise Refusal(
         f"The key file {data / key_file.FILE_NAME} is missing, and auth.db is written with it "
-        f"(fingerprint {ring.fingerprint}): put it back from the backup that auth.db is in."
+        f"(fingerprint {ring.fingerprint}): put it back from where you keep it, apart from the backups."
     )
 
 

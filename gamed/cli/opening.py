@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve, field, frozen
 
 from gamed import __version__
-from gamed.cli import files, keys, listeners
+from gamed.cli import exchange, files, keys, listeners
 from gamed.cli.harden import forget
 from gamed.cli.lock import Lock
 from gamed.cli.passed import passed, refuse_deaf
@@ -88,6 +88,9 @@ def prepare(
         files.write_first_config(places.config)
     files.open_data(places.data)
     lock = Lock.take(places.data)
+    if (cut_off := exchange.unfinished(places.data)) is not None:
+        exchange.finish(places.data, cut_off)
+        say(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
     listeners.probe(listening)
     choice = keys.choose(places.data, config.master_key, token_bytes)
     with keys.refusing(places.data / files.AUTH_DB):

@@ -1,5 +1,6 @@
 """The two database files and how a connection to one is set up (SPEC 1.6)."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -66,6 +67,17 @@ def prepare(connection: sqlite3.Connection) -> None:
         PRAGMA wal_autocheckpoint = 0;
         """
     )
+
+
+def copy_into(connection: sqlite3.Connection, target: Path) -> None:
+    """What the connection sees, in a new file for its owner only, on disk when this returns; FileExistsError."""
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    connection.execute("VACUUM INTO :path", {"path": str(target)})
+    descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)  # VACUUM INTO leaves that to whoever wants the copy to last
+    finally:
+        os.close(descriptor)
 
 
 def attach_state(connection: sqlite3.Connection, state: StoreFile) -> None:

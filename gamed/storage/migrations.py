@@ -3,15 +3,13 @@
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from os import O_CREAT, O_EXCL, O_WRONLY
-from os import close as close_descriptor
-from os import open as open_descriptor
 from pathlib import Path
+from shlex import quote
 
 from twisted.logger import Logger
 
 from gamed.storage.errors import translated
-from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect, file_uri, prepare
+from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect, copy_into, file_uri, prepare
 from gamed.store import StoreCorrupt, StoreUnavailable
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -50,8 +48,14 @@ def prepare_files(data: Path, progress: Callable[[str], None] = silent, working:
         log.error("{path} is left alone: {problem}", path=data / f"{STATE}.db", problem=e.__cause__)
 
 
-def prepare_file(path: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
-    """Bring one file to the newest schema, copied first if it holds an older one.
+def prepare_file(
+    path: Path,
+    progress: Callable[[str], None] = silent,
+    working: Callable[[], None] = silent,
+    *,
+    copied: bool = True,
+) -> None:
+    """Bring one file to the newest schema, `copied` first if it holds an older one.
 
     MigrationError: not a file for this version. StoreError: SQLite cannot use it.
     """
@@ -60,9 +64,13 @@ def prepare_file(path: Path, progress: Callable[[str], None] = silent, working: 
         connection.set_progress_handler(working, STEPS)
         prepare(connection)
         _begin(connection, path)
-        if 0 < version_of(connection) < len(scripts_in(folder)):
+        if copied and 0 < version_of(connection) < len(scripts_in(folder)):
             progress(f"copying {path.name} before its schema changes")
-            _copy(connection, path)
+            copy = _copy(connection, path)
+            progress(
+                f"{path.name} as it was is {copy}; to go back, install the version of gamed from before, then run: "
+                f"gamed --data {quote(str(path.parent))} restore {quote(str(copy))}"
+            )
         migrate(connection, folder)
 
 
@@ -110,14 +118,14 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
         raise MigrationError(f"{path}: the file system cannot hold a write-ahead log")
 
 
-def _copy(connection: sqlite3.Connection, path: Path) -> None:
+def _copy(connection: sqlite3.Connection, path: Path) -> Path:
     """The file as it is, in `auth.db.v1` beside it; there under that name only when it is whole."""
     copy = path.with_name(f"{path.name}.v{version_of(connection)}")
     part = copy.with_name(f"{copy.name}.part")
     part.unlink(missing_ok=True)
-    close_descriptor(open_descriptor(part, O_CREAT | O_EXCL | O_WRONLY, 0o600))
     try:
-        connection.execute("VACUUM INTO :path", {"path": str(part)})
+        copy_into(connection, part)
         part.replace(copy)
     finally:
         part.unlink(missing_ok=True)
+    return copy

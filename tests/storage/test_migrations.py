@@ -83,7 +83,8 @@ class NextVersion(Case):
         prepare_file(self.path, told.append)
         self.assertEqual([(1, 7)], self.ask("SELECT n, later FROM a"))
         self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
-        self.assertEqual(1, len(told))
+        self.assertEqual(2, len(told))
+        self.assertIn(f"gamed --data {self.data} restore {self.path}.v1", told[1])
 
     def test_long_work(self) -> None:
         """While a large file is copied, and while a script runs, somebody is told that it gets on."""

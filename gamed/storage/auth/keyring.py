@@ -52,7 +52,7 @@ def check(connection: Connection, keys: Keys, source: KeySource, now_ms: int) ->
         _write(connection, keys, source, now_ms)
         return
     if ring.check_value != keys.check:
-        raise KeyMismatch(_mismatch(ring, keys, source))
+        raise KeyMismatch(mismatch(ring, keys, source))
     if ring.source is not source:  # the same key, supplied another way
         _write(connection, keys, source, now_ms)
 
@@ -127,10 +127,11 @@ def _count(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def _mismatch(ring: Keyring, keys: Keys, source: KeySource) -> str:
+def mismatch(ring: Keyring, keys: Keys, source: KeySource) -> str:
+    """What to tell an owner who brought these keys to an auth.db with this ring."""
     said = f"auth.db is written with another key (fingerprint {ring.fingerprint}) than this one ({keys.fingerprint}). "
     if ring.source is KeySource.FILE:
-        return said + "Put back the key file that was made beside auth.db, from the same backup as auth.db."
+        return said + "Put back the key file that was made beside this auth.db."
     if source is KeySource.FILE:
         said += "It needs a master key, and authentication.json names none: set master_key_env and that variable. "
     return said + (

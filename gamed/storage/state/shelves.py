@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from sqlite3 import Connection
 
-from gamed.saves.cursor import Cursor
+from gamed.crypto import Random
+from gamed.saves.cursor import Cursor, new_epoch
 from gamed.saves.holdings import Holdings
 from gamed.saves.limits import Usage
 
@@ -51,3 +52,9 @@ def forget(connection: Connection, player_id: str, size: int) -> None:
     """So many bytes of history are gone; nothing that a client sees in a list has changed."""
     query = "UPDATE shelf SET kept_bytes = kept_bytes - :size WHERE player_id = :player_id"
     connection.execute(query, {"player_id": player_id, "size": size})
+
+
+def forget_pasts(connection: Connection, random: Random) -> int:
+    """A new epoch for every shelf: whoever knows it from before takes everything anew (PROTOCOL 4.2). How many."""
+    connection.create_function("new_epoch", 0, lambda: new_epoch(random))
+    return connection.execute("UPDATE shelf SET epoch = new_epoch()").rowcount
