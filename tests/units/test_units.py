@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.porch.process import ROOT, WAIT_SECONDS, folder_of
 
 ETC = ROOT / "etc"
-UNITS = ("gamed.service", "gamed.socket")
+UNITS = ("gamed.service", "gamed.socket", "gamed-backup.service", "gamed-backup.timer")
 EXPOSURE = 1.3
 
 
@@ -43,9 +43,21 @@ class UnitTests(SynchronousTestCase):
 
     def test_exposure(self) -> None:
         """The sandbox leaves what a server with a database needs, and little else."""
-        said = run("systemd-analyze", "security", "--offline=true", str(ETC / "systemd" / "gamed.service"))
-        [level] = re.findall(r"Overall exposure level for gamed.service: (\d+\.\d+)", said)
-        self.assertLessEqual(float(level), EXPOSURE, said)
+        for unit in ("gamed.service", "gamed-backup.service"):
+            said = run("systemd-analyze", "security", "--offline=true", str(ETC / "systemd" / unit))
+            [level] = re.findall(rf"Overall exposure level for {unit}: (\d+\.\d+)", said)
+            self.assertLessEqual(float(level), EXPOSURE, said)
+
+    def test_backup(self) -> None:
+        """A backup runs on the service's files, as its user, behind the same walls; it has no key and no network."""
+        service, backup = settings("gamed.service"), settings("gamed-backup.service")
+        data, copies = backup["StateDirectory"][0].split()
+        self.assertEqual([data], service["StateDirectory"])
+        self.assertTrue(backup["ExecStart"][0].endswith(f"%S/{copies}"))
+        self.assertEqual((backup["PrivateNetwork"], "LoadCredential" in backup), (["yes"], False))
+        walls = r"User|Group|UMask|LimitCORE|\w+Directory(Mode)?|(Private|Protect|RestrictN|RestrictR|RestrictS|SystemCall)\w+"
+        same = {name for name in service if re.fullmatch(walls, name)} - {"StateDirectory"}
+        self.assertEqual({name: service[name] for name in same}, {name: backup.get(name) for name in same})
 
     def test_what_breaks_it(self) -> None:
         """TLS needs memory that is written and then run; 78 must not be tried again; 20,000 games need descriptors."""
