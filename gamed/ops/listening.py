@@ -1,17 +1,20 @@
 """The ports: opened as endpoint strings say, before the first request and with every failure told at once."""
 
+import socket
 from collections.abc import Sequence
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.address import IPv4Address, IPv6Address
-from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.defer import Deferred, execute, gatherResults, maybeDeferred
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, serverFromString
 from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.internet.unix import Port as UNIXPort
 from twisted.python.failure import Failure
 
 TCP = (IPv4Address, IPv6Address)
+QUEUE = 4096
+"""How many may wait at a unix socket that systemd opened, which queues as many."""
 
 
 class Listening(Service):
@@ -34,12 +37,18 @@ class Listening(Service):
         for text in self._endpoints:
             failures: list[Failure] = []
             endpoint = serverFromString(self._reactor, text)
-            opening = endpoint.listen(self._factory)
-            if isinstance(endpoint, AdoptedStreamServerEndpoint):
-                opening.addCallback(_lent)
+            if isinstance(endpoint, AdoptedStreamServerEndpoint) and endpoint.addressFamily == socket.AF_UNIX:
+                opening = execute(self._listen_on, endpoint.fileno)
+            else:
+                opening = endpoint.listen(self._factory)
             opening.addCallbacks(self._ports.append, failures.append)
             if failures:
                 failures[0].raiseException()
+
+    def _listen_on(self, descriptor: int) -> IListeningPort:
+        port = LentPort(descriptor, self._factory, self._reactor)
+        port.startListening()  # type: ignore[no-untyped-call]
+        return port
 
     def startService(self) -> None:
         if not self._ports:
@@ -53,11 +62,16 @@ class Listening(Service):
         return gatherResults([maybeDeferred(port.stopListening) for port in ports])
 
 
-def _lent(port: IListeningPort) -> IListeningPort:
-    """A unix socket that another process opened stays when we close our end of it: who connects meanwhile is answered
-    after the next start. Twisted, which does so with TCP, would shut it down for all and remove its file.
+class LentPort(UNIXPort):
+    """A unix socket that another process opened, and keeps: who connects while we are gone is answered by the next.
+
+    Twisted's own port would open its file to everybody, shorten its queue, and at the end shut it down for all and
+    remove the file. With TCP it does nothing of the kind.
     """
-    if isinstance(port, UNIXPort):
-        port._shouldShutdown = False
-        port._bindPath = "\0"  # a name without a file
-    return port
+
+    def __init__(self, descriptor: int, factory: IProtocolFactory, reactor: Any) -> None:
+        super().__init__(b"\0", factory, QUEUE, reactor=reactor)  # a name without a file
+        self._preexistingSocket = socket.socket(fileno=descriptor)
+        self._preexistingSocket.setblocking(False)
+        self._preexistingSocket.set_inheritable(False)
+        self._shouldShutdown = False
