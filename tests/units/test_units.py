@@ -55,7 +55,7 @@ class UnitTests(SynchronousTestCase):
         self.assertEqual([data], service["StateDirectory"])
         self.assertTrue(backup["ExecStart"][0].endswith(f"%S/{copies}"))
         self.assertEqual((backup["PrivateNetwork"], "LoadCredential" in backup), (["yes"], False))
-        walls = r"User|Group|UMask|LimitCORE|\w+Directory(Mode)?|(Private|Protect|RestrictN|RestrictR|RestrictS|SystemCall)\w+"
+        walls = r"User|Group|UMask|LimitCORE|\w+Directory(Mode)?|(Private|Protect|Restrict[NRS]|SystemCall)\w+"
         same = {name for name in service if re.fullmatch(walls, name)} - {"StateDirectory"}
         self.assertEqual({name: service[name] for name in same}, {name: backup.get(name) for name in same})
 
