@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn, TextIO
 
 from gamed.config.problems import ConfigError
-from gamed.store import StoreError
+from gamed.store import StoreBusy, StoreError, StoreFull
 
 DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
 """Exit codes; 78 is EX_CONFIG of sysexits.h: starting again changes nothing before the owner did."""
@@ -52,10 +52,10 @@ def ending() -> Iterator[None]:
         yield
     except ConfigError as e:
         end(CONFIGURATION, str(e))
+    except (NotDone, StoreBusy, StoreFull) as e:  # of a store that is held or full: the same may succeed later
+        end(NOT_DONE, f"gamed: {e}")
     except (Refusal, StoreError) as e:
         end(CONFIGURATION, f"gamed: {e}")
-    except NotDone as e:
-        end(NOT_DONE, f"gamed: {e}")
     except BrokenPipeError:  # click ends well when nobody reads on
         raise
     except OSError as e:

@@ -5,7 +5,12 @@ from base64 import b64encode
 from contextlib import closing
 from pathlib import Path
 
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.cli.keys import refusing
+from gamed.cli.refusal import ending
 from gamed.cli.user import refuse_to_serve_others
+from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
 from tests.config.files import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.porch.process import TWISTD, PorchTestCase, free_port
 
@@ -208,3 +213,15 @@ class KeyTests(RefusalTestCase):
         os.chown(self.data, 54321, 54321)
         self.assertIn("belongs to #54321", self.refused())
         self.assertEqual((list(self.data.iterdir()), self.config.exists()), ([], False))
+
+
+class StoreTests(SynchronousTestCase):
+    def test_how_it_ends(self) -> None:
+        """What may be well in a moment, as a held file or a full disk, is tried again by systemd; damage is not."""
+        for error, code in ((StoreBusy, 1), (StoreFull, 1), (StoreUnavailable, 78), (StoreCorrupt, 78)):
+            with self.assertRaises(SystemExit) as ended, ending(), refusing(Path("auth.db")):
+                raise error("This is why.")
+            self.assertEqual(ended.exception.code, code, error)
+            with self.assertRaises(SystemExit) as ended, ending():
+                raise error("This is why.")
+            self.assertEqual(ended.exception.code, code, error)
