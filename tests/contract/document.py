@@ -55,6 +55,17 @@ def operations() -> Iterator[Operation]:
                 yield Operation(method.upper(), path, item[method], asked, answers)
 
 
+@cache
+def _answers() -> dict[tuple[str, str], frozenset[int]]:
+    return {(each.method, each.path): frozenset(each.responses) for each in operations()}
+
+
+def is_described(method: str, path: str, status: int) -> bool:
+    """Whether a route may answer so; of what is no route of the document everything may be."""
+    known = _answers().get((method, path)) or (_answers().get(("GET", path)) if method == "HEAD" else None)
+    return known is None or status in known or status == 405
+
+
 def codes(response: Mapping[str, Any]) -> list[str]:
     """The problem codes that a response may have."""
     content = response.get("content", {}).get(PROBLEM)

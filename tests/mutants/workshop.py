@@ -26,6 +26,7 @@ LIBRARIES = (
     "msgspec",
     "treq.testing",
     "argon2",
+    "yaml",
     "twisted.enterprise.adbapi",
 )
 

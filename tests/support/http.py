@@ -6,7 +6,7 @@
 
 A handler that waits: `call = browser.send("POST", "/auth/login/collect", ..., body)`, then fire what it waits for (or
 `browser.clock.advance(25)`), then `call.answer`. An answer of 500 `internal_error` fails the test with its traceback,
-unless the browser was made with `crashes=True`.
+unless the browser was made with `crashes=True`; so does an answer that docs/openapi.yaml does not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,9 @@ from twisted.python.failure import Failure
 
 from gamed.web.app import Room
 from gamed.web.http_policy import HttpPolicy
+from gamed.web.request import CLIENT_LEFT
 from gamed.web.site import Site, build_site
+from tests.contract.document import is_described
 
 BASE_HOST = "game.example"
 PEER = IPv4Address("TCP", "127.0.0.1", 51000)
@@ -137,6 +139,7 @@ class Browser:
         self.events: list[str] = []
         """Everything logged while a request ran, as text."""
         self._crashes = crashes
+        self._judged = 0
         numbers = count(1)
         self.site = build_site(
             rooms,
@@ -187,6 +190,16 @@ class Browser:
         crashed = [text for text in seen if text.startswith(("unexpected error", "no answer", "an answer broke"))]
         if crashed and not self._crashes:
             raise AssertionError("\n".join(crashed))
+        strange = [line for line in self.log.lines[self._judged :] if not _is_described(line)]
+        self._judged = len(self.log.lines)
+        if strange and not self._crashes:
+            raise AssertionError(f"not in docs/openapi.yaml: {strange}")
+
+
+def _is_described(line: Mapping[str, Any]) -> bool:
+    """Of a line of the access log; a client that left was not answered."""
+    status = line["status"]
+    return status == CLIENT_LEFT or is_described(line["method"], line["template"], status)
 
 
 def logged(act: Callable[[], object]) -> list[str]:
