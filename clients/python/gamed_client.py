@@ -424,7 +424,7 @@ class Wire:
         connection = self.origin.connect(timeout)
         try:
             # a server that refuses an upload answers and closes before it read everything: its answer still counts
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
                 connection.request(method, path, body, dict(fields))
             response = connection.getresponse()
             data = read_whole(response, limit)

@@ -2,9 +2,12 @@
 
 import json
 import os
+import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -17,7 +20,7 @@ from cryptography.x509 import random_serial_number as serial
 from cryptography.x509.oid import NameOID
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.client.far_edge import FakeGamed
+from tests.client.far_edge import FakeGamed, problem
 from tests.client.reference import PATH
 from tests.client.reference import gamed_client as gc
 
@@ -80,3 +83,36 @@ class Tls(SynchronousTestCase):
             gc.GamedClient(fake.base, folder=self.folder, now=lambda: 4e9).keep(fake.credentials())
             self.assertEqual(self.ask(fake, trusted)["error"]["code"], "untrusted_certificate")
             self.assertEqual(fake.seen, [])
+
+    def test_refused_upload(self) -> None:
+        """A server that answers and closes before it read a body: what it said counts, over https too."""
+        path = certificate(self.folder, IPAddress(IPv4Address("127.0.0.1")))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(path)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        threading.Thread(target=refuse, args=(listener, context), daemon=True).start()
+        usual = os.environ.get("SSL_CERT_FILE")
+        self.addCleanup(lambda: os.environ.pop("SSL_CERT_FILE") if usual is None else set_trusted(usual))
+        set_trusted(str(path))
+        origin = gc.Origin.entered(f"https://127.0.0.1:{listener.getsockname()[1]}")
+        wire = gc.Wire(origin, "a test", tries=1)
+        error = self.assertRaises(gc.GamedError, wire.call, "PUT", "/game/saves/auto", body=bytes(1 << 24))
+        self.assertEqual((error.status, error.code), (401, "token_expired"))
+
+
+def set_trusted(path: str) -> None:
+    os.environ["SSL_CERT_FILE"] = path
+
+
+def refuse(listener: socket.socket, context: ssl.SSLContext) -> None:
+    """Answer a head; close half a second later, as Go's servers do."""
+    plain, _ = listener.accept()
+    with context.wrap_socket(plain, server_side=True) as connection:
+        connection.recv(65536)
+        refusal = problem(401, "token_expired")
+        head = (
+            f"HTTP/1.1 401 No\r\nContent-Type: application/problem+json\r\nContent-Length: {len(refusal.body)}\r\n\r\n"
+        )
+        connection.sendall(head.encode() + refusal.body)
+        time.sleep(0.5)
