@@ -4,7 +4,7 @@ from itertools import count
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.ops.sd_notify import Manager
+from gamed.ops.sd_notify import Manager, Patience
 from tests.porch.process import folder_of
 from tests.units.manager import PlayedManager
 
@@ -75,3 +75,14 @@ class ManagerTests(SynchronousTestCase):
             manager = Manager.from_environment({"NOTIFY_SOCKET": "@x", **variables})
             self.assertEqual(manager.heartbeat_seconds, seconds, variables)
         self.assertIsNone(Manager.from_environment({"WATCHDOG_USEC": "30000000"}).heartbeat_seconds)
+
+    def test_patience(self) -> None:
+        """However often it is asked for, the manager hears it at once, and then not before ten seconds have passed."""
+        played = PlayedManager(self, folder_of(self) / "notify")
+        manager = Manager(played.address)
+        patience = Patience(manager)
+        for _ in range(100):
+            patience.ask()
+        manager.status("end")
+        played.wait_for("STATUS=end")
+        self.assertEqual(played.lines, ["EXTEND_TIMEOUT_USEC=60000000", "STATUS=end"])
