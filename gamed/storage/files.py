@@ -56,13 +56,17 @@ def connect(uri: str) -> sqlite3.Connection:
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """What every connection needs; a checkpoint is made by the WAL's keeper, never inside a commit."""
+    """What every connection needs; a checkpoint is made by the WAL's keeper, never inside a commit.
+
+    What is erased is overwritten, however this SQLite was built: "erased" is a promise to the player.
+    """
     connection.executescript(
         f"""
         PRAGMA busy_timeout = {BUSY_MS};
         PRAGMA synchronous = FULL;
         PRAGMA foreign_keys = ON;
         PRAGMA trusted_schema = OFF;
+        PRAGMA secure_delete = ON;
         PRAGMA journal_size_limit = {WAL_LIMIT_BYTES};
         PRAGMA wal_autocheckpoint = 0;
         """

@@ -132,6 +132,7 @@ class Opened(SynchronousTestCase):
             "foreign_keys": 1,
             "busy_timeout": 5000,
             "trusted_schema": 0,
+            "secure_delete": 1,
             "journal_size_limit": 67108864,
             "wal_autocheckpoint": 0,
             "journal_mode": "wal",
