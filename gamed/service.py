@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from gamed.clock import now_ms
 from gamed.config.model import Config
-from gamed.config.settings import Settings
+from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.keeping import Keeping
 from gamed.limits import Rate
@@ -19,6 +19,7 @@ from gamed.login.terms import LoginTerms
 from gamed.ops.access_log import AccessLog
 from gamed.ops.audit import AuditLog
 from gamed.ops.listening import Listening
+from gamed.ops.log_format import RAW
 from gamed.ops.sd_notify import Manager
 from gamed.ops.waiters import Waiters
 from gamed.people import People
@@ -76,7 +77,7 @@ class Gamed(MultiService):
             base=self.base,
             now_ms=now_ms,
         )
-        self._log = AccessLog(_log_lines, reactor, now_ms)
+        self._log = AccessLog(_log_lines(settings.log_format), reactor, now_ms, settings.log_format)
         policy = _http_policy(self._config, settings.game.saves.upload_seconds)
         self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, settings.listen, self._site)
@@ -177,5 +178,8 @@ def _every_minute(reactor: Any, sweep: Callable[[], Coroutine[Deferred[Any], Any
     return Ticker(reactor, SWEEP_SECONDS, lambda: Deferred.fromCoroutine(sweep()))
 
 
-def _log_lines(lines: str) -> None:
-    _log.info("requests\n{lines}", lines=lines.rstrip("\n"))
+def _log_lines(style: LogFormat) -> Callable[[str], None]:
+    """Where the lines of requests go: within the service's log, which Twisted's own format shows as one entry."""
+    if style is LogFormat.TEXT:
+        return lambda lines: _log.info("requests\n{lines}", lines=lines.rstrip("\n"))
+    return lambda lines: _log.info("requests", **{RAW: lines})

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
+from attrs import evolve
 from twisted.application.service import IService
 from twisted.python import usage
 
 from gamed import __version__
-from gamed.cli import opening, places
+from gamed.cli import logging, opening, places
 from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
 from gamed.cli.refusal import CONFIGURATION, end, ending
+from gamed.config.settings import LogFormat
 from gamed.ops.sd_notify import Manager
 
 _held: list[Lock] = []
@@ -52,6 +54,7 @@ class ServeOptions(Spoken):
             "The configuration file [$GAMED_CONFIG, else authentication.json beside the executable].",
         ],
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
+        ["log-format", None, "text", "What a line of the log looks like: text, json or journal (for systemd)."],
     ]
     optFlags = [  # noqa: RUF012
         ["private-listen", None, "Ports that other machines could reach are published to this machine only."],
@@ -68,9 +71,15 @@ class ServeOptions(Spoken):
 
     opt_l = opt_listen
 
+    @property
+    def log_format(self) -> LogFormat:
+        """Of every line that this process writes, but for a refusal to start."""
+        return logging.log_format(self["log-format"])
+
     def postOptions(self) -> None:
         harden()
-        with ending():
+        with ending(), logging.early(self.log_format):
+            logging.choose(getattr(self.parent, "parent", None), self.log_format)
             self.opened = opening.read_all(places.find(os.environ, self["config"], self["data"]))
 
 
@@ -99,14 +108,14 @@ def makeService(options: Options) -> IService:
 
     _keep_time(reactor)
     serve, manager = options.subOptions, Manager.from_environment(os.environ)
-    with ending():
+    with ending(), logging.early(serve.log_format):
         private = bool(serve["private-listen"])
         settings, lock = opening.prepare(reactor, serve.opened, serve.listen, private=private, manager=manager)
         _held.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(_end_well, reactor)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
-        service: IService = build(reactor, settings, manager)
+        service: IService = build(reactor, evolve(settings, log_format=serve.log_format), manager)
         return service
 
 

@@ -74,8 +74,21 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     is_flag=True,
     help="Ports that other machines could reach are published to this machine only. [env GAMED_PRIVATE_LISTEN=1]",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json", "journal"]),
+    default="text",
+    help="What a line of the log looks like; journal is for systemd. [default: text]",
+)
 @click.pass_obj
-def serve(host: Host, config: str | None, data: str | None, listen: tuple[str, ...], private_listen: bool) -> None:
+def serve(  # noqa: PLR0917
+    host: Host,
+    config: str | None,
+    data: str | None,
+    listen: tuple[str, ...],
+    private_listen: bool,
+    log_format: str,
+) -> None:
     """Run the game server, until it is stopped. [key]
 
     The first run writes a configuration in local mode, and the key file.
@@ -84,7 +97,7 @@ def serve(host: Host, config: str | None, data: str | None, listen: tuple[str, .
 
     where = host.places(config, data)
     arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]
-    serving.serve([*arguments, *(["--private-listen"] if private_listen else [])])
+    serving.serve([*arguments, f"--log-format={log_format}", *(["--private-listen"] if private_listen else [])])
 
 
 gamed.add_command(check_config)

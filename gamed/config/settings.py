@@ -21,6 +21,14 @@ class KeySource(StrEnum):
     """The key file beside `auth.db`: local mode without `master_key_env`."""
 
 
+class LogFormat(StrEnum):
+    """What a line of the log looks like."""
+
+    TEXT = "text"
+    JSON = "json"
+    JOURNAL = "journal"
+
+
 @frozen
 class Settings:
     """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
@@ -36,3 +44,6 @@ class Settings:
     """32 bytes, whatever the source; for `Keys.of`."""
     key_source: KeySource
     game: Game = field(factory=Game)
+    log_format: LogFormat = LogFormat.TEXT
+    admin: str | None = None
+    """The endpoint string of `/metrics` and `/readyz`; None: there is none."""

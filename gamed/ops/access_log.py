@@ -5,33 +5,101 @@
 A line has the route's template and never a path, query, slot, name or address.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from json import dumps
+from types import MappingProxyType
+from typing import NamedTuple
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+from gamed.config.settings import LogFormat
 from gamed.instants import Now, rfc3339
 
 FLUSH_SECONDS = 1.0
 FLUSH_LINES = 500
 METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT"})
 """Any other text in a method's place is the client's own and is not repeated."""
+NAMESPACE = "gamed.requests"
+
+
+class Entry(NamedTuple):
+    """One request that has ended."""
+
+    time: str
+    request_id: str
+    method: str
+    route: str
+    status: int
+    size: int
+    seconds: float
+    code: str
+
+    @property
+    def milliseconds(self) -> str:
+        return f"{self.seconds * 1000:.1f}"
+
+    def as_text(self) -> str:
+        return f"{self.time} {self.words()}\n"
+
+    def as_journal(self) -> str:
+        return f"<6>[{NAMESPACE}] {self.words()}\n"
+
+    def as_json(self) -> str:
+        members = {
+            "time": self.time,
+            "level": "info",
+            "namespace": NAMESPACE,
+            "message": f"{self.method} {self.route} {self.status}",
+            "request_id": self.request_id,
+            "method": self.method,
+            "route": self.route,
+            "status": self.status,
+            "bytes": self.size,
+            "milliseconds": float(self.milliseconds),
+        }
+        return f"{dumps(members | ({'code': self.code} if self.code else {}), separators=(',', ':'))}\n"
+
+    def words(self) -> str:
+        return f"{self.request_id} {self.method} {self.route} {self.status} {self.size} {self.milliseconds}"
+
+
+SHAPES: Mapping[LogFormat, Callable[[Entry], str]] = MappingProxyType(
+    {LogFormat.TEXT: Entry.as_text, LogFormat.JSON: Entry.as_json, LogFormat.JOURNAL: Entry.as_journal}
+)
 
 
 class AccessLog:
     """`write` takes whole lines as one text; what it cannot write is lost, never a reason not to answer."""
 
-    def __init__(self, write: Callable[[str], object], clock: IReactorTime, now_ms: Now) -> None:
+    def __init__(
+        self, write: Callable[[str], object], clock: IReactorTime, now_ms: Now, style: LogFormat = LogFormat.TEXT
+    ) -> None:
         self._write = write
         self._clock = clock
         self._now_ms = now_ms
+        self._shape = SHAPES[style]
         self._lines: list[str] = []
         self._due: IDelayedCall | None = None
 
-    def line(self, *, request_id: str, method: str, template: str, status: int, size: int, seconds: float) -> None:
-        """`size` in bytes of body sent; `seconds` from the head's end to the answer's, shown in milliseconds."""
+    def line(
+        self,
+        *,
+        request_id: str,
+        method: str,
+        template: str,
+        status: int,
+        size: int,
+        seconds: float,
+        received: int = 0,
+        code: str = "",
+    ) -> None:
+        """`size` in bytes of body sent; `seconds` from the head's end to the answer's, shown in milliseconds.
+
+        `received`: bytes of body that were read whole; `code`: of a problem that was answered.
+        """
         verb = method if method in METHODS else "-"
         instant = rfc3339(self._now_ms())
-        self._lines.append(f"{instant} {request_id} {verb} {template} {status} {size} {seconds * 1000:.1f}\n")
+        self._lines.append(self._shape(Entry(instant, request_id, verb, template, status, size, seconds, code)))
         if len(self._lines) >= FLUSH_LINES:
             self.flush()
         elif self._due is None:

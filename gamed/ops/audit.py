@@ -18,12 +18,12 @@ class AuditLog:
     """gamed.audit.Audit. A value is one word: what could break a line or pass for another field is replaced."""
 
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
-        self._write = write or _emit
+        self._write = write
 
     def note(self, event: Event, **values: str) -> None:
         words = " ".join(f"{name}={_ODD.sub('_', values.get(name, '') or '-')}" for name in FIELDS[event])
-        self._write(f"security {event.value} {words}")
-
-
-def _emit(line: str) -> None:
-    _log.info("{line}", line=line)
+        line = f"security {event.value} {words}"
+        if self._write is None:
+            _log.info("{line}", line=line, request_id=values.get("request", ""))
+        else:
+            self._write(line)

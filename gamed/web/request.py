@@ -134,7 +134,7 @@ class Request(TwistedRequest):
     def fail(self, error: BaseException) -> None:
         """Answer an error; nothing that a handler set before it failed is kept."""
         if self.startedWriting:
-            _log.error("an answer broke off, request {id}\n{trace}", id=self.request_id, trace=trace(error))
+            self._tell("an answer broke off", error)
             self.channel.forceAbortClient()
             return
         self.responseHeaders = Headers()
@@ -142,7 +142,7 @@ class Request(TwistedRequest):
         try:
             self.respond(self.route.answer_error(self, error))
         except Exception as e:
-            _log.error("no answer, request {id}\n{trace}", id=self.request_id, trace=trace(e))
+            self._tell("no answer", e)
             self.channel.forceAbortClient()
         error.__traceback__ = None  # its frames know the request, which knows the error: garbage for each refusal
 
@@ -183,9 +183,12 @@ class Request(TwistedRequest):
         if error is None or (self._disconnected and isinstance(error, CancelledError)):
             return
         if self._disconnected:
-            _log.error("failed after the client left, request {id}\n{trace}", id=self.request_id, trace=trace(error))
+            self._tell("failed after the client left", error)
         else:
             self.fail(error)
+
+    def _tell(self, what: str, error: BaseException) -> None:
+        _log.error("{what}, request {request_id}\n{trace}", what=what, request_id=self.request_id, trace=trace(error))
 
 
 class _Nowhere:

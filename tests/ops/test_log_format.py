@@ -1,0 +1,150 @@
+"""The formats of the log that are not Twisted's own."""
+
+from io import StringIO
+from json import loads
+from typing import Any
+
+from twisted.internet.task import Clock
+from twisted.logger import Logger, LogLevel
+from twisted.python.failure import Failure
+from twisted.python.reflect import namedAny
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.audit import Event
+from gamed.cli.logging import choose, log_format
+from gamed.cli.refusal import Refusal
+from gamed.config.settings import LogFormat
+from gamed.ops.access_log import AccessLog
+from gamed.ops.log_format import RAW, Observer, Spoken
+
+NOW_MS = 1_800_000_000_004
+
+
+class FormatTests(SynchronousTestCase):
+    def logged(self, style: LogFormat, text: str, level: Any = LogLevel.info, **values: Any) -> str:
+        out = StringIO()
+        log = Logger("gamed.room", observer=Observer(out, style))
+        log.emit(level, text, log_time=NOW_MS / 1000, **values)
+        return out.getvalue()
+
+    def test_json(self) -> None:
+        """One object per line, whatever the text holds; the request's id where the event has it."""
+        line = self.logged(
+            LogFormat.JSON, "no {what}, request {request_id}", LogLevel.warn, what='a\nb"\u2028', request_id="5f0c"
+        )
+        self.assertEqual(line.count("\n"), 1)
+        self.assertTrue(line.isascii())
+        members = loads(line)
+        self.assertEqual(members.pop("time")[-1], "Z")
+        self.assertEqual(
+            members,
+            {
+                "level": "warn",
+                "namespace": "gamed.room",
+                "message": 'no a\nb"\u2028, request 5f0c',
+                "request_id": "5f0c",
+            },
+        )
+
+    def test_json_without_a_request(self) -> None:
+        """An event of no request has no member for it."""
+        self.assertNotIn("request_id", loads(self.logged(LogFormat.JSON, "serving", request_id="")))
+
+    def test_journal(self) -> None:
+        """Each line has its priority and no time: the journal would make an entry of a line without one, too."""
+        self.assertEqual(self.logged(LogFormat.JOURNAL, "a\nb", LogLevel.error), "<3>[gamed.room] a\n<3>b\n")
+        levels = (LogLevel.debug, LogLevel.info, LogLevel.warn, LogLevel.error, LogLevel.critical)
+        self.assertEqual([self.logged(LogFormat.JOURNAL, "a", level)[1] for level in levels], list("76432"))
+
+    def test_tracebacks(self) -> None:
+        """Belong to the message in either format."""
+        failure = Failure(ValueError("why"))
+        for style in (LogFormat.JSON, LogFormat.JOURNAL):
+            line = self.logged(style, "broken", LogLevel.critical, log_failure=failure)
+            self.assertIn("ValueError: why", line)
+        self.assertTrue(all(part.startswith("<2>") for part in line.splitlines()), line)
+
+    def test_nothing_to_say(self) -> None:
+        """An event without text is no line; lines that are ready are written as they are."""
+        self.assertEqual(self.logged(LogFormat.JSON, ""), "")
+        self.assertEqual(self.logged(LogFormat.JOURNAL, "", **{RAW: "<6>x\n"}), "<6>x\n")
+
+    def test_no_text(self) -> None:
+        """What is no Unicode, such as a file's name, is written escaped."""
+        self.assertEqual(self.logged(LogFormat.JOURNAL, "{x}", x="\udcff"), "<6>[gamed.room] \\udcff\n")
+
+    def test_before_the_log_begins(self) -> None:
+        """What is printed at the start looks like the log."""
+        out = StringIO()
+        print("data", "/srv", file=Spoken(out, LogFormat.JSON, LogLevel.info, lambda: NOW_MS), flush=True)
+        self.assertEqual(
+            loads(out.getvalue()),
+            {"time": "2027-01-15T08:00:00.004Z", "level": "info", "namespace": "gamed", "message": "data /srv"},
+        )
+        out = StringIO()
+        Spoken(out, LogFormat.JOURNAL, LogLevel.warn, lambda: NOW_MS).write("careful\n")
+        self.assertEqual(out.getvalue(), "<4>[gamed] careful\n")
+
+
+class RequestTests(SynchronousTestCase):
+    def line(self, style: LogFormat) -> str:
+        written: list[str] = []
+        log = AccessLog(written.append, Clock(), lambda: NOW_MS, style)  # type: ignore[arg-type]
+        log.line(
+            request_id="5f0c",
+            method="GET",
+            template="/game/saves/{slot}",
+            status=404,
+            size=213,
+            seconds=0.00184,
+            code="save_not_found",
+        )
+        log.flush()
+        return "".join(written)
+
+    def test_json(self) -> None:
+        """Each request is an object, with what can be searched for apart."""
+        self.assertEqual(
+            loads(self.line(LogFormat.JSON)),
+            {
+                "time": "2027-01-15T08:00:00.004Z",
+                "level": "info",
+                "namespace": "gamed.requests",
+                "message": "GET /game/saves/{slot} 404",
+                "request_id": "5f0c",
+                "method": "GET",
+                "route": "/game/saves/{slot}",
+                "status": 404,
+                "bytes": 213,
+                "milliseconds": 1.8,
+                "code": "save_not_found",
+            },
+        )
+
+    def test_journal(self) -> None:
+        """As in text, without the time."""
+        line = self.line(LogFormat.JOURNAL)
+        self.assertEqual(line, "<6>[gamed.requests] 5f0c GET /game/saves/{slot} 404 213 1.8\n")
+
+
+class ChoiceTests(SynchronousTestCase):
+    def test_unknown(self) -> None:
+        """A word that is no format is refused with those that are."""
+        error = self.assertRaises(Refusal, log_format, "xml")
+        self.assertEqual(str(error), "--log-format: expected one of text, json, journal.")
+
+    def test_text_is_twisteds(self) -> None:
+        """Nothing is chosen for it; another way to log, asked for at the same time, is refused."""
+        twistd: dict[str, Any] = {"syslog": True}
+        choose(twistd, LogFormat.TEXT)
+        self.assertEqual(twistd, {"syslog": True})
+        self.assertRaises(Refusal, choose, twistd, LogFormat.JSON)
+
+    def test_a_file(self) -> None:
+        """The daemon's file is twistd's choice, and rotates as twistd's does."""
+        path = self.mktemp()
+        twistd: dict[str, Any] = {"logfile": path, "nodaemon": False}
+        choose(twistd, LogFormat.JSON)
+        Logger("gamed.room", observer=namedAny(twistd["logger"])()).info("hello {name}", name=Event.ERASED)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(loads(file.read())["message"], "hello erased")
