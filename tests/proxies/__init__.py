@@ -1,0 +1,1 @@
+"""nginx and Caddy themselves, with the samples of etc/, in front of gamed."""

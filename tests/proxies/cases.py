@@ -1,0 +1,27 @@
+"""What the tests of both proxies start from."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cryptography.x509 import DNSName
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.client.test_tls import certificate
+from tests.proxies.programs import HOST, Proxy
+from tests.proxies.samples import Caddy, Nginx
+
+KINDS = (Nginx, Caddy)
+
+
+def in_front(test: SynchronousTestCase, folder: Path, upstream: str) -> list[Proxy]:
+    """nginx and Caddy below `folder`, in front of the same upstream, until the test ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    trusted = certificate(folder, DNSName(HOST))
+    return list(_started(test, folder, trusted, upstream))
+
+
+def _started(test: SynchronousTestCase, folder: Path, trusted: Path, upstream: str) -> Iterator[Proxy]:
+    for kind in KINDS:
+        proxy = kind(folder / kind.name, trusted, upstream)
+        test.addCleanup(proxy.close)
+        yield proxy
