@@ -85,9 +85,13 @@ def is_part(name: str) -> bool:
     return _PART.fullmatch(name) is not None
 
 
-def outlived(names: Collection[str], keep: int) -> list[str]:
-    """Those of the backups that go when the newest `keep` stay, oldest first; other names are no business of ours."""
-    return sorted(name for name in names if _NAME.fullmatch(name))[:-keep]
+def outlived(names: Collection[str], made: str, keep: int) -> list[str]:
+    """Those of the backups that go when `keep` stay, oldest first; other names are no business of ours.
+
+    The one that was just `made` stays, whatever its name: the clock may have been wrong before.
+    """
+    others = sorted(name for name in names if _NAME.fullmatch(name) and name != made)
+    return others[: max(0, len(others) - (keep - 1))]
 
 
 def parse_manifest(text: bytes) -> Manifest:

@@ -40,7 +40,7 @@ def backup(host: Host, folder: Path, keep: int | None, as_json: bool) -> None:
         target = _target(folder, where.data)
         with backup_folder.alone(target):
             made = _made(where, target)
-            pruned = [] if keep is None else backup_folder.prune(target, keep)
+            pruned = [] if keep is None else backup_folder.prune(target, made.path.name, keep)
         report(_members(made, pruned), "\n".join(_lines(made, where, pruned)), as_json=as_json)
 
 

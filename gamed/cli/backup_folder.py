@@ -68,10 +68,10 @@ def read(path: Path) -> Backup:
         raise BackupError(f"{e.filename or path} cannot be read ({e.strerror})") from None
 
 
-def prune(target: Path, keep: int) -> list[str]:
-    """Delete whole backups but for the newest; which ones. Cut off, it leaves nothing that looks whole."""
+def prune(target: Path, made: str, keep: int) -> list[str]:
+    """Delete whole backups but for `made` and the newest; which ones. Cut off, it leaves nothing that looks whole."""
     whole = [path.parent.name for path in target.glob(f"*/{MANIFEST}")]
-    gone = backups.outlived(whole, keep)
+    gone = backups.outlived(whole, made, keep)
     for name in gone:
         part = target / backups.part_name(name)
         (target / name).rename(part)

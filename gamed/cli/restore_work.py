@@ -4,6 +4,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from secrets import token_bytes
 
@@ -19,10 +20,10 @@ from gamed.cli.refusal import NotDone, warn
 from gamed.clock import now_ms
 from gamed.storage.auth import host_actions, restored
 from gamed.storage.auth.restored import NOBODY, Blocked
-from gamed.storage.command import look, once
-from gamed.storage.migrations import MigrationError, prepare_file
+from gamed.storage.command import once
+from gamed.storage.files import connect, file_uri
+from gamed.storage.migrations import prepare_file
 from gamed.storage.state.shelves import forget_pasts
-from gamed.store import StoreError
 
 SPARE_BYTES = 16 * 1024 * 1024
 
@@ -76,8 +77,9 @@ def _blocked(present: Path) -> Blocked:
     if not present.exists():
         return NOBODY
     try:
-        return look(present, restored.blocked)
-    except (StoreError, MigrationError, sqlite3.Error) as e:
+        with closing(connect(file_uri(present, "rw"))) as connection:  # whatever its schema: most have these rows
+            return restored.blocked(connection)
+    except sqlite3.Error as e:
         warn(f"whom {present} keeps out cannot be read ({e}); look through: gamed players list")
         return NOBODY
 
