@@ -65,6 +65,7 @@ setup(
         "joserfc>=1.8,<2",
         "klein>=24.8,<25",
         "msgspec>=0.19",
+        "prometheus-client>=0.22",
         "pyopenssl>=25",
         "service-identity>=24.2",
         "treq>=26.7",

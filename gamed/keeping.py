@@ -80,6 +80,16 @@ class Keeping:
     def _disk(self, work: Callable[[], None]) -> Deferred[None]:
         return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for changes."""
+        return len(self._waiters)
+
+    @property
+    def exporting(self) -> int:
+        """Exports that are made or sent."""
+        return 0 if self._exports is None else self._exports.running
+
     async def sweep(self) -> None:
         await self._sweeper.sweep()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Sequence
 from secrets import token_bytes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from twisted.application.service import IService, MultiService
@@ -15,12 +15,14 @@ from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.keeping import Keeping
 from gamed.limits import Rate
+from gamed.login.entry import LOCAL
 from gamed.login.terms import LoginTerms
 from gamed.ops.access_log import AccessLog
 from gamed.ops.audit import AuditLog
 from gamed.ops.listening import Listening
 from gamed.ops.log_format import RAW
 from gamed.ops.sd_notify import Manager
+from gamed.ops.tally import CountedAudit, CountedLog, Tally
 from gamed.ops.waiters import Waiters
 from gamed.people import People
 from gamed.sessions.credentials import Issuer, SessionPolicy
@@ -36,6 +38,9 @@ from gamed.web.http_policy import HttpPolicy
 from gamed.web.policy import PolicyRoutes
 from gamed.web.sessions import SessionRoutes
 from gamed.web.site import build_site
+
+if TYPE_CHECKING:
+    from gamed.admin import Admin
 
 SWEEP_SECONDS = 60
 LEAVE_SECONDS = 3
@@ -59,7 +64,8 @@ class Gamed(MultiService):
         self._supervision = Supervision(reactor, manager, self._stores)
         self._waiters = Waiters(reactor)
         self._keeping = Keeping(reactor, settings, self._stores, now_ms)
-        self._audit = AuditLog()
+        self._tally = Tally([*self._config.providers, LOCAL])
+        self._audit = CountedAudit(AuditLog(), self._tally)
         self._people = People(self._config, self._keys, self._stores, self._audit, self._keeping.waits, now_ms)
         self._detached = Detached()
         self._terms = _terms(self._config)
@@ -74,14 +80,17 @@ class Gamed(MultiService):
             waiters=self._waiters,
             detached=self._detached,
             audit=self._audit,
+            tally=self._tally,
             base=self.base,
             now_ms=now_ms,
         )
         self._log = AccessLog(_log_lines(settings.log_format), reactor, now_ms, settings.log_format)
+        log = CountedLog(self._log, self._tally)
         policy = _http_policy(self._config, settings.game.saves.upload_seconds)
-        self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
+        self._site = build_site(self._rooms(), policy, reactor, access_log=log, now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
+        self._admin = self._make_admin(settings.admin)
         self._sweeps = [
             _every_minute(reactor, sweep)
             for sweep in (self._sign_in.sweep, self._sessions.sweep, self._keeping.sweep, self._people.sweep)
@@ -92,6 +101,8 @@ class Gamed(MultiService):
         return self._config.public_url or f"http://127.0.0.1:{self._listening.port}"
 
     def startService(self) -> None:
+        if self._admin is not None:
+            self._admin.open()
         super().startService()  # type: ignore[no-untyped-call]
         recovering = Deferred.fromCoroutine(self._sign_in.recover())
         recovering.addErrback(lambda reason: _log.failure("interrupted sign-ins could not be ended", reason))
@@ -108,6 +119,8 @@ class Gamed(MultiService):
 
     async def _stop(self) -> None:
         self._supervision.stopping()
+        if self._admin is not None:
+            self._admin.stopping()
         await MultiService.stopService(self)
         for sweep in self._sweeps:
             sweep.stop()
@@ -116,6 +129,8 @@ class Gamed(MultiService):
         self._keeping.close()
         await gatherResults([leaving, self._given_time(self._detached.wait())])
         self._detached.abandon()
+        if self._admin is not None:
+            await self._given_time(self._admin.close())
         await self._people.close()
         await self._stores.close()
         self._log.flush()
@@ -129,6 +144,22 @@ class Gamed(MultiService):
         refreshes = Rate.per_minute(self._config.limits.refreshes_per_minute)
         stored = StoredSessions(self._stores.reads, self._stores.auth, issuer, refreshes)
         return Sessions(stored, self._keeping.waits, now_ms, self._audit)
+
+    def _make_admin(self, endpoint: str | None) -> "Admin | None":
+        if endpoint is None:
+            return None
+        from gamed.admin import Admin  # late: who does not ask for numbers need not load what shows them
+        from gamed.ops.metrics import Gauges
+
+        gauges = Gauges(
+            self._stores.lanes,
+            {"login": lambda: len(self._waiters), "saves": lambda: self._keeping.waiting},
+            self._stores.wal_bytes,
+            lambda: self._keeping.exporting,
+            lambda: self._site.connections,
+            self._site.refused,
+        )
+        return Admin(self._reactor, endpoint, self._tally, gauges, self._stores)
 
     def _rooms(self) -> Sequence[Room]:
         policy = PolicyRoutes(

@@ -28,6 +28,7 @@ from gamed.login.returning import Returning
 from gamed.login.starting import Starting
 from gamed.login.terms import LoginTerms
 from gamed.ops.journal import Journal
+from gamed.ops.tally import Tally
 from gamed.ops.waiters import Waiters
 from gamed.sessions.keeper import Sessions
 from gamed.storage.auth.stored_logins import (
@@ -65,6 +66,7 @@ class SignIn:
         waiters: Waiters,
         detached: Detached,
         audit: Audit,
+        tally: Tally,
         base: Callable[[], str],
         now_ms: Now,
     ) -> None:
@@ -85,11 +87,11 @@ class SignIn:
         self._audit = audit
         self._browsers = BrowserSide(self._logins, waiters, keys.indexer, now_ms, audit)
         self._handoff = Handoff(self._logins, waiters, now_ms)
-        self._journal = Journal()
+        self._journal = Journal(tally)
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = realm_indexes(keys.indexer, configured.values())
         self._providers: dict[str, IdentityProvider] = build_providers(
-            configured, config.public_url or "", build_agent(reactor), reactor, now_ms
+            configured, config.public_url or "", build_agent(reactor), reactor, now_ms, called=tally.called
         )
 
     def rooms(self) -> Sequence[Room]:

@@ -54,6 +54,7 @@ class ServeOptions(Spoken):
             "The configuration file [$GAMED_CONFIG, else authentication.json beside the executable].",
         ],
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
+        ["admin", None, None, "Where to serve /metrics and /readyz, an endpoint for this machine only [nowhere]."],
         ["log-format", None, "text", "What a line of the log looks like: text, json or journal (for systemd)."],
     ]
     optFlags = [  # noqa: RUF012
@@ -110,7 +111,9 @@ def makeService(options: Options) -> IService:
     serve, manager = options.subOptions, Manager.from_environment(os.environ)
     with ending(), logging.early(serve.log_format):
         private = bool(serve["private-listen"])
-        settings, lock = opening.prepare(reactor, serve.opened, serve.listen, private=private, manager=manager)
+        settings, lock = opening.prepare(
+            reactor, serve.opened, serve.listen, private=private, manager=manager, admin=serve["admin"]
+        )
         _held.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(_end_well, reactor)

@@ -75,6 +75,11 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     help="Ports that other machines could reach are published to this machine only. [env GAMED_PRIVATE_LISTEN=1]",
 )
 @click.option(
+    "--admin",
+    metavar="ENDPOINT",
+    help="Where to serve /metrics and /readyz, for this machine only, such as tcp:9100:interface=127.0.0.1.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json", "journal"]),
     default="text",
@@ -87,6 +92,7 @@ def serve(  # noqa: PLR0917
     data: str | None,
     listen: tuple[str, ...],
     private_listen: bool,
+    admin: str | None,
     log_format: str,
 ) -> None:
     """Run the game server, until it is stopped. [key]
@@ -97,7 +103,8 @@ def serve(  # noqa: PLR0917
 
     where = host.places(config, data)
     arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]
-    serving.serve([*arguments, f"--log-format={log_format}", *(["--private-listen"] if private_listen else [])])
+    arguments += [f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
+    serving.serve([*arguments, *(["--private-listen"] if private_listen else [])])
 
 
 gamed.add_command(check_config)

@@ -10,7 +10,7 @@ from pathlib import Path
 from re import compile
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from OpenSSL import SSL, crypto
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, quoteStringArgument, serverFromString
 
@@ -37,6 +37,8 @@ class Listener:
     """Of unix sockets; an abstract one's begins with a zero byte."""
     descriptor: int | None = None
     """Of what another process opened and passed on."""
+    option: str = "--listen"
+    """Where the owner named it."""
 
     @property
     def local(self) -> bool:
@@ -69,16 +71,17 @@ class Listener:
         return f"tcp:{self.port}:interface={quoteStringArgument(self.host)}"
 
 
-def parse_listener(reactor: Any, text: str) -> Listener:
+def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listener:
     """One endpoint string, or Refusal when Twisted would not take it; what systemd passed is looked at, not opened."""
     try:
         endpoint = serverFromString(reactor, text)
         adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
-        return inherited(text, endpoint.fileno, endpoint.addressFamily) if adopted else described(text)
+        listener = inherited(text, endpoint.fileno, endpoint.addressFamily) if adopted else described(text)
+        return evolve(listener, option=option)
     except (SSL.Error, crypto.Error):
-        raise Refusal(f"--listen {text}: the certificate or its key cannot be used.") from None
+        raise Refusal(f"{option} {text}: the certificate or its key cannot be used.") from None
     except (ValueError, TypeError, LookupError, OSError) as e:
-        raise Refusal(f"--listen {text}: {e or type(e).__name__}; expected an endpoint {ADVICE}.") from None
+        raise Refusal(f"{option} {text}: {e or type(e).__name__}; expected an endpoint {ADVICE}.") from None
 
 
 def described(text: str) -> Listener:
@@ -111,6 +114,25 @@ def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> No
             "Without a tcp listener of its own the server does not know its address: set public_url in "
             f"authentication.json, such as http://localhost:8080 on this machine only, or add --listen {ADVICE[8:]}."
         )
+
+
+def judge_admin(listener: Listener, others: Sequence[Listener]) -> None:
+    """Refusal of an `--admin` endpoint that is not this machine's own, or that the game's side has."""
+    if listener.kind not in ("tcp", "tcp6", "unix") or not listener.local:
+        raise Refusal(
+            f"{listener.option} {listener.text}: only this machine may reach it; expected an endpoint such as "
+            "tcp:9100:interface=127.0.0.1 or unix:/run/gamed/admin.sock:mode=660."
+        )
+    shared = [other.text for other in others if _same(listener, other)]
+    if shared:
+        raise Refusal(f"{listener.option} {listener.text}: the game is served there, by {shared[0]}; name another.")
+
+
+def _same(one: Listener, other: Listener) -> bool:
+    """Whether both cannot be open at a time."""
+    if one.path or other.path:
+        return one.path == other.path
+    return one.port == other.port != 0
 
 
 def probe(listeners: Sequence[Listener]) -> None:
@@ -158,31 +180,31 @@ def _probe_port(listener: Listener) -> None:
         try:
             trial.bind((listener.host, listener.port))
         except OSError as e:
-            raise Refusal(cannot_listen(listener.text, e)) from None
+            raise Refusal(cannot_listen(listener.text, e, listener.option)) from None
 
 
 def _probe_path(listener: Listener) -> None:
     """A socket file may be left from a server that was killed; Twisted takes that one over."""
     path = Path(listener.path)
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise Refusal(f"--listen {listener.text}: {path.parent} is no folder that can be written.")
+        raise Refusal(f"{listener.option} {listener.text}: {path.parent} is no folder that can be written.")
     if path.exists() and not path.is_socket():
-        raise Refusal(f"--listen {listener.text}: another file is there, and no socket.")
+        raise Refusal(f"{listener.option} {listener.text}: another file is there, and no socket.")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as trial:
         try:
             trial.connect(listener.path)
         except OSError as e:
             if e.errno is None:  # Python's own: the path is longer than a socket's may be
-                raise Refusal(cannot_listen(listener.text, e)) from None
+                raise Refusal(cannot_listen(listener.text, e, listener.option)) from None
             return
-    raise Refusal(f"--listen {listener.text}: another program listens there.")
+    raise Refusal(f"{listener.option} {listener.text}: another program listens there.")
 
 
-def cannot_listen(text: str, error: BaseException) -> str:
+def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> str:
     """One sentence about a port that could not be opened; `text` is the endpoint, or what is known of it."""
     code = getattr(error, "errno", None)
     if code == errno.EADDRINUSE:
-        return f"--listen {text}: the port is taken by another program; stop that, or name another port with --listen."
+        return f"{option} {text}: the port is taken by another program; stop that, or name another port with {option}."
     if code == errno.EACCES:
-        return f"--listen {text}: this user may not open that port; name one from 1024 on with --listen."
-    return f"--listen {text}: {getattr(error, 'strerror', None) or error}."
+        return f"{option} {text}: this user may not open that port; name one from 1024 on with {option}."
+    return f"{option} {text}: {getattr(error, 'strerror', None) or error}."

@@ -73,7 +73,13 @@ def read(places: Places, *, providers: bool = True) -> Opened:
 
 
 def prepare(
-    reactor: Any, opened: Opened, listen: Sequence[str], *, private: bool, manager: Manager
+    reactor: Any,
+    opened: Opened,
+    listen: Sequence[str],
+    *,
+    private: bool,
+    manager: Manager,
+    admin: str | None = None,
 ) -> tuple[Settings, Lock]:
     """Checked, locked, migrated, keyed; before any fork. The caller keeps the lock."""
     config, places = opened.judged.config, opened.places
@@ -82,16 +88,17 @@ def prepare(
     listening = [listeners.parse_listener(reactor, text) for text in texts]
     refuse_deaf(reactor, listening)
     listeners.judge(listening, config, private=private)
+    opening = [*listening, *_admins(reactor, admin, listening)]
     refuse_to_serve_others(places.data)
     if opened.first_run:
-        listeners.probe(listening)
+        listeners.probe(opening)
         files.write_first_config(places.config)
     files.open_data(places.data)
     lock = Lock.take(places.data)
     if (cut_off := exchange.unfinished(places.data)) is not None:
         exchange.finish(places.data, cut_off)
         say(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
-    listeners.probe(listening)
+    listeners.probe(opening)
     choice = keys.choose(places.data, config.master_key, token_bytes)
     with keys.refusing(places.data / files.AUTH_DB):
         _prepare_files(places, manager)
@@ -99,7 +106,16 @@ def prepare(
     lock.note([listener.reached for listener in listening])
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     _report(settings, opened, kept)
-    return settings, lock
+    return evolve(settings, admin=admin), lock
+
+
+def _admins(reactor: Any, admin: str | None, others: Sequence[listeners.Listener]) -> list[listeners.Listener]:
+    """The one there is, judged; none without the option."""
+    if admin is None:
+        return []
+    listener = listeners.parse_listener(reactor, admin, "--admin")
+    listeners.judge_admin(listener, others)
+    return [listener]
 
 
 def _prepare_files(places: Places, manager: Manager) -> None:

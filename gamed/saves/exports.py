@@ -149,6 +149,11 @@ class Exports:
         self._open.add(export)
         return export
 
+    @property
+    def running(self) -> int:
+        """Places that are taken."""
+        return len(self._open)
+
     def close(self) -> None:
         """Nothing new is begun, and what is being made ends after its step."""
         self._closed = True

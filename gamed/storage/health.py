@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -9,7 +10,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.storage.errors import say
-from gamed.storage.files import StoreFile
+from gamed.storage.files import AUTH, STATE, StoreFile
 from gamed.storage.lanes import ReadLane
 from gamed.store import StoreBusy, StoreError
 
@@ -18,10 +19,29 @@ ANSWER_SECONDS = 5
 log = Logger()
 
 
-def touch(connection: sqlite3.Connection) -> None:
+SCHEMAS = {AUTH: "main", STATE: "state"}
+
+
+def touch(connection: sqlite3.Connection, files: Sequence[str] = (AUTH, STATE)) -> None:
     """Read one row of each file; a bare SELECT 1 would open neither."""
-    for schema in ("main", "state"):
-        connection.execute(f"SELECT 1 FROM {schema}.sqlite_schema LIMIT 1").fetchall()
+    for name in files:
+        connection.execute(f"SELECT 1 FROM {SCHEMAS[name]}.sqlite_schema LIMIT 1").fetchall()
+
+
+async def silent(reads: ReadLane, files: Sequence[StoreFile], clock: Any) -> list[str]:
+    """A sentence for each file that cannot be used, or does not answer; asked now, one after the other."""
+    said = []
+    for file in files:
+        why: type[Exception] | None = file.refusal
+        if why is None:
+            answer = reads.submit(partial(touch, files=(file.name,))).addTimeout(ANSWER_SECONDS, clock)
+            try:
+                await answer
+            except Exception as e:
+                why = type(e)
+        if why is not None:
+            said.append(f"{file.name}.db does not answer: {why.__name__}")
+    return said
 
 
 class Health:

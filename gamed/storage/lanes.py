@@ -51,8 +51,17 @@ class Lane(ABC):
         self._pumping = False
         self._holds = 0
         self._closed = False
+        self.batches = [0] * (BATCH_ITEMS.bit_length() + 1)
+        """How many batches had 1, up to 2, up to 4, ... units; the last: more than there is room for."""
+        self.units = 0
+        """In all of them."""
         self._pausing: list[Deferred[None]] = []
         self._draining: list[Deferred[None]] = []
+
+    @property
+    def waiting(self) -> int:
+        """Units that no batch has taken yet."""
+        return len(self._queue)
 
     def submit(self, unit: Unit[T], size: int = 0) -> Deferred[T]:
         """The unit's answer once its batch is done. `size`: bytes it writes, as the batch counts them.
@@ -122,6 +131,8 @@ class Lane(ABC):
         while self._queue and len(batch) < self.batch_items and size + self._queue[0].size <= BATCH_BYTES:
             batch.append(self._queue.popleft())
             size += batch[-1].size
+        self.batches[(len(batch) - 1).bit_length()] += 1
+        self.units += len(batch)
         return batch
 
     def _land(self, outcomes: Sequence[batches.Outcome], batch: Sequence[_Item]) -> None:

@@ -1,7 +1,7 @@
 """Both stores and their lanes, from open to close (SPEC 1.6)."""
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ from twisted.python.failure import Failure
 from gamed.instants import Now
 from gamed.storage.blobs import KEPT_MS, BlobLane
 from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, unusable
-from gamed.storage.health import Health
-from gamed.storage.lanes import ReadLane, WriteLane
+from gamed.storage.health import Health, silent
+from gamed.storage.lanes import Lane, ReadLane, WriteLane
 from gamed.storage.pulse import Pulse
 from gamed.storage.ticker import Ticker
 from gamed.storage.wal import WalKeeper
@@ -45,6 +45,8 @@ class Stores:
             attach_state(connection, state)
 
         self._state = state
+        self._files = (auth, state)
+        self._clock = reactor
         self.workers = tuple(
             Worker(reactor, file, setup)
             for file, setup in ((auth, reading), (auth, prepare), (state, prepare), (state, prepare), (auth, tending))
@@ -98,6 +100,19 @@ class Stores:
     def check(self) -> Deferred[None]:
         """Fires if both stores answered within the last second, else asks them; fails with a StoreError."""
         return self._health.check()
+
+    @property
+    def lanes(self) -> Mapping[str, Lane]:
+        """By name."""
+        return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.lane}
+
+    def wal_bytes(self) -> Mapping[str, int]:
+        """Size of each store's write-ahead log."""
+        return {file.name: file.wal_bytes() for file in self._files}
+
+    def silent(self) -> Deferred[list[str]]:
+        """Fires with a sentence for each store that does not answer now."""
+        return Deferred.fromCoroutine(silent(self.reads, self._files, self._clock))
 
     def pulse(self) -> Pulse:
         """One more way to ask whether both stores answer, past every lane; whoever asks closes it."""

@@ -87,6 +87,7 @@ class App(Klein, ABC):
 
     def answer_problem(self, request: Request, problem: Problem) -> bytes:
         """Set status and headers; the body."""
+        request.problem = problem.code
         request.setResponseCode(problem.status)
         request.setHeader("Cache-Control", "no-store")
         for name, value in problem.headers.items():

@@ -32,6 +32,8 @@ class Connections:
         self._open: Counter[str] = Counter()
         self._most = most_connections(policy.connections)
         self.count = 0
+        self.refused: Counter[str] = Counter(connections=0, connections_per_address=0)
+        """How many were turned away, by the limit."""
 
     def trusted(self, peer: str | None) -> bool:
         hop = None if peer is None else parse_address(peer)
@@ -40,9 +42,11 @@ class Connections:
     def admit(self, peer: str | None) -> bool:
         """Count a new connection, or refuse it."""
         if self.count >= self._most:
+            self.refused["connections"] += 1
             return False
         if peer is not None and not self._known(peer):
             if self._open[peer] >= self._policy.connections_per_address:
+                self.refused["connections_per_address"] += 1
                 return False
             self._open[peer] += 1
         self.count += 1

@@ -46,6 +46,8 @@ class Request(TwistedRequest):
         """Why there will be no handler."""
         self.whole = False
         """Whether all of the body was read; if not, the connection cannot go on."""
+        self.problem = ""
+        """The code of the problem that is answered."""
         self.request_id = server.request_id()
         self.began = server.seconds()
         self.route = server.nowhere

@@ -1,6 +1,6 @@
 """The web of the service: connections come in, rooms answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from attrs import evolve
@@ -30,9 +30,20 @@ PROTOCOL = "1.0"
 
 
 class AccessLog(Protocol):
-    """One line per request; the template stands for the path."""
+    """One line per request; the template stands for the path, `code` is that of a problem."""
 
-    def line(self, *, request_id: str, method: str, template: str, status: int, size: int, seconds: float) -> None: ...
+    def line(
+        self,
+        *,
+        request_id: str,
+        method: str,
+        template: str,
+        status: int,
+        size: int,
+        seconds: float,
+        received: int,
+        code: str,
+    ) -> None: ...
 
 
 class Site(HTTPFactory):
@@ -83,6 +94,15 @@ class Site(HTTPFactory):
         channel.factory = self
         self._channels[channel] = peer
         return channel
+
+    @property
+    def connections(self) -> int:
+        """Open ones."""
+        return len(self._channels)
+
+    def refused(self) -> Mapping[str, int]:
+        """Connections turned away so far, by the limit that was hit."""
+        return self._connections.refused
 
     def closed(self, channel: Channel) -> None:
         self._connections.release(self._channels.pop(channel))
@@ -195,6 +215,8 @@ class Site(HTTPFactory):
             status=status,
             size=request.sentLength,
             seconds=self._clock.seconds() - request.began,
+            received=(request.head.length or 0) if request.whole else 0,
+            code=request.problem,
         )
 
 

@@ -1,0 +1,50 @@
+"""What the owner's own machine may ask: numbers, and whether the service is ready; on a port of its own."""
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from attrs import frozen
+
+from gamed.web.app import make_app
+from gamed.web.gates import NO_GATES
+from gamed.web.request import Request
+
+
+class Readings(Protocol):
+    """The numbers, as a text that is made when it is asked for."""
+
+    def text(self) -> bytes: ...
+
+
+class Readiness(Protocol):
+    def problems(self) -> Awaitable[Sequence[str]]:
+        """Why the service is not ready, a line each; none: it is."""
+
+
+@frozen
+class AdminRoutes:
+    """Never a room of the public site."""
+
+    app = make_app()
+    prefixes = ("/metrics", "/readyz")
+    gates = NO_GATES
+
+    _readings: Readings
+    _content_type: str
+    _readiness: Readiness
+
+    @app.route("/metrics", methods=["GET"])
+    def metrics(self, request: Request) -> bytes:
+        request.setHeader("Content-Type", self._content_type)
+        request.setHeader("Cache-Control", "no-store")
+        return self._readings.text()
+
+    @app.route("/readyz", methods=["GET"])
+    async def readyz(self, request: Request) -> str:
+        problems = await self._readiness.problems()
+        request.setHeader("Content-Type", "text/plain; charset=utf-8")
+        request.setHeader("Cache-Control", "no-store")
+        if not problems:
+            return "ok"
+        request.setResponseCode(503)
+        return "".join(f"{problem}\n" for problem in problems)
