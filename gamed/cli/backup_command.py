@@ -1,5 +1,6 @@
 """`gamed backup`: both stores and the configuration copied while the service runs (SPEC 2.2 rule 2)."""
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -37,10 +38,15 @@ def backup(host: Host, folder: Path, keep: int | None, as_json: bool) -> None:
     with ending():
         where = host.places()
         host.open_keyless()
-        target = _target(folder, where.data)
-        with backup_folder.alone(target):
-            made = _made(where, target)
-            pruned = [] if keep is None else backup_folder.prune(target, made.path.name, keep)
+        try:
+            target = _target(folder, where.data)
+            with backup_folder.alone(target):
+                made = _made(where, target)
+                pruned = [] if keep is None else backup_folder.prune(target, made.path.name, keep)
+        except PermissionError as e:  # root has become that user
+            raise NotDone(
+                f"{e.filename} is closed to uid {os.geteuid()}, who makes the backup; open it to them."
+            ) from None
         report(_members(made, pruned), "\n".join(_lines(made, where, pruned)), as_json=as_json)
 
 

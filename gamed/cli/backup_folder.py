@@ -47,15 +47,13 @@ def write(where: Places, target: Path, now_ms: int) -> Backup:
     part = target / backups.part_name(name)
     part.mkdir(mode=0o700)
     try:
-        _fill(part, where, now_ms)
-        found = read(part)
-        sync_folder(part)
-        part.rename(target / name)
+        made = _fill(part, where, now_ms)
+        part.rename(target / name)  # every file in it is on disk, and so are their names
         sync_folder(target)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return _at(found, target / name)
+    return _at(made, target / name)
 
 
 def read(path: Path) -> Backup:
@@ -112,26 +110,27 @@ def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -
     return Copied(done, digest.hexdigest())
 
 
-def _fill(part: Path, where: Places, now_ms: int) -> None:
+def _fill(part: Path, where: Places, now_ms: int) -> Backup:
     """auth.db first: of a player who leaves between both copies no saves are left without their player."""
     for name in STORES:
         _copy(where.data / name, part / name)
     for name, path in zip(SETTINGS, (where.config, where.game), strict=True):
         with suppress(FileNotFoundError):
             write_whole(part / name, read_file(str(path)), 0o600)
-    examined = {name: _examine(part / name, name) for name in STORES}
-    ring = copying.look(part / STORES[0], keyring.read)
+    files = {name: hash_file(part / name) for name in (*STORES, *SETTINGS) if (part / name).exists()}
+    made = _examined(_backup(part, files))
     manifest = Manifest(
         made_at=rfc3339(now_ms),
         gamed=__version__,
-        fingerprint=ring.fingerprint if ring else None,
-        key_source=ring.source.value if ring else None,
-        schemas={each.name: each.schema for each in examined.values()},
-        players=examined[STORES[0]].rows,
-        saves=examined[STORES[1]].rows,
-        files={name: hash_file(part / name) for name in (*STORES, *SETTINGS) if (part / name).exists()},
+        fingerprint=made.ring.fingerprint if made.ring else None,
+        key_source=made.ring.source.value if made.ring else None,
+        schemas={each.name: each.schema for each in made.examined.values()},
+        players=made.examined[STORES[0]].rows,
+        saves=made.examined[STORES[1]].rows,
+        files=files,
     )
     write_whole(part / MANIFEST, json.dumps(manifest.members(), indent=2).encode() + b"\n", 0o600)
+    return evolve(made, manifest=manifest)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -149,10 +148,14 @@ def _folder(path: Path) -> Backup:
     for name, copied in manifest.files.items():
         if hash_file(path / name) != copied:
             raise BackupError(f"{name} is not as it was when the backup was made")
+    return _examined(evolve(_backup(path, manifest.files), manifest=manifest))
+
+
+def _backup(path: Path, files: Mapping[str, Copied]) -> Backup:
+    """Not examined yet."""
     stores = {name: path / name for name in STORES}
-    settings = {name: path / name for name in SETTINGS if name in manifest.files}
-    hashes = {name: copied.sha256 for name, copied in manifest.files.items()}
-    return _examined(Backup(path, stores, hashes, settings, manifest))
+    settings = {name: path / name for name in SETTINGS if name in files}
+    return Backup(path, stores, {name: copied.sha256 for name, copied in files.items()}, settings)
 
 
 def _file(path: Path) -> Backup:

@@ -151,5 +151,5 @@ def _lines(path: Path, done: Restored) -> Iterator[str]:
         yield f"{file} is other than the backup's and stays; compare it with {path / file.name}."
     if done.blocked:
         yield f"{done.blocked} players who were blocked here stay blocked."
-    yield "Players who left for good since that backup are there again: erase them (gamed players erase)."
+    yield "Whoever left for good since it was made is there again; erase them once more: gamed players erase"
     yield "Everybody has to sign in again. Start the service now: gamed serve, or systemctl start gamed"

@@ -13,8 +13,8 @@ from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect
 from gamed.store import StoreCorrupt, StoreUnavailable
 
 SCHEMAS = Path(__file__).parent / "schema"
-STEPS = 100_000
-"""Of SQLite's virtual machine, between two calls that say that it is still at work: some milliseconds."""
+STEPS = 1_000
+"""Of SQLite's virtual machine, between two calls that say that it is still at work: a few dozen MiB at most."""
 log = Logger()
 
 
