@@ -75,6 +75,16 @@ def finish(data: Path, exchange: Exchange) -> list[Path]:
     return aside
 
 
+def recover(data: Path) -> Exchange | None:
+    """What one that was cut off left behind: brought to its end if it was committed, and told; else swept."""
+    cut_off = unfinished(data)
+    if cut_off is not None:
+        finish(data, cut_off)
+    elif (data / STAGED).exists():
+        shutil.rmtree(data / STAGED)
+    return cut_off
+
+
 def refuse_unfinished(data: Path) -> None:
     """Refusal for a command that would work on files that are about to be set aside."""
     if (data / JOURNAL).exists():

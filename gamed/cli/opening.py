@@ -95,8 +95,7 @@ def prepare(
         files.write_first_config(places.config)
     files.open_data(places.data)
     lock = Lock.take(places.data)
-    if (cut_off := exchange.unfinished(places.data)) is not None:
-        exchange.finish(places.data, cut_off)
+    if (cut_off := exchange.recover(places.data)) is not None:
         say(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
     listeners.probe(opening)
     choice = keys.choose(places.data, config.master_key, token_bytes)

@@ -49,6 +49,19 @@ def put_back(backup: Backup, where: Places, ran_by: str) -> Restored:
     _require_room(backup, where.data)
     out = _blocked(where.data / AUTH_DB) if AUTH_DB in backup.stores else NOBODY
     staged = exchange.begin(where.data)
+    try:
+        sessions, blocked = _stage(backup, staged, out, ran_by)
+        added, kept = _settings(backup.settings, where)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    swap = Exchange(str(backup.path.resolve()), _suffix(where.data), list(backup.stores))
+    exchange.commit(where.data, swap)
+    return Restored(tuple(exchange.finish(where.data, swap)), sessions, blocked, tuple(added), tuple(kept))
+
+
+def _stage(backup: Backup, staged: Path, out: Blocked, ran_by: str) -> tuple[int, int]:
+    """New files, ready to be served; how many sessions ended, and how many players are kept out."""
     for name, path in backup.stores.items():
         _copy(path, staged / name, backup.hashes[name])
         prepare_file(staged / name, copied=False)
@@ -59,10 +72,7 @@ def put_back(backup: Backup, where: Places, ran_by: str) -> Restored:
         once(staged / STATE_DB, lambda connection: forget_pasts(connection, token_bytes))
     for name in backup.stores:
         _settle(staged / name)
-    added, kept = _settings(backup.settings, where)
-    swap = Exchange(str(backup.path.resolve()), _suffix(where.data), list(backup.stores))
-    exchange.commit(where.data, swap)
-    return Restored(tuple(exchange.finish(where.data, swap)), sessions, blocked, tuple(added), tuple(kept))
+    return sessions, blocked
 
 
 def _fit(connection: sqlite3.Connection, out: Blocked, ran_by: str) -> tuple[int, int]:

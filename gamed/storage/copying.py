@@ -1,8 +1,8 @@
 """A store copied while it is served, and a copy examined without being changed (SPEC 2.2 rule 2)."""
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,7 +52,7 @@ def copy(source: Path, target: Path, working: Callable[[], None] = silent) -> No
     Beside the running service: one snapshot is held, writes go on. `working` is called again and again. StoreError;
     what is there of the target then is of no use.
     """
-    with translated(), closing(connect(file_uri(source, "rw"))) as connection:
+    with translated(), _broken_off(), closing(connect(file_uri(source, "rw"))) as connection:
         prepare(connection)
         connection.set_progress_handler(working, STEPS)
         copy_into(connection, target)
@@ -69,12 +69,23 @@ def examine(path: Path, name: str, working: Callable[[], None] = silent) -> Exam
 def look(path: Path, unit: Callable[[sqlite3.Connection], T], working: Callable[[], None] = silent) -> T:
     """What a unit reads in a copy; BackupError when that cannot be done."""
     try:
-        with closing(connect(f"{file_uri(path, 'ro')}&immutable=1")) as connection:
+        with _broken_off(), closing(connect(f"{file_uri(path, 'ro')}&immutable=1")) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.set_progress_handler(working, STEPS)
             return unit(connection)
     except sqlite3.Error as e:
         raise BackupError(f"{path.name} is damaged ({e})") from e
+
+
+@contextmanager
+def _broken_off() -> Iterator[None]:
+    """Ctrl-C comes out of a progress handler as a complaint of SQLite's."""
+    try:
+        yield
+    except sqlite3.Error as e:
+        if getattr(e, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise KeyboardInterrupt from None
+        raise
 
 
 def _examined(connection: sqlite3.Connection, file: str, name: str) -> Examined:

@@ -10,9 +10,11 @@ from gamed import backups
 from gamed.backups import BackupError
 from gamed.cli import backup_folder
 from gamed.cli.refusal import NotDone
+from gamed.storage import copying
 from gamed.store import StoreCorrupt, StoreUnavailable
 from tests.backup.kit import KEY, BackupCase, dies, rows
 from tests.sessions.desk import ANNA, NOW_MS
+from tests.support.stores import ask
 
 
 class WriteTests(BackupCase):
@@ -153,3 +155,18 @@ class ReadTests(BackupCase):
         members = json.loads(manifest.read_text())
         members["files"][name] = {"bytes": len(data), "sha256": sha256(data).hexdigest()}
         manifest.write_text(json.dumps(members))
+
+
+class BrokenOffTests(BackupCase):
+    def test_by_its_owner(self) -> None:
+        """Ctrl-C in the middle of a copy is no fault of SQLite's."""
+
+        def interrupt() -> None:
+            raise KeyboardInterrupt
+
+        many = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 5000)"
+        self.auth(ask(f"INSERT INTO limit_bucket {many} SELECT CAST(n AS BLOB), n FROM c"))
+        with self.assertRaises(KeyboardInterrupt):
+            copying.copy(self.data / "auth.db", self.target / "auth.db", interrupt)
+        with self.assertRaises(KeyboardInterrupt):
+            copying.examine(self.data / "auth.db", "auth", interrupt)

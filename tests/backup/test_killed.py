@@ -41,10 +41,11 @@ class KilledTests(BackupCase):
         while True:
             where = self.fresh(step)
             died = dies(lambda where=where: put_back(self.made, where, "uid:7"), where.data, step)
-            if (cut_off := exchange.unfinished(where.data)) is not None:
+            if exchange.unfinished(where.data) is not None:
                 with self.assertRaises(Refusal):
                     exchange.refuse_unfinished(where.data)
-                exchange.finish(where.data, cut_off)
+            exchange.recover(where.data)
+            self.assertFalse((where.data / exchange.STAGED).exists())
             found.append(held(where.data))
             if found[-1] == NEW:
                 self.assertEqual(held(where.data, next(where.data.glob("auth.db.before-*")).name[7:]), OLD)

@@ -153,6 +153,7 @@ class LeftAloneTests(RestoreCase):
         with self.assertRaises(NotDone):
             put_back(examined, self.where, "uid:7")
         self.assertEqual(self.contents(), before)
+        self.assertFalse((self.data / "restore.new").exists())
 
     def test_log_of_a_store_in_use(self) -> None:
         """A log beside the present store goes along with it: beside another file it would ruin that."""
