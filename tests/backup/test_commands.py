@@ -37,7 +37,8 @@ class ServedTests(PorchTestCase):
         return dict(json.loads(out))
 
     def test_played_on(self) -> None:
-        """Copied while games write; put back; a game is told that its session ended and its past is gone."""
+        """Copied while games write; put back, at the next start at the latest; a game is told that its session ended
+        and its past is gone."""
         (self.folder / "game.json").write_text('{"writes_per_minute": 0}')
         service, self.port = self.serve()
         self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
@@ -56,7 +57,9 @@ class ServedTests(PorchTestCase):
         done = self.said("restore", made)
         self.assertEqual((len(done["set_aside"]), done["sessions_ended"]), (2, 1))
 
+        self.cut_off(made)
         service, self.port = self.serve()
+        self.assertIn(f"a restore that was cut off is finished: the stores are those of {made}", self.output())
         answer = self.http("GET", "/game/saves")
         self.assertEqual((answer.status, answer.json["code"]), (401, "session_revoked"))
         self.token = str(self.said("players", "token", "Anna")["access_token"])
@@ -69,6 +72,11 @@ class ServedTests(PorchTestCase):
         self.assertEqual(self.gamed("check")[:2], (0, "all is well\n"))
         self.stop(service)
         self.assertIn("security command command=restore", self.output())
+
+    def cut_off(self, made: str) -> None:
+        """As if the restore had been killed in its last moment."""
+        (self.data / "state.db").rename(exchange.begin(self.data) / "state.db")
+        exchange.commit(self.data, exchange.Exchange(made, ".before-restore-1", STORES))
 
     def copied_under_load(self) -> tuple[str, dict[str, int]]:
         """A backup while writers write -> its folder, and the version of each slot that was acknowledged before."""
