@@ -1,0 +1,141 @@
+"""The port of this machine's own: numbers and readiness, and nothing for anybody else."""
+
+import re
+from json import loads
+
+from twisted.internet.testing import MemoryReactorClock
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.admin import Admin
+from gamed.cli.listeners import judge_admin, parse_listener, probe
+from gamed.cli.refusal import Refusal
+from gamed.ops.tally import Tally
+from gamed.store import StoreCorrupt
+from tests.ops.test_tally import gauges
+from tests.porch.process import PorchTestCase, get
+from tests.support.http import Answer, Connection, request_bytes
+from tests.support.ports import free_port
+from tests.support.stores import memory_stores
+from tests.test_spec import ROOT
+
+ENDPOINT = "tcp:9100:interface=127.0.0.1"
+
+
+class AdminTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.reactor, self.stores = MemoryReactorClock(), memory_stores()
+        self.admin = Admin(self.reactor, ENDPOINT, Tally([]), gauges(**self.stores.lanes), self.stores)
+        self.admin.open()
+        [(port, self.site, _, interface)] = self.reactor.tcpServers
+        self.assertEqual((port, interface), (9100, "127.0.0.1"))
+
+    def ask(self, path: str, method: str = "GET", host: str = "localhost:9100") -> Answer:
+        connection = Connection(self.site)
+        connection.head_only = method == "HEAD"
+        answer = connection.send(request_bytes(method, path, {"Host": host})).answer
+        connection.leave()
+        return answer
+
+    def test_every_metric_is_described(self) -> None:
+        """docs/operations.md has a row with the labels of each number, and for no other."""
+        answer = self.ask("/metrics")
+        self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
+        self.assertTrue(answer.headers["content-type"].startswith("text/plain; version="))
+        page = (ROOT / "docs/operations.md").read_text("utf-8")
+        rows = re.findall(r"(?m)^\| `((?:gamed|process)_[a-z_]+)` \|", page)
+        named = re.findall(r"(?m)^# TYPE (\S+) ", answer.body.decode())
+        self.assertEqual(sorted(rows), sorted(named))
+
+    def test_ready(self) -> None:
+        """`ok` while both stores answer; asked with HEAD, too."""
+        self.assertEqual((self.ask("/readyz").status, self.ask("/readyz").body), (200, b"ok"))
+        self.assertEqual(self.ask("/readyz", "HEAD").status, 200)
+
+    def test_a_store_is_silent(self) -> None:
+        """503 says which."""
+        self.stores._state.refusal = StoreCorrupt
+        answer = self.ask("/readyz")
+        self.assertEqual((answer.status, answer.body), (503, b"state.db does not answer: StoreCorrupt\n"))
+
+    def test_stopping(self) -> None:
+        """Not ready any more, though both stores still answer; then the port closes."""
+        self.admin.stopping()
+        answer = self.ask("/readyz")
+        self.assertEqual((answer.status, answer.body), (503, b"the service is stopping\n"))
+        self.successResultOf(self.admin.close())
+
+    def test_only_to_be_read(self) -> None:
+        """GET and HEAD; no other method, and nothing of the game."""
+        for method in ("POST", "PUT", "DELETE", "OPTIONS"):
+            answer = self.ask("/metrics", method)
+            self.assertEqual((answer.status, answer.headers["allow"]), (405, "GET, HEAD"))
+        self.assertEqual(self.ask("/metrics", "HEAD").status, 200)
+        for path in ("/healthz", "/auth/config", "/game/saves", "/"):
+            self.assertEqual(self.ask(path).status, 404, path)
+
+    def test_other_names(self) -> None:
+        """A page elsewhere whose name leads to this machine is not answered."""
+        for host in ("game.example", "localhost.game.example", "192.168.1.5:9100"):
+            self.assertEqual(self.ask("/metrics", host=host).status, 421, host)
+        for host in ("127.0.0.1", "[::1]:9100"):
+            self.assertEqual(self.ask("/readyz", host=host).status, 200, host)
+
+
+class EndpointTests(SynchronousTestCase):
+    def judge(self, text: str, *others: str) -> None:
+        reactor = MemoryReactorClock()
+        judge_admin(parse_listener(reactor, text, "--admin"), [parse_listener(reactor, other) for other in others])
+
+    def test_this_machine_only(self) -> None:
+        """Loopback and unix sockets."""
+        for text in (
+            ENDPOINT,
+            "tcp6:9100:interface=\\:\\:1",
+            "tcp:0:interface=localhost",
+            "unix:/run/gamed/admin.sock",
+        ):
+            self.assertIsNone(self.judge(text, "tcp:8080", "unix:/run/gamed/http.sock"))
+
+    def test_anything_else(self) -> None:
+        """Is refused, however it is spelled; no setting makes it right."""
+        for text in ("tcp:9100", "tcp:9100:interface=0.0.0.0", "tcp:9100:interface=192.168.1.5", "tcp6:9100"):
+            error = self.assertRaises(Refusal, self.judge, text)
+            self.assertTrue(str(error).startswith(f"--admin {text}: only this machine may reach it"), error)
+        self.assertIn("--admin 9100: ", str(self.assertRaises(Refusal, self.judge, "9100")))
+
+    def test_the_games_own(self) -> None:
+        """One endpoint is not both."""
+        for text, other in ((ENDPOINT, "tcp:9100"), ("unix:/run/a", "unix:/run/a:mode=660")):
+            self.assertIn("the game is served there", str(self.assertRaises(Refusal, self.judge, text, other)))
+
+    def test_taken(self) -> None:
+        """The sentence names the option."""
+        listener = parse_listener(MemoryReactorClock(), "unix:/nowhere/at/all.sock", "--admin")
+        error = self.assertRaises(Refusal, probe, [listener])
+        self.assertTrue(str(error).startswith("--admin unix:/nowhere"), error)
+
+
+class ProcessTests(PorchTestCase):
+    def test_a_service(self) -> None:
+        """The numbers are on the owner's port and never on the game's; each line of the log is an object."""
+        admin = free_port()
+        process, port = self.serve(f"--admin=tcp:{admin}:interface=127.0.0.1", "--log-format=json")
+        for path in ("/metrics", "/readyz"):
+            self.assertEqual(get(port, path)[0], 404, path)
+        self.assertEqual(get(admin, "/readyz"), (200, b"ok"))
+        numbers = get(admin, "/metrics")[1].decode()
+        self.assertIn('gamed_requests_total{method="GET",route="-",status="4xx"} 2.0', numbers)
+        self.assertIn('gamed_lane_batch_units_count{lane="read"}', numbers)
+        self.assertIn("process_open_fds", numbers)
+        self.assertEqual(self.stop(process), 0, self.output())
+        lines = [loads(line) for line in self.output().splitlines()]
+        self.assertTrue(all({"time", "level", "namespace", "message"} <= line.keys() for line in lines))
+        routes = {line["route"] for line in lines if line["namespace"] == "gamed.requests"}
+        self.assertEqual(routes, {"/healthz", "-"})
+
+    def test_refused(self) -> None:
+        """Where others could reach it, the service does not start."""
+        code, _, err = self.gamed("serve", "--admin=tcp:9100", f"--listen=tcp:{free_port()}:interface=127.0.0.1")
+        self.assertEqual(code, 78)
+        self.assertIn("--admin tcp:9100: only this machine may reach it", err)
+        self.assertFalse(self.config.exists())

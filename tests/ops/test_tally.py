@@ -1,0 +1,184 @@
+"""What is counted, and what never becomes a label."""
+
+from itertools import pairwise
+
+from prometheus_client.parser import text_string_to_metric_families
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.audit import Event
+from gamed.login.outcome import Outcome
+from gamed.ops.audit import AuditLog
+from gamed.ops.journal import Journal
+from gamed.ops.metrics import Gauges, Metrics
+from gamed.ops.tally import CountedAudit, CountedLog, Tally
+from tests.support.http import Browser, Lines
+from tests.support.stores import ask, memory_stores
+from tests.web.rooms import EchoRoom
+
+
+def gauges(**lanes: object) -> Gauges:
+    """Nothing going on but what is passed."""
+    return Gauges(
+        lanes,  # type: ignore[arg-type]
+        {"login": lambda: 3, "saves": lambda: 0},
+        lambda: {"auth": 4096},
+        lambda: 1,
+        lambda: 7,
+        lambda: {"connections": 2},
+    )
+
+
+class TallyTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.tally = Tally(["discord", "local"])
+
+    def samples(self, wanted: Gauges | None = None) -> dict[str, dict[tuple[str, ...], float]]:
+        """Values by name, and by the values of the labels in the order of their names."""
+        found: dict[str, dict[tuple[str, ...], float]] = {}
+        text = Metrics(self.tally, wanted or gauges()).text().decode()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                labels = tuple(value for _, value in sorted(sample.labels.items()))
+                found.setdefault(sample.name, {})[labels] = sample.value
+        return found
+
+
+class RequestTests(TallyTestCase):
+    def line(
+        self, method: str = "GET", template: str = "/game/saves/{slot}", status: int = 200, code: str = ""
+    ) -> None:
+        self.log = CountedLog(Lines(), self.tally)
+        self.log.line(
+            request_id="5f0c",
+            method=method,
+            template=template,
+            status=status,
+            size=10,
+            seconds=0.004,
+            received=500,
+            code=code,
+        )
+
+    def test_counted(self) -> None:
+        """By route, method and class of the status; with how long they took and how much they moved."""
+        self.line()
+        self.line()
+        self.line("PUT", status=412, code="version_conflict")
+        samples = self.samples()
+        self.assertEqual(
+            samples["gamed_requests_total"],
+            {("GET", "/game/saves/{slot}", "2xx"): 2, ("PUT", "/game/saves/{slot}", "4xx"): 1},
+        )
+        self.assertEqual(samples["gamed_request_seconds_count"], {("/game/saves/{slot}",): 3})
+        self.assertAlmostEqual(samples["gamed_request_seconds_sum"]["/game/saves/{slot}",], 0.012)
+        self.assertEqual(samples["gamed_save_bytes_total"], {("in",): 1500, ("out",): 30})
+        self.assertEqual(samples["gamed_problems_total"], {("version_conflict",): 1})
+
+    def test_buckets(self) -> None:
+        """Each holds all that are smaller; the last holds all."""
+        self.line()
+        buckets = self.samples()["gamed_request_seconds_bucket"]
+        counts = [count for _, count in sorted(buckets.items(), key=lambda pair: float(pair[0][0]))]
+        self.assertTrue(all(one <= other for one, other in pairwise(counts)))
+        self.assertEqual((buckets["0.0025", "/game/saves/{slot}"], buckets["0.005", "/game/saves/{slot}"]), (0, 1))
+        self.assertEqual(buckets["+Inf", "/game/saves/{slot}"], 1)
+
+    def test_limits(self) -> None:
+        """What a limit refused, by its kind and where; a page that says so counts, too."""
+        self.line("PUT", status=413, code="quota_exceeded")
+        self.line("POST", "/auth/login/{token}/local", 429)
+        self.line(status=404, code="save_not_found")
+        self.assertEqual(
+            self.samples()["gamed_limit_hits_total"],
+            {
+                ("quota_exceeded", "/game/saves/{slot}"): 1,
+                ("rate_limited", "/auth/login/{token}/local"): 1,
+                ("connections", "-"): 2,
+            },
+        )
+
+    def test_refreshed(self) -> None:
+        """Only those that got something."""
+        for status in (200, 200, 401):
+            self.line("POST", "/auth/session/refresh", status)
+        self.assertEqual(self.samples()["gamed_sessions_total"], {("refreshed",): 2})
+
+    def test_nothing_of_a_clients(self) -> None:
+        """Over the wire: an unknown route and an invented method are `-`, a slot is its place in the route."""
+        browser = Browser([EchoRoom()])
+        browser.log.line = CountedLog(Lines(), self.tally).line  # type: ignore[method-assign]
+        browser.site._access_log = CountedLog(Lines(), self.tally)
+        for method, path in (("GET", "/S3cret/x?S3cret"), ("S3CRET", "/echo/json"), ("GET", "/game/S3cret")):
+            browser.request(method, path, {"Host": "S3cret.example"} if method == "GET" else {})
+        text = Metrics(self.tally, gauges()).text().decode()
+        self.assertNotIn("s3cret", text.lower())
+        self.assertEqual(sum(self.samples()["gamed_requests_total"].values()), 3)
+
+
+class SecurityTests(TallyTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.lines: list[str] = []
+        self.audit = CountedAudit(AuditLog(self.lines.append), self.tally)
+
+    def test_sign_ins(self) -> None:
+        """By provider and outcome, wherever they ended; the log has its line as before."""
+        words = {"player": "ply_1", "session": "ses_1", "created": "yes"}
+        self.audit.note(Event.SIGN_IN, provider="discord", **words)
+        self.audit.note(Event.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
+        Journal(self.tally).sign_in_failed("discord", Outcome.PROVIDER_ERROR, "no JSON", "5f0c")
+        samples = self.samples()
+        self.assertEqual(
+            samples["gamed_logins_total"],
+            {("signed_in", "discord"): 1, ("wrong_password", "local"): 1, ("provider_error", "discord"): 1},
+        )
+        self.assertEqual(samples["gamed_sessions_total"], {("created",): 1})
+        self.assertEqual(len(self.lines), 2)
+        self.flushLoggedErrors()
+
+    def test_sessions(self) -> None:
+        """How they ended: by the player, by the owner's command, or because a credential was stolen."""
+        self.audit.note(Event.SIGNED_OUT, player="ply_1", scope="all")
+        self.audit.note(Event.REFRESH_REUSED, player="ply_1", session="ses_1")
+        self.audit.note(Event.SESSION_REVOKED, player="ply_1", session="ses_2")
+        self.audit.note(Event.COMMAND, command="sessions revoke", player="ply_1", by="uid:0", at="now")
+        self.audit.note(Event.COMMAND, command="players note", player="ply_1", by="uid:0", at="now")
+        samples = self.samples()
+        self.assertEqual(samples["gamed_sessions_total"], {("signed_out",): 1, ("reused",): 1, ("revoked",): 2})
+        self.assertEqual(samples["gamed_security_events_total"]["command",], 2)
+
+    def test_nobody_is_named(self) -> None:
+        """Players, sessions and providers that nobody configured are no labels."""
+        self.audit.note(Event.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
+        Journal(self.tally).callback_burned("discord", "iss", "5f0c")
+        samples = self.samples()
+        self.assertEqual(samples["gamed_logins_total"], {("login_denied", "-"): 1})
+        self.assertEqual(samples["gamed_security_events_total"]["callback_burned",], 1)
+        self.assertNotIn(b"S3cret", Metrics(self.tally, gauges()).text())
+
+
+class GaugeTests(TallyTestCase):
+    def test_looked_at_when_asked(self) -> None:
+        """Waiters, connections, exports and logs as they stand now."""
+        samples = self.samples()
+        self.assertEqual(samples["gamed_waiters"], {("login",): 3, ("saves",): 0})
+        self.assertEqual(samples["gamed_wal_bytes"], {("auth",): 4096})
+        self.assertEqual((samples["gamed_exports_running"][()], samples["gamed_connections"][()]), (1, 7))
+        self.assertEqual(list(samples["gamed_build_info"].values()), [1])
+
+    def test_lanes(self) -> None:
+        """How many wait now, and how many rode together."""
+        stores = memory_stores()
+        stores.reads.pause()
+        for _ in range(3):
+            stores.reads.submit(ask("SELECT 1"))
+        waiting = self.samples(gauges(**stores.lanes))
+        self.assertEqual(waiting["gamed_lane_waiting"], {("auth",): 0, ("blob",): 0, ("read",): 3, ("state",): 0})
+        stores.reads.resume()
+        done = self.samples(gauges(**stores.lanes))
+        self.assertEqual(done["gamed_lane_waiting"]["read",], 0)
+        self.assertEqual(
+            [done["gamed_lane_batch_units_bucket"]["read", bound] for bound in ("1.0", "2.0", "4.0", "64.0")],
+            [0, 0, 1, 1],
+        )
+        self.assertEqual(done["gamed_lane_batch_units_sum"]["read",], 3)
