@@ -28,7 +28,7 @@ def read(data: Path) -> Secret | None:
         key = master_key(raw.removesuffix(b"\n"))
     except Wrong as wrong:
         said = str(wrong).replace("the master key", "it")
-        raise Refusal(f"The key file {path} cannot be used; put it back from a backup: {said}") from None
+        raise Refusal(f"The key file {path} cannot be used; put it back from where you keep it: {said}") from None
     _close_to_others(path)
     return key
 
