@@ -1,6 +1,6 @@
 """Codes and tokens that were given out, and who may have them (RFC 6749 4.1.3, RFC 7636 4.6)."""
 
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode
 from binascii import Error
 from collections.abc import Iterable, Mapping
 from enum import Enum
@@ -16,6 +16,7 @@ from gamed.dev.authorize import Asked
 from gamed.dev.people import Person
 from gamed.dev.sides import Client, Side
 from gamed.instants import Now
+from gamed.tokens import base64url
 
 CODE_MS = 60_000
 TOKEN_SECONDS = 3600
@@ -63,7 +64,7 @@ class Grants:
 
     def issue(self, asked: Asked, person: Person, manner: Manner) -> str:
         """A code for one exchange within a minute."""
-        code = f"4/0{_text(self._random(24))}" if asked.client.side.openid else _text(self._random(24))
+        code = f"4/0{base64url(self._random(24))}" if asked.client.side.openid else base64url(self._random(24))
         self._grants[code] = Grant(asked, person, manner, self._now_ms() + CODE_MS)
         _forget(self._grants)
         return code
@@ -89,7 +90,7 @@ class Grants:
 
     def token(self, person: Person) -> str:
         """An access token for this person's account."""
-        token = _text(self._random(32))
+        token = base64url(self._random(32))
         self._tokens[token] = person, self._now_ms() + TOKEN_SECONDS * 1000
         _forget(self._tokens)
         return token
@@ -128,15 +129,11 @@ def _presented(authorization: str | None, form: Mapping[str, str]) -> tuple[str,
 
 def challenge_of(verifier: str) -> str:
     """S256 (RFC 7636 4.2)."""
-    return urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    return base64url(sha256(verifier.encode()).digest())
 
 
 def _proves(verifier: str, challenge: str) -> bool:
     return bool(_VERIFIER.fullmatch(verifier)) and challenge_of(verifier) == challenge
-
-
-def _text(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _forget(kept: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """ID tokens and the keys to check them with (OpenID Connect Core 2, RFC 7517)."""
 
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 from joserfc import jwt
 from joserfc.jwk import RSAKey
+
+from gamed.tokens import base64url
 
 TOKEN_SECONDS = 3600
 
@@ -35,7 +36,7 @@ def claims(*, issuer: str, client_id: str, subject: str, nonce: str, access_toke
         "azp": client_id,
         "aud": client_id,
         "sub": subject,
-        "at_hash": urlsafe_b64encode(half).rstrip(b"=").decode(),
+        "at_hash": base64url(half),
         "nonce": nonce,
         "iat": now,
         "exp": now + TOKEN_SECONDS,
