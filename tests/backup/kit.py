@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -35,6 +35,12 @@ STEPS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "s
 
 
 class BackupCase(SynchronousTestCase):
+    random = Counting()
+    keys = Keys.of(KEY, random)
+    begun: ClassVar[dict[str, bytes]] = {}
+    """What the first test made: the others have the same folder."""
+    pair: ClassVar[Pair]
+
     def setUp(self) -> None:
         self.folder = data_folder(self)
         self.where = Places(self.folder / "authentication.json", self.folder / "data")
@@ -42,13 +48,19 @@ class BackupCase(SynchronousTestCase):
         self.where.config.write_text(FIRST_RUN)
         self.data.mkdir(mode=0o700)
         self.target.mkdir(mode=0o700)
+        if not self.begun:
+            self.make()
+        for name, content in self.begun.items():
+            (self.data / name).write_bytes(content)
+            (self.data / name).chmod(0o600)
+
+    def make(self) -> None:
         prepare_files(self.data)
         key_file.write(self.data, KEY)
-        self.random = Counting()
-        self.keys = Keys.of(KEY, self.random)
         self.auth(lambda connection: keyring.check(connection, self.keys, KeySource.FILE, NOW_MS))
-        self.pair = self.join(ANNA)
+        BackupCase.pair = self.join(ANNA)
         self.save("auto", b"one")
+        BackupCase.begun.update({path.name: path.read_bytes() for path in self.data.iterdir()})
 
     def auth(self, unit: Callable[[Connection], object]) -> object:
         return once(self.data / "auth.db", unit)
@@ -151,6 +163,7 @@ def _live(work: Callable[[], object], folder: str, step: int) -> NoReturn:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     try:
+        os.fsync = lambda descriptor: None  # type: ignore[assignment]  # kill -9 is no power cut
         sys.addaudithook(hook)
         work()
         os._exit(0)
