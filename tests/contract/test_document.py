@@ -18,6 +18,7 @@ import gamed.web
 from gamed.login.outcome import Outcome
 from gamed.saves.limits import SaveLimits
 from gamed.saves.proposal import accept
+from gamed.web.admin import AdminRoutes
 from gamed.web.app import PagesApp
 from gamed.web.codes import CODES
 from gamed.web.commits import CommitRequest
@@ -41,10 +42,10 @@ URI = "urn:gamed:openapi"
 
 
 def rooms() -> Iterator[Klein]:
-    """The app of every room of the web."""
+    """The app of every room that players reach: that of `--admin` has a port of its own and no contract."""
     for module in iter_modules(gamed.web.__path__):
         for value in vars(import_module(f"gamed.web.{module.name}")).values():
-            if isinstance(value, type) and isinstance(getattr(value, "app", None), Klein):
+            if isinstance(value, type) and isinstance(getattr(value, "app", None), Klein) and value is not AdminRoutes:
                 yield value.app
 
 
