@@ -7,13 +7,14 @@ from klein import Klein
 from twisted.trial.unittest import SynchronousTestCase
 
 import gamed.web
+from gamed.web.admin import AdminRoutes
 
 
 def paths() -> set[str]:
-    """Every path that any room of the web answers."""
+    """Every path that any room of the web answers on the ports of the game; `--admin` has a port of its own."""
     modules = [import_module(f"gamed.web.{module.name}") for module in iter_modules(gamed.web.__path__)]
     rooms = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    apps = [room.app for room in rooms if isinstance(getattr(room, "app", None), Klein)]
+    apps = [room.app for room in rooms if isinstance(getattr(room, "app", None), Klein) and room is not AdminRoutes]
     return {rule.rule for app in apps for rule in app.url_map.iter_rules()}
 
 
