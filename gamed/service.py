@@ -22,7 +22,7 @@ from gamed.ops.audit import AuditLog
 from gamed.ops.listening import Listening
 from gamed.ops.log_format import RAW
 from gamed.ops.sd_notify import Manager
-from gamed.ops.tally import CountedAudit, CountedLog, Tally
+from gamed.ops.tally import CountedAudit, Tally
 from gamed.ops.waiters import Waiters
 from gamed.people import People
 from gamed.sessions.credentials import Issuer, SessionPolicy
@@ -84,10 +84,11 @@ class Gamed(MultiService):
             base=self.base,
             now_ms=now_ms,
         )
-        self._log = AccessLog(_log_lines(settings.log_format), reactor, now_ms, settings.log_format)
-        log = CountedLog(self._log, self._tally)
+        count = None if settings.admin is None else self._tally.request
+        style = settings.log_format
+        self._log = AccessLog(_log_lines(style), reactor, now_ms, style, count=count)
         policy = _http_policy(self._config, settings.game.saves.upload_seconds)
-        self._site = build_site(self._rooms(), policy, reactor, access_log=log, now_ms=now_ms, random=token_bytes)
+        self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._admin = self._make_admin(settings.admin)

@@ -68,13 +68,24 @@ SHAPES: Mapping[LogFormat, Callable[[Entry], str]] = MappingProxyType(
 )
 
 
+Count = Callable[[str, str, int, float, int, int, str], None]
+"""Route, method, status, seconds, bytes sent, bytes received, code of a problem: of each request once it has ended."""
+
+
 class AccessLog:
     """`write` takes whole lines as one text; what it cannot write is lost, never a reason not to answer."""
 
     def __init__(
-        self, write: Callable[[str], object], clock: IReactorTime, now_ms: Now, style: LogFormat = LogFormat.TEXT
+        self,
+        write: Callable[[str], object],
+        clock: IReactorTime,
+        now_ms: Now,
+        style: LogFormat = LogFormat.TEXT,
+        *,
+        count: Count | None = None,
     ) -> None:
         self._write = write
+        self._count = count
         self._clock = clock
         self._now_ms = now_ms
         self._shape = SHAPES[style]
@@ -98,6 +109,8 @@ class AccessLog:
         `received`: bytes of body that were read whole; `code`: of a problem that was answered.
         """
         verb = method if method in METHODS else "-"
+        if self._count is not None:
+            self._count(template, verb, status, seconds, size, received, code)
         instant = rfc3339(self._now_ms())
         self._lines.append(self._shape(Entry(instant, request_id, verb, template, status, size, seconds, code)))
         if len(self._lines) >= FLUSH_LINES:

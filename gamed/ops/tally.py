@@ -6,11 +6,9 @@ Nothing here knows a player, a slot, a session, an address or a text that a clie
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from typing import Any
 
 from gamed.audit import Audit, Event
 from gamed.login.outcome import Outcome
-from gamed.ops.access_log import METHODS
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Seconds; the last step is a long wait's."""
@@ -75,8 +73,8 @@ class Tally:
     def request(  # noqa: PLR0917
         self, template: str, method: str, status: int, seconds: float, size: int, received: int, code: str
     ) -> None:
-        """One that has ended, as the access log has it."""
-        self.requests[template, method if method in METHODS else NOBODY, status // 100] += 1
+        """One that has ended, as the access log has it; gamed.ops.access_log.Count."""
+        self.requests[template, method, status // 100] += 1
         self.latencies[template].add(seconds)
         if code:
             self.problems[code] += 1
@@ -112,38 +110,6 @@ class Tally:
 
     def _known(self, provider: str) -> str:
         return provider if provider in self._providers else NOBODY
-
-
-class CountedLog:
-    """An access log whose lines are counted, too."""
-
-    def __init__(self, log: Any, tally: Tally) -> None:
-        self._line = log.line
-        self._count = tally.request
-
-    def line(
-        self,
-        *,
-        request_id: str,
-        method: str,
-        template: str,
-        status: int,
-        size: int,
-        seconds: float,
-        received: int = 0,
-        code: str = "",
-    ) -> None:
-        self._count(template, method, status, seconds, size, received, code)
-        self._line(
-            request_id=request_id,
-            method=method,
-            template=template,
-            status=status,
-            size=size,
-            seconds=seconds,
-            received=received,
-            code=code,
-        )
 
 
 class CountedAudit:

@@ -3,15 +3,17 @@
 from itertools import pairwise
 
 from prometheus_client.parser import text_string_to_metric_families
+from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import Event
 from gamed.login.outcome import Outcome
+from gamed.ops.access_log import AccessLog
 from gamed.ops.audit import AuditLog
 from gamed.ops.journal import Journal
 from gamed.ops.metrics import Gauges, Metrics
-from gamed.ops.tally import CountedAudit, CountedLog, Tally
-from tests.support.http import Browser, Lines
+from gamed.ops.tally import CountedAudit, Tally
+from tests.support.http import Browser
 from tests.support.stores import ask, memory_stores
 from tests.web.rooms import EchoRoom
 
@@ -44,11 +46,13 @@ class TallyTestCase(SynchronousTestCase):
 
 
 class RequestTests(TallyTestCase):
+    def log(self) -> AccessLog:
+        return AccessLog(str, Clock(), lambda: 0, count=self.tally.request)  # type: ignore[arg-type]
+
     def line(
         self, method: str = "GET", template: str = "/game/saves/{slot}", status: int = 200, code: str = ""
     ) -> None:
-        self.log = CountedLog(Lines(), self.tally)
-        self.log.line(
+        self.log().line(
             request_id="5f0c",
             method=method,
             template=template,
@@ -106,8 +110,7 @@ class RequestTests(TallyTestCase):
     def test_nothing_of_a_clients(self) -> None:
         """Over the wire: an unknown route and an invented method are `-`, a slot is its place in the route."""
         browser = Browser([EchoRoom()])
-        browser.log.line = CountedLog(Lines(), self.tally).line  # type: ignore[method-assign]
-        browser.site._access_log = CountedLog(Lines(), self.tally)
+        browser.site._access_log = self.log()
         for method, path in (("GET", "/S3cret/x?S3cret"), ("S3CRET", "/echo/json"), ("GET", "/game/S3cret")):
             browser.request(method, path, {"Host": "S3cret.example"} if method == "GET" else {})
         text = Metrics(self.tally, gauges()).text().decode()
