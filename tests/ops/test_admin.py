@@ -57,6 +57,13 @@ class AdminTests(SynchronousTestCase):
         answer = self.ask("/readyz")
         self.assertEqual((answer.status, answer.body), (503, b"state.db does not answer: StoreCorrupt\n"))
 
+    def test_both_are_silent(self) -> None:
+        """Each has a line, also where nothing can be asked any more."""
+        self.stores.reads.drain()
+        answer = self.ask("/readyz")
+        lines = b"auth.db does not answer: StoreBusy\nstate.db does not answer: StoreBusy\n"
+        self.assertEqual((answer.status, answer.body), (503, lines))
+
     def test_stopping(self) -> None:
         """Not ready any more, though both stores still answer; then the port closes."""
         self.admin.stopping()
