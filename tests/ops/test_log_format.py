@@ -5,7 +5,7 @@ from json import loads
 from typing import Any
 
 from twisted.internet.task import Clock
-from twisted.logger import Logger, LogLevel
+from twisted.logger import Logger, LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
 from twisted.python.reflect import namedAny
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,6 +15,7 @@ from gamed.cli.logging import choose, log_format
 from gamed.cli.refusal import Refusal
 from gamed.config.settings import LogFormat
 from gamed.ops.access_log import AccessLog
+from gamed.ops.audit import AuditLog
 from gamed.ops.log_format import RAW, Observer, Spoken
 
 NOW_MS = 1_800_000_000_004
@@ -49,6 +50,16 @@ class FormatTests(SynchronousTestCase):
     def test_json_without_a_request(self) -> None:
         """An event of no request has no member for it."""
         self.assertNotIn("request_id", loads(self.logged(LogFormat.JSON, "serving", request_id="")))
+
+    def test_security_events(self) -> None:
+        """Know the request that they belong to."""
+        out = StringIO()
+        observer = Observer(out, LogFormat.JSON)
+        globalLogPublisher.addObserver(observer)
+        self.addCleanup(globalLogPublisher.removeObserver, observer)
+        AuditLog().note(Event.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
+        line = loads(out.getvalue())
+        self.assertEqual((line["request_id"], line["message"].split()[:2]), ("5f0c", ["security", "sign_in_refused"]))
 
     def test_journal(self) -> None:
         """Each line has its priority and no time: the journal would make an entry of a line without one, too."""
