@@ -1,7 +1,9 @@
 """The port of this machine's own: numbers and readiness, and nothing for anybody else."""
 
 import re
-from json import loads
+from contextlib import closing
+from http.client import HTTPConnection
+from json import dumps, loads
 
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
@@ -12,7 +14,7 @@ from gamed.cli.refusal import Refusal
 from gamed.ops.tally import Tally
 from gamed.store import StoreCorrupt
 from tests.ops.test_tally import gauges
-from tests.porch.process import PorchTestCase, get
+from tests.porch.process import WAIT_SECONDS, PorchTestCase, get
 from tests.support.http import Answer, Connection, request_bytes
 from tests.support.ports import free_port
 from tests.support.stores import memory_stores
@@ -122,6 +124,13 @@ class EndpointTests(SynchronousTestCase):
         self.assertTrue(str(error).startswith("--admin unix:/nowhere"), error)
 
 
+def post(port: int, path: str, value: object) -> tuple[int, bytes]:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)) as connection:
+        connection.request("POST", path, dumps(value), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
 class ProcessTests(PorchTestCase):
     def test_a_service(self) -> None:
         """The numbers are on the owner's port and never on the game's; each line of the log is an object."""
@@ -134,11 +143,24 @@ class ProcessTests(PorchTestCase):
         self.assertIn('gamed_requests_total{method="GET",route="-",status="4xx"} 2.0', numbers)
         self.assertIn('gamed_lane_batch_units_count{lane="read"}', numbers)
         self.assertIn("process_open_fds", numbers)
+        self.assertEqual(self.sign_out_somebody(port), (200, 204))
+        numbers = get(admin, "/metrics")[1].decode()
+        self.assertIn('gamed_sessions_total{event="refreshed"} 1.0', numbers)
+        self.assertIn('gamed_security_events_total{event="signed_out"} 1.0', numbers)
+        self.assertNotIn("ply_", numbers)
         self.assertEqual(self.stop(process), 0, self.output())
         lines = [loads(line) for line in self.output().splitlines()]
         self.assertTrue(all({"time", "level", "namespace", "message"} <= line.keys() for line in lines))
         routes = {line["route"] for line in lines if line["namespace"] == "gamed.requests"}
-        self.assertEqual(routes, {"/healthz", "-"})
+        self.assertEqual(routes, {"/healthz", "-", "/auth/session/refresh", "/auth/session/logout"})
+
+    def sign_out_somebody(self, port: int) -> tuple[int, int]:
+        """The answers to a refresh and a logout."""
+        self.gamed("players", "add", "anna", "--password-stdin", stdin="a long password\n")
+        token = loads(self.gamed("players", "token", "anna", "--json")[1])["refresh_credential"]
+        status, body = post(port, "/auth/session/refresh", {"refresh_credential": token})
+        token = loads(body)["refresh_credential"]
+        return status, post(port, "/auth/session/logout", {"refresh_credential": token})[0]
 
     def test_refused(self) -> None:
         """Where others could reach it, the service does not start."""
