@@ -12,7 +12,7 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from gamed import __version__
-from gamed.cli import logging, opening, places
+from gamed.cli import logging, opening, places, reading
 from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
 from gamed.cli.refusal import CONFIGURATION, end, ending
@@ -60,7 +60,7 @@ class ServeOptions(Spoken):
     optFlags = [  # noqa: RUF012
         ["private-listen", None, "Ports that other machines could reach are published to this machine only."],
     ]
-    opened: opening.Opened
+    opened: reading.Opened
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -81,7 +81,7 @@ class ServeOptions(Spoken):
         harden()
         with ending(), logging.early(self.log_format):
             logging.choose(getattr(self.parent, "parent", None), self.log_format)
-            self.opened = opening.read_all(places.find(os.environ, self["config"], self["data"]))
+            self.opened = reading.read_all(places.find(os.environ, self["config"], self["data"]))
 
 
 class Options(Spoken):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import click
 
-from gamed.cli import opening
+from gamed.cli import reading
 from gamed.cli.arguments import json_option
 from gamed.cli.harden import harden
 from gamed.cli.host import Host
@@ -19,13 +19,13 @@ def check_config(host: Host, as_json: bool) -> None:
     """Say everything that is wrong with the configuration, its variables included; change nothing. [key]"""
     harden()
     with ending():
-        opened = opening.read_all(host.places())
+        opened = reading.read_all(host.places())
         if opened.first_run:
             raise NotDone(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
         report(_summary(opened), "\n".join(_lines(opened)), as_json=as_json)
 
 
-def _summary(opened: opening.Opened) -> dict[str, object]:
+def _summary(opened: reading.Opened) -> dict[str, object]:
     places, config = opened.places, opened.judged.config
     return {
         "config": str(places.config),
@@ -37,7 +37,7 @@ def _summary(opened: opening.Opened) -> dict[str, object]:
     }
 
 
-def _lines(opened: opening.Opened) -> Iterator[str]:
+def _lines(opened: reading.Opened) -> Iterator[str]:
     places, config = opened.places, opened.judged.config
     yield f"{places.config} is good: {config.mode.value} mode"
     yield f"address {config.public_url or 'of the first tcp listener, on this machine only'}"

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from gamed.cli import keys, opening, places
+from gamed.cli import keys, places, reading
 from gamed.cli.exchange import refuse_unfinished
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.harden import harden
@@ -33,10 +33,10 @@ HINT = (
 )
 
 
-def read_with_key(where: Places) -> opening.Opened:
+def read_with_key(where: Places) -> reading.Opened:
     """What a command needs of the configuration; a ConfigError says how to bring the key that is missing."""
     try:
-        return opening.read(where, providers=False)
+        return reading.read(where, providers=False)
     except ConfigError as e:
         unset = any(problem.path == ("master_key_env",) for problem in e.problems)
         raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None

@@ -1,75 +1,27 @@
-"""From options to Settings: every reason to refuse a start, before either store is touched."""
+"""From a configuration to Settings: every reason to refuse a start, before either store is touched."""
 
 import os
 from collections.abc import Sequence
 from secrets import token_bytes
 from typing import Any
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from gamed import __version__
 from gamed.cli import exchange, files, keys, listeners
-from gamed.cli.harden import forget
 from gamed.cli.lock import Lock
 from gamed.cli.passed import passed, refuse_deaf
 from gamed.cli.places import Places
-from gamed.cli.refusal import say, warn
+from gamed.cli.reading import Opened
+from gamed.cli.refusal import say
 from gamed.cli.user import refuse_to_serve_others
 from gamed.clock import now_ms
-from gamed.config.authentication import Judged, parse
-from gamed.config.game import Game, parse_game
-from gamed.config.problems import ConfigError, ConfigErrors
 from gamed.config.settings import DEFAULT_LISTEN, Settings
 from gamed.crypto import Keys
 from gamed.ops.sd_notify import Manager, Patience
 from gamed.storage.migrations import prepare_files
 
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
-
-
-@frozen
-class Opened:
-    """A configuration that was read and found good."""
-
-    places: Places
-    judged: Judged
-    first_run: bool
-    game: Game = field(factory=Game)
-    """The defaults where game.json was not asked for."""
-
-
-def read_all(places: Places) -> Opened:
-    """Both files; what is wrong with either is said at once."""
-    errors: list[ConfigError] = []
-    opened, game = None, None
-    try:
-        opened = read(places)
-    except ConfigError as e:
-        errors.append(e)
-    try:
-        text = files.read_game(places)
-        game = Game() if text is None else parse_game(text, str(places.game))
-    except ConfigError as e:
-        errors.append(e)
-    if opened is None or game is None:
-        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
-    return evolve(opened, game=game)
-
-
-def read(places: Places, *, providers: bool = True) -> Opened:
-    """Read and judge; the secrets that were asked for are in no environment afterwards."""
-    text = files.read_config(places)
-    judged = parse(
-        files.FIRST_RUN if text is None else text,
-        dict(os.environ),
-        files.read_file,
-        str(places.config),
-        providers=providers,
-    )
-    forget(judged.secret_names)
-    for warning in judged.warnings:
-        warn(warning)
-    return Opened(places, judged, first_run=text is None)
 
 
 def prepare(
