@@ -27,7 +27,7 @@ def parameters(group: click.Group) -> Iterator[tuple[str, click.Parameter]]:
 class WordTests(SynchronousTestCase):
     def test_words_are_text(self) -> None:
         """Words that end up in a store are text; only the names of files may be any bytes."""
-        paths = {"config", "data", "listen", "folder"}
+        paths = {"config", "data", "listen", "admin", "folder"}
         loose = [
             (command, parameter.name)
             for command, parameter in parameters(gamed)
