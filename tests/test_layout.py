@@ -70,6 +70,7 @@ ALONE = {
 }
 ROOMS = {
     "config": RULES,
+    "doctor": RULES,
     "http_rules": RULES,
     "identity": RULES,
     "login": RULES,

@@ -11,6 +11,7 @@ from gamed.cli.check_command import check
 from gamed.cli.config_command import check_config
 from gamed.cli.departure_commands import attach, erase
 from gamed.cli.dev_command import dev
+from gamed.cli.doctor_command import doctor
 from gamed.cli.health import health
 from gamed.cli.host import Host
 from gamed.cli.key_commands import key
@@ -119,4 +120,5 @@ gamed.add_command(check)
 gamed.add_command(backup)
 gamed.add_command(restore)
 gamed.add_command(health)
+gamed.add_command(doctor)
 gamed.add_command(dev)

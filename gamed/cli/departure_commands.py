@@ -58,7 +58,7 @@ def attach(host: Host, old: str, new: str, as_json: bool) -> None:
     """
     with ending():
         store = host.open()
-        leaving = _leaving(store)
+        leaving = departures_of(store)
         at_once(leaving.resume())
         attached, old_id, heir = store.run(lambda connection, keys: _attach(store, connection, keys, old, new))
         at_once(leaving.resume())
@@ -95,11 +95,11 @@ def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
         store = host.open()
         named = store.read(lambda connection, keys: found(connection, keys, who))
         confirm(f"Erase {called(named)} with all saves?", yes=yes)
-        at_once(_leaving(store).erase(named.player.player_id))
+        at_once(departures_of(store).erase(named.player.player_id))
         report({"erased": named.player.player_id}, f"{called(named)} is erased", as_json=as_json)
 
 
-def _leaving(store: Store) -> Departures:
+def departures_of(store: Store) -> Departures:
     return Departures(HostRecords(store), HostShelves(store), now_ms)
 
 

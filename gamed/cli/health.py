@@ -2,6 +2,7 @@
 
 import socket
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
@@ -35,7 +36,7 @@ class UnixConnection(HTTPConnection):
 def health(host: Host, url: str | None, as_json: bool) -> None:
     """Exit 0 if the server of this data folder answers GET /healthz with ok, else 1."""
     with ending():
-        connection = _to_url(url) if url else _to_server(host)
+        connection = _to_url(url) if url else to_server(host.places().data)
         try:
             connection.request("GET", "/healthz", headers={"Connection": "close"})
             answer = connection.getresponse()
@@ -61,11 +62,10 @@ def _to_url(url: str) -> HTTPConnection:
         raise click.BadParameter(what, param_hint="--url") from None
 
 
-def _to_server(host: Host) -> HTTPConnection:
-    """By what the server noted when it started."""
+def to_server(data: Path) -> HTTPConnection:
+    """By what the server of this folder noted when it started; NotDone when it did not."""
     from gamed.cli.listeners import NETWORK, described  # late: it is most of Twisted
 
-    data = host.places().data
     listeners = [described(text) for text in noted(data)]
     if not listeners:
         raise NotDone(f"No server was ever started on {data}.")

@@ -145,7 +145,7 @@ def token(host: Host, who: str, as_json: bool) -> None:
 
         def unit(connection: Connection, keys: Keys) -> dict[str, object]:
             player = found(connection, keys, who).player
-            answer = _sign_in(connection, keys, player, store.config)
+            answer = sign_in(connection, keys, player, store.config)
             store.tell(connection, "players token", player.player_id)
             return answer
 
@@ -153,7 +153,8 @@ def token(host: Host, who: str, as_json: bool) -> None:
         report(answer, _lines(answer), as_json=as_json)
 
 
-def _sign_in(connection: Connection, keys: Keys, player: Player, config: Config) -> dict[str, object]:
+def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) -> dict[str, object]:
+    """A session without a browser: what a collect answers with (PROTOCOL 3.5); NotDone unless the player is active."""
     if player.state != "active":
         raise NotDone(f"This player is {player.state} and cannot sign in.")
     now, times = now_ms(), config.session

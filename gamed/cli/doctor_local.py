@@ -1,0 +1,178 @@
+"""What `gamed doctor` looks at on this machine. Nothing is changed, but that a key file others can read is closed."""
+
+import os
+import resource
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from secrets import token_bytes
+from sqlite3 import Connection
+
+from gamed.cli import key_file, keys
+from gamed.cli.files import AUTH_DB, STATE_DB
+from gamed.cli.health import to_server
+from gamed.cli.lock import noted
+from gamed.cli.places import Places
+from gamed.cli.reaching import ask, ask_on
+from gamed.cli.reading import Opened
+from gamed.cli.refusal import NotDone, Refusal
+from gamed.clock import now_ms
+from gamed.config.model import Config, Provider
+from gamed.doctor import local
+from gamed.doctor.answers import Answer, Reached
+from gamed.doctor.findings import Finding, ok, problem, skipped
+from gamed.doctor.local import FileFacts
+from gamed.identity.discovery import ALGORITHMS, PRESET_ALGORITHMS, judge_metadata, metadata_url
+from gamed.identity.provider import ProviderFailure
+from gamed.storage.command import reader
+from gamed.storage.migrations import MigrationError, version_of
+from gamed.store import StoreError
+
+Step = Callable[[], list[Finding]]
+RESERVED_FILES = 256
+"""Beside those of players' connections, as the service keeps them free."""
+
+
+def facts(path: Path) -> FileFacts | None:
+    """None when it is not there, or may not be looked at."""
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return FileFacts(state.st_mode & 0o777, state.st_uid)
+
+
+def steps(places: Places, opened: Opened | None) -> Sequence[Step]:
+    """In the order of the report; without a configuration those that need none."""
+    without: list[Step] = [
+        partial(_files, places),
+        partial(_store, places.data / AUTH_DB),
+        partial(_store, places.data / STATE_DB),
+        lambda: [local.judge_server(server(places.data))],
+    ]
+    if opened is None:
+        return without
+    config = opened.judged.config
+    offsets: list[int] = []
+    return [
+        lambda: _configuration(places),
+        *without,
+        partial(_disk, places.data, opened.game.saves.min_free_bytes),
+        partial(_key, places.data, config),
+        partial(_limits, config),
+        lambda: [local.judge_proxies(config, local=_only_here(places.data))],
+        *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
+        lambda: [local.judge_clock(min(offsets, key=abs) if offsets else None)],
+    ]
+
+
+def server(data: Path) -> Reached | None:
+    """What the server of this folder says of its health; None when it left no word of where it listens."""
+    try:
+        return ask_on(to_server(data), "/healthz")
+    except (NotDone, OSError):
+        return None
+
+
+def instance(data: Path) -> str | None:
+    """Of the server of this folder, if it answers."""
+    answer = server(data)
+    return answer.headers.get("gamed-instance") if isinstance(answer, Answer) else None
+
+
+def _configuration(places: Places) -> list[Finding]:
+    found = facts(places.config)
+    return [] if found is None else [local.judge_config_file(str(places.config), found)]
+
+
+def _files(places: Places) -> list[Finding]:
+    folder = facts(places.data)
+    findings = [local.judge_folder(str(places.data), folder, os.geteuid())]
+    for name in (AUTH_DB, STATE_DB, key_file.FILE_NAME):
+        found = facts(places.data / name)
+        if folder is not None and found is not None:
+            secret = name == key_file.FILE_NAME
+            judged = local.judge_file(name, str(places.data / name), found, folder.uid, secret=secret)
+            findings.append(judged)
+    return findings
+
+
+def _store(path: Path) -> list[Finding]:
+    if facts(path) is None:
+        return [skipped(path.name, f"there is no {path}", "Start the service once: gamed serve")]
+    try:
+        with reader(path) as run:
+            schema = run(version_of)
+            return [local.judge_store(path.name, schema, run(_quick))]
+    except (StoreError, MigrationError) as e:
+        return [problem(path.name, f"cannot be used: {e}", "Run gamed check; then restore a backup.")]
+
+
+def _quick(connection: Connection) -> list[str]:
+    found = connection.execute("PRAGMA quick_check(1)").fetchall()
+    return [str(line) for (line,) in found if line != "ok"]
+
+
+def _disk(data: Path, min_free_bytes: int) -> list[Finding]:
+    try:
+        return [local.judge_disk(shutil.disk_usage(data).free, min_free_bytes)]
+    except OSError as e:
+        return [skipped("disk", f"{data}: {e.strerror}")]
+
+
+def _key(data: Path, config: Config) -> list[Finding]:
+    try:
+        choice = keys.choose(data, config.master_key, token_bytes)
+    except (Refusal, NotDone) as e:
+        return [problem("key", str(e), "Bring the key that auth.db is written with.")]
+    if choice.made:
+        return [skipped("key", "there is no auth.db yet")]
+    return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits auth.db")]
+
+
+def _limits(config: Config) -> list[Finding]:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = config.limits.connections + RESERVED_FILES
+    return [local.judge_open_files(wanted if hard == resource.RLIM_INFINITY else hard, wanted)]
+
+
+def _only_here(data: Path) -> bool | None:
+    from gamed.cli.listeners import described  # late: it is most of Twisted
+
+    try:
+        listeners = [described(text) for text in noted(data)]
+    except (OSError, ValueError):
+        return None
+    return all(listener.local for listener in listeners) if listeners else None
+
+
+def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Finding]:
+    findings = [local.redirect_uri(config, provider.name)]
+    where = provider.authorization_endpoint
+    if provider.issuer is not None:
+        answer = ask(metadata_url(provider.issuer))
+        _note(answer, offsets)
+        findings.append(local.judge_provider(provider.name, "discovery", answer))
+        if not isinstance(answer, Answer) or answer.status >= 500:
+            return findings
+        try:
+            accepted = PRESET_ALGORITHMS if provider.name == "google" else ALGORITHMS
+            where = judge_metadata(answer.json(), provider.issuer, accepted).authorization_endpoint
+        except ProviderFailure as e:
+            return [*findings, problem(f"provider {provider.name}", str(e), "Compare issuer in authentication.json.")]
+    answer = ask(where or "")
+    _note(answer, offsets)
+    return [*findings, local.judge_provider(provider.name, "the page for signing in", answer)]
+
+
+def _note(answer: Reached, offsets: list[int]) -> None:
+    date_ms = answer.date_ms() if isinstance(answer, Answer) else None
+    if date_ms is not None:
+        offsets.append(date_ms - now_ms())
+
+
+def unreadable(reason: Exception) -> Iterator[Finding]:
+    """Each line of what stands against the configuration."""
+    for line in str(reason).splitlines():
+        yield problem("configuration", line, "Mend it; gamed check-config says when all is well.")
