@@ -9,11 +9,28 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.commands import gamed
 from gamed.config.authentication import parse
 from gamed.config.model import Config, Mode
+from gamed.web.codes import CODES
 from tests.test_docs import commands
 from tests.test_spec import ROOT
 
 GUIDES = ("docs/providers.md", "docs/owner-guide.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
+SYMPTOMS = (
+    "redirect URI to register at",
+    "sign_in_failed",
+    "identities_left_behind",
+    "Open the link again from the game",
+    "provider_misconfigured",
+    "server_clock_skew",
+    "invalid_proof",
+    "proof_attempts_exceeded",
+    "auth.db is written with another key",
+    "Another gamed already serves",
+    "the port is taken by another program",
+    "is left alone",
+    "is damaged",
+    "StoreCorrupt",
+)
 BLOCK = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")
 
 
@@ -68,3 +85,12 @@ class GuideTests(SynchronousTestCase):
             text = (ROOT / sample).read_text("utf-8")
             self.assertGreaterEqual(len(rows), 3)
             self.assertEqual([line for line in rows if text.count(line) != 1], [])
+
+    def test_symptoms(self) -> None:
+        """The codes that the troubleshooting names have the statuses it says; the words of the log are in the code."""
+        chapter = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Troubleshooting by symptom\n")[2]
+        named = re.findall(r"`(\d{3})` `(\w+)`", chapter)
+        self.assertGreaterEqual(len(named), 7)
+        self.assertEqual([(status, code) for status, code in named if CODES[code].status != int(status)], [])
+        source = "".join(path.read_text("utf-8") for path in (ROOT / "gamed").rglob("*.py"))
+        self.assertEqual([words for words in SYMPTOMS if words not in chapter or words not in source], [])
