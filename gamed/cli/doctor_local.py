@@ -12,6 +12,7 @@ from sqlite3 import Connection
 from gamed.cli import key_file, keys
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.health import to_server
+from gamed.cli.listeners import described
 from gamed.cli.lock import noted
 from gamed.cli.places import Places
 from gamed.cli.reaching import ask, ask_on
@@ -35,10 +36,10 @@ RESERVED_FILES = 256
 
 
 def facts(path: Path) -> FileFacts | None:
-    """None when it is not there, or may not be looked at."""
+    """None when it is not there; OSError when it may not be looked at."""
     try:
         state = path.stat()
-    except OSError:
+    except FileNotFoundError:
         return None
     return FileFacts(state.st_mode & 0o777, state.st_uid)
 
@@ -82,7 +83,10 @@ def instance(data: Path) -> str | None:
 
 
 def _configuration(places: Places) -> list[Finding]:
-    found = facts(places.config)
+    try:
+        found = facts(places.config)
+    except OSError:  # it was read before root became the service's user, whom systemd may keep from it
+        found = None
     return [] if found is None else [local.judge_config_file(str(places.config), found)]
 
 
@@ -106,7 +110,13 @@ def _store(path: Path) -> list[Finding]:
             schema = run(version_of)
             return [local.judge_store(path.name, schema, run(_quick))]
     except (StoreError, MigrationError) as e:
-        return [problem(path.name, f"cannot be used: {e}", "Run gamed check; then restore a backup.")]
+        return [
+            problem(
+                path.name,
+                f"cannot be used: {e}",
+                "See whose file it is; run gamed check, and if it is damaged restore a backup.",
+            )
+        ]
 
 
 def _quick(connection: Connection) -> list[str]:
@@ -125,7 +135,7 @@ def _key(data: Path, config: Config) -> list[Finding]:
     try:
         choice = keys.choose(data, config.master_key, token_bytes)
     except (Refusal, NotDone) as e:
-        return [problem("key", str(e), "Bring the key that auth.db is written with.")]
+        return [problem("key", str(e), "Do as it says before anything else: without its key auth.db is worthless.")]
     if choice.made:
         return [skipped("key", "there is no auth.db yet")]
     return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits auth.db")]
@@ -138,10 +148,9 @@ def _limits(config: Config) -> list[Finding]:
 
 
 def _only_here(data: Path) -> bool | None:
-    from gamed.cli.listeners import described  # late: it is most of Twisted
-
+    """Whether other machines cannot reach where the server listens; None when it is not known, or by sockets only."""
     try:
-        listeners = [described(text) for text in noted(data)]
+        listeners = [listener for listener in map(described, noted(data)) if not listener.path]
     except (OSError, ValueError):
         return None
     return all(listener.local for listener in listeners) if listeners else None

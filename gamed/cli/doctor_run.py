@@ -15,7 +15,7 @@ from gamed.cli.refusal import CONFIGURATION, NotDone, Refusal, end, say
 from gamed.cli.user import become_owner, ran_by
 from gamed.config.game import Game, parse_game
 from gamed.config.problems import ConfigError
-from gamed.doctor.findings import Finding, any_problem, lines, skipped, summary
+from gamed.doctor.findings import Finding, any_problem, lines, problem, skipped, summary
 
 WRITING = "ETag, If-Match, ranges, a save of 2 MiB, a wait of 25 s"
 
@@ -71,7 +71,16 @@ def _store(opened: Opened, runner: str) -> Store:
 
 def _taken(steps: Sequence[Step]) -> list[Finding]:
     with progress(steps, "doctor") as shown:
-        return [finding for step in shown for finding in step()]
+        return [finding for step in shown for finding in _found(step)]
+
+
+def _found(step: Step) -> list[Finding]:
+    """A step that is kept from looking does not keep the others from it."""
+    try:
+        return step()
+    except OSError as e:
+        said = f"{e.filename or 'a file'} cannot be looked at ({e.strerror})"
+        return [problem("access", said, "Let the owner of the data folder come to it, or run this as that user.")]
 
 
 def tell(findings: Sequence[Finding], refused: Exception | None, *, as_json: bool) -> None:

@@ -1,5 +1,7 @@
 """One request over the network for `gamed doctor`: no redirect is followed, no cookie kept."""
 
+import codecs
+import errno
 import socket
 import ssl
 import time
@@ -11,6 +13,7 @@ from gamed.doctor.answers import Answer, Cause, Reached, Unreached
 
 TIMEOUT_SECONDS = 10.0
 MAX_BODY_BYTES = 4 * 1024 * 1024
+codecs.lookup("idna")  # for names of hosts; now, since a command that became another user may not find it any more
 
 
 def ask(
@@ -62,6 +65,8 @@ def _certificate_ends_ms(sock: socket.socket) -> int | None:
 
 
 def _cause(error: Exception) -> Cause:
+    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return Cause.NO_WAY
     causes = (
         (ssl.SSLCertVerificationError, Cause.CERTIFICATE),
         (socket.gaierror, Cause.NAME),

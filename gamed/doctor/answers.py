@@ -14,6 +14,7 @@ class Cause(StrEnum):
 
     REFUSED = "refused"
     TIMEOUT = "timeout"
+    NO_WAY = "no way"
     NAME = "name"
     CERTIFICATE = "certificate"
     OTHER = "other"

@@ -110,7 +110,10 @@ def judge_server(answer: Reached | None) -> Finding:
 
 
 def judge_proxies(config: Config, *, local: bool | None) -> Finding:
-    """Whether limits can count per player; `local`: only this machine reaches the listeners, None when not known."""
+    """Whether limits can count per player; `local`: only this machine reaches the tcp listeners.
+
+    None when it is not known, or there are none: unix sockets are always trusted.
+    """
     name, trusted = "trusted_proxies", config.trusted_proxies
     wide = [network for network in trusted if network.prefixlen < WIDE[network.version]]
     if wide:
@@ -120,7 +123,7 @@ def judge_proxies(config: Config, *, local: bool | None) -> Finding:
     here = any(network.overlaps(home) for network in trusted for home in LOOPBACK if network.version == home.version)
     if local and not here:
         said = "only this machine reaches the server, and no address of this machine is trusted: all share one limit"
-        return warning(name, said, "Leave trusted_proxies out, or add 127.0.0.0/8, unless a unix socket is used.")
+        return warning(name, said, "Leave trusted_proxies out, or add 127.0.0.0/8 to it.")
     if not local and trusted == LOOPBACK:
         said = "other machines reach the server, and only this machine is trusted: players behind a proxy share a limit"
         return warning(name, said, "If the proxy is elsewhere (or across a container's bridge), name its address.")

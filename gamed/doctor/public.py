@@ -2,6 +2,7 @@
 
 from gamed.doctor.answers import Answer, Cause, Reached, Unreached
 from gamed.doctor.findings import Finding, ok, problem, skipped, warning
+from gamed.identity.discovery import is_loopback
 
 DAY_MS = 86_400_000
 RENEW_DAYS = 14
@@ -10,7 +11,8 @@ FORWARD = "Compare the proxy with etc/nginx/gamed.conf or etc/caddy/Caddyfile."
 NO_CACHE = f"Let the proxy cache nothing below /auth/. {FORWARD}"
 STEPS = {
     Cause.NAME: "Compare the name in public_url with the DNS entry.",
-    Cause.CERTIFICATE: "Give the proxy a certificate for this name, with those between it and the root.",
+    Cause.CERTIFICATE: "Give the proxy a certificate for this name, with those between it and the root. If the one "
+    "shown is your router's, ask from another network: many routers answer in the server's place from within.",
     Cause.OTHER: "Compare public_url with what the proxy listens on.",
 }
 HAIRPIN = (
@@ -23,6 +25,8 @@ HAIRPIN = (
 def judge_unreached(url: str, unreached: Unreached) -> Finding:
     """Why the public address gave no answer, and that this network may simply not reach itself."""
     said = f"{url} does not answer from here ({unreached.detail})"
+    if is_loopback(url) and unreached.cause in (Cause.REFUSED, Cause.TIMEOUT):
+        return problem("address", said, "Start gamed and what is in front of it, and compare the port.")
     return problem("address", said, STEPS.get(unreached.cause, HAIRPIN.format(url=url)))
 
 

@@ -1,6 +1,7 @@
 """`gamed doctor` beside a real service, and through a real proxy."""
 
 import json
+import os
 import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,8 @@ from tests.porch.process import PorchTestCase
 from tests.proxies.samples import Nginx
 from tests.support.ports import free_port
 
+OTHER = 54321
+"""A user whom this machine has no name for."""
 GAME = {"wait_seconds": 1, "min_free_bytes": 0}
 
 
@@ -67,9 +70,15 @@ class DoctorTests(PorchTestCase):
         with closing(connect(f"file:{self.data / name}?mode=ro", uri=True)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
+    def give_away(self) -> None:
+        """The data folder becomes another user's, where these tests may do that."""
+        for path in (self.data, *self.data.rglob("*")):
+            os.chown(path, OTHER if os.geteuid() == 0 else -1, -1)
+
     def test_local(self) -> None:
-        """All is well beside a running service; then a key that others can read, a lost key and a torn file are found,
-        and a configuration that is wrong ends with 78 and the findings that need none."""
+        """All is well beside a running service, and for root in another user's folder, unless that user cannot come to
+        it; a key that others can read, a lost key and a torn file are found. A wrong configuration ends with 78, and
+        the findings that need none."""
         self.configure()
         process, _port = self.serve()
         code, found, err = self.doctor()
@@ -77,14 +86,19 @@ class DoctorTests(PorchTestCase):
         checks = {finding["check"] for finding in found["ok"]}
         self.assertLessEqual({"configuration", "data", "auth.db", "state.db", "server", "key", "disk"}, checks)
         self.assertIn("no provider", found["skipped"][0]["said"])
-        code, out, _err = self.gamed("doctor")
-        self.assertEqual((code, out.splitlines()[-1].startswith("0 problems")), (0, True))
 
         (self.data / "auth.key").chmod(0o644)
         code, found, err = self.doctor()
         self.assertEqual((code, [each["check"] for each in found["problem"]]), (1, ["auth.key"]))
         self.assertIn("1 problem", err)
         self.assertEqual(self.stop(process), 0)
+        self.give_away()
+        code, found, err = self.doctor()
+        self.assertEqual({each["check"] for each in found["problem"]} - {"access"}, set())
+        self.assertEqual(code, 1 if found["problem"] else 0)
+        self.folder.chmod(0o755)
+        code, out, err = self.gamed("doctor")
+        self.assertEqual((code, out.splitlines()[-1].startswith("0 problems"), err), (0, True, ""))
         (self.data / "auth.key").rename(self.folder / "elsewhere")
         state = self.data / "state.db"
         state.write_bytes(b"not a database at all" * 1000)
@@ -100,7 +114,7 @@ class DoctorTests(PorchTestCase):
 
     def test_public(self) -> None:
         """Through nginx as the sample has it: nothing is sent but questions until --write, whose player is gone
-        afterwards; an address that refuses may be a network that cannot reach itself."""
+        afterwards; then an address that refuses, and a proxy without a server behind it."""
         port, trusted = free_port(), certificate(self.folder, DNSName("localhost"))
         proxy = Nginx(self.folder / "nginx", trusted, f"127.0.0.1:{port}")
         self.addCleanup(proxy.close)
@@ -120,7 +134,7 @@ class DoctorTests(PorchTestCase):
 
         code, found, err = self.doctor("--public", f"https://localhost:{free_port()}", "--write")
         self.assertEqual((code, [each["check"] for each in found["problem"]]), (1, ["address"]))
-        self.assertIn("hairpin NAT", found["problem"][0]["advice"])
+        self.assertIn("Start gamed", found["problem"][0]["advice"])
         self.assertEqual(self.stop(process), 0)
         code, found, err = self.doctor("--public")
         self.assertEqual((code, "Start gamed" in found["problem"][0]["advice"]), (1, True))

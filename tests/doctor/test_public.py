@@ -29,6 +29,7 @@ class AddressTests(SynchronousTestCase):
         for cause, words in (
             (REFUSED, "hairpin NAT"),
             (SILENT, f"{URL}/healthz"),
+            (Unreached(Cause.NO_WAY, "No route to host"), "hairpin NAT"),
             (NOBODY, "DNS"),
             (STRANGER, "certificate for this name"),
             (Unreached(Cause.OTHER, "reset"), "public_url"),
@@ -36,6 +37,8 @@ class AddressTests(SynchronousTestCase):
             finding = public.judge_unreached(URL, cause)
             self.assertEqual((finding.level, cause.detail in finding.said), (PROBLEM, True))
             self.assertIn(words, finding.advice)
+        at_home = public.judge_unreached("http://localhost:8080", REFUSED)
+        self.assertIn("Start gamed", at_home.advice)
 
     def test_health(self) -> None:
         """Only gamed's own ok is good; each other answer leads to what its cause would be."""

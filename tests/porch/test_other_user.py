@@ -54,6 +54,7 @@ class OtherUserTests(PorchTestCase):
         token = json.loads(self.done("players", "token", "anna", "--json"))["access_token"]
         self.assertEqual(get(port, "/auth/sessions", token)[0], 200)
         for arguments in (
+            ("doctor",),
             ("players", "list"),
             ("players", "show", "anna"),
             ("players", "note", "anna", "my sister"),
