@@ -1,0 +1,43 @@
+"""What another program finds of the proxies' TLS (SPEC 5.5)."""
+
+import subprocess
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.porch.process import folder_of
+from tests.proxies.cases import in_front
+from tests.proxies.programs import HOST, Proxy, program
+from tests.proxies.upstream import Upstream
+
+WEAK = "-cipher=DEFAULT@SECLEVEL=0"
+"""Lets openssl itself speak what has not been safe for years; only the proxy can refuse it then."""
+
+
+def shake_hands(proxy: Proxy, *options: str) -> tuple[int, str]:
+    """Exit code, and everything openssl says."""
+    command = [program("openssl"), "s_client", f"-connect=127.0.0.1:{proxy.port}", f"-servername={HOST}"]
+    trust = [f"-CAfile={proxy.certificate}", f"-verify_hostname={HOST}", "-verify_return_error"]
+    done = subprocess.run(
+        [part for each in (*command, *trust, *options) for part in each.split("=", 1)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
+
+
+class TlsTests(SynchronousTestCase):
+    def test_versions(self) -> None:
+        """TLS 1.2 and 1.3 with the certificate of the host; older ones are refused by the proxy."""
+        upstream = Upstream()
+        self.addCleanup(upstream.close)
+        for proxy in in_front(self, folder_of(self), upstream.address):
+            for version in ("-tls1_2", "-tls1_3"):
+                code, said = shake_hands(proxy, version)
+                self.assertEqual(code, 0, (proxy.name, said))
+                self.assertIn("Verification: OK", said, proxy.name)
+            for version in ("-tls1", "-tls1_1"):
+                code, said = shake_hands(proxy, version, WEAK)
+                self.assertNotEqual(code, 0, (proxy.name, said))
+                self.assertIn("alert protocol version", said, proxy.name)
