@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from secrets import token_bytes, token_urlsafe
 from shutil import rmtree
 from typing import Any, cast
@@ -13,13 +12,13 @@ from twisted.internet.error import CannotListenError
 
 from gamed import tap
 from gamed.cli import dev_folder
+from gamed.cli.dev_plan import LOOPBACK, Plan
 from gamed.cli.places import PACKAGE
 from gamed.cli.refusal import Refusal, ending, say
 from gamed.cli.serving import OnePlugin
 from gamed.clock import now_ms
 from gamed.crypto import Secret
 
-LOOPBACK = "127.0.0.1"
 CLIENT = PACKAGE.parent / "clients" / "python" / "gamed_client.py"
 
 
@@ -27,36 +26,35 @@ CLIENT = PACKAGE.parent / "clients" / "python" / "gamed_client.py"
 class Maker:
     """A plugin of twistd that no search finds: only `gamed dev` makes one."""
 
-    provider_port: int
-    server: str
+    plan: Plan
     secrets: dict[str, Secret]
-    place: Path
-    temporary: bool
     tapname = "dev"
     description = "A server to try things with."
     options = tap.Options
 
-    @property
-    def provider(self) -> str:
-        return f"http://{LOOPBACK}:{self.provider_port}"
-
     def makeService(self, options: tap.Options) -> IService:
         from twisted.internet import reactor
 
-        from gamed.dev.listening import ProviderService
+        from gamed.dev.listening import LoopbackService, ProviderService
         from gamed.dev.provider import DevelopmentProvider
         from gamed.dev.sides import DISCORD, GOOGLE, Client
+        from gamed.dev.static import StaticFiles
 
+        plan = self.plan
         clients = tuple(
-            Client(side, dev_folder.CLIENT_IDS[name], secret, frozenset({f"{self.server}/auth/{name}/callback"}))
+            Client(side, dev_folder.CLIENT_IDS[name], secret, frozenset({f"{plan.server}/auth/{name}/callback"}))
             for side, (name, secret) in zip((DISCORD, GOOGLE), self.secrets.items(), strict=True)
         )
         both = MultiService()
         tap.makeService(options).setServiceParent(both)
-        provider = DevelopmentProvider(self.provider, clients, reactor, now_ms, token_bytes)
-        ProviderService(reactor, self.provider_port, provider).setServiceParent(both)  # type: ignore[no-untyped-call]
-        if self.temporary:
-            reactor.addSystemEventTrigger("after", "shutdown", rmtree, self.place, ignore_errors=True)
+        provider = DevelopmentProvider(plan.provider, clients, reactor, now_ms, token_bytes)
+        beside: list[LoopbackService] = [ProviderService(reactor, plan.provider_port, provider)]
+        if plan.statics:
+            beside.append(LoopbackService(reactor, plan.static_port, StaticFiles(plan.static_port, plan.statics)))
+        for service in beside:
+            service.setServiceParent(both)  # type: ignore[no-untyped-call]
+        if plan.temporary:
+            reactor.addSystemEventTrigger("after", "shutdown", rmtree, plan.place, ignore_errors=True)
         self._tell()
         return both
 
@@ -64,14 +62,15 @@ class Maker:
         from gamed.dev.people import PEOPLE
 
         client = os.path.relpath(CLIENT) if CLIENT.exists() else "gamed_client.py"
-        names = ", ".join(person.name for person in PEOPLE)
+        names, plan = ", ".join(person.name for person in PEOPLE), self.plan
+        page = f"  page      {plan.page} from {', '.join(map(str, plan.statics))}\n" if plan.page else ""
         say(f"""
 A development server: for this machine only, never for players.
-  server    {self.server}
-  provider  {self.provider} plays Discord and Google; be one of {names}, or deny, or make it slow or fail
-  folder    {self.place} ({"removed at the end" if self.temporary else "the next start goes on with it"})
+  server    {plan.server}
+  provider  {plan.provider} plays Discord and Google; be one of {names}, or deny, or make it slow or fail
+{page}  folder    {plan.place} ({"removed at the end" if plan.temporary else "the next start goes on with it"})
 Enter the server's address in your game, or try a sign-in with the reference client:
-  python {client} --server {self.server} login
+  python {client} --server {plan.server} login
 Ctrl-C ends it.
 """)
 
@@ -89,18 +88,17 @@ class Options(OnePlugin):
         yield (self._maker.tapname, None, self._maker.options, self._maker.description)
 
 
-def run(port: int, provider_port: int, place: Path, *, temporary: bool) -> None:
+def run(plan: Plan) -> None:
     """Run until stopped; does not return before. What the configuration names is in the environment then."""
     from twisted.scripts.twistd import runApp
 
     secrets = {name: token_urlsafe(32) for name in dev_folder.SECRET_ENVS}
-    sealed = {name: Secret(text.encode()) for name, text in secrets.items()}
-    maker = Maker(provider_port, f"http://{LOOPBACK}:{port}", sealed, place, temporary)
-    file = dev_folder.prepare(place, maker.server, maker.provider)
+    maker = Maker(plan, {name: Secret(text.encode()) for name, text in secrets.items()})
+    file = dev_folder.prepare(plan)
     os.environ.pop(dev_folder.MASTER_KEY_ENV, None)
-    os.environ[f"{dev_folder.MASTER_KEY_ENV}_FILE"] = str(place / dev_folder.KEY_FILE)
+    os.environ[f"{dev_folder.MASTER_KEY_ENV}_FILE"] = str(plan.place / dev_folder.KEY_FILE)
     os.environ.update({dev_folder.SECRET_ENVS[name]: text for name, text in secrets.items()})
-    where = [f"--config={file}", f"--data={place / 'data'}", f"--listen=tcp:{port}:interface={LOOPBACK}"]
+    where = [f"--config={file}", f"--data={plan.place / 'data'}", f"--listen=tcp:{plan.port}:interface={LOOPBACK}"]
     options = Options(maker)
     options.parseOptions(["--nodaemon", "--pidfile=", maker.tapname, "serve", *where])  # type: ignore[no-untyped-call]
     with ending():

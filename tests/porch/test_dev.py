@@ -3,6 +3,8 @@
 import json
 import signal
 import subprocess
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -86,6 +88,37 @@ class DevTests(PorchTestCase):
             self.assertIn("name an empty folder with --folder", self.refused("dev", *ports, f"--folder={folder}"))
             self.assertEqual([path.name for path in folder.iterdir()], ["authentication.json"])
             self.assertEqual((folder / "authentication.json").read_text(), text)
+
+    def test_page(self) -> None:
+        """--static serves a game's page on a port of its own; its browser may ask the server, also after a restart."""
+        root, folder, page_port = self.folder / "page", self.folder / "kept", free_port()
+        root.mkdir()
+        (root / "index.html").write_text("<p>a game")
+        named = (f"--static={root}", f"--static-port={page_port}", f"--folder={folder}")
+        process, port, _ = self.dev(*named)
+        self.assertEqual(get(page_port, "/"), (200, b"<p>a game"))
+        self.assertIn(f"page      http://127.0.0.1:{page_port}/ from {root}\n", self.output())
+        self.assertEqual(self.allowed(port, f"http://127.0.0.1:{page_port}"), f"http://127.0.0.1:{page_port}")
+        self.assertEqual(self.allowed(port, f"http://localhost:{page_port}"), f"http://localhost:{page_port}")
+        self.assertIsNone(self.allowed(port, "https://game.example"))
+        self.stop(process)
+        file = folder / "authentication.json"
+        members = json.loads(file.read_text())
+        file.write_text(json.dumps({**members, "cors_origins": ["https://game.example", *members["cors_origins"]]}))
+        process, port, _ = self.dev(*named)
+        self.assertEqual(self.allowed(port, "https://game.example"), "https://game.example")
+        self.assertEqual(len(json.loads(file.read_text())["cors_origins"]), 3)
+        self.assertIn(
+            f"--static-port {page_port}: another",
+            self.refused("dev", f"--port={free_port()}", f"--provider-port={free_port()}", *named[:2]),
+        )
+        self.assertEqual(self.run_command("dev", f"--static={root / 'none'}")[0], 2)
+
+    def allowed(self, port: int, origin: str) -> str | None:
+        """What a browser hears whose page is of `origin`."""
+        with closing(HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)) as connection:
+            connection.request("GET", "/auth/config", headers={"Origin": origin})
+            return connection.getresponse().getheader("Access-Control-Allow-Origin")
 
     def test_refusals(self) -> None:
         """One sentence on stderr: places of a real server, one port for two, a port that is taken."""

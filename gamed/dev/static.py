@@ -1,0 +1,86 @@
+"""A game's own web page beside the service: files of folders, for browsers on this machine."""
+
+from collections.abc import Sequence
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from twisted.web.resource import Resource
+
+NAMES = ("127.0.0.1", "localhost")
+MAX_PATH, MAX_NAME = 1024, 255
+"""Characters of a path, bytes of a name: file systems raise an error above theirs."""
+INDEX = "index.html"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".wasm": "application/wasm",
+}
+"""What a browser insists on, whatever this machine's own table of types says."""
+
+
+def origins(port: int) -> tuple[str, ...]:
+    """What a browser may send as `Origin` for a page on this port."""
+    return tuple(f"http://{name}:{port}" for name in NAMES)
+
+
+def names_of(path: str) -> list[str] | None:
+    """The segments of a URL's path; None for what no file may be called here: hidden, or leading elsewhere."""
+    try:
+        names = unquote_to_bytes(path).decode("utf-8").split("/")[1:]
+    except UnicodeDecodeError:
+        return None
+    *folders, last = names
+    plain = all(_is_plain(name) for name in folders) and (last == "" or _is_plain(last))
+    return names if plain and len(path) <= MAX_PATH else None
+
+
+def _is_plain(name: str) -> bool:
+    fits = 0 < len(name.encode()) <= MAX_NAME
+    return fits and not name.startswith(".") and not any(letter in name for letter in "\0\\:")
+
+
+class StaticFiles(Resource):
+    """Folders laid over each other: of a name, the first that has it."""
+
+    isLeaf = True
+
+    def __init__(self, port: int, roots: Sequence[Path]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._hosts = {f"{name}:{port}" for name in NAMES}
+        self._roots = roots
+
+    def render_GET(self, request: Any) -> bytes:
+        if request.getHeader("host") not in self._hosts:
+            return _say(request, 421, "Not by this name.")
+        names = names_of(request.uri.decode("latin-1").partition("?")[0])
+        if names is None:
+            return _say(request, 404, "There is no such file.")
+        for root in self._roots:
+            place = root.joinpath(*names[:-1], names[-1] or INDEX)
+            if place.is_file():
+                return _serve(request, place)
+            if place.is_dir():
+                request.setHeader(b"location", f"{quote('/'.join(['', *names]))}/".encode())
+                return _say(request, 308, "See there.")
+        return _say(request, 404, "There is no such file.")
+
+    render_HEAD = render_GET
+
+
+def _serve(request: Any, place: Path) -> bytes:
+    """Read at once: a page's own files, asked for by one browser."""
+    kind = TYPES.get(place.suffix) or guess_type(place.name)[0] or "application/octet-stream"
+    request.setHeader(b"content-type", kind.encode())
+    request.setHeader(b"cache-control", b"no-store")
+    return place.read_bytes()
+
+
+def _say(request: Any, status: int, text: str) -> bytes:
+    request.setResponseCode(status)
+    request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+    return f"{text}\n".encode()
