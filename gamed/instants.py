@@ -3,15 +3,29 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from re import ASCII, compile
+from typing import Final
 
 Now = Callable[[], int]
 """-> the wall clock in epoch milliseconds."""
+_RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
 
 
 def rfc3339(instant_ms: int) -> str:
     """UTC with milliseconds, as `2026-11-21T09:36:23.004Z`."""
     seconds, millis = divmod(instant_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+
+
+def parse_rfc3339(text: str) -> int | None:
+    """Epoch milliseconds of what rfc3339() wrote; None when it is none, or no date of any calendar."""
+    if not _RFC3339.fullmatch(text):
+        return None
+    try:
+        instant = datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(instant.timestamp()) * 1000 + int(text[20:23])
 
 
 def http_date(instant_ms: int) -> str:

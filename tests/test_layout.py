@@ -21,6 +21,7 @@ ALONE = {
     "gamed.backups": RULES,
     "gamed.limits": RULES,
     "gamed.waits": RULES,
+    "gamed.assets.store": DOORS,
     "gamed.login.account_check": WORK,
     "gamed.login.attempts": WORK,
     "gamed.login.browser": WORK,
@@ -69,6 +70,7 @@ ALONE = {
     "gamed.tap": PORCH,
 }
 ROOMS = {
+    "assets": RULES,
     "config": RULES,
     "doctor": RULES,
     "http_rules": RULES,

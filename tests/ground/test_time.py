@@ -5,7 +5,7 @@ from hypothesis.strategies import integers, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.durations import DurationMalformed, format_duration, parse_duration
-from gamed.instants import http_date, parse_http_date, rfc3339, seconds_until
+from gamed.instants import http_date, parse_http_date, parse_rfc3339, rfc3339, seconds_until
 
 DAY_MS = 86_400_000
 
@@ -22,6 +22,12 @@ class InstantTests(SynchronousTestCase):
             (2_208_988_800_050, "2040-01-01T00:00:00.050Z"),
         ):
             self.assertEqual(rfc3339(instant_ms), written)
+            self.assertEqual(parse_rfc3339(written), instant_ms)
+
+    def test_no_rfc3339(self) -> None:
+        """Any other form of a date, and dates that no calendar has."""
+        for written in ("", "2026-11-21T09:36:23Z", "2026-11-21T09:36:23.004+00:00", "2026-02-30T09:36:23.004Z"):
+            self.assertIsNone(parse_rfc3339(written), written)
 
     @given(integers(min_value=0, max_value=40_000 * DAY_MS))
     def test_http_date_round_trip(self, instant_ms: int) -> None:

@@ -1,0 +1,98 @@
+"""Which paths a release may have: every player's file system can hold each of them, and all of them together.
+
+PROTOCOL 5: no traversal, no control characters, no names of devices, segments of at most 255 bytes, no two that are
+equal after NFC and case folding. Beyond it, for the same reason: nothing that Windows cannot write, and no unassigned
+characters, whose normal form a later Unicode may change.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Final
+from unicodedata import category, normalize
+
+from attrs import frozen
+
+from gamed.saves.slots import DEVICES
+
+MAX_SEGMENT_BYTES: Final = 255
+MAX_PATH_BYTES: Final = 1024
+_UNPRINTED: Final = frozenset({"Cc", "Zl", "Zp"})
+_SUPERSCRIPTS: Final = str.maketrans("¹²³", "123")
+_CONSOLE: Final = frozenset({"conin$", "conout$"})
+_NOT_ON_WINDOWS: Final = frozenset('<>:"|?*')
+
+
+@frozen
+class Refused:
+    """One thing that cannot be published, and why."""
+
+    path: str
+    reason: str
+
+
+def normal(path: str) -> str:
+    """The form in which manifests hold a path: NFC."""
+    return normalize("NFC", path)
+
+
+def flaw(path: str) -> str | None:
+    """Why a path cannot be in a release; None for a good one, in NFC and with `/` between its segments."""
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        return "its name is not UTF-8"
+    if size > MAX_PATH_BYTES:
+        return f"the whole path is longer than {MAX_PATH_BYTES} bytes"
+    if "\\" in path:
+        return "a \\ in a name"
+    strange = None if path.isascii() and path.isprintable() else _strange(path)
+    return strange or next(filter(None, map(_segment_flaw, path.split("/"))), None)
+
+
+def clashes(paths: Iterable[str]) -> Iterator[Refused]:
+    """Those of the paths, each in NFC, that cannot be beside one that came before them."""
+    files: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for path in paths:
+        key = folded(path)
+        above = [folder for folder in accumulate(key.split("/"), "{}/{}".format) if folder != key]
+        if (twin := files.get(key)) is not None:
+            yield Refused(path, f"the same name as {twin} where case does not count")
+        elif (inside := folders.get(key)) is not None:
+            yield Refused(path, f"a file and a folder have this name: {inside}")
+        elif (file := next((files[folder] for folder in above if folder in files), None)) is not None:
+            yield Refused(path, f"a file and a folder have this name: {file}")
+        files.setdefault(key, path)
+        for folder in reversed(above):
+            if folders.setdefault(folder, path) is not path:
+                break  # and whatever is above it
+
+
+def folded(path: str) -> str:
+    """What two paths have in common that are one file where case does not count."""
+    return path.lower() if path.isascii() else normalize("NFC", normalize("NFC", path).casefold())
+
+
+def _strange(path: str) -> str | None:
+    """A character that a path may not have."""
+    categories = {category(character) for character in path}
+    if categories & _UNPRINTED:
+        return "a control character in its name"
+    if "Cn" in categories:
+        return "a character in its name that Unicode has not assigned"
+    return None if normalize("NFC", path) == path else "its name is not in the normal form NFC"
+
+
+def _segment_flaw(segment: str) -> str | None:
+    if segment in ("", ".", ".."):
+        return "an empty, . or .. segment"
+    if len(segment) > MAX_SEGMENT_BYTES // 4 and len(segment.encode()) > MAX_SEGMENT_BYTES:
+        return f"a name longer than {MAX_SEGMENT_BYTES} bytes"
+    if segment[-1] in ". ":
+        return "a name that ends in a dot or a space, which Windows cuts off"
+    if not _NOT_ON_WINDOWS.isdisjoint(segment):
+        return 'one of < > : " | ? * in a name, which Windows refuses'
+    stem = segment.partition(".")[0].rstrip(" ").lower()
+    if stem in _CONSOLE or stem.translate(_SUPERSCRIPTS) in DEVICES:
+        return f"{segment.partition('.')[0]} is the name of a device on Windows"
+    return None

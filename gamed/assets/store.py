@@ -1,0 +1,162 @@
+"""The assets folder, read: channels, releases, objects (PROTOCOL 5). Beside whoever publishes, without a lock.
+
+channels/<channel>.json         where a channel points
+releases/<release>.json         a manifest's exact bytes
+objects/<first 2 hex>/<sha256>  a file's bytes
+tmp/                            what is being written
+"""
+
+import os
+from errno import ELOOP, ENOTDIR
+from io import FileIO
+from pathlib import Path
+from stat import S_ISREG
+
+from attrs import frozen
+
+from gamed.assets.errors import (
+    AssetsDamaged,
+    AssetsUnreadable,
+    ChannelNotFound,
+    ManifestMalformed,
+    NotFound,
+    ObjectNotFound,
+    ReleaseNotFound,
+)
+from gamed.assets.pointer import MAX_POINTER_BYTES, Pointer, parse_pointer
+from gamed.assets.release import MAX_MANIFEST_BYTES, is_channel, is_object, is_release, release_id
+
+FOLDER, CHANNELS, RELEASES, OBJECTS, TMP = "assets", "channels", "releases", "objects", "tmp"
+SUFFIX = ".json"
+Stamp = tuple[tuple[str, int, int, int], ...]
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+"""A pipe is not waited for; what is no regular file is refused once it is open."""
+_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+@frozen
+class AssetStore:
+    """Blocks while the disk works: ask from a thread. Every name is judged before it becomes part of a path."""
+
+    folder: Path
+    """`assets` in the data folder; need not be there, and may be a link to another disk."""
+
+    def stamp(self) -> Stamp:
+        """Equal until a channel is made, moved or removed; () when there is none. Cheap: one look at each pointer."""
+        try:
+            with os.scandir(self.folder / CHANNELS) as found:
+                entries = [(each.name, each.stat(follow_symlinks=False)) for each in found]
+        except FileNotFoundError:  # also one that is removed meanwhile: the next look sees the change
+            return ()
+        except OSError as e:
+            raise AssetsUnreadable(f"{self.folder / CHANNELS}: {e.strerror}") from None
+        return tuple(sorted((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in entries))
+
+    def channels(self) -> list[str]:
+        """In alphabetical order."""
+        return [name for name in self._names(CHANNELS) if is_channel(name)]
+
+    def releases(self) -> list[str]:
+        """Every manifest that is there, pointed at or not."""
+        return [name for name in self._names(RELEASES) if is_release(name)]
+
+    def pointer(self, channel: str) -> Pointer:
+        """ChannelNotFound, PointerMalformed, AssetsUnreadable."""
+        if not is_channel(channel):
+            raise ChannelNotFound(channel)
+        text = self._read(CHANNELS, channel, MAX_POINTER_BYTES, ChannelNotFound)
+        return parse_pointer(text)
+
+    def manifest(self, release: str) -> bytes:
+        """The exact bytes, which give the release's id; ReleaseNotFound, ManifestMalformed, AssetsUnreadable."""
+        if not is_release(release):
+            raise ReleaseNotFound(release)
+        text = self._read(RELEASES, release, MAX_MANIFEST_BYTES, ReleaseNotFound)
+        if release_id(text) != release:
+            raise ManifestMalformed(f"the manifest of {release} is not as it was written")
+        return text
+
+    def open_object(self, sha256: str, size: int | None = None) -> FileIO:
+        """The bytes, unbuffered, for the caller to close; ObjectNotFound, AssetsUnreadable.
+
+        AssetsDamaged for what is no regular file, or not of the `size` that a manifest gives it.
+        """
+        if not is_object(sha256):
+            raise ObjectNotFound(sha256)
+        try:
+            file = self._open(OBJECTS, f"{sha256[:2]}/{sha256}")
+        except FileNotFoundError:
+            raise ObjectNotFound(sha256) from None
+        found = os.fstat(file.fileno()).st_size
+        if size is not None and found != size:
+            file.close()
+            raise AssetsDamaged(f"object {sha256} has {found} bytes instead of {size}")
+        return file
+
+    def object_path(self, sha256: str) -> Path:
+        """Where the bytes with this hash are, or would be."""
+        return self.folder / OBJECTS / sha256[:2] / sha256
+
+    def _names(self, kind: str) -> list[str]:
+        try:
+            found = os.listdir(self.folder / kind)
+        except FileNotFoundError:
+            return []
+        except OSError as e:
+            raise AssetsUnreadable(f"{self.folder / kind}: {e.strerror}") from None
+        return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+
+    def _read(self, kind: str, name: str, limit: int, missing: type[NotFound]) -> bytes:
+        try:
+            with self._open(kind, f"{name}{SUFFIX}") as file:
+                text = _whole(file, limit + 1)
+        except FileNotFoundError:
+            raise missing(name) from None
+        except OSError as e:
+            raise AssetsUnreadable(f"{self.folder / kind / name}{SUFFIX}: {e.strerror}") from None
+        if len(text) > limit:
+            raise AssetsDamaged(f"{name}{SUFFIX} is larger than any that gamed writes")
+        return text
+
+    def _open(self, kind: str, name: str) -> FileIO:
+        """A regular file below the store with no link on the way; FileNotFoundError."""
+        descriptor = -1
+        try:
+            descriptor = os.open(self.folder / kind, _INTO)
+            for step, flags in _steps(name):
+                inner = os.open(step, flags, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            if not S_ISREG(os.fstat(descriptor).st_mode):
+                raise AssetsDamaged(f"{kind}/{name} is no file")
+            return FileIO(descriptor, "rb")
+        except FileNotFoundError:
+            _close(descriptor)
+            raise
+        except OSError as e:
+            _close(descriptor)
+            if e.errno in (ELOOP, ENOTDIR):
+                raise AssetsDamaged(f"{kind}/{name} is no file, or behind a link") from None
+            raise AssetsUnreadable(f"{self.folder / kind / name}: {e.strerror}") from None
+        except AssetsDamaged:
+            _close(descriptor)
+            raise
+
+
+def _steps(name: str) -> list[tuple[str, int]]:
+    *folders, file = name.split("/")
+    return [*((folder, _INTO | os.O_NOFOLLOW) for folder in folders), (file, _READ)]
+
+
+def _whole(file: FileIO, limit: int) -> bytes:
+    """Up to so many bytes, however few each read brings."""
+    parts: list[bytes] = []
+    while limit > 0 and (part := file.read(limit)):
+        parts.append(part)
+        limit -= len(part)
+    return b"".join(parts)
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)

@@ -1,0 +1,111 @@
+"""Which paths a release may have (PROTOCOL 5)."""
+
+from unicodedata import normalize
+
+from hypothesis import given
+from hypothesis.strategies import characters, lists, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.assets.paths import clashes, flaw, folded, normal
+
+ANY = text(characters(exclude_categories=()))
+NAMES = text(characters(codec="utf-8", exclude_categories=("Cc", "Cn", "Zl", "Zp"), exclude_characters='\\/<>:"|?*'))
+
+
+class FlawTests(SynchronousTestCase):
+    def test_good_paths(self) -> None:
+        """Letters of every script, spaces, dots, long names and deep folders."""
+        for path in (
+            "data/level1.pck",
+            "a",
+            ".hidden",
+            "...a",
+            "README",
+            "Straße/überall/日本語.txt",
+            "with space/and, more (1).png",
+            "console.txt",
+            "com10",
+            "family-\U0001f468\u200d\U0001f469\u200d\U0001f467.png",
+            "x" * 255,
+            "/".join(["a" * 100] * 10),
+            "%2e%2e",
+            "~",
+            "-rf",
+        ):
+            self.assertIsNone(flaw(path), path)
+
+    def test_bad_paths(self) -> None:
+        """Traversal, what a terminal or a log would obey, what Windows reads otherwise."""
+        for path, reason in (
+            ("", "empty"),
+            ("/etc/passwd", "empty"),
+            ("a//b", "empty"),
+            ("a/", "empty"),
+            ("a/./b", ". or .."),
+            ("../a", ". or .."),
+            ("a/../../b", ". or .."),
+            ("a\\b", "\\"),
+            ("a\x00b", "control"),
+            ("a\nb", "control"),
+            ("a\x7f", "control"),
+            ("a\x85", "control"),
+            ("a\u2028b", "control"),
+            ("a\udcff", "UTF-8"),
+            ("a\u0378", "assigned"),
+            ("e\u0301", "NFC"),
+            ("x" * 256, "255"),
+            ("é" * 128, "255"),
+            ("/".join(["a" * 102] * 10), "1024"),
+            ("a./b", "dot or a space"),
+            ("a /b", "dot or a space"),
+            ("C:/Windows/x", "Windows"),
+            ("a:b", "Windows"),
+            ("what?", "Windows"),
+            ("con", "device"),
+            ("a/NUL.txt/b", "device"),
+            ("Com1.tar.gz", "device"),
+            ("lpt¹", "device"),
+            ("aux .txt", "device"),
+            ("CONIN$", "device"),
+        ):
+            self.assertIn(reason, str(flaw(path)), path)
+
+    @given(ANY)
+    def test_what_passes_is_one_place_below(self, path: str) -> None:
+        """However strange, what is let through is UTF-8, in NFC, and climbs nowhere."""
+        if flaw(path) is None:
+            self.assertEqual(normalize("NFC", path).encode().decode(), path)
+            self.assertTrue(all(segment not in ("", ".", "..") for segment in path.split("/")))
+            self.assertTrue(all(segment.isprintable() or not segment.isascii() for segment in path.split("/")))
+            self.assertFalse(set("\\\0:") & set(path))
+
+
+class ClashTests(SynchronousTestCase):
+    def test_same_name(self) -> None:
+        """Case and normal forms do not tell two files apart everywhere."""
+        for first, second in (
+            ("Data/a", "data/A"),
+            ("straße", "STRASSE"),
+            (normal("e\u0301"), "É"),
+            ("ΣΑΣ", "σας"),
+        ):
+            [clash] = clashes([first, second])
+            self.assertEqual(clash.path, second)
+            self.assertIn(first, clash.reason)
+
+    def test_file_and_folder(self) -> None:
+        """A name is a file or a folder, in either order."""
+        for paths in (["a", "a/b"], ["a/b", "a"], ["A/b/c", "a/B"], ["x/y/z", "x/y/w", "x/Y"]):
+            [clash] = clashes(paths)
+            self.assertEqual(clash.path, paths[-1])
+            self.assertIn("a file and a folder", clash.reason)
+
+    def test_no_clash(self) -> None:
+        """Folders that differ in case only are one folder on some systems, with both files in it."""
+        self.assertEqual(list(clashes(["Data/a", "data/b", "data.x", "dat", "data/c/d", "data/c/e"])), [])
+
+    @given(lists(NAMES.map(normal).filter(bool), max_size=8))
+    def test_clash_is_the_same_either_way(self, names: list[str]) -> None:
+        """There is a clash or none, whatever the order."""
+        self.assertEqual(bool(list(clashes(names))), bool(list(clashes(reversed(names)))))
+        self.assertEqual(bool(list(clashes(names))), len({folded(name) for name in names}) < len(names))

@@ -1,0 +1,133 @@
+"""The assets folder as the service reads it: what is there, what is not, what is damaged (PROTOCOL 5)."""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.assets.errors import (
+    AssetsDamaged,
+    ChannelNotFound,
+    ManifestMalformed,
+    ObjectNotFound,
+    PointerMalformed,
+    ReleaseNotFound,
+)
+from gamed.assets.pointer import Pointer, pointer_bytes
+from gamed.assets.release import AssetFile, Manifest, manifest_bytes, release_id
+from gamed.assets.store import AssetStore
+from tests.support.stores import data_folder
+
+CONTENT = b"level one"
+HASH = sha256(CONTENT).hexdigest()
+MANIFEST = manifest_bytes(Manifest(0, {"a": AssetFile(len(CONTENT), HASH, "text/plain")}))
+RELEASE = release_id(MANIFEST)
+
+
+class StoreTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.folder = data_folder(self) / "assets"
+        self.store = AssetStore(self.folder)
+
+    def put(self, path: str, content: bytes) -> Path:
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.with_suffix(".new").write_bytes(content)
+        target.with_suffix(".new").rename(target)
+        return target
+
+    def fill(self) -> None:
+        self.put("channels/stable.json", pointer_bytes(Pointer(RELEASE, 0)))
+        self.put(f"releases/{RELEASE}.json", MANIFEST)
+        self.put(f"objects/{HASH[:2]}/{HASH}", CONTENT)
+
+    def test_nothing_there(self) -> None:
+        """Before anything is published there is nothing, and that is in order."""
+        self.assertEqual((self.store.stamp(), self.store.channels(), self.store.releases()), ((), [], []))
+        self.assertRaises(ChannelNotFound, self.store.pointer, "stable")
+        self.assertRaises(ReleaseNotFound, self.store.manifest, RELEASE)
+        self.assertRaises(ObjectNotFound, self.store.open_object, HASH)
+
+    def test_read(self) -> None:
+        """Pointer, exact bytes of the manifest, bytes of the object; nothing else in the folders is taken for one."""
+        self.fill()
+        self.put("channels/objects.json", b"")
+        self.put("channels/x.txt", b"")
+        self.put("releases/stable.json", b"")
+        self.assertEqual((self.store.channels(), self.store.releases()), (["stable"], [RELEASE]))
+        self.assertEqual(self.store.pointer("stable").release, RELEASE)
+        self.assertEqual(self.store.manifest(RELEASE), MANIFEST)
+        with self.store.open_object(HASH, len(CONTENT)) as file:
+            self.assertEqual(file.read(), CONTENT)
+            self.assertFalse(os.get_inheritable(file.fileno()))
+
+    def test_stamp(self) -> None:
+        """The same until a pointer is made, moved or removed."""
+        self.fill()
+        seen = [self.store.stamp()]
+        self.put("releases/other.json", b"")
+        self.assertEqual(self.store.stamp(), seen[0])
+        self.put("channels/beta.json", pointer_bytes(Pointer(RELEASE, 0)))
+        seen.append(self.store.stamp())
+        self.put("channels/beta.json", pointer_bytes(Pointer(RELEASE, 0)))
+        seen.append(self.store.stamp())
+        (self.folder / "channels/beta.json").unlink()
+        seen.append(self.store.stamp())
+        self.assertEqual(len(set(seen)), 3)
+        self.assertEqual(seen[3], seen[0])
+
+    def test_names_are_no_paths(self) -> None:
+        """A name of another form is not looked for, wherever it would lead."""
+        self.fill()
+        self.put("secret.json", pointer_bytes(Pointer(RELEASE, 0)))
+        for name in ("../secret", "stable.json", "", ".", "STABLE", "stable\0"):
+            self.assertRaises(ChannelNotFound, self.store.pointer, name)
+        self.assertRaises(ReleaseNotFound, self.store.manifest, f"../releases/{RELEASE}")
+        for name in (f"../{HASH}", HASH.upper(), HASH[:63], f"{HASH}\n"):
+            self.assertRaises(ObjectNotFound, self.store.open_object, name)
+
+    def test_damaged(self) -> None:
+        """Bytes that are not as gamed wrote them are an error with a name."""
+        self.fill()
+        self.put("channels/stable.json", b"{")
+        self.assertRaises(PointerMalformed, self.store.pointer, "stable")
+        self.put("channels/stable.json", b" " * 300_000)
+        self.assertRaises(AssetsDamaged, self.store.pointer, "stable")
+        self.put(f"releases/{RELEASE}.json", MANIFEST.replace(b"1970", b"1971"))
+        self.assertRaises(ManifestMalformed, self.store.manifest, RELEASE)
+        self.assertRaises(AssetsDamaged, self.store.open_object, HASH, len(CONTENT) + 1)
+
+    def test_no_regular_files(self) -> None:
+        """Links, folders, pipes and devices are not followed, read or waited for."""
+        self.fill()
+        outside = self.put("../outside", CONTENT)
+        target = self.store.object_path(HASH)
+        for make in (
+            lambda: target.symlink_to(outside),
+            target.mkdir,
+            lambda: os.mkfifo(target),
+        ):
+            target.unlink()
+            make()
+            self.assertRaises(AssetsDamaged, self.store.open_object, HASH)
+            if target.is_dir() and not target.is_symlink():
+                target.rmdir()
+                target.touch()
+        target.unlink()
+        target.parent.rmdir()
+        target.parent.symlink_to(outside.parent)
+        self.assertRaises(AssetsDamaged, self.store.open_object, HASH)
+
+    def test_descriptors_are_closed(self) -> None:
+        """However it ends, no descriptor stays open."""
+        self.fill()
+        self.put(f"objects/{'0' * 2}/{'0' * 64}/x", b"")
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            self.store.open_object(HASH).close()
+            self.assertRaises(AssetsDamaged, self.store.open_object, HASH, 1)
+            self.assertRaises(AssetsDamaged, self.store.open_object, "0" * 64)
+            self.assertRaises(ObjectNotFound, self.store.open_object, "1" * 64)
+            self.store.manifest(RELEASE)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
