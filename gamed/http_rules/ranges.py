@@ -9,7 +9,12 @@ _ONE: Final = compile(r"bytes=[ \t]*([0-9]{1,100})?-([0-9]{1,100})?[ \t]*", ASCI
 
 
 class RangeUnsatisfiable(ValueError):
-    """A well-formed range of which the representation has no byte."""
+    """A well-formed range of which the representation has no byte; answered with its size (RFC 9110 15.5.17)."""
+
+    def __init__(self, detail: str, size: int) -> None:
+        super().__init__(detail)
+        self.members = {"size": size}
+        self.headers = {"Content-Range": f"bytes */{size}"}
 
 
 @frozen
@@ -44,7 +49,9 @@ def select(text: str | None, size: int) -> ByteRange | None:
         if match[2] and last < first:
             return None
     if first >= size:
-        raise RangeUnsatisfiable(f"There are {size} bytes, so the last one is number {size - 1}." if size else EMPTY)
+        raise RangeUnsatisfiable(
+            f"There are {size} bytes, so the last one is number {size - 1}." if size else EMPTY, size
+        )
     return ByteRange(first, min(last, size - 1), size)
 
 

@@ -118,13 +118,5 @@ class Superseded(Refused):
     """These bytes were written in time, and replaced since."""
 
 
-class RangeNotSatisfiable(SaveError):
-    """No byte of the save lies in the range."""
-
-    def __init__(self, detail: str, size: int) -> None:
-        super().__init__(detail, {"size": size})
-        self.headers = {"Content-Range": f"bytes */{size}"}
-
-
 class CorruptBlob(SaveError):
     """Stored bytes are not those that were acknowledged."""

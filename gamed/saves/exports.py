@@ -7,13 +7,13 @@ from attrs import Factory, define, evolve, frozen
 
 from gamed.crypto import Secret
 from gamed.http_rules.conditions import Conditions, Outcome, Representation, judge, range_holds
-from gamed.http_rules.ranges import ByteRange
+from gamed.http_rules.ranges import ByteRange, select
 from gamed.http_rules.tags import EntityTag
 from gamed.saves.cursor import Cursor
 from gamed.saves.disk import Announced
 from gamed.saves.errors import VersionConflict
 from gamed.saves.limits import SaveLimits
-from gamed.saves.shelf import Shelf, part_of
+from gamed.saves.shelf import Shelf
 from gamed.store import StoreBusy
 
 PLACES = 2
@@ -109,7 +109,7 @@ class Export:
         if outcome is Outcome.FAILED:
             raise VersionConflict("Your saves are others than when you exported them last. Export them anew.")
         modified = outcome is not Outcome.NOT_MODIFIED
-        part = part_of(wanted, archive.size) if modified and range_holds(conditions, now) else None
+        part = select(wanted, archive.size) if modified and range_holds(conditions, now) else None
         return Parcel(tag, archive.sha256, archive.size, archive.content, modified, part)
 
     def _claims(self, size: int) -> None:

@@ -7,7 +7,7 @@ from attrs import evolve, frozen
 
 from gamed.crypto import Random, Secret
 from gamed.http_rules.conditions import Conditions, Outcome, range_holds
-from gamed.http_rules.ranges import ByteRange, RangeUnsatisfiable, select
+from gamed.http_rules.ranges import select
 from gamed.instants import Now
 from gamed.saves.answers import (
     no_bytes,
@@ -25,7 +25,7 @@ from gamed.saves.cursor import Cursor, new_epoch
 from gamed.saves.damage import damage
 from gamed.saves.digest import check_digest
 from gamed.saves.entry import Listing
-from gamed.saves.errors import CorruptBlob, RangeNotSatisfiable, SaveError
+from gamed.saves.errors import CorruptBlob, SaveError
 from gamed.saves.holdings import Holdings
 from gamed.saves.limits import SaveLimits
 from gamed.saves.orders import (
@@ -77,7 +77,7 @@ class Sessions(Protocol):
 
 @frozen
 class Shelf:
-    """All saves of all players. Raises SaveError, SessionError, StoreError."""
+    """All saves of all players. Raises SaveError, SessionError, StoreError, RangeUnsatisfiable."""
 
     _store: SaveStore
     _sessions: Sessions
@@ -223,7 +223,7 @@ class Shelf:
             raise nothing_to_read(look, sight)
         if sight.outcome is Outcome.NOT_MODIFIED or not look.whole:
             return Reading(sight.target, sight.outcome is not Outcome.NOT_MODIFIED)
-        part = part_of(look.range, sight.target.size) if range_holds(look.conditions, sight.current) else None
+        part = select(look.range, sight.target.size) if range_holds(look.conditions, sight.current) else None
         return Reading(sight.target, True, part, sight.data)
 
     async def _bytes_of(self, sight: Sight, version: Version) -> IO[bytes] | Parts:
@@ -234,11 +234,3 @@ class Shelf:
     async def _damaged(self, token: Secret, version: Version) -> CorruptBlob:
         _, past = await self._store.recall(token, self._now_ms(), version.slot)
         return await damage(self._store, version, past)
-
-
-def part_of(wanted: str | None, size: int) -> ByteRange | None:
-    """What a Range header asks for; RangeNotSatisfiable."""
-    try:
-        return select(wanted, size)
-    except RangeUnsatisfiable as e:
-        raise RangeNotSatisfiable(str(e), size) from None

@@ -87,7 +87,7 @@ CODES = {
     "save_too_large": Code(413, "Save too large", "The save is larger than this server takes."),
     "quota_exceeded": Code(413, "Quota exceeded", "Delete something first."),
     "too_many_slots": Code(413, "Too many slots", "Delete a save first."),
-    "range_not_satisfiable": Code(416, "Range not satisfiable", "The save is shorter than that."),
+    "range_not_satisfiable": Code(416, "Range not satisfiable", "There are fewer bytes than that."),
     "blank_save": Code(422, "Blank save", "An empty or all-zero save is not kept."),
     "precondition_required": Code(428, "Precondition required", "Say which version is replaced: If-Match."),
     "corrupt_blob": Code(500, "Damaged save", "The stored bytes are damaged. An older version may be good."),

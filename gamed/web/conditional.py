@@ -6,7 +6,7 @@ from typing import IO
 from gamed.http_rules.conditions import Conditions, Header, parse_conditions
 from gamed.http_rules.ranges import ByteRange
 from gamed.http_rules.tags import TagsMalformed
-from gamed.saves.errors import BadPrecondition
+from gamed.web.errors import BadPrecondition
 from gamed.web.fields import header_of
 from gamed.web.request import Request
 from gamed.web.sending import Parts, send

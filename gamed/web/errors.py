@@ -28,6 +28,10 @@ class BadRequest(WebError):
     """Not HTTP/1.1 as RFC 9112 writes it, or a query that cannot be read."""
 
 
+class BadPrecondition(WebError):
+    """Entity-tags of a GET or HEAD that cannot be read."""
+
+
 class InvalidRequest(WebError):
     """A body that is not what the route asks for; `errors` are (JSON pointer of RFC 6901, detail)."""
 

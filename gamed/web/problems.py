@@ -7,6 +7,7 @@ from attrs import frozen
 from werkzeug.exceptions import HTTPException
 
 from gamed import store
+from gamed.http_rules.ranges import RangeUnsatisfiable
 from gamed.limits import RateLimited
 from gamed.login import errors as logins
 from gamed.players.errors import LastIdentity, PasswordsBusy, ReauthenticationRequired
@@ -18,6 +19,7 @@ from gamed.web.codes import CODES
 STATUS: list[tuple[type[Exception], int, str]] = [  # most specific first
     (errors.InvalidRequest, 400, "invalid_request"),
     (errors.BadRequest, 400, "bad_request"),
+    (errors.BadPrecondition, 400, "bad_precondition"),
     (errors.RouteNotFound, 404, "route_not_found"),
     (errors.WrongMethod, 405, "method_not_allowed"),
     (errors.RequestTimeout, 408, "request_timeout"),
@@ -75,7 +77,7 @@ STATUS: list[tuple[type[Exception], int, str]] = [  # most specific first
     (saves.QuotaExceeded, 413, "quota_exceeded"),
     (saves.TooManySlots, 413, "too_many_slots"),
     (saves.ContentEncoded, 415, "content_encoding"),
-    (saves.RangeNotSatisfiable, 416, "range_not_satisfiable"),
+    (RangeUnsatisfiable, 416, "range_not_satisfiable"),
     (saves.BlankSave, 422, "blank_save"),
     (saves.PreconditionRequired, 428, "precondition_required"),
     (saves.CorruptBlob, 500, "corrupt_blob"),

@@ -31,7 +31,6 @@ CODES = {
     "QuotaExceeded": (413, "quota_exceeded"),
     "TooManySlots": (413, "too_many_slots"),
     "ContentEncoded": (415, "content_encoding"),
-    "RangeNotSatisfiable": (416, "range_not_satisfiable"),
     "BlankSave": (422, "blank_save"),
     "PreconditionRequired": (428, "precondition_required"),
     "CorruptBlob": (500, "corrupt_blob"),
@@ -49,7 +48,7 @@ class CodeTest(SynchronousTestCase):
         found = {}
         for name, kind in refusals.items():
             if kind not in (SaveError, Refused):
-                error = kind("Do this.", 3) if name == "RangeNotSatisfiable" else kind("Do this.", {"slot": "auto"})
+                error = kind("Do this.", {"slot": "auto"})
                 problem = problem_of(error)
                 self.assertIsNotNone(problem, name)
                 found[name] = (problem.status, problem.code)
