@@ -7,7 +7,7 @@ tmp/                            what is being written
 """
 
 import os
-from errno import ELOOP, ENOTDIR
+from errno import ELOOP, EMFILE, ENFILE, ENOTDIR
 from io import FileIO
 from pathlib import Path
 from stat import S_ISREG
@@ -22,6 +22,7 @@ from gamed.assets.errors import (
     NotFound,
     ObjectNotFound,
     ReleaseNotFound,
+    TooManyOpen,
 )
 from gamed.assets.pointer import MAX_POINTER_BYTES, Pointer, parse_pointer
 from gamed.assets.release import MAX_MANIFEST_BYTES, is_channel, is_object, is_release, release_id
@@ -49,7 +50,7 @@ class AssetStore:
         except FileNotFoundError:  # also one that is removed meanwhile: the next look sees the change
             return ()
         except OSError as e:
-            raise AssetsUnreadable(f"{self.folder / CHANNELS}: {e.strerror}") from None
+            raise _refused(self.folder / CHANNELS, e) from None
         return tuple(sorted((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in entries))
 
     def channels(self) -> list[str]:
@@ -103,7 +104,7 @@ class AssetStore:
         except FileNotFoundError:
             return []
         except OSError as e:
-            raise AssetsUnreadable(f"{self.folder / kind}: {e.strerror}") from None
+            raise _refused(self.folder / kind, e) from None
         return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
 
     def _read(self, kind: str, name: str, limit: int, missing: type[NotFound]) -> bytes:
@@ -113,7 +114,7 @@ class AssetStore:
         except FileNotFoundError:
             raise missing(name) from None
         except OSError as e:
-            raise AssetsUnreadable(f"{self.folder / kind / name}{SUFFIX}: {e.strerror}") from None
+            raise _refused(self.folder / kind / f"{name}{SUFFIX}", e) from None
         if len(text) > limit:
             raise AssetsDamaged(f"{name}{SUFFIX} is larger than any that gamed writes")
         return text
@@ -137,10 +138,15 @@ class AssetStore:
             _close(descriptor)
             if e.errno in (ELOOP, ENOTDIR):
                 raise AssetsDamaged(f"{kind}/{name} is no file, or behind a link") from None
-            raise AssetsUnreadable(f"{self.folder / kind / name}: {e.strerror}") from None
+            raise _refused(self.folder / kind / name, e) from None
         except AssetsDamaged:
             _close(descriptor)
             raise
+
+
+def _refused(path: Path, error: OSError) -> AssetsUnreadable:
+    kind = TooManyOpen if error.errno in (EMFILE, ENFILE) else AssetsUnreadable
+    return kind(f"{path}: {error.strerror}")
 
 
 def _steps(name: str) -> list[tuple[str, int]]:
