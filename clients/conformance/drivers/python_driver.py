@@ -1,0 +1,328 @@
+#!/usr/bin/env python3
+"""The suite's driver of the Python reference client (clients/conformance/README.md: The driver)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+
+import gamed_client as gc
+import gamed_sync as gs
+
+FEATURES = ["saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout"]
+OUT = threading.Lock()
+
+
+def say(line: Mapping[str, Any]) -> None:
+    with OUT:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+@dataclass(frozen=True)
+class TimedWire(gc.Wire):
+    """The client's own, with a shorter patience."""
+
+    seconds: float = gc.TIMEOUT_SECONDS
+
+    def _once(self, *arguments: Any, timeout: float, **how: Any) -> gc.Answer:
+        return super()._once(*arguments, timeout=min(timeout, self.seconds), **how)
+
+
+class Player(gc.Person):
+    """Asks the suite instead of a person."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self.codes: queue.Queue[str | None] = queue.Queue()
+        self.show_code: Callable[[], None] | None = None
+
+    def choose_provider(self, providers: Sequence[str]) -> str:
+        say({"event": "choose_provider", "client": self._client, "providers": list(providers)})
+        return providers[-1]
+
+    def browser_opened(self, url: str, opened: bool) -> None:
+        pass  # it was told when it was opened
+
+    def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
+        self.show_code = show_code
+        asked = {"show_code": show_code is not None, "attempts_left": attempts_left}
+        say({"event": "finish_code", "client": self._client, **asked})
+        return self.codes.get()
+
+
+class Seat:
+    """One client that was opened, and what belongs to it."""
+
+    def __init__(self, name: str, how: Mapping[str, Any]) -> None:
+        self.name = name
+        self.shift = how.get("clock_shift") or 0
+        self._factor = 1 if how.get("pauses") is None else how["pauses"]
+        if how.get("return_seconds") is not None:
+            gc.RETURN_SECONDS = how["return_seconds"]
+        self.client = gc.GamedClient(
+            how["server"],
+            app=how.get("app") or "gamed",
+            folder=Path(how["folder"]),
+            sleep=self._pause,
+            now=lambda: time.time() + self.shift,
+        )
+        wire = self.client._wire
+        known = {field.name: getattr(wire, field.name) for field in fields(wire)}
+        self.client._wire = TimedWire(**known, seconds=how.get("timeout_seconds") or gc.TIMEOUT_SECONDS)
+        self.player = Player(name)
+        self.sign_in: gc.SignIn | None = None
+        self.sync: gs.Sync | None = None
+        self.shown: dict[str, gs.SyncConflict] = {}
+
+    def _pause(self, seconds: float) -> None:
+        say({"event": "pause", "client": self.name, "seconds": seconds})
+        time.sleep(seconds * self._factor)
+
+    def open_browser(self, url: str) -> bool:
+        say({"event": "open", "client": self.name, "url": url})
+        return True
+
+
+SEATS: dict[str, Seat] = {}
+
+
+def body(how: Mapping[str, Any]) -> bytes:
+    return base64.b64decode(how["data"])
+
+
+def side(of: gc.Save | gs.Side | None) -> dict[str, Any] | None:
+    if of is None:
+        return None
+    shown: dict[str, Any] = {"data": base64.b64encode(of.data).decode(), "content_type": of.content_type}
+    shown["meta"] = of.meta
+    return {**shown, "etag": of.etag} if isinstance(of, gc.Save) else shown
+
+
+def save_info(info: gc.SaveInfo | None) -> dict[str, Any] | None:
+    return asdict(info) if info else None
+
+
+def entry(change: gc.SaveInfo | gc.Deletion) -> dict[str, Any]:
+    return asdict(change) | ({"deleted": True} if isinstance(change, gc.Deletion) else {})
+
+
+def status(of: gs.Status) -> dict[str, Any]:
+    shown = {"slot": of.slot, "state": of.state, "size": of.size, "meta": of.meta, "copies": list(of.copies)}
+    return {**shown, "problem": of.problem.code if of.problem else None}
+
+
+def labels(how: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: how[name] for name in ("content_type", "meta") if how.get(name) is not None}
+
+
+class Commands:
+    """One method each, called as the command is; `seat` is the client's."""
+
+    def clock(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.shift = how["shift"]
+        return {}
+
+    def policy(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        mode, providers = seat.client.policy()
+        return {"mode": mode, "providers": providers}
+
+    def sign_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        loopback = how.get("loopback", True)
+        where: dict[str, Any] = {"open_browser": seat.open_browser, "loopback": loopback is not False}
+        seat.player = Player(seat.name)
+        seat.sign_in = seat.client.begin_sign_in(seat.player, provider=how.get("provider"), **where)
+        seat.sign_in.run(seat.client.keep)
+        return self.signed_in(seat, how)
+
+    def finish_code(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.player.codes.put(how.get("code"))
+        return {}
+
+    def show_code(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        if seat.player.show_code:
+            seat.player.show_code()
+        return {}
+
+    def cancel_sign_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        if seat.sign_in:
+            seat.sign_in.cancel()
+        return {}
+
+    def signed_in(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        held = seat.client.credential
+        if held is None:
+            return {"signed_in": False}
+        return {"signed_in": True, "player_id": held.player_id, "session_id": held.session_id}
+
+    def sign_out(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"told_server": seat.client.sign_out(how.get("scope") or "this")}
+
+    def whoami(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return seat.client.whoami()
+
+    # -- saves --
+
+    def list_saves(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"saves": [save_info(info) for info in seat.client.list_saves()]}
+
+    def changes(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        found = seat.client.changes(how.get("since"), wait=how.get("wait") or 0)
+        return {"cursor": found.cursor, "saves": [entry(change) for change in found.saves], "whole": found.whole}
+
+    def get(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return side(seat.client.get(how["slot"], unless=how.get("unless")))
+
+    def put(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return save_info(seat.client.put(how["slot"], body(how), base=how.get("base"), **labels(how)))
+
+    def delete(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.delete(how["slot"], base=how["base"])
+        return {}
+
+    def versions(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"versions": [asdict(version) for version in seat.client.versions(how["slot"])]}
+
+    def version(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return side(seat.client.version(how["slot"], how["number"]))
+
+    def restore(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return save_info(seat.client.restore(how["slot"], how["number"], base=how.get("base")))
+
+    def dismiss(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.client.dismiss(how["slot"], how["number"])
+        return {}
+
+    # -- offline play --
+
+    def sync_open(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.sync = gs.Sync(seat.client)
+        return {}
+
+    def sync_close(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        if seat.sync:
+            seat.sync.close()
+        seat.sync = None
+        return {}
+
+    def sync_read(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return side(synced(seat).read(how["slot"]))
+
+    def sync_peek(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return side(synced(seat).peek(how["slot"]))
+
+    def sync_write(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        synced(seat).write(how["slot"], body(how), **labels(how))
+        return {}
+
+    def sync_delete(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        synced(seat).delete(how["slot"])
+        return {}
+
+    def sync_status(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return status(synced(seat).status(how["slot"]))
+
+    def sync_slots(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"slots": [status(of) for of in synced(seat).slots()]}
+
+    def sync_pump(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return {"news": [{"slot": of.slot, "state": of.state} for of in synced(seat).pump()]}
+
+    def sync_conflicts(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        found = synced(seat).conflicts
+        seat.shown = {conflict.slot: conflict for conflict in found}
+        sides = [(c, {"base": c.base_info, "current": c.current, "copy": c.copy}) for c in found]
+        shown = [(c, {name: save_info(info) for name, info in infos.items()}) for c, infos in sides]
+        return {"conflicts": [{"slot": c.slot, "reason": c.reason, **infos} for c, infos in shown]}
+
+    def sync_side(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        conflict = seat.shown[how["slot"]]
+        return side({"mine": conflict.mine, "theirs": conflict.theirs, "base": conflict.base}[how["side"]]())
+
+    def sync_keep_mine(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.shown[how["slot"]].keep_mine()
+        return {}
+
+    def sync_keep_theirs(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.shown[how["slot"]].keep_theirs()
+        return {}
+
+    def sync_merged(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        seat.shown[how["slot"]].merged(body(how), meta=how.get("meta"))
+        return {}
+
+    def sync_dropped(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        return side(synced(seat).dropped(how["slot"]))
+
+    def sync_trouble(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        trouble = synced(seat).trouble
+        return {"code": trouble.code if trouble else None}
+
+
+def synced(seat: Seat) -> gs.Sync:
+    assert seat.sync, "sync_open first"
+    return seat.sync
+
+
+def error_of(error: gc.GamedError) -> dict[str, Any]:
+    kind = type(error).__name__
+    shown: dict[str, Any] = {"code": error.code, "kind": kind, "detail": error.detail, "status": error.status}
+    if error.retry_after is not None:
+        shown["retry_after"] = error.retry_after
+    if isinstance(error, gc.InvalidProof):
+        shown["attempts_left"] = error.attempts_left
+    if isinstance(error, gc.Conflict):
+        shown |= {name: save_info(getattr(error, name)) for name in ("base", "current", "yours")}
+    return shown
+
+
+def perform(command: Mapping[str, Any]) -> Any:
+    name, do = command.get("client") or "", str(command.get("do"))
+    if do == "open":
+        SEATS[name] = Seat(name, command)
+        return {"origin": str(SEATS[name].client.origin)}
+    if do == "close":
+        seat = SEATS.pop(name, None)
+        if seat:
+            COMMANDS.sync_close(seat, command)
+            seat.player.codes.put(None)
+        return {}
+    method = getattr(COMMANDS, do, None)
+    if method is None:
+        raise LookupError(do)
+    return method(SEATS[name], command)
+
+
+def answer(command: Mapping[str, Any]) -> None:
+    try:
+        result = {"ok": perform(command)}
+    except gc.GamedError as error:
+        result = {"error": error_of(error)}
+    except LookupError as error:
+        result = {"error": {"code": "unsupported", "kind": "Driver", "detail": repr(error)}}
+    except Exception as error:
+        result = {"error": {"code": "driver_failed", "kind": "Driver", "detail": repr(error)}}
+    say({"id": command.get("id"), **result})
+
+
+COMMANDS = Commands()
+
+
+def main() -> None:
+    say({"event": "hello", "language": "Python", "features": FEATURES})
+    for line in sys.stdin:
+        threading.Thread(target=answer, args=(json.loads(line),), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""What must hold in every scenario, whatever it is about."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .far_end import SECRET
+from .matching import Mismatch
+from .stage import Stage
+
+
+def judge(stage: Stage) -> None:
+    for check in (no_secret_elsewhere, no_secret_in_urls, no_secret_said, files_are_private, nothing_unexpected):
+        check(stage)
+
+
+def no_secret_elsewhere(stage: Stage) -> None:
+    """What one server gave is never sent to another (PROTOCOL 1: Rules for clients)."""
+    handed = {name: {s for s in end.given if s} for name, end in stage.ends.items()}
+    for name, end in stage.ends.items():
+        foreign = set().union(*(given for other, given in handed.items() if other != name))
+        for request in end.seen:
+            sent = set(SECRET.findall(repr((request.line, request.headers)).encode() + request.body))
+            if sent & foreign:
+                raise Mismatch(f"{request.line} at {name} carries a secret of another server")
+
+
+def no_secret_in_urls(stage: Stage) -> None:
+    """Credentials travel in the Authorization header or a JSON body only (PROTOCOL 1)."""
+    for end in stage.ends.values():
+        for request in end.seen:
+            if SECRET.search(request.path.encode()):
+                raise Mismatch(f"a secret in the address of {request.method}")
+            if "cookie" in request.headers:
+                raise Mismatch(f"a cookie in {request.line}")
+
+
+def no_secret_said(stage: Stage) -> None:
+    """Neither results nor what the client prints show one."""
+    secrets = set().union(*(end.secrets for end in stage.ends.values()))
+    for driver in stage.world.drivers:
+        for line in list(driver.lines):
+            if secrets & set(SECRET.findall(line.encode())):
+                raise Mismatch(f"a secret was printed: {SECRET.sub(b'...', line.encode()).decode()}")
+
+
+def files_are_private(stage: Stage) -> None:
+    """Only this user can read a file with a secret in it."""
+    if os.name != "posix":
+        return
+    for path in Path(stage.memory["folder"]).rglob("*"):
+        if path.is_file() and SECRET.search(path.read_bytes()) and path.stat().st_mode & 0o077:
+            raise Mismatch(f"{path.name} holds a secret and has the mode {path.stat().st_mode & 0o777:o}")
+
+
+def nothing_unexpected(stage: Stage) -> None:
+    """A scenario without a real server answers each request by a rule."""
+    for name, end in stage.ends.items():
+        if end.unexpected:
+            raise Mismatch(f"nobody expected at {name}: {end.unexpected}")

@@ -1,0 +1,190 @@
+"""The far end of the wire: passes requests on to the real server, and misbehaves as a scenario's rules say.
+
+A rule is data: `on` ("METHOD /path", with `*`), perhaps `when` (what the request must be like) and `times`, and what
+happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `change`, `kill`. The first that fits is taken.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from .matching import matches
+from .service import Service
+from .wire import LIMIT_SECONDS, Answer, Request, Torn, forward, read_request
+
+SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
+
+
+@dataclass
+class Rule:
+    data: Mapping[str, Any]
+    left: int | None = None
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Rule:
+        return cls(data, data.get("times"))
+
+    def fits(self, request: Request) -> bool:
+        if self.left == 0 or not fnmatchcase(request.line, self.data["on"].replace("[", "[[]")):
+            return False
+        return "when" not in self.data or matches(self.data["when"], request.shown())
+
+
+def answer_of(data: Mapping[str, Any]) -> Answer:
+    """`json`, `text`, `data` (Base64), or `problem`: a code, with `status` and more members of the problem."""
+    status, headers = data.get("status", 200), {"Gamed-Protocol": "1.0", **data.get("headers", {})}
+    if "problem" in data:
+        code = data["problem"]
+        known = {"type": f"urn:gamed:problem:{code}", "title": code, "status": status, "code": code}
+        body = json.dumps({**known, "detail": f"Said the far end: {code}.", **data.get("members", {})}).encode()
+        headers = {"Content-Type": "application/problem+json", **headers}
+    elif "json" in data:
+        body, headers = json.dumps(data["json"]).encode(), {"Content-Type": "application/json", **headers}
+    elif "data" in data:
+        body = base64.b64decode(data["data"])
+    else:
+        body, headers = data.get("text", "").encode(), {"Content-Type": "text/html", **headers}
+    return Answer(status, [pair for pair in headers.items() if pair[1] is not None], body)
+
+
+def changed(answer: Answer, how: Mapping[str, Any]) -> Answer:
+    """Other members in a JSON body (null: gone), other headers (null: gone), another status."""
+    fields = [
+        pair for pair in answer.headers if pair[0].lower() not in {name.lower() for name in how.get("headers", {})}
+    ]
+    fields += [pair for pair in how.get("headers", {}).items() if pair[1] is not None]
+    answer = Answer(how.get("status", answer.status), fields, answer.body)
+    if "json" in how and isinstance(answer.json, dict):
+        answer = answer.with_body(json.dumps(_merged(answer.json, how["json"])).encode())
+    return answer.with_body(how["text"].encode()) if "text" in how else answer
+
+
+def _merged(value: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    both = {name: _merged(value[name], of) if _objects(value.get(name), of) else of for name, of in change.items()}
+    return {name: of for name, of in {**value, **both}.items() if of is not None or name not in change}
+
+
+def _objects(*values: Any) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+@dataclass
+class FarEnd:
+    """`seen` are the requests, in order. Without a `service` what no rule fits is 404, and among the `unexpected`."""
+
+    service: Service | None = None
+    rules: list[Rule] = field(default_factory=list)
+    seen: list[Request] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    secrets: set[bytes] = field(default_factory=set)
+    """Every token that passed here."""
+    given: set[bytes] = field(default_factory=set)
+    """Those that this end handed out."""
+    fate: Callable[[Request], Mapping[str, Any] | None] = lambda request: None
+    """For requests that no rule fits: what happens, as in a rule."""
+    watch: Callable[[Request], object] = lambda request: None
+
+    def __post_init__(self) -> None:
+        self._changed = threading.Condition()
+        self._held: set[str] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=50)
+        self.port = self._listener.getsockname()[1]
+        self.origin = f"http://127.0.0.1:{self.port}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.release(None)
+
+    def release(self, name: str | None) -> None:
+        """What is held goes on; None: everything, for good."""
+        with self._changed:
+            self._held.add("*" if name is None else name)
+            self._changed.notify_all()
+
+    def await_requests(self, line: str, count: int, seconds: float = LIMIT_SECONDS) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self.requests(line)) >= count, seconds)
+
+    def requests(self, line: str) -> list[Request]:
+        return [request for request in self.seen if fnmatchcase(request.line, line)]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        connection.settimeout(LIMIT_SECONDS)
+        with connection, contextlib.suppress(OSError, Torn, ValueError):
+            self._exchange(connection)
+
+    def _exchange(self, connection: socket.socket) -> None:
+        request = read_request(connection, time.monotonic)
+        self.watch(request)
+        self.secrets |= set(SECRET.findall(request.body)) | set(SECRET.findall(repr(request.headers).encode()))
+        with self._changed:
+            self.seen.append(request)
+            rule = next((rule for rule in self.rules if rule.fits(request)), None)
+            if rule and rule.left:
+                rule.left -= 1
+            self._changed.notify_all()
+        raw = self._performed(request, rule.data if rule else (self.fate(request) or {}))
+        self.given |= set(SECRET.findall(raw))
+        self.secrets |= self.given
+        connection.sendall(raw)
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+
+    def _performed(self, request: Request, deed: Mapping[str, Any]) -> bytes:
+        """The bytes that go back; none: the connection just closes."""
+        time.sleep(deed.get("delay", 0))
+        if name := deed.get("hold"):
+            with self._changed:
+                self._changed.wait_for(lambda: {name, "*"} & self._held, LIMIT_SECONDS)
+        if deed.get("kill") and self.service:
+            self._kill(request, deed["kill"])
+        if "raw" in deed:
+            return deed["raw"].encode("utf-8")
+        if deed.get("lose") == "request":
+            return b""
+        answer = answer_of(deed["answer"]) if "answer" in deed else self._passed_on(request, deed)
+        raw = changed(answer, deed.get("change", {})).raw(request.method)
+        if deed.get("lose") == "answer":
+            return b""
+        return raw[: len(raw) // 2 if len(raw) < 400 else len(raw) - 10] if deed.get("tear") == "answer" else raw
+
+    def _kill(self, request: Request, when: str) -> None:
+        """`before` it arrives, or `after` it was answered; `restart` starts it anew before it arrives."""
+        assert self.service
+        if when == "after":
+            forward(self.service.port, request)
+        self.service.kill()
+        if when == "restart":
+            self.service.start()
+        else:
+            raise Torn
+
+    def _passed_on(self, request: Request, deed: Mapping[str, Any]) -> Answer:
+        if self.service is None:
+            self.unexpected.append(request.line)
+            return answer_of({"status": 404, "problem": "route_not_found"})
+        answer = forward(self.service.port, request, torn=deed.get("tear") == "request")
+        if request.path.startswith("/auth/") and self.service.base.encode() in answer.body:
+            return answer.with_body(answer.body.replace(self.service.base.encode(), self.origin.encode()))
+        return answer

@@ -1,0 +1,168 @@
+"""One scenario on its way: far ends, memory, and what each kind of step does (README: Scenarios)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from .driver import CommandFailed, Pending
+from .far_end import FarEnd, Rule
+from .matching import Mismatch, decoded, encoded, expect, filled
+from .surroundings import SIGN_IN, Surroundings
+from .world import World, made_up
+
+
+class Stage(Surroundings):
+    """`close` ends what the scenario began, and judges what must hold in every scenario."""
+
+    def __init__(self, world: World, name: str, case: Mapping[str, Any], real: bool) -> None:
+        self.world, self._real = world, real
+        folder = world.folder / "places" / f"{name}-{time.monotonic_ns()}"
+        self.ends: dict[str, FarEnd] = {}
+        self.memory: dict[str, Any] = {
+            "folder": str(folder),
+            "made_up": made_up(),
+            "other_made_up": made_up("ply_other"),
+        }
+        self.memory |= case
+        self._clients: set[tuple[str, str]] = set()
+        self._pending: dict[str, Pending] = {}
+        self.memory["server"] = self.end("main").origin
+        for driver in world.drivers:
+            driver.events.clear()
+            driver.lines.clear()
+
+    def end(self, name: str) -> FarEnd:
+        if name not in self.ends:
+            self.ends[name] = FarEnd(self.world.service if self._real else None)
+            self.memory[name] = self.ends[name].origin
+            if not self._real:
+                policy = {"mode": "local", "providers": []}
+                self.ends[name].fate = lambda request: (
+                    {"answer": {"json": policy}} if request.line == SIGN_IN[0] else None
+                )
+        return self.ends[name]
+
+    def perform(self, step: Mapping[str, Any]) -> None:
+        kind = next(iter(step))
+        method = getattr(self, "_" + kind, None)
+        if method is None:
+            raise Mismatch(f"there is no step {kind!r}")
+        value = dict(filled(dict(step), self.memory))
+        method(value.pop(kind), value)
+
+    # -- commands --
+
+    def _arguments(self, do: str, how: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        process, client = how.pop("process", "1"), how.pop("client", "a")
+        for name in ("expect", "error", "keep", "as"):
+            how.pop(name, None)
+        if do == "open":
+            self._clients.add((process, client))
+            how = {"server": self.memory["server"], "folder": self.memory["folder"], "app": "conformance"} | how
+            how = {"pauses": 0.01, "timeout_seconds": 20, **how}
+        return process, {"client": client, **encoded(how)}
+
+    def _do(self, do: str, step: dict[str, Any]) -> None:
+        self._judge(do, step, self._sent(do, step))
+
+    def _sent(self, do: str, step: dict[str, Any]) -> Pending:
+        process, arguments = self._arguments(do, dict(step))
+        return self.world.driver(process).send(do, **arguments)
+
+    def _judge(self, do: str, step: dict[str, Any], pending: Pending) -> None:
+        try:
+            result = decoded(pending.result())
+        except CommandFailed as failure:
+            if "error" not in step or failure.error.get("kind") == "Driver":
+                raise Mismatch(f"{do} failed: {failure}") from None
+            expect(step["error"], failure.error, f"the error of {do}")
+            result = failure.error
+        else:
+            if "error" in step:
+                raise Mismatch(f"{do} gave {result!r}; expected the error {step['error']!r}")
+            if "expect" in step:
+                expect(step["expect"], result, f"the result of {do}")
+        self._keep(step, result)
+
+    def _start(self, do: str, step: dict[str, Any]) -> None:
+        """A command whose answer is awaited by `finish`."""
+        self._pending[step.get("as", do)] = self._sent(do, step)
+
+    def _finish(self, name: str, step: dict[str, Any]) -> None:
+        self._judge(name, step, self._pending.pop(name))
+
+    def _event(self, name: str, step: dict[str, Any]) -> None:
+        found = self.world.driver(step.get("process", "1")).event(name, step.get("client", "a"))
+        expect(step.get("expect", {}), found, f"the event {name}")
+        self._keep(step, found)
+
+    def _no_event(self, name: str, step: dict[str, Any]) -> None:
+        for driver in self.world.drivers:
+            if found := [event for event in driver.events if event["event"] == name]:
+                raise Mismatch(f"there should be no event {name}: {found}")
+
+    def _events(self, name: str, step: dict[str, Any]) -> None:
+        """All of them so far, as a list."""
+        driver = self.world.driver(step.get("process", "1"))
+        expect(step["expect"], [event for event in driver.events if event["event"] == name], f"the events {name}")
+
+    def _process(self, what: str, step: dict[str, Any]) -> None:
+        """`kill`: no handler runs; the next command finds a new process."""
+        number = step.get("number", "1")
+        self.world.driver(number).kill()
+        self._clients = {known for known in self._clients if known[0] != number}
+
+    # -- the far end --
+
+    def _rules(self, rules: list[dict[str, Any]], step: dict[str, Any]) -> None:
+        end = self.end(step.get("end", "main"))
+        end.rules = [Rule.of(rule) for rule in rules] + ([] if step.get("instead") else end.rules)
+
+    def _release(self, name: str, step: dict[str, Any]) -> None:
+        self.end(step.get("end", "main")).release(name)
+
+    def _await(self, line: str, step: dict[str, Any]) -> None:
+        if not self.end(step.get("end", "main")).await_requests(line, step.get("count", 1)):
+            raise Mismatch(f"no {line} arrived")
+
+    def _forget_requests(self, what: bool, step: dict[str, Any]) -> None:
+        for end in self.ends.values():
+            end.seen.clear()
+
+    def _requests(self, line: str, step: dict[str, Any]) -> None:
+        """`count` of them; `each`, `first` and `last` are like this; the members in `same` are alike in all."""
+        found = self.end(step.get("end", "main")).requests(line)
+        lines = [request.line for request in self.end(step.get("end", "main")).seen]
+        if "count" in step:
+            expect(step["count"], len(found), f"the number of {line} among {lines}")
+        shown = [request.shown() for request in found]
+        picked = [("each", shown), ("first", shown[:1]), ("last", shown[-1:])]
+        for name, chosen in picked:
+            if name in step and not chosen:
+                raise Mismatch(f"no {line} arrived, but {lines}")
+            for request in chosen if name in step else ():
+                expect(step[name], request, f"{name} {line}")
+        for name in step.get("same", ()):
+            values = [request["headers"].get(name) if name != "text" else request["text"] for request in shown]
+            if len(set(values)) > 1:
+                raise Mismatch(f"{name} differs between requests: {values}")
+        self._keep(step, shown)
+
+    def _apart(self, seconds: float, step: dict[str, Any]) -> None:
+        """Between two requests `line` at least so long passes."""
+        found = [request.seconds for request in self.end("main").requests(step["line"])]
+        gaps = [after - before for before, after in pairwise(found)]
+        if not gaps or min(gaps) < seconds:
+            raise Mismatch(f"{step['line']} came again after {gaps} s; expected {seconds} at least")
+
+    # -- always --
+
+    def close(self) -> None:
+        """Before its far ends are."""
+        for process, client in sorted(self._clients):
+            for end in self.ends.values():
+                end.release(None)
+            self.world.driver(process).call("close", client=client)

@@ -1,0 +1,93 @@
+"""Scenarios: read from their files, one or more cases each, run one at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .always import judge
+from .browser import PageFailed
+from .driver import CommandFailed, DriverFailed
+from .matching import Mismatch
+from .service import ServiceFailed
+from .stage import Stage
+from .walk import WALKS
+from .world import World
+
+FOLDER = Path(__file__).resolve().parents[1] / "scenarios"
+FEATURES = frozenset({"saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"})
+
+
+class ScenarioFailed(Exception):
+    """Which step, what was expected, what was found, what the driver said last."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    data: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path) -> Scenario:
+        return cls(path.stem, json.loads(path.read_text("utf-8")))
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(self.data.get("needs", ()))
+
+    @property
+    def cases(self) -> list[Mapping[str, Any]]:
+        """What is filled in, one run for each."""
+        return self.data.get("cases", [{}])
+
+
+def scenarios(folder: Path = FOLDER) -> list[Scenario]:
+    return [Scenario.read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def lacking(world: World, scenario: Scenario) -> frozenset[str]:
+    """The features that the driver does not have and the scenario needs."""
+    return scenario.needs - world.driver().features
+
+
+def run(world: World, scenario: Scenario) -> None:
+    """All cases; ScenarioFailed at the first that is not as it should be."""
+    for case in scenario.cases:
+        _run_case(world, scenario, case)
+
+
+def _run_case(world: World, scenario: Scenario, case: Mapping[str, Any]) -> None:
+    where = scenario.name + (f" [{case.get('case', case)}]" if case else "")
+    doing = "the beginning"
+    stage = None
+    try:
+        stage = Stage(world, scenario.name, case, scenario.data.get("real", False))
+        for number, step in steps(scenario):
+            doing = f"step {number}, {json.dumps(step)[:300]}"
+            perform(stage, step)
+        doing = "what must hold in every scenario"
+        judge(stage)
+        doing = "the end"
+        stage.close()
+    except (Mismatch, CommandFailed, DriverFailed, PageFailed, ServiceFailed, OSError) as e:
+        said = world.driver().said() if world.drivers else ""
+        for driver in world.drivers:
+            driver.kill()  # the next scenario begins with nothing of this one
+        raise ScenarioFailed(f"{where}, {doing}:\n{e}\n\n{scenario.data['about']}\n\nThe driver said:\n{said}") from e
+    finally:
+        for end in stage.ends.values() if stage else ():
+            end.close()
+
+
+def steps(scenario: Scenario) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    yield from enumerate(scenario.data["steps"], 1)
+
+
+def perform(stage: Stage, step: Mapping[str, Any]) -> None:
+    if "walk" in step:
+        WALKS[step["walk"]](stage, step)
+    else:
+        stage.perform(step)

@@ -1,0 +1,138 @@
+"""Steps about the real server, about people in front of browsers, and about what lies in the client's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from .browser import Browser, fetched
+from .far_end import FarEnd, Rule
+from .matching import Mismatch, expect
+from .wire import Answer
+from .world import PASSWORD, World
+
+SIGN_IN = ("GET /auth/config", "POST /auth/login", "POST /auth/login/collect")
+
+
+class Surroundings:
+    """What a Stage has beside commands and rules."""
+
+    world: World
+    memory: dict[str, Any]
+
+    def end(self, name: str) -> FarEnd:
+        raise NotImplementedError
+
+    def _do(self, do: str, step: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _keep(self, step: Mapping[str, Any], value: Any) -> None:
+        if "keep" in step:
+            self.memory[step["keep"]] = value
+
+    def _forget_requests(self, what: bool, step: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    # -- the real server, and people --
+
+    def _service(self, what: str, step: dict[str, Any]) -> None:
+        service = self.world.service if what != "kill" else self.world._service
+        if service and what in ("kill", "restart"):
+            service.kill()
+        if what in ("start", "restart"):
+            _ = self.world.service
+
+    def _player(self, name: str, step: dict[str, Any]) -> None:
+        self.memory[name] = self.world.player()
+
+    def _session(self, name: str, step: dict[str, Any]) -> None:
+        """A sign-in of player `of`, without the client: what collect answers, to `enter` with or to `ask` as."""
+        self.memory[name] = self.world.session(self.memory[step["of"]])
+
+    def _enter(self, session: dict[str, Any], step: dict[str, Any]) -> None:
+        """The client signs in; the far end plays the part of the server and hands over `session`."""
+        end = self.end(step.get("end", "main"))
+        where = {name: step[name] for name in ("client", "process") if name in step}
+        started = {
+            "login_id": "lgn_entering",
+            "device_secret": "gds_a-secret-only-for-entering-xxxxxxxxxxx",
+            "login_url": f"{end.origin}/auth/login/AAAAAAAAAAAAAAAAAAAAAA",
+            "return_proof": "loopback_or_code",
+            "expires_in": 600,
+            "expires_at": "2040-01-01T00:00:00.000Z",
+            "poll": {"url": f"{end.origin}/auth/login/collect", "max_wait": 25, "min_interval": 1},
+        }
+        answers = [{"mode": "local", "providers": []}, started, session]
+        before = end.rules
+        end.rules = [
+            Rule.of({"on": line, "answer": {"json": value, "status": 201 if value is started else 200}})
+            for line, value in zip(SIGN_IN, answers, strict=True)
+        ] + before
+        if "open" in step:
+            self._do("open", {**where, **step["open"], "server": end.origin})
+        self._do("sign_in", {**where, "loopback": False, "expect": {"signed_in": True}})
+        end.rules = before
+        for driver in self.world.drivers:
+            driver.events.clear()
+        self._forget_requests(True, {})
+
+    def _ask(self, line: str, step: dict[str, Any]) -> None:
+        """A request of the runner's own to the real server, past the far end: another device, or a look."""
+        method, _, path = line.partition(" ")
+        headers = dict(step.get("headers", {}))
+        if "session" in step:
+            headers["Authorization"] = f"Bearer {step['session']['access_token']}"
+        body = step["text"].encode() if "text" in step else None
+        connection = HTTPConnection("127.0.0.1", self.world.service.port, timeout=60)
+        try:
+            connection.request(method, path, body, headers)
+            answer = connection.getresponse()
+            found = Answer(answer.status, answer.getheaders(), answer.read())
+        finally:
+            connection.close()
+        fields = {name.lower(): value for name, value in found.headers}
+        shown = {"status": found.status, "headers": fields, "json": found.json}
+        shown["text"] = found.body.decode("utf-8", "backslashreplace")
+        expect(step.get("expect", {"status": {"$between": [200, 299]}}), shown, line)
+        self._keep(step, shown)
+
+    def _browser(self, what: str, step: dict[str, Any]) -> None:
+        """`sign_in` as `player`, `decline`, or `open`: remembered as `browser` with `code` and `return`."""
+        window = self.memory.setdefault("_window", Browser(self.world.service.port))
+        how = {"sign_in": lambda: window.sign_in(step["url"], step["player"]["name"], PASSWORD)}
+        how |= {"decline": lambda: window.decline(step["url"]), "open": lambda: window.open(step["url"])}
+        page = how[what]()
+        self.memory["browser"] = {name: page[name] for name in ("status", "code", "return", "text")}
+        expect(step.get("expect", {}), self.memory["browser"], f"the page after {what}")
+
+    def _fetch(self, url: str, step: dict[str, Any]) -> None:
+        """As a browser does that is sent there: the client's listener, most often."""
+        found = fetched(url, step.get("host"))
+        expect(step.get("expect", {}), found, url)
+        self._keep(step, found)
+
+    # -- what lies in folders --
+
+    def _stored(self, text: str, step: dict[str, Any]) -> None:
+        """Some file of the client's folder holds it."""
+        if not self._files_with(text):
+            raise Mismatch(f"no file below the client's folder holds {text[:12]}...")
+
+    def _not_stored(self, text: str, step: dict[str, Any]) -> None:
+        if found := self._files_with(text):
+            raise Mismatch(f"{text[:12]}... is still in {[path.name for path in found]}")
+
+    def _files_with(self, text: str) -> list[Path]:
+        places = Path(self.memory["folder"])
+        return [path for path in places.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+    def _file(self, path: str, step: dict[str, Any]) -> None:
+        """`text`: what it holds (null: there is none); `write`: it is put there."""
+        place = Path(path)
+        if "write" in step:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(step["write"].encode())
+        else:
+            expect(step["text"], place.read_text("utf-8") if place.is_file() else None, path)

@@ -1,0 +1,3 @@
+"""Random walks."""
+
+WALKS = {}

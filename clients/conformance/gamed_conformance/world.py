@@ -1,0 +1,97 @@
+"""What all scenarios of a run share: the driver's processes, the real server, a folder."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+from collections.abc import Sequence
+from http.client import HTTPConnection
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any
+
+from .browser import Browser
+from .driver import Driver
+from .service import Service
+
+PASSWORD = "correct horse battery"
+
+
+def posted(port: int, path: str, body: dict[str, Any], bearer: str | None = None) -> dict[str, Any]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
+    try:
+        connection.request("POST", path, json.dumps(body), headers)
+        value: dict[str, Any] = json.loads(connection.getresponse().read())
+        return value
+    finally:
+        connection.close()
+
+
+class World:
+    """`close` ends all of it. Processes start when a scenario needs them, and live on for the next."""
+
+    def __init__(self, driver: str | Sequence[str], gamed: Sequence[str] | None = None) -> None:
+        self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
+        self._gamed = gamed
+        self.folder = Path(mkdtemp(prefix="gamed-conformance-"))
+        self._drivers: dict[str, Driver] = {}
+        self._service: Service | None = None
+        self._players = 0
+
+    def close(self) -> None:
+        for driver in self._drivers.values():
+            driver.close()
+        if self._service is not None:
+            self._service.kill()
+        rmtree(self.folder, ignore_errors=True)
+
+    def driver(self, number: str = "1") -> Driver:
+        if number not in self._drivers:
+            self._drivers[number] = Driver(self.command)
+        return self._drivers[number]
+
+    @property
+    def drivers(self) -> list[Driver]:
+        return list(self._drivers.values())
+
+    @property
+    def service(self) -> Service:
+        """Running, whatever the scenario before did."""
+        if self._service is None:
+            self._service = Service(self.folder / "service", self._gamed)
+        if not self._service.runs:
+            self._service.start()
+        return self._service
+
+    def player(self) -> dict[str, str]:
+        """A new account at the real server, without a session."""
+        self._players += 1
+        name = f"player{self._players}"
+        self.session({"name": name, "create": "yes"})
+        return {"name": name}
+
+    def session(self, player: dict[str, str]) -> dict[str, Any]:
+        """A new sign-in: what collect answers to the game."""
+        port = self.service.port
+        started = posted(port, "/auth/login", {"client": {"name": "conformance"}})
+        page = Browser(port).sign_in(started["login_url"], player["name"], PASSWORD, create="create" in player)
+        body = {"wait": 5, "seen": "proof_required", "finish_code": page["code"]}
+        return posted(port, "/auth/login/collect", body, started["device_secret"])
+
+
+def made_up(player: str = "ply_made_up") -> dict[str, Any]:
+    """What collect might answer; no server knows it."""
+    return {
+        "status": "complete",
+        "token_type": "Bearer",
+        "access_token": f"gat_{secrets.token_urlsafe(36)}",
+        "expires_in": 900,
+        "refresh_credential": f"grc_{secrets.token_urlsafe(36)}",
+        "refresh_expires_in": 2592000,
+        "session_id": f"ses_{secrets.token_urlsafe(12)}",
+        "provider": "local",
+        "player": {"id": player, "created": True, "owner": False},
+    }

@@ -1,0 +1,14 @@
+"""The reference client in Python keeps the rules (PROTOCOL 1: Rules for clients)."""
+
+import sys
+from collections.abc import Sequence
+
+from tests.conformance.kit import CLIENTS, ConformanceCase
+
+
+class Python(ConformanceCase):
+    lacks = frozenset({"assets"})
+
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        return [sys.executable, str(CLIENTS / "conformance" / "drivers" / "python_driver.py")]
