@@ -1,0 +1,393 @@
+// The conformance suite's driver of the C# client (clients/conformance/README.md: The driver). Not for games.
+
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.IO;
+using System.Linq;
+using System.Text;
+using System.Threading;
+using System.Threading.Tasks;
+using Gamed;
+
+/// <summary>Asks the suite instead of a person.</summary>
+sealed class Player : IPerson
+{
+    readonly string client;
+    readonly BlockingCollection<string> codes = new BlockingCollection<string>();
+
+    internal Player(string client)
+    {
+        this.client = client;
+    }
+
+    internal Action ShowCode { get; private set; }
+
+    internal void Type(string code)
+    {
+        codes.Add(code);
+    }
+
+    public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
+    {
+        Program.Say(new Dictionary<string, object>
+        {
+            { "event", "choose_provider" }, { "client", client }, { "providers", providers },
+        });
+        return Task.FromResult(providers.Last());
+    }
+
+    /// <summary>It was told when it was opened.</summary>
+    public void BrowserOpened(string url, bool opened)
+    {
+    }
+
+    public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
+    {
+        ShowCode = showCode;
+        Program.Say(new Dictionary<string, object>
+        {
+            { "event", "finish_code" }, { "client", client }, { "show_code", showCode != null },
+            { "attempts_left", attemptsLeft },
+        });
+        return Task.Factory.StartNew(() => codes.Take(cancel), cancel, TaskCreationOptions.LongRunning,
+            TaskScheduler.Default);
+    }
+}
+
+/// <summary>One client that was opened, and what belongs to it.</summary>
+sealed class Seat
+{
+    readonly string name;
+    readonly double factor;
+
+    internal Seat(string name, Args how)
+    {
+        this.name = name;
+        factor = how.Number("pauses") ?? 1;
+        Shift = how.Number("clock_shift") ?? 0;
+        var options = new GamedOptions { App = how.Text("app") ?? "gamed", Folder = how.Text("folder") };
+        Func<double> now = options.Now;
+        options.Now = () => now() + Shift;
+        options.Sleep = PauseAsync;
+        options.TimeoutSeconds = how.Number("timeout_seconds") ?? options.TimeoutSeconds;
+        options.ReturnSeconds = how.Number("return_seconds") ?? options.ReturnSeconds;
+        Client = new GamedClient(how.Text("server"), options);
+        Player = new Player(name);
+    }
+
+    internal double Shift { get; set; }
+
+    internal GamedClient Client { get; private set; }
+
+    internal Player Player { get; set; }
+
+    internal SignIn SignIn { get; set; }
+
+    Task PauseAsync(TimeSpan time, CancellationToken cancel)
+    {
+        Program.Say(new Dictionary<string, object>
+        {
+            { "event", "pause" }, { "client", name }, { "seconds", time.TotalSeconds },
+        });
+        return Task.Delay(TimeSpan.FromSeconds(time.TotalSeconds * factor), cancel);
+    }
+
+    internal bool Open(string url)
+    {
+        Program.Say(new Dictionary<string, object> { { "event", "open" }, { "client", name }, { "url", url } });
+        return true;
+    }
+
+    internal Player Again()
+    {
+        return Player = new Player(name);
+    }
+}
+
+/// <summary>A command's arguments; null and missing are the same.</summary>
+sealed class Args
+{
+    readonly IDictionary<string, object> values;
+
+    internal Args(IDictionary<string, object> values)
+    {
+        this.values = values;
+    }
+
+    internal object this[string name]
+    {
+        get { return values.ContainsKey(name) ? values[name] : null; }
+    }
+
+    internal string Text(string name)
+    {
+        return this[name] as string;
+    }
+
+    internal double? Number(string name)
+    {
+        return this[name] == null ? (double?)null : Convert.ToDouble(this[name]);
+    }
+
+    internal IDictionary<string, object> Meta
+    {
+        get { return this["meta"] as IDictionary<string, object>; }
+    }
+
+    internal string ContentType
+    {
+        get { return Text("content_type") ?? "application/octet-stream"; }
+    }
+
+    internal byte[] Data
+    {
+        get { return Convert.FromBase64String(Text("data")); }
+    }
+}
+
+sealed class Unsupported : Exception
+{
+    internal Unsupported(string what) : base(what)
+    {
+    }
+}
+
+static class Program
+{
+    static readonly string[] Features = { "saves", "loopback", "parallel", "shared_store", "clock", "timeout" };
+    static readonly string[] SavesCommands =
+    {
+        "list_saves", "changes", "get", "put", "delete", "versions", "version", "restore", "dismiss",
+    };
+
+    static readonly ConcurrentDictionary<string, Seat> Seats = new ConcurrentDictionary<string, Seat>();
+    static readonly Dictionary<string, object> Nothing = new Dictionary<string, object>();
+    static readonly StreamWriter Out = new StreamWriter(Console.OpenStandardOutput(), new UTF8Encoding(false));
+
+    static void Main()
+    {
+        ThreadPool.SetMinThreads(32, 32);
+        Say(new Dictionary<string, object> { { "event", "hello" }, { "language", "C#" }, { "features", Features } });
+        var lines = new StreamReader(Console.OpenStandardInput(), new UTF8Encoding(false));
+        for (string line; (line = lines.ReadLine()) != null;)
+        {
+            var command = (IDictionary<string, object>)Json.Parse(line);
+            Task.Run(() => AnswerAsync(command));
+        }
+        Environment.Exit(0);
+    }
+
+    internal static void Say(IDictionary<string, object> line)
+    {
+        lock (Out)
+        {
+            Out.Write(Json.Write(line) + "\n");
+            Out.Flush();
+        }
+    }
+
+    static async Task AnswerAsync(IDictionary<string, object> command)
+    {
+        var answer = new Dictionary<string, object> { { "id", command["id"] } };
+        try
+        {
+            answer["ok"] = await PerformAsync(new Args(command));
+        }
+        catch (GamedError error)
+        {
+            answer["error"] = ErrorOf(error);
+        }
+        catch (Unsupported error)
+        {
+            answer["error"] = Failure("unsupported", error.Message);
+        }
+        catch (Exception error)
+        {
+            answer["error"] = Failure("driver_failed", error.ToString());
+        }
+        Say(answer);
+    }
+
+    static object Failure(string code, string detail)
+    {
+        return new Dictionary<string, object> { { "code", code }, { "kind", "Driver" }, { "detail", detail } };
+    }
+
+    static object ErrorOf(GamedError error)
+    {
+        var shown = new Dictionary<string, object>
+        {
+            { "code", error.Code }, { "kind", error.GetType().Name }, { "detail", error.Detail },
+            { "status", error.Status },
+        };
+        if (error.RetryAfter != null)
+            shown["retry_after"] = error.RetryAfter.Value;
+        var proof = error as InvalidProof;
+        if (proof != null)
+            shown["attempts_left"] = proof.AttemptsLeft;
+        var conflict = error as Conflict;
+        if (conflict != null)
+        {
+            shown["base"] = Shown(conflict.Base);
+            shown["current"] = Shown(conflict.Current);
+            shown["yours"] = Shown(conflict.Yours);
+        }
+        return shown;
+    }
+
+    static async Task<object> PerformAsync(Args how)
+    {
+        string name = how.Text("client") ?? "", todo = how.Text("do");
+        Seat seat;
+        if (todo == "open")
+        {
+            Seats[name] = seat = new Seat(name, how);
+            return new Dictionary<string, object> { { "origin", seat.Client.Origin.ToString() } };
+        }
+        if (todo == "close")
+        {
+            if (Seats.TryRemove(name, out seat))
+                await CloseAsync(seat);
+            return Nothing;
+        }
+        if (!Seats.TryGetValue(name, out seat))
+            throw new Unsupported("no client " + name);
+        if (SavesCommands.Contains(todo))
+            return await SavesAsync(seat, todo, how);
+        return await SignInsAsync(seat, todo, how);
+    }
+
+    static Task CloseAsync(Seat seat)
+    {
+        seat.Player.Type(null);
+        return Task.FromResult(true);
+    }
+
+    static async Task<object> SignInsAsync(Seat seat, string todo, Args how)
+    {
+        switch (todo)
+        {
+            case "clock":
+                seat.Shift = how.Number("shift").Value;
+                return Nothing;
+            case "policy":
+                Policy policy = await seat.Client.PolicyAsync();
+                return new Dictionary<string, object> { { "mode", policy.Mode }, { "providers", policy.Providers } };
+            case "sign_in":
+                var options = new SignInOptions
+                {
+                    Provider = how.Text("provider"), OpenBrowser = seat.Open,
+                    Loopback = (how["loopback"] as bool?) ?? true,
+                };
+                seat.SignIn = await seat.Client.BeginSignInAsync(seat.Again(), options);
+                await seat.SignIn.RunAsync();
+                return await SignedInAsync(seat);
+            case "finish_code":
+                seat.Player.Type(how.Text("code"));
+                return Nothing;
+            case "show_code":
+                if (seat.Player.ShowCode != null)
+                    seat.Player.ShowCode();
+                return Nothing;
+            case "cancel_sign_in":
+                if (seat.SignIn != null)
+                    await seat.SignIn.CancelAsync();
+                return Nothing;
+            case "signed_in":
+                return await SignedInAsync(seat);
+            case "sign_out":
+                bool told = await seat.Client.SignOutAsync(how.Text("scope") ?? "this");
+                return new Dictionary<string, object> { { "told_server", told } };
+            case "whoami":
+                return await seat.Client.WhoamiAsync();
+            default:
+                throw new Unsupported(todo);
+        }
+    }
+
+    static async Task<object> SignedInAsync(Seat seat)
+    {
+        Credential held = await seat.Client.CredentialAsync();
+        if (held == null)
+            return new Dictionary<string, object> { { "signed_in", false } };
+        return new Dictionary<string, object>
+        {
+            { "signed_in", true }, { "player_id", held.PlayerId }, { "session_id", held.SessionId },
+        };
+    }
+
+    static async Task<object> SavesAsync(Seat seat, string todo, Args how)
+    {
+        GamedClient client = seat.Client;
+        string slot = how.Text("slot");
+        Base on = how.Text("base");
+        long number = (how["number"] as long?) ?? 0;
+        switch (todo)
+        {
+            case "list_saves":
+                return new Dictionary<string, object> { { "saves", (await client.ListSavesAsync()).Select(Shown) } };
+            case "changes":
+                Changes found = await client.ChangesAsync(how.Text("since"), (int)(how.Number("wait") ?? 0));
+                return new Dictionary<string, object>
+                {
+                    { "cursor", found.Cursor }, { "whole", found.Whole },
+                    { "saves", found.Saves.Select(Shown).Concat(found.Deletions.Select(Shown)) },
+                };
+            case "get":
+                return Shown(await client.GetAsync(slot, how.Text("unless")));
+            case "put":
+                return Shown(await client.PutAsync(slot, how.Data, on, how.ContentType, how.Meta));
+            case "delete":
+                await client.DeleteAsync(slot, on);
+                return Nothing;
+            case "versions":
+                return new Dictionary<string, object>
+                {
+                    { "versions", (await client.VersionsAsync(slot)).Select(Shown) },
+                };
+            case "version":
+                return Shown(await client.VersionAsync(slot, number));
+            case "restore":
+                return Shown(await client.RestoreAsync(slot, number, on));
+            case "dismiss":
+                await client.DismissAsync(slot, number);
+                return Nothing;
+            default:
+                throw new Unsupported(todo);
+        }
+    }
+
+    static object Shown(SaveInfo info)
+    {
+        return info == null ? null : info.ToJson();
+    }
+
+    static object Shown(Deletion deletion)
+    {
+        return new Dictionary<string, object>
+        {
+            { "slot", deletion.Slot }, { "version", deletion.Version }, { "deleted", true },
+        };
+    }
+
+    static object Shown(SaveVersion version)
+    {
+        return new Dictionary<string, object>
+        {
+            { "version", version.Version }, { "kind", version.Kind }, { "parent", version.Parent },
+            { "expires", version.Expires }, { "save", Shown(version.Save) },
+        };
+    }
+
+    static object Shown(Save save)
+    {
+        if (save == null)
+            return null;
+        return new Dictionary<string, object>
+        {
+            { "data", Convert.ToBase64String(save.Data) }, { "content_type", save.ContentType }, { "meta", save.Meta },
+            { "etag", save.Etag },
+        };
+    }
+}

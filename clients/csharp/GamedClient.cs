@@ -1,0 +1,3280 @@
+// Client of a gamed server, protocol 1.0: sign in, stay signed in, keep saves. For Unity, BepInEx and any .NET.
+//
+// One file, nothing beyond mscorlib, System and System.Core; C# 6, .NET 4.6 or netstandard2.0: copy it into a game.
+//
+//     var client = new GamedClient("https://play.example.org", new GamedOptions { App = "mygame" });
+//     if (!await client.SignedInAsync())
+//         await client.SignInAsync(new MyDialogs());              // an IPerson: how the game asks and tells
+//     Save save = await client.GetAsync("auto");                  // null: never saved
+//     await client.PutAsync("auto", bytes, save);                 // throws Conflict, and loses neither side
+//
+// To play offline too, copy GamedSync.cs along; to download the game's files, GamedAssets.cs.
+//
+// Every failure is a GamedError with the Code of the protocol and a Detail a person can read. Methods may be called
+// from any thread, do their work on others and never need the caller's; several processes may share one sign-in.
+
+using System;
+using System.Collections;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.ComponentModel;
+using System.Diagnostics;
+using System.Globalization;
+using System.IO;
+using System.Linq;
+using System.Net;
+using System.Net.Sockets;
+using System.Runtime.ExceptionServices;
+using System.Runtime.InteropServices;
+using System.Security.Cryptography;
+using System.Text;
+using System.Text.RegularExpressions;
+using System.Threading;
+using System.Threading.Tasks;
+
+namespace Gamed
+{
+    // --- Errors: one class for each thing a game does about them, chosen by `code` ------------------------------------
+
+    /// <summary>
+    /// Why something did not work: <see cref="Code"/> is for the program, <see cref="Detail"/> for the person.
+    /// </summary>
+    public class GamedError : Exception
+    {
+        static readonly Dictionary<string, object> Nothing = new Dictionary<string, object>();
+
+        public GamedError(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
+            Exception inner = null) : base(detail + " (" + code + ")", inner)
+        {
+            Code = code;
+            Detail = detail;
+            Status = status;
+            Problem = problem ?? Nothing;
+        }
+
+        /// <summary>The protocol's code, or one of this client's own.</summary>
+        public string Code { get; private set; }
+
+        /// <summary>What a person can do about it, in English.</summary>
+        public string Detail { get; private set; }
+
+        /// <summary>HTTP status; 0 when the client itself decided.</summary>
+        public int Status { get; private set; }
+
+        /// <summary>Every member of the answer (RFC 9457).</summary>
+        public IDictionary<string, object> Problem { get; private set; }
+
+        /// <summary>Seconds the server asks to wait, or null.</summary>
+        public double? RetryAfter { get; internal set; }
+
+        /// <summary>An earlier try of the same request got no answer: the server may have done it already.</summary>
+        public bool AnswerLostBefore { get; internal set; }
+
+        /// <summary>It may go by itself, and was already tried again.</summary>
+        public virtual bool Passing
+        {
+            get { return false; }
+        }
+    }
+
+    /// <summary>No answer, half an answer, or a front proxy that cannot reach its server.</summary>
+    public class Unreachable : GamedError
+    {
+        public Unreachable(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
+            Exception inner = null) : base(code, detail, status, problem, inner)
+        {
+        }
+
+        public override bool Passing
+        {
+            get { return true; }
+        }
+    }
+
+    /// <summary>The server cannot do it now.</summary>
+    public class Busy : GamedError
+    {
+        public Busy(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+
+        public override bool Passing
+        {
+            get { return true; }
+        }
+    }
+
+    /// <summary>Too many requests; see <see cref="GamedError.RetryAfter"/>.</summary>
+    public class RateLimited : GamedError
+    {
+        public RateLimited(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+
+        public override bool Passing
+        {
+            get { return true; }
+        }
+    }
+
+    /// <summary>The bytes that arrived are not those the server named.</summary>
+    public class DownloadCorrupt : GamedError
+    {
+        public DownloadCorrupt(string code, string detail) : base(code, detail)
+        {
+        }
+
+        public override bool Passing
+        {
+            get { return true; }
+        }
+    }
+
+    /// <summary>Whatever answers at this address does not speak this protocol.</summary>
+    public class NotGamed : GamedError
+    {
+        public NotGamed(string detail, int status = 0, Exception inner = null)
+            : base("not_gamed", detail, status, null, inner)
+        {
+        }
+    }
+
+    /// <summary>An address that must not be used: plain http on the network, or a link to another server.</summary>
+    public class UntrustedAddress : GamedError
+    {
+        public UntrustedAddress(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
+        {
+        }
+
+        public UntrustedAddress(string detail) : this("untrusted_address", detail)
+        {
+        }
+    }
+
+    /// <summary>The server did not accept the request as it is; sending it again changes nothing.</summary>
+    public class Refused : GamedError
+    {
+        public Refused(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>Nobody is signed in here, or no longer.</summary>
+    public class SignInRequired : GamedError
+    {
+        public SignInRequired(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+            : base(code, detail, status, problem)
+        {
+        }
+
+        internal static SignInRequired Nobody()
+        {
+            return new SignInRequired("signed_out", "Nobody is signed in here.");
+        }
+    }
+
+    /// <summary>Another player signed in at this place meanwhile; nothing was read or written in their name.</summary>
+    public class PlayerChanged : SignInRequired
+    {
+        public PlayerChanged() : base("player_changed", "Another player signed in here meanwhile.")
+        {
+        }
+    }
+
+    /// <summary>The owner of this server does not let the player in.</summary>
+    public class PlayerBlocked : GamedError
+    {
+        public PlayerBlocked(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>The sign-in ended without credentials; start another one.</summary>
+    public class LoginFailed : GamedError
+    {
+        public LoginFailed(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>Someone said no: in the browser, or at the provider.</summary>
+    public class LoginDeclined : LoginFailed
+    {
+        public LoginDeclined(string code, string detail, IDictionary<string, object> problem)
+            : base(code, detail, 0, problem)
+        {
+        }
+    }
+
+    /// <summary>Cancelled from this side.</summary>
+    public class LoginCancelled : LoginFailed
+    {
+        public LoginCancelled(string code, string detail, IDictionary<string, object> problem = null)
+            : base(code, detail, 0, problem)
+        {
+        }
+    }
+
+    /// <summary>Nobody finished it in time.</summary>
+    public class LoginExpired : LoginFailed
+    {
+        public LoginExpired(string code, string detail, IDictionary<string, object> problem)
+            : base(code, detail, 0, problem)
+        {
+        }
+    }
+
+    /// <summary>A wrong finish code.</summary>
+    public class InvalidProof : GamedError
+    {
+        public InvalidProof(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+
+        /// <summary>How many more may be tried; 0: the sign-in has ended.</summary>
+        public int AttemptsLeft
+        {
+            get { return (int)(Members.Maybe<long?>(Problem, "attempts_left") ?? 0); }
+        }
+    }
+
+    /// <summary>The server has no such save, version, session or file.</summary>
+    public class NotFound : GamedError
+    {
+        public NotFound(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>The save was deleted; its versions can still be restored.</summary>
+    public class Deleted : NotFound
+    {
+        public Deleted(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>What you have is current (304).</summary>
+    public class NotModified : GamedError
+    {
+        public NotModified() : base("not_modified", "You have the current version.", 304)
+        {
+        }
+    }
+
+    /// <summary>The slot exists: say which version this write is based on.</summary>
+    public class BaseRequired : GamedError
+    {
+        public BaseRequired(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>Someone else wrote first. The server kept your bytes too, as <see cref="Yours"/>, unless it says why
+    /// not (PROTOCOL 4.1).</summary>
+    public class Conflict : GamedError
+    {
+        public Conflict(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+
+        /// <summary>What the write was based on, or null.</summary>
+        public SaveInfo Base
+        {
+            get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "base")); }
+        }
+
+        /// <summary>What the slot holds now, or null.</summary>
+        public SaveInfo Current
+        {
+            get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "current")); }
+        }
+
+        /// <summary>The refused bytes, as the server keeps them, or null.</summary>
+        public SaveInfo Yours
+        {
+            get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "yours")); }
+        }
+    }
+
+    /// <summary>The player's own limits; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
+    public class QuotaExceeded : GamedError
+    {
+        public QuotaExceeded(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>The owner's disk is full.</summary>
+    public class StorageFull : GamedError
+    {
+        public StorageFull(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>The server's own copy is damaged; <see cref="GamedError.Detail"/> names the newest good version.
+    /// </summary>
+    public class SaveCorrupt : GamedError
+    {
+        public SaveCorrupt(string code, string detail, int status, IDictionary<string, object> problem)
+            : base(code, detail, status, problem)
+        {
+        }
+    }
+
+    /// <summary>From answers to typed errors.</summary>
+    static class Errors
+    {
+        /// <summary>The only codes after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients).
+        /// </summary>
+        internal static bool Forgets(GamedError error)
+        {
+            return In(error.Code, "refresh_expired refresh_reused refresh_invalid session_revoked");
+        }
+
+        internal static bool Renews(GamedError error)
+        {
+            return In(error.Code, "token_expired token_invalid");
+        }
+
+        static bool In(string code, string codes)
+        {
+            return codes.Split(' ').Contains(code);
+        }
+
+        /// <summary>The typed error of an answer that is not a success.</summary>
+        internal static GamedError Of(Answer answer)
+        {
+            IDictionary<string, object> problem = null;
+            if (answer.MediaType == "application/problem+json")
+            {
+                try
+                {
+                    problem = answer.Json();
+                }
+                catch (NotGamed)
+                {
+                }
+            }
+            string code = Members.Maybe<string>(problem, "code");
+            GamedError error = code == null ? OfStatus(answer) : OfCode(code, Words(problem, code), answer, problem);
+            string after = answer.Header("Retry-After");
+            if (Regex.IsMatch(after, @"\A[0-9]+\z"))
+                error.RetryAfter = int.Parse(after.Substring(0, Math.Min(6, after.Length)), CultureInfo.InvariantCulture);
+            return error;
+        }
+
+        static string Words(IDictionary<string, object> problem, string code)
+        {
+            return Members.Maybe<string>(problem, "detail") ?? Members.Maybe<string>(problem, "title") ?? code;
+        }
+
+        static GamedError OfCode(string code, string detail, Answer answer, IDictionary<string, object> problem)
+        {
+            int status = answer.Status;
+            if (In(code, "busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout"))
+                return new Busy(code, detail, status, problem);
+            if (code == "rate_limited")
+                return new RateLimited(code, detail, status, problem);
+            if (In(code, "token_missing token_expired token_invalid session_revoked refresh_expired refresh_reused " +
+                "refresh_invalid reauthentication_required"))
+                return new SignInRequired(code, detail, status, problem);
+            if (In(code, "player_blocked player_pending registration_closed"))
+                return new PlayerBlocked(code, detail, status, problem);
+            if (In(code, "device_secret_invalid login_collected"))
+                return new LoginFailed(code, detail, status, problem);
+            if (code == "invalid_proof")
+                return new InvalidProof(code, detail, status, problem);
+            return OfSaves(code, detail, status, problem);
+        }
+
+        static GamedError OfSaves(string code, string detail, int status, IDictionary<string, object> problem)
+        {
+            if (In(code, "version_conflict superseded") || (code == "deleted" && status == 412))
+                return new Conflict(code, detail, status, problem);
+            if (In(code, "deleted erased"))
+                return new Deleted(code, detail, status, problem);
+            if (In(code, "save_not_found version_gone session_not_found channel_not_found release_not_found " +
+                "file_not_found"))
+                return new NotFound(code, detail, status, problem);
+            if (code == "precondition_required")
+                return new BaseRequired(code, detail, status, problem);
+            if (In(code, "save_too_large quota_exceeded too_many_slots"))
+                return new QuotaExceeded(code, detail, status, problem);
+            if (code == "storage_full")
+                return new StorageFull(code, detail, status, problem);
+            if (code == "corrupt_blob")
+                return new SaveCorrupt(code, detail, status, problem);
+            return new Refused(code, detail, status, problem);
+        }
+
+        /// <summary>Of an answer without a problem: gamed always sends one, so something in front of it spoke.</summary>
+        static GamedError OfStatus(Answer answer)
+        {
+            int status = answer.Status;
+            string http = " (HTTP " + status.ToString(CultureInfo.InvariantCulture) + ").";
+            if (status == 304)
+                return new NotModified();
+            if (status == 429)
+                return new RateLimited("rate_limited", "Too many requests; try again later.", status, null);
+            if (status == 408 || status == 502 || status == 503 || status == 504)
+                return new Unreachable("unreachable", "The server is away for the moment" + http, status);
+            if (status >= 300 && status < 400)
+                return new NotGamed("This address leads elsewhere" + http, status);
+            return new NotGamed("No gamed server answers at this address" + http, status);
+        }
+
+        /// <summary>How a sign-in ended.</summary>
+        internal static LoginFailed OfLogin(IDictionary<string, object> problem)
+        {
+            string code = Members.Of<string>(problem, "code"), detail = Words(problem, code);
+            if (In(code, "login_denied provider_denied"))
+                return new LoginDeclined(code, detail, problem);
+            if (code == "login_cancelled")
+                return new LoginCancelled(code, detail, problem);
+            if (code == "login_expired")
+                return new LoginExpired(code, detail, problem);
+            return new LoginFailed(code, detail, 0, problem);
+        }
+    }
+
+    // --- JSON ----------------------------------------------------------------------------------------------------------
+
+    /// <summary>
+    /// JSON (RFC 8259), strictly: one value, no name twice, no lone surrogates, at most <see cref="Depth"/> deep.
+    /// Objects are Dictionary&lt;string, object&gt;, arrays List&lt;object&gt;, numbers long, else decimal or double.
+    /// </summary>
+    public static class Json
+    {
+        public const int Depth = 32;
+
+        static readonly UTF8Encoding Utf8 = new UTF8Encoding(false, true);
+
+        /// <summary>Throws FormatException.</summary>
+        public static object Parse(string text)
+        {
+            return new Reader(text).Whole();
+        }
+
+        /// <summary>Of UTF-8. Throws FormatException.</summary>
+        public static object Parse(byte[] text)
+        {
+            try
+            {
+                return Parse(Utf8.GetString(text));
+            }
+            catch (ArgumentException e)
+            {
+                throw new FormatException("not UTF-8", e);
+            }
+        }
+
+        /// <summary>In one line of ASCII. Throws ArgumentException for what JSON does not have.</summary>
+        public static string Write(object value)
+        {
+            var text = new StringBuilder();
+            Write(text, value, 0);
+            return text.ToString();
+        }
+
+        /// <summary>The same value, whatever the order of names; 1 and 1.0 are the same.</summary>
+        public static bool Same(object one, object other)
+        {
+            var left = one as IDictionary<string, object>;
+            var right = other as IDictionary<string, object>;
+            if (left != null || right != null)
+                return left != null && right != null && left.Count == right.Count
+                    && left.All(pair => right.ContainsKey(pair.Key) && Same(pair.Value, right[pair.Key]));
+            var leftList = one as IList<object>;
+            var rightList = other as IList<object>;
+            if (leftList != null || rightList != null)
+                return leftList != null && rightList != null && leftList.Count == rightList.Count
+                    && leftList.Zip(rightList, Same).All(same => same);
+            if (one is long && other is long)
+                return (long)one == (long)other;
+            if (IsNumber(one) && IsNumber(other))
+                return Convert.ToDouble(one, CultureInfo.InvariantCulture).Equals(
+                    Convert.ToDouble(other, CultureInfo.InvariantCulture));
+            return Equals(one, other);
+        }
+
+        static bool IsNumber(object value)
+        {
+            return value is long || value is int || value is double || value is decimal || value is float
+                || value is short || value is byte || value is uint || value is ulong || value is ushort
+                || value is sbyte;
+        }
+
+        static void Write(StringBuilder text, object value, int depth)
+        {
+            if (depth > Depth)
+                throw new ArgumentException("JSON: nested too deep");
+            if (value == null)
+                text.Append("null");
+            else if (value is bool)
+                text.Append((bool)value ? "true" : "false");
+            else if (value is string)
+                WriteString(text, (string)value);
+            else if (IsNumber(value))
+                text.Append(Number(value));
+            else if (value is IDictionary)
+                WriteObject(text, (IDictionary)value, depth);
+            else if (value is IEnumerable)
+                WriteArray(text, (IEnumerable)value, depth);
+            else
+                throw new ArgumentException("JSON has no " + value.GetType().Name);
+        }
+
+        static string Number(object value)
+        {
+            if (!(value is double || value is float))
+                return Convert.ToString(value, CultureInfo.InvariantCulture);
+            double number = Convert.ToDouble(value, CultureInfo.InvariantCulture);
+            if (double.IsNaN(number) || double.IsInfinity(number))
+                throw new ArgumentException("JSON has no infinite numbers");
+            return number.ToString("R", CultureInfo.InvariantCulture);
+        }
+
+        static void WriteObject(StringBuilder text, IDictionary value, int depth)
+        {
+            string comma = "{";
+            foreach (DictionaryEntry entry in value)
+            {
+                if (!(entry.Key is string))
+                    throw new ArgumentException("JSON: names are text");
+                text.Append(comma);
+                WriteString(text, (string)entry.Key);
+                text.Append(':');
+                Write(text, entry.Value, depth + 1);
+                comma = ",";
+            }
+            text.Append(comma == "{" ? "{}" : "}");
+        }
+
+        static void WriteArray(StringBuilder text, IEnumerable value, int depth)
+        {
+            string comma = "[";
+            foreach (object item in value)
+            {
+                text.Append(comma);
+                Write(text, item, depth + 1);
+                comma = ",";
+            }
+            text.Append(comma == "[" ? "[]" : "]");
+        }
+
+        static void WriteString(StringBuilder text, string value)
+        {
+            text.Append('"');
+            for (int at = 0; at < value.Length; at++)
+            {
+                char c = value[at];
+                bool paired = char.IsHighSurrogate(c) ? at + 1 < value.Length && char.IsLowSurrogate(value[at + 1])
+                    : !char.IsLowSurrogate(c) || (at > 0 && char.IsHighSurrogate(value[at - 1]));
+                if (!paired)
+                    throw new ArgumentException("JSON: half a character");
+                if (c == '"' || c == '\\')
+                    text.Append('\\').Append(c);
+                else if (c >= ' ' && c <= '~')
+                    text.Append(c);
+                else
+                    text.Append("\\u").Append(((int)c).ToString("x4", CultureInfo.InvariantCulture));
+            }
+            text.Append('"');
+        }
+
+        sealed class Reader
+        {
+            readonly string text;
+            int at;
+
+            internal Reader(string text)
+            {
+                this.text = text;
+            }
+
+            internal object Whole()
+            {
+                object value = Value(0);
+                Space();
+                if (at != text.Length)
+                    throw Wrong("nothing more");
+                return value;
+            }
+
+            object Value(int depth)
+            {
+                if (depth > Depth)
+                    throw Wrong("less depth");
+                Space();
+                char c = Peek();
+                if (c == '{')
+                    return Object(depth);
+                if (c == '[')
+                    return Array(depth);
+                if (c == '"')
+                    return String();
+                if (c == '-' || IsDigit(c))
+                    return ReadNumber();
+                if (Word("true"))
+                    return true;
+                if (Word("false"))
+                    return false;
+                if (Word("null"))
+                    return null;
+                throw Wrong("a value");
+            }
+
+            object Object(int depth)
+            {
+                var value = new Dictionary<string, object>(StringComparer.Ordinal);
+                at++;
+                if (Next('}'))
+                    return value;
+                do
+                {
+                    Space();
+                    if (Peek() != '"')
+                        throw Wrong("a name");
+                    string name = String();
+                    if (value.ContainsKey(name))
+                        throw Wrong("each name once");
+                    Need(':');
+                    value[name] = Value(depth + 1);
+                }
+                while (Next(','));
+                Need('}');
+                return value;
+            }
+
+            object Array(int depth)
+            {
+                var value = new List<object>();
+                at++;
+                if (Next(']'))
+                    return value;
+                do
+                    value.Add(Value(depth + 1));
+                while (Next(','));
+                Need(']');
+                return value;
+            }
+
+            string String()
+            {
+                var value = new StringBuilder();
+                for (at++; Peek() != '"'; at++)
+                {
+                    char c = text[at];
+                    if (c < ' ')
+                        throw Wrong("no control characters");
+                    value.Append(c == '\\' ? Escaped() : c);
+                }
+                at++;
+                string found = value.ToString();
+                for (int i = 0; i < found.Length; i++)
+                {
+                    if (char.IsHighSurrogate(found[i]) && i + 1 < found.Length && char.IsLowSurrogate(found[i + 1]))
+                        i++;
+                    else if (char.IsSurrogate(found[i]))
+                        throw Wrong("whole characters");
+                }
+                return found;
+            }
+
+            char Escaped()
+            {
+                at++;
+                char c = Peek();
+                int found = "\"\\/bfnrt".IndexOf(c);
+                if (found >= 0)
+                    return "\"\\/\b\f\n\r\t"[found];
+                int number;
+                if (c != 'u' || at + 4 >= text.Length || !Regex.IsMatch(text.Substring(at + 1, 4), @"\A[0-9A-Fa-f]{4}\z"))
+                    throw Wrong("an escape");
+                number = int.Parse(text.Substring(at + 1, 4), NumberStyles.HexNumber, CultureInfo.InvariantCulture);
+                at += 4;
+                return (char)number;
+            }
+
+            object ReadNumber()
+            {
+                int from = at;
+                bool whole = true;
+                if (Peek() == '-')
+                    at++;
+                if (Peek() == '0')
+                    at++;
+                else
+                    Digits();
+                if (at < text.Length && text[at] == '.')
+                {
+                    whole = false;
+                    at++;
+                    Digits();
+                }
+                if (at < text.Length && (text[at] == 'e' || text[at] == 'E'))
+                {
+                    whole = false;
+                    at++;
+                    if (Peek() == '+' || Peek() == '-')
+                        at++;
+                    Digits();
+                }
+                return NumberOf(text.Substring(from, at - from), whole);
+            }
+
+            object NumberOf(string digits, bool whole)
+            {
+                long number;
+                decimal large;
+                double real;
+                if (whole && digits != "-0"
+                    && long.TryParse(digits, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out number))
+                    return number;
+                if (whole && digits != "-0"
+                    && decimal.TryParse(digits, NumberStyles.AllowLeadingSign, CultureInfo.InvariantCulture, out large))
+                    return large;
+                if (double.TryParse(digits, NumberStyles.Float, CultureInfo.InvariantCulture, out real)
+                    && !double.IsInfinity(real))
+                    return real;
+                throw Wrong("a smaller number");
+            }
+
+            void Digits()
+            {
+                if (!IsDigit(Peek()))
+                    throw Wrong("a digit");
+                while (at < text.Length && IsDigit(text[at]))
+                    at++;
+            }
+
+            static bool IsDigit(char c)
+            {
+                return c >= '0' && c <= '9';
+            }
+
+            bool Word(string word)
+            {
+                if (string.CompareOrdinal(text, at, word, 0, word.Length) != 0)
+                    return false;
+                at += word.Length;
+                return true;
+            }
+
+            bool Next(char c)
+            {
+                Space();
+                if (Peek() != c)
+                    return false;
+                at++;
+                return true;
+            }
+
+            void Need(char c)
+            {
+                if (!Next(c))
+                    throw Wrong("'" + c + "'");
+            }
+
+            char Peek()
+            {
+                if (at >= text.Length)
+                    throw Wrong("more");
+                return text[at];
+            }
+
+            void Space()
+            {
+                while (at < text.Length && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r'))
+                    at++;
+            }
+
+            FormatException Wrong(string expected)
+            {
+                return new FormatException("JSON: expected " + expected + " at " + at.ToString(CultureInfo.InvariantCulture));
+            }
+        }
+    }
+
+    /// <summary>Members of JSON objects.</summary>
+    static class Members
+    {
+        /// <summary>A member the protocol promises, of the type it promises; else NotGamed.</summary>
+        internal static T Of<T>(IDictionary<string, object> of, string name)
+        {
+            object value;
+            if (of == null || !of.TryGetValue(name, out value) || !(value is T))
+                throw new NotGamed("The server's answer lacks '" + name + "'.");
+            return (T)value;
+        }
+
+        /// <summary>A member, or the type's default where there is none or one of another type.</summary>
+        internal static T Maybe<T>(IDictionary<string, object> of, string name)
+        {
+            object value;
+            return of != null && of.TryGetValue(name, out value) && value is T ? (T)value : default(T);
+        }
+
+        internal static IEnumerable<IDictionary<string, object>> Objects(IDictionary<string, object> of, string name)
+        {
+            return Of<List<object>>(of, name).OfType<IDictionary<string, object>>();
+        }
+    }
+
+    // --- Addresses -----------------------------------------------------------------------------------------------------
+
+    /// <summary>Scheme, host and port: who a server is to the player. https, or http on this machine only.</summary>
+    public sealed class Origin
+    {
+        static readonly Regex Hosts = new Regex(@"\A([a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+)\z");
+        static readonly Regex Links = new Regex(@"\A[A-Za-z0-9._~:/?#\[\]@!$&()*+,;=%-]{1,2048}\z");
+        static readonly Regex Parts = new Regex(
+            @"\A([A-Za-z][A-Za-z0-9+.-]*)://(?:\[([^\[\]/?#@]*)\]|([^\[\]:/?#@\\]*))(?::([0-9]{1,5}))?((?:[/?#].*)?)\z",
+            RegexOptions.Singleline);
+
+        Origin(string scheme, string host, int port)
+        {
+            Scheme = scheme;
+            Host = host;
+            Port = port;
+        }
+
+        /// <summary>https or http.</summary>
+        public string Scheme { get; private set; }
+
+        /// <summary>Lower case, without brackets.</summary>
+        public string Host { get; private set; }
+
+        public int Port { get; private set; }
+
+        /// <summary>
+        /// Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
+        /// Throws <see cref="UntrustedAddress"/>.
+        /// </summary>
+        public static Origin Entered(string address)
+        {
+            address = address.Trim();
+            if (!address.Contains("://"))
+                address = (IsLoopback(Split("https://" + address).Host) ? "http://" : "https://") + address;
+            Origin origin = Split(address);
+            string rest = Parts.Match(address).Groups[5].Value;
+            if (rest != "" && rest != "/")
+                throw new UntrustedAddress("Enter only the name of the server: " + origin);
+            return origin;
+        }
+
+        /// <summary>Of a URL that came from elsewhere; anything unusual in it is refused, not repaired.</summary>
+        public static Origin Of(string url)
+        {
+            if (!Links.IsMatch(url))
+                throw new UntrustedAddress("The link has characters that do not belong in one.");
+            return Split(url);
+        }
+
+        static Origin Split(string url)
+        {
+            Match parts = Parts.Match(url);
+            string scheme = parts.Groups[1].Value.ToLowerInvariant(), port = parts.Groups[4].Value;
+            string host = parts.Groups[2].Success ? parts.Groups[2].Value : Ascii(parts.Groups[3].Value);
+            host = host.ToLowerInvariant().TrimEnd('.');
+            int number = port == "" ? (scheme == "https" ? 443 : 80) : int.Parse(port, CultureInfo.InvariantCulture);
+            bool known = (scheme == "https" || scheme == "http") && number > 0 && number < 65536;
+            if (!parts.Success || !known || !Hosts.IsMatch(host) || parts.Groups[2].Success != host.Contains(":"))
+                throw new UntrustedAddress("That is not the address of a server.");
+            if (scheme == "http" && !IsLoopback(host))
+                throw new UntrustedAddress(host + " needs https://, so that nobody can listen in.");
+            return new Origin(scheme, host, number);
+        }
+
+        static string Ascii(string host)
+        {
+            try
+            {
+                return host.All(c => c < 128) ? host : new IdnMapping().GetAscii(host);
+            }
+            catch (ArgumentException)
+            {
+                return "";
+            }
+        }
+
+        static bool IsLoopback(string host)
+        {
+            return host == "localhost" || host == "127.0.0.1" || host == "::1";
+        }
+
+        /// <summary>`url`, if it is of this very server: it must not send its players' browsers to another one. Throws
+        /// <see cref="UntrustedAddress"/>.</summary>
+        public string Require(string url)
+        {
+            Origin other = Of(url);
+            if (!Equals(other))
+                throw new UntrustedAddress(this + " sends you to " + other +
+                    ". If that is its true address, enter that one instead.");
+            return url;
+        }
+
+        /// <summary>What follows scheme, host and port in a URL of this server, without query.</summary>
+        internal string PathOf(string url)
+        {
+            string rest = Parts.Match(Require(url)).Groups[5].Value;
+            return rest.Split('?', '#')[0];
+        }
+
+        public override string ToString()
+        {
+            string host = Host.Contains(":") ? "[" + Host + "]" : Host;
+            bool usual = Port == (Scheme == "https" ? 443 : 80);
+            return Scheme + "://" + host + (usual ? "" : ":" + Port.ToString(CultureInfo.InvariantCulture));
+        }
+
+        public override bool Equals(object other)
+        {
+            return other is Origin && other.ToString() == ToString();
+        }
+
+        public override int GetHashCode()
+        {
+            return ToString().GetHashCode();
+        }
+    }
+
+    // --- The wire ------------------------------------------------------------------------------------------------------
+
+    /// <summary>One request, for whatever sends it: see <see cref="GamedOptions.Send"/>.</summary>
+    public sealed class GamedRequest
+    {
+        public string Method { get; internal set; }
+
+        public string Url { get; internal set; }
+
+        /// <summary>Names and values, ASCII; User-Agent, Content-Type and Range among them.</summary>
+        public IDictionary<string, string> Headers { get; internal set; }
+
+        /// <summary>Null: none.</summary>
+        public byte[] Body { get; internal set; }
+
+        /// <summary>How long one step on the network may take: to connect, to send a part, to wait for the answer.
+        /// </summary>
+        public double TimeoutSeconds { get; internal set; }
+
+        /// <summary>Without headers and body: they hold secrets.</summary>
+        public override string ToString()
+        {
+            return Method + " " + Url;
+        }
+    }
+
+    /// <summary>One answer, of any status. Its body is read once, from anywhere; disposing breaks a read off.</summary>
+    public sealed class GamedResponse : IDisposable
+    {
+        readonly Action close;
+
+        /// <summary>`close` ends the connection, from any thread; null: there is nothing to end.</summary>
+        public GamedResponse(int status, IEnumerable<KeyValuePair<string, string>> headers, Stream body,
+            Action close = null)
+        {
+            Status = status;
+            Headers = new Dictionary<string, string>(StringComparer.OrdinalIgnoreCase);
+            foreach (KeyValuePair<string, string> header in headers)
+                Headers[header.Key] = header.Value;
+            Body = body;
+            this.close = close;
+        }
+
+        public int Status { get; private set; }
+
+        /// <summary>By names in any case.</summary>
+        public IDictionary<string, string> Headers { get; private set; }
+
+        public Stream Body { get; private set; }
+
+        public void Dispose()
+        {
+            if (close != null)
+                close();
+            Body.Dispose();
+        }
+    }
+
+    /// <summary>The platform's own HTTP: no redirect is followed, no cookie kept, no proxy asked.</summary>
+    public static class PlatformHttp
+    {
+        const int Chunk = 1 << 16;
+
+        static readonly string[] Restricted = { "User-Agent", "Content-Type", "Range" };
+
+        /// <summary>Throws UntrustedAddress for a certificate that does not hold, IOException and its like when there
+        /// is no answer, TimeoutException, OperationCanceledException.</summary>
+        public static async Task<GamedResponse> SendAsync(GamedRequest request, CancellationToken cancel)
+        {
+            HttpWebRequest http = Prepared(request);
+            using (CancellationTokenSource step = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+            using (step.Token.Register(http.Abort))
+            {
+                TimeSpan timeout = TimeSpan.FromSeconds(request.TimeoutSeconds);
+                step.CancelAfter(timeout);
+                try
+                {
+                    if (request.Body != null)
+                        await WriteAsync(http, request.Body, step, timeout).ConfigureAwait(false);
+                    return Of(http, await AnswerAsync(http).ConfigureAwait(false));
+                }
+                catch (Exception e)
+                {
+                    http.Abort();
+                    cancel.ThrowIfCancellationRequested();
+                    if (step.IsCancellationRequested)
+                        throw new TimeoutException("no answer in time", e);
+                    if (IsCertificate(e))
+                        throw new UntrustedAddress("untrusted_certificate",
+                            request.Url.Split('/')[2] + " cannot prove that it is the server it claims to be.", e);
+                    throw;
+                }
+            }
+        }
+
+        static HttpWebRequest Prepared(GamedRequest request)
+        {
+            if (ServicePointManager.SecurityProtocol != 0)  // 0: the system's choice; older defaults lack TLS 1.2
+                ServicePointManager.SecurityProtocol |= SecurityProtocolType.Tls12;
+            var http = (HttpWebRequest)WebRequest.Create(request.Url);
+            http.Method = request.Method;
+            http.AllowAutoRedirect = false;
+            http.Proxy = null;
+            http.KeepAlive = false;
+            http.Timeout = http.ReadWriteTimeout = Timeout.Infinite;
+            http.ServicePoint.Expect100Continue = false;
+            http.ServicePoint.ConnectionLimit = Math.Max(http.ServicePoint.ConnectionLimit, 64);
+            http.AllowWriteStreamBuffering = false;
+            foreach (KeyValuePair<string, string> header in request.Headers)
+                if (!Restricted.Contains(header.Key))
+                    http.Headers[header.Key] = header.Value;
+            string value;
+            if (request.Headers.TryGetValue("User-Agent", out value))
+                http.UserAgent = value;
+            if (request.Headers.TryGetValue("Content-Type", out value))
+                http.ContentType = value;
+            if (request.Headers.TryGetValue("Range", out value))
+                http.AddRange("bytes", long.Parse(Regex.Match(value, @"\Abytes=([0-9]+)-\z").Groups[1].Value,
+                    CultureInfo.InvariantCulture));
+            if (request.Method != "GET" && request.Method != "HEAD")
+                http.ContentLength = request.Body == null ? 0 : request.Body.Length;
+            return http;
+        }
+
+        static async Task WriteAsync(HttpWebRequest http, byte[] body, CancellationTokenSource step, TimeSpan timeout)
+        {
+            Stream stream = await http.GetRequestStreamAsync().ConfigureAwait(false);
+            try
+            {
+                for (int at = 0; at < body.Length; at += Chunk)
+                {
+                    step.CancelAfter(timeout);
+                    await stream.WriteAsync(body, at, Math.Min(Chunk, body.Length - at)).ConfigureAwait(false);
+                }
+                stream.Dispose();
+                step.CancelAfter(timeout);
+            }
+            catch (Exception e)
+            {
+                // a server that refuses an upload answers and closes before it read everything: its answer still counts
+                if (step.IsCancellationRequested || !(e is IOException || e is WebException))
+                    throw;
+            }
+        }
+
+        static async Task<HttpWebResponse> AnswerAsync(HttpWebRequest http)
+        {
+            try
+            {
+                return (HttpWebResponse)await http.GetResponseAsync().ConfigureAwait(false);
+            }
+            catch (WebException e)
+            {
+                if (e.Response is HttpWebResponse)
+                    return (HttpWebResponse)e.Response;
+                throw;
+            }
+        }
+
+        static GamedResponse Of(HttpWebRequest http, HttpWebResponse answer)
+        {
+            WebHeaderCollection headers = answer.Headers;
+            IEnumerable<KeyValuePair<string, string>> pairs =
+                headers.AllKeys.Select(name => new KeyValuePair<string, string>(name, headers[name]));
+            return new GamedResponse((int)answer.StatusCode, pairs.ToArray(), answer.GetResponseStream(), http.Abort);
+        }
+
+        static bool IsCertificate(Exception error)
+        {
+            var web = error as WebException;
+            if (web != null && web.Status == WebExceptionStatus.TrustFailure)
+                return true;
+            for (; error != null; error = error.InnerException)
+                if (error is System.Security.Authentication.AuthenticationException)
+                    return true;
+            return false;
+        }
+    }
+
+    /// <summary>A whole answer with a status of success.</summary>
+    sealed class Answer
+    {
+        internal int Status;
+        internal IDictionary<string, string> Headers;
+        internal byte[] Body;
+
+        internal string Header(string name)
+        {
+            string value;
+            return Headers.TryGetValue(name, out value) && value != null ? value : "";
+        }
+
+        internal string MediaType
+        {
+            get { return Header("Content-Type").Split(';')[0].Trim().ToLowerInvariant(); }
+        }
+
+        internal Dictionary<string, object> Json()
+        {
+            try
+            {
+                var value = Gamed.Json.Parse(Body) as Dictionary<string, object>;
+                if (value != null)
+                    return value;
+            }
+            catch (FormatException e)
+            {
+                throw new NotGamed("The server's answer is not JSON.", Status, e);
+            }
+            throw new NotGamed("The server's answer is not a JSON object.", Status);
+        }
+    }
+
+    /// <summary>What to send, and how patiently.</summary>
+    sealed class Call
+    {
+        internal object Json;
+        internal byte[] Body;
+        internal Dictionary<string, string> Headers = new Dictionary<string, string>();
+        internal string Bearer;
+
+        /// <summary>Judges the answer as part of a try.</summary>
+        internal Action<Answer> Check;
+
+        /// <summary>Bytes.</summary>
+        internal long Limit = Wire.MaxJsonBytes;
+
+        /// <summary>Seconds that this may take beyond the usual.</summary>
+        internal double Wait;
+
+        /// <summary>Seconds for each step; 0: the usual.</summary>
+        internal double Timeout;
+
+        internal int Tries;
+    }
+
+    /// <summary>Requests to one server.</summary>
+    sealed class Wire
+    {
+        internal const int MaxJsonBytes = 4 << 20;
+        internal const int MaxSaveBytes = 256 << 20;
+        internal const double LongestPauseSeconds = 30;
+
+        static readonly Random Chance = new Random(Guid.NewGuid().GetHashCode());
+
+        internal Origin Origin;
+        internal string Agent;
+        internal GamedOptions Options;
+        internal int Tries;
+
+        internal Wire With(int tries)
+        {
+            return new Wire { Origin = Origin, Agent = Agent, Options = Options, Tries = tries };
+        }
+
+        /// <summary>
+        /// A successful answer, or a GamedError. Passing failures are tried again, so give only requests that may
+        /// arrive twice.
+        /// </summary>
+        internal async Task<Answer> CallAsync(string method, string path, Call how, CancellationToken cancel)
+        {
+            GamedRequest request = RequestOf(method, path, how);
+            bool lost = false;
+            int tries = how.Tries > 0 ? how.Tries : Tries;
+            for (int attempt = 0; ; attempt++)
+            {
+                GamedError error;
+                try
+                {
+                    Answer answer = await OnceAsync(request, how.Limit, cancel).ConfigureAwait(false);
+                    if (how.Check != null)
+                        how.Check(answer);
+                    return answer;
+                }
+                catch (GamedError e)
+                {
+                    error = e;
+                }
+                error.AnswerLostBefore = lost;
+                double pause = PauseAfter(error, attempt);
+                if (!error.Passing || attempt + 1 >= tries || pause > LongestPauseSeconds)
+                    ExceptionDispatchInfo.Capture(error).Throw();
+                lost = lost || error is Unreachable;
+                await Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
+            }
+        }
+
+        internal GamedRequest RequestOf(string method, string path, Call how)
+        {
+            var fields = new Dictionary<string, string>(how.Headers) { { "User-Agent", Agent } };
+            byte[] body = how.Body;
+            if (how.Json != null)
+            {
+                body = Encoding.ASCII.GetBytes(Json.Write(how.Json));
+                fields["Content-Type"] = "application/json";
+            }
+            if (how.Bearer != null)
+                fields["Authorization"] = "Bearer " + how.Bearer;
+            double timeout = (how.Timeout > 0 ? how.Timeout : Options.TimeoutSeconds) + how.Wait;
+            return new GamedRequest
+            {
+                Method = method, Url = Origin + path, Headers = fields, Body = body, TimeoutSeconds = timeout,
+            };
+        }
+
+        async Task<Answer> OnceAsync(GamedRequest request, long limit, CancellationToken cancel)
+        {
+            var body = new MemoryStream();
+            Func<Answer, Func<byte[], int, Task>> sink = head => (part, size) =>
+            {
+                body.Write(part, 0, size);
+                if (body.Length > limit)
+                    throw new NotGamed("The server's answer is larger than any expected here.");
+                return Done;
+            };
+            Answer answer = await StreamAsync(request, sink, cancel).ConfigureAwait(false);
+            answer.Body = body.ToArray();
+            if (answer.Status < 200 || answer.Status >= 300)
+                throw Errors.Of(answer);
+            return answer;
+        }
+
+        internal static readonly Task Done = Task.FromResult(true);
+
+        /// <summary>One try: the head is given to `sink`, which says where the parts of the body go. All of them, or
+        /// Unreachable: what arrived of a body that broke off has been given.</summary>
+        internal async Task<Answer> StreamAsync(GamedRequest request, Func<Answer, Func<byte[], int, Task>> sink,
+            CancellationToken cancel)
+        {
+            try
+            {
+                using (GamedResponse response = await Options.Send(request, cancel).ConfigureAwait(false))
+                {
+                    var head = new Answer { Status = response.Status, Headers = response.Headers };
+                    await ReadAsync(response, head, sink(head), request, cancel).ConfigureAwait(false);
+                    return head;
+                }
+            }
+            catch (Exception e)
+            {
+                cancel.ThrowIfCancellationRequested();
+                if (e is GamedError || !IsNetwork(e))
+                    throw;
+                throw new Unreachable("unreachable", Origin + " does not answer (" + e.GetType().Name + ").", 0, null, e);
+            }
+        }
+
+        static async Task ReadAsync(GamedResponse response, Answer head, Func<byte[], int, Task> part,
+            GamedRequest request, CancellationToken cancel)
+        {
+            var buffer = new byte[1 << 16];
+            long size = 0;
+            TimeSpan timeout = TimeSpan.FromSeconds(request.TimeoutSeconds);
+            using (CancellationTokenSource step = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+            using (step.Token.Register(response.Dispose))
+            {
+                for (; ; )
+                {
+                    step.CancelAfter(timeout);
+                    int read = await ReadPartAsync(response.Body, buffer, step).ConfigureAwait(false);
+                    if (read == 0)
+                        break;
+                    step.CancelAfter(Timeout.Infinite);
+                    size += read;
+                    await part(buffer, read).ConfigureAwait(false);
+                }
+            }
+            if (!IsWhole(head, size, request.Method))
+                throw new Unreachable("unreachable", "The answer of the server broke off.");
+        }
+
+        static async Task<int> ReadPartAsync(Stream body, byte[] buffer, CancellationTokenSource step)
+        {
+            try
+            {
+                int read = await body.ReadAsync(buffer, 0, buffer.Length).ConfigureAwait(false);
+                step.Token.ThrowIfCancellationRequested();
+                return read;
+            }
+            catch (Exception e)
+            {
+                if (step.IsCancellationRequested)
+                    throw new TimeoutException("no more in time", e);
+                throw;
+            }
+        }
+
+        /// <summary>gamed names every length, so a head without one broke off.</summary>
+        static bool IsWhole(Answer head, long size, string method)
+        {
+            if (head.Status == 204 || head.Status == 304 || method == "HEAD")
+                return true;
+            long length;
+            if (long.TryParse(head.Header("Content-Length"), NumberStyles.None, CultureInfo.InvariantCulture, out length))
+                return size == length;
+            return head.Header("Transfer-Encoding") != "";
+        }
+
+        static bool IsNetwork(Exception e)
+        {
+            return e is IOException || e is WebException || e is SocketException || e is TimeoutException
+                || e is ObjectDisposedException || e is OperationCanceledException || e is InvalidOperationException
+                || e is NotSupportedException || e is FormatException;
+        }
+
+        /// <summary>Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd
+        /// comes at once.</summary>
+        internal static double PauseAfter(GamedError error, int attempt)
+        {
+            if (error.RetryAfter != null)
+                return error.RetryAfter.Value + Uniform(0, Math.Min(error.RetryAfter.Value, 3) + 0.1);
+            return Uniform(0.1, Math.Min(8, 0.5 * Math.Pow(2, attempt)));
+        }
+
+        static double Uniform(double from, double to)
+        {
+            lock (Chance)
+                return from + Chance.NextDouble() * (to - from);
+        }
+    }
+
+    // --- What is kept between runs -------------------------------------------------------------------------------------
+
+    /// <summary>One sign-in of one player at one server.</summary>
+    public sealed class Credential
+    {
+        internal const double EarlySeconds = 30;
+
+        static readonly Regex Tokens = new Regex(@"\A[A-Za-z0-9_-]{1,512}\z");
+
+        Credential()
+        {
+        }
+
+        public string Origin { get; private set; }
+
+        public string PlayerId { get; private set; }
+
+        public string SessionId { get; private set; }
+
+        public string Provider { get; private set; }
+
+        /// <summary>Secret.</summary>
+        public string RefreshCredential { get; private set; }
+
+        /// <summary>Secret.</summary>
+        public string AccessToken { get; private set; }
+
+        /// <summary>Seconds since 1970 by this machine's clock.</summary>
+        public double AccessExpires { get; private set; }
+
+        /// <summary>Without the secrets.</summary>
+        public override string ToString()
+        {
+            return PlayerId + " at " + Origin;
+        }
+
+        /// <summary>An access token is renewed a little before it expires.</summary>
+        internal bool Fresh(double now)
+        {
+            return now < AccessExpires - EarlySeconds;
+        }
+
+        /// <summary>Of the answer of a collect (PROTOCOL 3.5); `now` in seconds since 1970.</summary>
+        internal static Credential Of(Origin origin, IDictionary<string, object> complete, double now)
+        {
+            var player = Members.Of<Dictionary<string, object>>(complete, "player");
+            return new Credential
+            {
+                Origin = origin.ToString(),
+                PlayerId = Members.Of<string>(player, "id"),
+                SessionId = Members.Of<string>(complete, "session_id"),
+                Provider = Members.Of<string>(complete, "provider"),
+            }.Renewed(complete, now);
+        }
+
+        /// <summary>With the pair of an answer of collect or refresh (PROTOCOL 3.7).</summary>
+        internal Credential Renewed(IDictionary<string, object> pair, double now)
+        {
+            return new Credential
+            {
+                Origin = Origin, PlayerId = PlayerId, SessionId = SessionId, Provider = Provider,
+                RefreshCredential = Token(Members.Of<string>(pair, "refresh_credential")),
+                AccessToken = Token(Members.Of<string>(pair, "access_token")),
+                AccessExpires = now + Members.Of<long>(pair, "expires_in"),
+            };
+        }
+
+        /// <summary>Base64url with a prefix: it goes into a header.</summary>
+        static string Token(string text)
+        {
+            if (!Tokens.IsMatch(text))
+                throw new NotGamed("The server's answer has a malformed credential.");
+            return text;
+        }
+
+        internal string ToJson()
+        {
+            return Json.Write(new Dictionary<string, object>
+            {
+                { "origin", Origin }, { "player_id", PlayerId }, { "session_id", SessionId }, { "provider", Provider },
+                { "refresh_credential", RefreshCredential }, { "access_token", AccessToken },
+                { "access_expires", AccessExpires },
+            });
+        }
+
+        /// <summary>Null when it is not one of this origin.</summary>
+        internal static Credential FromJson(string text, Origin origin)
+        {
+            try
+            {
+                var value = Json.Parse(text) as Dictionary<string, object>;
+                var found = new Credential
+                {
+                    Origin = Members.Of<string>(value, "origin"),
+                    PlayerId = Members.Of<string>(value, "player_id"),
+                    SessionId = Members.Of<string>(value, "session_id"),
+                    Provider = Members.Of<string>(value, "provider"),
+                    RefreshCredential = Token(Members.Of<string>(value, "refresh_credential")),
+                    AccessToken = Token(Members.Of<string>(value, "access_token")),
+                    AccessExpires = Convert.ToDouble(Members.Of<object>(value, "access_expires"),
+                        CultureInfo.InvariantCulture),
+                };
+                return found.Origin == origin.ToString() ? found : null;
+            }
+            catch (Exception e)
+            {
+                if (e is FormatException || e is NotGamed || e is InvalidCastException)
+                    return null;
+                throw;
+            }
+        }
+    }
+
+    /// <summary>
+    /// Where the credential of one server is kept: text that only this user may read. A game may bring its own, see
+    /// <see cref="GamedOptions.Store"/>. Never called from the thread that called the client; may block.
+    /// </summary>
+    public interface ICredentialStore
+    {
+        /// <summary>One holder at a time, of all processes; given back by Dispose, or by the system when a process
+        /// dies. Write and Delete are called while it is held.</summary>
+        Task<IDisposable> LockAsync(CancellationToken cancel);
+
+        /// <summary>What was written last, or null.</summary>
+        string Read();
+
+        /// <summary>The old text or the new one, whatever happens; on disk when it returns: a pair that was used and
+        /// then lost would end the session.</summary>
+        void Write(string text);
+
+        /// <summary>Also when there is nothing.</summary>
+        void Delete();
+    }
+
+    /// <summary>A file with mode 0600 in a folder with mode 0700; on Windows sealed by DPAPI for this user.</summary>
+    public class CredentialFile : ICredentialStore
+    {
+        readonly string path;
+        readonly SemaphoreSlim tasks = new SemaphoreSlim(1);
+
+        /// <summary>`path` without its end: `.json` and `.lock` lie beside each other.</summary>
+        public CredentialFile(string path)
+        {
+            this.path = path;
+        }
+
+        /// <summary>Of this platform: Keychain on macOS, else a file.</summary>
+        internal static ICredentialStore Of(string folder, string place, string app)
+        {
+            var file = new CredentialFile(Path.Combine(folder, place));
+            return Disk.IsMac ? new Keychain(file, app, place) : (ICredentialStore)file;
+        }
+
+        public async Task<IDisposable> LockAsync(CancellationToken cancel)
+        {
+            Disk.PrivateFolder(Path.GetDirectoryName(path));
+            await tasks.WaitAsync(cancel).ConfigureAwait(false);
+            try
+            {
+                IDisposable held;
+                while ((held = Disk.TryLock(path + ".lock")) == null)
+                    await Task.Delay(50, cancel).ConfigureAwait(false);
+                return new Release(() =>
+                {
+                    held.Dispose();
+                    tasks.Release();
+                });
+            }
+            catch
+            {
+                tasks.Release();
+                throw;
+            }
+        }
+
+        public virtual string Read()
+        {
+            byte[] data = Disk.Read(path + ".json");
+            if (data == null)
+                return null;
+            try
+            {
+                return Encoding.UTF8.GetString(Disk.IsWindows ? Dpapi.Open(data) : data);
+            }
+            catch (Win32Exception)
+            {
+                return null;  // of another user, or not sealed: not one of ours
+            }
+        }
+
+        public virtual void Write(string text)
+        {
+            byte[] data = Encoding.UTF8.GetBytes(text);
+            Disk.WriteWhole(path + ".json", Disk.IsWindows ? Dpapi.Seal(data) : data);
+        }
+
+        public virtual void Delete()
+        {
+            Disk.Delete(path + ".json");
+        }
+    }
+
+    /// <summary>Once.</summary>
+    sealed class Release : IDisposable
+    {
+        Action how;
+
+        internal Release(Action how)
+        {
+            this.how = how;
+        }
+
+        public void Dispose()
+        {
+            Action once = Interlocked.Exchange(ref how, null);
+            if (once != null)
+                once();
+        }
+    }
+
+    /// <summary>Windows: sealed for the user who is logged on (CryptProtectData). Throws Win32Exception.</summary>
+    static class Dpapi
+    {
+        const int NoUi = 1;
+
+        [StructLayout(LayoutKind.Sequential)]
+        struct Blob
+        {
+            internal int Size;
+            internal IntPtr Data;
+        }
+
+        [DllImport("crypt32.dll", SetLastError = true, CharSet = CharSet.Unicode)]
+        [return: MarshalAs(UnmanagedType.Bool)]
+        static extern bool CryptProtectData(ref Blob data, string description, IntPtr entropy, IntPtr reserved,
+            IntPtr prompt, int flags, out Blob found);
+
+        [DllImport("crypt32.dll", SetLastError = true, CharSet = CharSet.Unicode)]
+        [return: MarshalAs(UnmanagedType.Bool)]
+        static extern bool CryptUnprotectData(ref Blob data, IntPtr description, IntPtr entropy, IntPtr reserved,
+            IntPtr prompt, int flags, out Blob found);
+
+        [DllImport("kernel32.dll")]
+        static extern IntPtr LocalFree(IntPtr memory);
+
+        internal static byte[] Seal(byte[] data)
+        {
+            return With(data, true);
+        }
+
+        internal static byte[] Open(byte[] data)
+        {
+            return With(data, false);
+        }
+
+        static byte[] With(byte[] data, bool seal)
+        {
+            GCHandle pinned = GCHandle.Alloc(data, GCHandleType.Pinned);
+            try
+            {
+                var given = new Blob { Size = data.Length, Data = pinned.AddrOfPinnedObject() };
+                Blob found;
+                bool done = seal
+                    ? CryptProtectData(ref given, "gamed", IntPtr.Zero, IntPtr.Zero, IntPtr.Zero, NoUi, out found)
+                    : CryptUnprotectData(ref given, IntPtr.Zero, IntPtr.Zero, IntPtr.Zero, IntPtr.Zero, NoUi, out found);
+                if (!done)
+                    throw new Win32Exception(Marshal.GetLastWin32Error());
+                var result = new byte[found.Size];
+                Marshal.Copy(found.Data, result, 0, found.Size);
+                LocalFree(found.Data);
+                return result;
+            }
+            finally
+            {
+                pinned.Free();
+            }
+        }
+    }
+
+    /// <summary>macOS: a generic password of the login keychain. The lock is a file.</summary>
+    sealed class Keychain : ICredentialStore
+    {
+        const string Library = "/System/Library/Frameworks/Security.framework/Security";
+        const string Core = "/System/Library/Frameworks/CoreFoundation.framework/CoreFoundation";
+        const int NotThere = -25300;
+
+        readonly ICredentialStore file;
+        readonly byte[] service;
+        readonly byte[] account;
+
+        [DllImport(Library)]
+        static extern int SecKeychainFindGenericPassword(IntPtr keychain, uint serviceSize, byte[] service,
+            uint accountSize, byte[] account, out uint size, out IntPtr data, out IntPtr item);
+
+        [DllImport(Library)]
+        static extern int SecKeychainAddGenericPassword(IntPtr keychain, uint serviceSize, byte[] service,
+            uint accountSize, byte[] account, uint size, byte[] data, IntPtr item);
+
+        [DllImport(Library)]
+        static extern int SecKeychainItemModifyAttributesAndData(IntPtr item, IntPtr attributes, uint size, byte[] data);
+
+        [DllImport(Library)]
+        static extern int SecKeychainItemDelete(IntPtr item);
+
+        [DllImport(Library)]
+        static extern int SecKeychainItemFreeContent(IntPtr attributes, IntPtr data);
+
+        [DllImport(Core)]
+        static extern void CFRelease(IntPtr item);
+
+        internal Keychain(ICredentialStore file, string app, string place)
+        {
+            this.file = file;
+            service = Encoding.UTF8.GetBytes("gamed " + app);
+            account = Encoding.UTF8.GetBytes(place);
+        }
+
+        public Task<IDisposable> LockAsync(CancellationToken cancel)
+        {
+            return file.LockAsync(cancel);
+        }
+
+        public string Read()
+        {
+            string text = null;
+            WithItem((item, data) => text = Encoding.UTF8.GetString(data));
+            return text;
+        }
+
+        public void Write(string text)
+        {
+            byte[] fresh = Encoding.UTF8.GetBytes(text);
+            if (!WithItem((item, data) => Check(
+                SecKeychainItemModifyAttributesAndData(item, IntPtr.Zero, (uint)fresh.Length, fresh))))
+                Check(SecKeychainAddGenericPassword(IntPtr.Zero, (uint)service.Length, service, (uint)account.Length,
+                    account, (uint)fresh.Length, fresh, IntPtr.Zero));
+        }
+
+        public void Delete()
+        {
+            WithItem((item, data) => Check(SecKeychainItemDelete(item)));
+        }
+
+        /// <summary>False: there is none.</summary>
+        bool WithItem(Action<IntPtr, byte[]> use)
+        {
+            uint size;
+            IntPtr data, item;
+            int status = SecKeychainFindGenericPassword(IntPtr.Zero, (uint)service.Length, service,
+                (uint)account.Length, account, out size, out data, out item);
+            if (status == NotThere)
+                return false;
+            Check(status);
+            try
+            {
+                var found = new byte[size];
+                Marshal.Copy(data, found, 0, (int)size);
+                use(item, found);
+                return true;
+            }
+            finally
+            {
+                SecKeychainItemFreeContent(IntPtr.Zero, data);
+                CFRelease(item);
+            }
+        }
+
+        static void Check(int status)
+        {
+            if (status != 0)
+                throw new IOException("Keychain: status " + status.ToString(CultureInfo.InvariantCulture));
+        }
+    }
+
+    /// <summary>Files that are whole whatever happens, and readable by this user only. Throws IOException.</summary>
+    static class Disk
+    {
+        const int Exclusive = 2, NotWaiting = 4, ReplaceExisting = 1, WriteThrough = 8;
+
+        internal static readonly bool IsWindows = Path.DirectorySeparatorChar == '\\';
+
+        /// <summary>Not iOS, which has no such program.</summary>
+        internal static readonly bool IsMac = !IsWindows && File.Exists("/usr/bin/security")
+            && Directory.Exists("/System/Library/Frameworks/Security.framework");
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int mkdir(byte[] path, uint mode);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int mkstemp(byte[] template);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int open(byte[] path, int flags);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int close(int handle);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int chmod(byte[] path, uint mode);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int fsync(int handle);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int rename(byte[] from, byte[] to);
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int flock(int handle, int how);
+
+        [DllImport("kernel32.dll", SetLastError = true, CharSet = CharSet.Unicode)]
+        [return: MarshalAs(UnmanagedType.Bool)]
+        static extern bool MoveFileExW(string from, string to, int flags);
+
+        /// <summary>There, for this user only, and on disk.</summary>
+        internal static void PrivateFolder(string folder)
+        {
+            if (Directory.Exists(folder))
+                return;
+            string parent = Path.GetDirectoryName(folder);
+            if (!string.IsNullOrEmpty(parent))
+                PrivateFolder(parent);
+            if (IsWindows)
+            {
+                Directory.CreateDirectory(folder);
+                return;
+            }
+            if (mkdir(Bytes(folder), 448) != 0 && !Directory.Exists(folder))  // 0700
+                throw Failed(folder);
+            SyncFolder(parent);
+        }
+
+        /// <summary>Null when there is none.</summary>
+        internal static byte[] Read(string path)
+        {
+            try
+            {
+                using (var file = new FileStream(path, FileMode.Open, FileAccess.Read,
+                    FileShare.ReadWrite | FileShare.Delete))
+                {
+                    var data = new MemoryStream();
+                    file.CopyTo(data);
+                    return data.ToArray();
+                }
+            }
+            catch (FileNotFoundException)
+            {
+                return null;
+            }
+            catch (DirectoryNotFoundException)
+            {
+                return null;
+            }
+        }
+
+        /// <summary>The old bytes or the new ones, whatever happens; on disk when it returns.</summary>
+        internal static void WriteWhole(string path, byte[] data)
+        {
+            string temporary = Temporary(path);
+            try
+            {
+                using (var file = new FileStream(temporary, FileMode.Open, FileAccess.Write, FileShare.None))
+                {
+                    file.Write(data, 0, data.Length);
+                    Sync(file);
+                }
+                Move(temporary, path);
+            }
+            catch
+            {
+                Delete(temporary);
+                throw;
+            }
+        }
+
+        /// <summary>An empty file beside `path` that only this user can read, from its beginning.</summary>
+        static string Temporary(string path)
+        {
+            string folder = Path.GetDirectoryName(path);
+            if (IsWindows)
+            {
+                string name = Path.Combine(folder, "." + Guid.NewGuid().ToString("N") + ".new");
+                new FileStream(name, FileMode.CreateNew).Dispose();
+                return name;
+            }
+            byte[] template = Bytes(Path.Combine(folder, ".new-XXXXXX"));
+            int handle = mkstemp(template);
+            if (handle < 0)
+                throw Failed(folder);
+            close(handle);
+            return Encoding.UTF8.GetString(template, 0, template.Length - 1);
+        }
+
+        internal static void Sync(FileStream file)
+        {
+            file.Flush(true);
+            if (!IsWindows && fsync(file.SafeFileHandle.DangerousGetHandle().ToInt32()) != 0)
+                throw Failed(file.Name);
+        }
+
+        /// <summary>Over whatever is there, at once; on disk when it returns.</summary>
+        internal static void Move(string from, string to)
+        {
+            if (IsWindows)
+            {
+                for (int attempt = 0; !MoveFileExW(from, to, ReplaceExisting | WriteThrough); attempt++)
+                {
+                    if (attempt == 20)
+                        throw Failed(to);
+                    Thread.Sleep(25);  // another program reads it for a moment
+                }
+                return;
+            }
+            if (rename(Bytes(from), Bytes(to)) != 0)
+                throw Failed(to);
+            SyncFolder(Path.GetDirectoryName(to));
+        }
+
+        internal static void SyncFolder(string folder)
+        {
+            if (IsWindows || string.IsNullOrEmpty(folder))
+                return;
+            int handle = open(Bytes(folder), 0);
+            if (handle < 0)
+                return;  // may be entered, but not read
+            fsync(handle);
+            close(handle);
+        }
+
+        /// <summary>Also when there is none.</summary>
+        internal static void Delete(string path)
+        {
+            if (!File.Exists(path))
+                return;
+            File.Delete(path);
+            SyncFolder(Path.GetDirectoryName(path));
+        }
+
+        /// <summary>Held until disposed, or null if another holds it. Where a file system has no locks two processes may
+        /// refresh at once: the server forgives that for 30 s (PROTOCOL 3.7).</summary>
+        internal static IDisposable TryLock(string path)
+        {
+            try
+            {
+                FileShare share = IsWindows ? FileShare.None : FileShare.ReadWrite | FileShare.Delete;
+                var file = new FileStream(path, FileMode.OpenOrCreate, FileAccess.ReadWrite, share);
+                if (IsWindows)
+                    return file;
+                chmod(Bytes(path), 384);  // 0600
+                int handle = file.SafeFileHandle.DangerousGetHandle().ToInt32();
+                if (flock(handle, Exclusive | NotWaiting) == 0)
+                    return file;
+                int error = Marshal.GetLastWin32Error();
+                if (error != 11 && error != 35)  // EWOULDBLOCK of Linux and of macOS; else there are no locks here
+                    return file;
+                file.Dispose();
+                return null;
+            }
+            catch (IOException e)
+            {
+                if (IsWindows && (Marshal.GetHRForException(e) & 0xffff) == 32)  // ERROR_SHARING_VIOLATION
+                    return null;
+                throw;
+            }
+        }
+
+        static byte[] Bytes(string path)
+        {
+            return Encoding.UTF8.GetBytes(path + "\0");
+        }
+
+        static IOException Failed(string path)
+        {
+            int error = Marshal.GetLastWin32Error();
+            return new IOException(path + ": error " + error.ToString(CultureInfo.InvariantCulture));
+        }
+
+        /// <summary>Where this platform keeps what a program remembers and a person does not edit.</summary>
+        internal static string StateFolder(string app)
+        {
+            if (!Regex.IsMatch(app, @"\A[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}\z"))
+                throw new ArgumentException("app: letters, digits, space, '.', '_', '-'");
+            string home = Environment.GetEnvironmentVariable("HOME");
+            string state = Environment.GetEnvironmentVariable("XDG_STATE_HOME");
+            if (IsWindows)
+                return Path.Combine(Environment.GetFolderPath(Environment.SpecialFolder.LocalApplicationData), app);
+            if (string.IsNullOrEmpty(home))
+                throw new ArgumentException("This platform has no home folder: name a Folder.");
+            if (IsMac)
+                return Path.Combine(home, "Library", "Application Support", app);
+            return Path.Combine(string.IsNullOrEmpty(state) ? Path.Combine(home, ".local", "state") : state, app);
+        }
+    }
+
+    // --- The sign-in ---------------------------------------------------------------------------------------------------
+
+    /// <summary>
+    /// How a sign-in talks to the person in front of the screen. A game brings its own. Called on threads of the pool:
+    /// an engine's objects may have to be touched on its main thread.
+    /// </summary>
+    public interface IPerson
+    {
+        /// <summary>One of the names: show one button for each.</summary>
+        Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel);
+
+        /// <summary>The sign-in goes on in the browser; show `url` if it could not be opened.</summary>
+        void BrowserOpened(string url, bool opened);
+
+        /// <summary>The code the browser shows, or null to ask no more. `showCode` opens the page that shows it ("Show me
+        /// a code"); null: the page shows it already. `attemptsLeft` is given after a wrong one. `cancel` says that it is
+        /// not needed any more: the browser came back, or the sign-in is over.</summary>
+        Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel);
+    }
+
+    /// <summary>How to sign in; all optional.</summary>
+    public sealed class SignInOptions
+    {
+        public SignInOptions()
+        {
+            OpenBrowser = Browser.Open;
+            Loopback = true;
+        }
+
+        /// <summary>Instead of choosing one (PROTOCOL 3.1).</summary>
+        public string Provider { get; set; }
+
+        /// <summary>Opens a checked address and says whether that worked; null: the browser is on another machine.
+        /// In Unity: url =&gt; { Application.OpenURL(url); return true; } on the main thread.</summary>
+        public Func<string, bool> OpenBrowser { get; set; }
+
+        /// <summary>Without it the finish code is typed.</summary>
+        public bool Loopback { get; set; }
+
+        /// <summary>The page first asks for the name and password of an account this server had in `local` mode; the
+        /// player keeps that one.</summary>
+        public bool Adopt { get; set; }
+    }
+
+    /// <summary>The person's own browser.</summary>
+    public static class Browser
+    {
+        /// <summary>By the system's function for opening addresses, never through a shell; false: there is none.</summary>
+        public static bool Open(string url)
+        {
+            Origin.Of(url);
+            if (Disk.IsWindows)
+                return Started(new ProcessStartInfo(url) { UseShellExecute = true });  // ShellExecute, which is no shell
+            string[] openers = Disk.IsMac ? new[] { "/usr/bin/open" } : new[] { "xdg-open", "x-www-browser" };
+            return openers.Any(opener => Started(new ProcessStartInfo(opener, url) { UseShellExecute = false }));
+        }
+
+        static bool Started(ProcessStartInfo how)
+        {
+            try
+            {
+                using (Process.Start(how))
+                    return true;
+            }
+            catch (Exception e)
+            {
+                if (e is Win32Exception || e is FileNotFoundException || e is InvalidOperationException)
+                    return false;
+                throw;
+            }
+        }
+    }
+
+    /// <summary>What shows that browser and client belong together: a `ticket` or a `finish_code`.</summary>
+    sealed class Proof
+    {
+        internal readonly string Kind;
+        internal readonly string Text;
+        internal readonly TaskCompletionSource<bool> Answered = new TaskCompletionSource<bool>();
+        internal readonly TaskCompletionSource<bool> Replied = new TaskCompletionSource<bool>();
+
+        internal Proof(string kind, string text)
+        {
+            Kind = kind;
+            Text = text;
+        }
+    }
+
+    /// <summary>Proofs as they come, or the failure of whoever brings them.</summary>
+    sealed class Proofs
+    {
+        readonly ConcurrentQueue<Proof> waiting = new ConcurrentQueue<Proof>();
+        readonly SemaphoreSlim count = new SemaphoreSlim(0);
+        ExceptionDispatchInfo failure;
+
+        internal void Add(Proof proof)
+        {
+            waiting.Enqueue(proof);
+            count.Release();
+        }
+
+        internal void Fail(Exception error)
+        {
+            failure = ExceptionDispatchInfo.Capture(error);
+            count.Release();
+        }
+
+        /// <summary>Null when none came in time.</summary>
+        internal async Task<Proof> NextAsync(double seconds, CancellationToken cancel)
+        {
+            Proof found = null;
+            if (await count.WaitAsync(TimeSpan.FromSeconds(seconds), cancel).ConfigureAwait(false))
+                if (!waiting.TryDequeue(out found) && failure != null)
+                    failure.Throw();
+            return found;
+        }
+    }
+
+    /// <summary>The loopback end of the return: 127.0.0.1, a random port, one path, one login (PROTOCOL 3.4).</summary>
+    sealed class Listener : IDisposable
+    {
+        const int MaxHead = 8192, MaxConnections = 16, HeadSeconds = 10;
+        internal const double ReturnSeconds = 5;
+
+        static readonly Regex Ticket = new Regex(@"\A[A-Za-z0-9_-]{1,256}\z");
+
+        readonly TcpListener socket = new TcpListener(IPAddress.Loopback, 0);
+        readonly SemaphoreSlim places = new SemaphoreSlim(MaxConnections);
+        readonly CancellationTokenSource closed = new CancellationTokenSource();
+        readonly string doneUrl;
+        readonly Proofs proofs;
+
+        internal volatile string LoginId = "";
+
+        internal int Port { get; private set; }
+
+        internal Listener(string doneUrl, Proofs proofs)
+        {
+            this.doneUrl = doneUrl;
+            this.proofs = proofs;
+            if (Disk.IsWindows)
+                socket.ExclusiveAddressUse = true;  // else another program could take the port over
+            socket.Start();
+            Port = ((IPEndPoint)socket.LocalEndpoint).Port;
+            AcceptAsync().Forget();
+        }
+
+        public void Dispose()
+        {
+            closed.Cancel();
+            socket.Stop();
+        }
+
+        async Task AcceptAsync()
+        {
+            try
+            {
+                for (; ; )
+                {
+                    await places.WaitAsync(closed.Token).ConfigureAwait(false);
+                    TcpClient browser = await socket.AcceptTcpClientAsync().ConfigureAwait(false);
+                    ServeAsync(browser).Forget();
+                }
+            }
+            catch (Exception e)
+            {
+                if (!closed.IsCancellationRequested)
+                    proofs.Fail(e);
+            }
+        }
+
+        async Task ServeAsync(TcpClient browser)
+        {
+            try
+            {
+                using (browser)
+                using (var late = new CancellationTokenSource(TimeSpan.FromSeconds(HeadSeconds)))
+                {
+                    string head;
+                    using (late.Token.Register(browser.Close))
+                        head = await HeadAsync(browser.GetStream()).ConfigureAwait(false);
+                    if (head != null)
+                        await AnswerAsync(browser.GetStream(), head).ConfigureAwait(false);
+                }
+            }
+            catch (Exception e)
+            {
+                if (!(e is IOException || e is ObjectDisposedException || e is SocketException
+                    || e is InvalidOperationException || e is NullReferenceException))
+                    proofs.Fail(e);  // a browser that leaves is no news
+            }
+            finally
+            {
+                places.Release();
+            }
+        }
+
+        static async Task<string> HeadAsync(Stream stream)
+        {
+            var buffer = new byte[MaxHead];
+            for (int size = 0; size < MaxHead;)
+            {
+                int read = await stream.ReadAsync(buffer, size, MaxHead - size).ConfigureAwait(false);
+                if (read == 0)
+                    return null;
+                size += read;
+                string text = Encoding.ASCII.GetString(buffer, 0, size);
+                int end = text.IndexOf("\r\n\r\n", StringComparison.Ordinal);
+                if (end >= 0)
+                    return text.Substring(0, end);
+            }
+            return null;
+        }
+
+        async Task AnswerAsync(Stream stream, string head)
+        {
+            string ticket = TicketOf(head.Split(new[] { "\r\n" }, StringSplitOptions.None));
+            if (ticket == null)
+            {
+                await WriteAsync(stream, "404 Not Found", "").ConfigureAwait(false);
+                return;
+            }
+            var proof = new Proof("ticket", ticket);
+            proofs.Add(proof);
+            await Task.WhenAny(proof.Answered.Task, Task.Delay(TimeSpan.FromSeconds(ReturnSeconds))).ConfigureAwait(false);
+            string location = "Location: " + doneUrl + "?login_id=" + Uri.EscapeDataString(LoginId) + "\r\n";
+            await WriteAsync(stream, "303 See Other", location).ConfigureAwait(false);
+            proof.Replied.TrySetResult(true);
+        }
+
+        /// <summary>Null: it is of another login, or nobody's; it has no effect here.</summary>
+        string TicketOf(string[] lines)
+        {
+            string[] request = lines[0].Split(' ');
+            string[] hosts = lines.Skip(1).Where(line => line.StartsWith("host:", StringComparison.OrdinalIgnoreCase))
+                .Select(line => line.Substring(5).Trim()).ToArray();
+            string host = "127.0.0.1:" + Port.ToString(CultureInfo.InvariantCulture);
+            if (request.Length != 3 || request[0] != "GET" || !request[2].StartsWith("HTTP/1.", StringComparison.Ordinal)
+                || hosts.Length != 1 || hosts[0] != host)
+                return null;
+            string[] target = request[1].Split(new[] { '?' }, 2);
+            if (target[0] != "/gamed/return" || target.Length != 2 || LoginId == "")
+                return null;
+            string[] pairs = target[1].Split('&');
+            string ticket = Only(pairs, "ticket");
+            return Only(pairs, "login_id") == LoginId && ticket != null && Ticket.IsMatch(ticket) ? ticket : null;
+        }
+
+        static string Only(string[] pairs, string name)
+        {
+            string[] values = pairs.Where(pair => pair.StartsWith(name + "=", StringComparison.Ordinal)).ToArray();
+            return values.Length == 1 ? Uri.UnescapeDataString(values[0].Substring(name.Length + 1)) : null;
+        }
+
+        static async Task WriteAsync(Stream stream, string status, string fields)
+        {
+            string head = "HTTP/1.1 " + status + "\r\n" + fields + "Content-Length: 0\r\nCache-Control: no-store\r\n" +
+                "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n";
+            byte[] data = Encoding.ASCII.GetBytes(head);
+            await stream.WriteAsync(data, 0, data.Length).ConfigureAwait(false);
+        }
+    }
+
+    static class Tasks
+    {
+        /// <summary>It looks after its own failures.</summary>
+        internal static void Forget(this Task task)
+        {
+        }
+    }
+
+    /// <summary>One login: start, browser, return proof, collect (PROTOCOL 3). Run it once; cancel from any thread.
+    /// </summary>
+    public sealed class SignIn
+    {
+        readonly Wire wire;
+        readonly IPerson person;
+        readonly SignInOptions options;
+        readonly IDictionary<string, object> start;
+        readonly Func<IDictionary<string, object>, CancellationToken, Task<Credential>> keep;
+        readonly Proofs proofs = new Proofs();
+        readonly CancellationTokenSource over = new CancellationTokenSource();
+
+        Listener listener;
+        string loginUrl, pollPath;
+        long maxWait;
+        bool codeOnly, asked;
+        volatile string secret;
+        Stopwatch clock;
+        double deadline;
+
+        internal SignIn(Wire wire, IPerson person, SignInOptions options, IDictionary<string, object> start,
+            Func<IDictionary<string, object>, CancellationToken, Task<Credential>> keep)
+        {
+            this.wire = wire;
+            this.person = person;
+            this.options = options;
+            this.start = start;
+            this.keep = keep;
+        }
+
+        /// <summary>Through the browser; ends once the credential is on disk. Any failure cancels the login. Throws
+        /// LoginFailed and its kin, GamedError, OperationCanceledException.</summary>
+        public Task<Credential> RunAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => RunHereAsync(cancel), cancel);
+        }
+
+        async Task<Credential> RunHereAsync(CancellationToken cancel)
+        {
+            ExceptionDispatchInfo failure;
+            try
+            {
+                await StartAsync(cancel).ConfigureAwait(false);
+                Show();
+                IDictionary<string, object> complete = await SettleAsync(cancel).ConfigureAwait(false);
+                return await keep(complete, cancel).ConfigureAwait(false);
+            }
+            catch (Exception e)
+            {
+                failure = ExceptionDispatchInfo.Capture(e);
+            }
+            finally
+            {
+                over.Cancel();
+                if (listener != null)
+                    listener.Dispose();
+            }
+            if (!(failure.SourceException is LoginFailed))  // that one is over already
+                await CancelAsync().ConfigureAwait(false);
+            failure.Throw();
+            throw failure.SourceException;
+        }
+
+        /// <summary>After this no credential of the login works; RunAsync throws LoginCancelled. Never throws.</summary>
+        public async Task CancelAsync()
+        {
+            if (secret == null)
+                return;
+            var how = new Call { Bearer = secret, Timeout = 5, Tries = 1 };
+            try
+            {
+                await wire.CallAsync("POST", "/auth/login/cancel", how, CancellationToken.None).ConfigureAwait(false);
+            }
+            catch (GamedError)
+            {
+            }
+        }
+
+        async Task StartAsync(CancellationToken cancel)
+        {
+            if (options.Loopback)
+            {
+                listener = new Listener(wire.Origin + "/auth/login/done", proofs);
+                start["loopback_port"] = listener.Port;
+            }
+            Answer answer = await wire.CallAsync("POST", "/auth/login", new Call { Json = start }, cancel)
+                .ConfigureAwait(false);
+            Dictionary<string, object> started = answer.Json();
+            secret = Members.Of<string>(started, "device_secret");
+            if (!Regex.IsMatch(secret, @"\A[A-Za-z0-9_-]{1,512}\z"))
+            {
+                secret = null;
+                throw new NotGamed("The server's answer has a malformed 'device_secret'.");
+            }
+            clock = Stopwatch.StartNew();
+            deadline = Members.Of<long>(started, "expires_in") + 30;
+            loginUrl = wire.Origin.Require(Members.Of<string>(started, "login_url"));
+            var poll = Members.Of<Dictionary<string, object>>(started, "poll");
+            pollPath = wire.Origin.PathOf(Members.Of<string>(poll, "url"));
+            maxWait = Math.Max(0, Math.Min(Members.Of<long>(poll, "max_wait"), 25));
+            codeOnly = Members.Maybe<string>(started, "return_proof") == "code";
+            if (listener != null)
+                listener.LoginId = Members.Of<string>(started, "login_id");
+        }
+
+        void Show()
+        {
+            bool opened = options.OpenBrowser != null && options.OpenBrowser(loginUrl);
+            person.BrowserOpened(loginUrl, opened);
+        }
+
+        /// <summary>Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
+        /// </summary>
+        async Task<IDictionary<string, object>> SettleAsync(CancellationToken cancel)
+        {
+            string stage = "waiting_for_browser";
+            Proof proof = null;
+            for (; ; )
+            {
+                IDictionary<string, object> answer = await ProvenAsync(stage, proof, cancel).ConfigureAwait(false);
+                string status = Members.Maybe<string>(answer, "status");
+                if (status == "complete")
+                {
+                    if (proof != null && proof.Kind == "ticket")  // the browser gets its page before this process may end
+                        await Task.WhenAny(proof.Replied.Task, Task.Delay(1000, cancel)).ConfigureAwait(false);
+                    return answer;
+                }
+                if (status == "failed")
+                    throw Errors.OfLogin(Members.Of<Dictionary<string, object>>(answer, "problem"));
+                stage = Members.Of<string>(answer, "stage");
+                proof = stage == "proof_required" ? await AwaitProofAsync(cancel).ConfigureAwait(false) : null;
+            }
+        }
+
+        async Task<IDictionary<string, object>> ProvenAsync(string stage, Proof proof, CancellationToken cancel)
+        {
+            InvalidProof wrong;
+            try
+            {
+                return await CollectAsync(stage, proof, cancel).ConfigureAwait(false);
+            }
+            catch (InvalidProof e)
+            {
+                wrong = e;
+            }
+            finally
+            {
+                if (proof != null)
+                    proof.Answered.TrySetResult(true);
+            }
+            IDictionary<string, object> answer = await CollectAsync(stage, null, cancel).ConfigureAwait(false);
+            if (proof != null && proof.Kind == "finish_code" && wrong.AttemptsLeft > 0)
+                Ask(wrong.AttemptsLeft);
+            return answer;
+        }
+
+        /// <summary>One answer of collect, however often it takes to get one while the login lives.</summary>
+        async Task<IDictionary<string, object>> CollectAsync(string stage, Proof proof, CancellationToken cancel)
+        {
+            long wait = proof != null || stage == "proof_required" ? 0 : maxWait;
+            var body = new Dictionary<string, object> { { "wait", wait }, { "seen", stage } };
+            if (proof != null)
+                body[proof.Kind] = proof.Text;
+            var how = new Call { Json = body, Bearer = secret, Wait = wait, Tries = 1 };
+            for (int attempt = 0; ; attempt = Math.Min(attempt + 1, 6))
+            {
+                double pause;
+                try
+                {
+                    return (await wire.CallAsync("POST", pollPath, how, cancel).ConfigureAwait(false)).Json();
+                }
+                catch (GamedError error)
+                {
+                    pause = Wire.PauseAfter(error, attempt);
+                    if (!error.Passing || clock.Elapsed.TotalSeconds + pause > deadline)
+                        throw;
+                }
+                await wire.Options.Sleep(TimeSpan.FromSeconds(pause), cancel).ConfigureAwait(false);
+            }
+        }
+
+        /// <summary>The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes
+        /// on.</summary>
+        async Task<Proof> AwaitProofAsync(CancellationToken cancel)
+        {
+            if (codeOnly)
+                Ask(null);
+            Proof proof = await proofs.NextAsync(wire.Options.ReturnSeconds, cancel).ConfigureAwait(false);
+            if (proof == null)
+                Ask(null);
+            return proof;
+        }
+
+        void Ask(int? attemptsLeft)
+        {
+            if (attemptsLeft == null && asked)
+                return;
+            asked = true;
+            Task.Run(() => HearAsync(attemptsLeft)).Forget();
+        }
+
+        async Task HearAsync(int? attemptsLeft)
+        {
+            try
+            {
+                string code = await person.FinishCodeAsync(codeOnly ? (Action)null : Show, attemptsLeft, over.Token)
+                    .ConfigureAwait(false);
+                if (code != null)
+                    proofs.Add(new Proof("finish_code", code));
+            }
+            catch (OperationCanceledException)
+            {
+            }
+            catch (Exception e)
+            {
+                proofs.Fail(e);
+            }
+        }
+
+        /// <summary>`BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt.</summary>
+        public static string FinishCode(string typed)
+        {
+            string letters = Regex.Replace(typed, @"[\s-]", "").ToUpperInvariant();
+            return Regex.IsMatch(letters, @"\A[BCDFGHJKLMNPQRSTVWXZ]{6}\z") ? letters : null;
+        }
+    }
+
+    // --- Saves ---------------------------------------------------------------------------------------------------------
+
+    /// <summary>One version of one slot (PROTOCOL 4). <see cref="Etag"/> is what a later write names as its base.
+    /// </summary>
+    public sealed class SaveInfo
+    {
+        static readonly Regex Etags = new Regex("\\A\"[!#-~]{1,100}\"\\z");
+        static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
+
+        SaveInfo()
+        {
+        }
+
+        public string Slot { get; private set; }
+
+        public long Version { get; private set; }
+
+        /// <summary>With its quotes.</summary>
+        public string Etag { get; private set; }
+
+        /// <summary>Bytes.</summary>
+        public long Size { get; private set; }
+
+        /// <summary>64 digits of hex.</summary>
+        public string Sha256 { get; private set; }
+
+        public string ContentType { get; private set; }
+
+        /// <summary>RFC 3339, by the server's clock.</summary>
+        public string Modified { get; private set; }
+
+        /// <summary>What was given as `meta`; empty if nothing was.</summary>
+        public IDictionary<string, object> Meta { get; private set; }
+
+        /// <summary>Versions that lost against this one and wait for the player's choice.</summary>
+        public IList<long> Conflicts { get; private set; }
+
+        /// <summary>Throws NotGamed.</summary>
+        internal static SaveInfo Of(IDictionary<string, object> value)
+        {
+            var found = new SaveInfo
+            {
+                Slot = Members.Of<string>(value, "slot"),
+                Version = Members.Of<long>(value, "version"),
+                Etag = Members.Of<string>(value, "etag"),
+                Size = Members.Of<long>(value, "size"),
+                Sha256 = Members.Of<string>(value, "sha256"),
+                ContentType = Members.Maybe<string>(value, "content_type") ?? GamedClient.Bytes,
+                Modified = Members.Maybe<string>(value, "modified") ?? "",
+                Meta = Members.Maybe<Dictionary<string, object>>(value, "meta") ?? new Dictionary<string, object>(),
+                Conflicts = (Members.Maybe<List<object>>(value, "conflicts") ?? new List<object>()).OfType<long>()
+                    .ToList().AsReadOnly(),
+            };
+            if (!Etags.IsMatch(found.Etag) || !Hashes.IsMatch(found.Sha256))
+                throw new NotGamed("The server's answer has a malformed 'etag' or 'sha256'.");
+            return found;
+        }
+
+        internal static SaveInfo Maybe(object value)
+        {
+            var members = value as IDictionary<string, object>;
+            return members == null ? null : Of(members);
+        }
+
+        /// <summary>As the protocol has it, for <see cref="Json.Write(object)"/>.</summary>
+        public Dictionary<string, object> ToJson()
+        {
+            return new Dictionary<string, object>
+            {
+                { "slot", Slot }, { "version", Version }, { "etag", Etag }, { "size", Size }, { "sha256", Sha256 },
+                { "content_type", ContentType }, { "modified", Modified }, { "meta", Meta },
+                { "conflicts", Conflicts.Cast<object>().ToList() },
+            };
+        }
+
+        public override string ToString()
+        {
+            return Slot + " " + Etag;
+        }
+    }
+
+    /// <summary>In a list of changes: the slot was emptied by <see cref="Version"/>.</summary>
+    public sealed class Deletion
+    {
+        public string Slot { get; internal set; }
+
+        public long Version { get; internal set; }
+    }
+
+    /// <summary>What <see cref="GamedClient.ChangesAsync"/> found.</summary>
+    public sealed class Changes
+    {
+        /// <summary>What to ask with the next time.</summary>
+        public string Cursor { get; private set; }
+
+        public IList<SaveInfo> Saves { get; private set; }
+
+        public IList<Deletion> Deletions { get; private set; }
+
+        /// <summary>Everything there is, not only what changed: no cursor was given, or the past it stands for is gone.
+        /// </summary>
+        public bool Whole { get; private set; }
+
+        internal static Changes Of(IDictionary<string, object> value, bool whole)
+        {
+            ILookup<bool, IDictionary<string, object>> listed = Members.Objects(value, "saves").ToLookup(
+                entry => (Members.Maybe<object>(entry, "deleted") ?? false) as bool? != false);
+            return new Changes
+            {
+                Cursor = Members.Of<string>(value, "cursor"),
+                Saves = listed[false].Select(SaveInfo.Of).ToList().AsReadOnly(),
+                Deletions = listed[true].Select(entry => new Deletion
+                {
+                    Slot = Members.Of<string>(entry, "slot"), Version = Members.Of<long>(entry, "version"),
+                }).ToList().AsReadOnly(),
+                Whole = whole || Members.Maybe<bool>(value, "reset"),
+            };
+        }
+    }
+
+    /// <summary>One version in a slot's history.</summary>
+    public sealed class SaveVersion
+    {
+        public long Version { get; private set; }
+
+        /// <summary>write, restore, conflict or delete.</summary>
+        public string Kind { get; private set; }
+
+        /// <summary>What it was written on top of, or null.</summary>
+        public long? Parent { get; private set; }
+
+        /// <summary>When it goes at the latest (RFC 3339); null while only newer versions can push it out.</summary>
+        public string Expires { get; private set; }
+
+        /// <summary>Null for a delete.</summary>
+        public SaveInfo Save { get; private set; }
+
+        internal static SaveVersion Of(IDictionary<string, object> value)
+        {
+            return new SaveVersion
+            {
+                Version = Members.Of<long>(value, "version"),
+                Kind = Members.Of<string>(value, "kind"),
+                Parent = Members.Maybe<long?>(value, "parent"),
+                Expires = Members.Maybe<string>(value, "expires"),
+                Save = Members.Maybe<string>(value, "etag") == null ? null : SaveInfo.Of(value),
+            };
+        }
+    }
+
+    /// <summary>The bytes of a slot as they were when read.</summary>
+    public sealed class Save
+    {
+        /// <summary>With its quotes.</summary>
+        public string Etag { get; internal set; }
+
+        public byte[] Data { get; internal set; }
+
+        public string ContentType { get; internal set; }
+
+        public IDictionary<string, object> Meta { get; internal set; }
+
+        internal static Save Of(Answer answer)
+        {
+            IDictionary<string, object> meta = null;
+            string text = answer.Header("Save-Meta");
+            try
+            {
+                meta = text == "" ? null : Json.Parse(text) as IDictionary<string, object>;
+            }
+            catch (FormatException e)
+            {
+                throw new NotGamed("The server's 'Save-Meta' is not JSON.", answer.Status, e);
+            }
+            return new Save
+            {
+                Etag = answer.Header("ETag"), Data = answer.Body, ContentType = answer.Header("Content-Type"),
+                Meta = meta ?? new Dictionary<string, object>(),
+            };
+        }
+    }
+
+    /// <summary>What a write is based on: a Save or SaveInfo that was read, or its etag; <see cref="Whatever"/> for what
+    /// is there, null for an empty slot.</summary>
+    public sealed class Base
+    {
+        static readonly Regex Tags = new Regex("\\A(\\*|\"[!#-~]{1,100}\")\\z");
+
+        /// <summary>Replaces whatever is there: only when the player has just said so.</summary>
+        public static readonly Base Whatever = new Base("*");
+
+        readonly string tag;
+
+        Base(string tag)
+        {
+            if (!Tags.IsMatch(tag))
+                throw new Refused("bad_precondition", "That is not the etag of a save.");
+            this.tag = tag;
+        }
+
+        public static implicit operator Base(Save save)
+        {
+            return save == null ? null : new Base(save.Etag);
+        }
+
+        public static implicit operator Base(SaveInfo info)
+        {
+            return info == null ? null : new Base(info.Etag);
+        }
+
+        public static implicit operator Base(string etag)
+        {
+            return etag == null ? null : new Base(etag);
+        }
+
+        internal static Dictionary<string, string> Condition(Base on)
+        {
+            return new Dictionary<string, string> { { on == null ? "If-None-Match" : "If-Match", on == null ? "*" : on.tag } };
+        }
+
+        public override string ToString()
+        {
+            return tag;
+        }
+    }
+
+    /// <summary>Names of slots, and digests.</summary>
+    static class Saves
+    {
+        static readonly Regex Slots = new Regex(@"\A[a-z0-9][a-z0-9._-]{0,63}\z");
+        internal static readonly Regex Devices = new Regex(@"\A(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?\z");
+        static readonly Regex Digest = new Regex(@"sha-256=:([A-Za-z0-9+/]+=*):");
+
+        /// <summary>A name is also safe as the name of a file, on Windows too.</summary>
+        internal static bool IsSlot(string slot)
+        {
+            return slot != null && Slots.IsMatch(slot) && !slot.EndsWith(".", StringComparison.Ordinal)
+                && !Devices.IsMatch(slot);
+        }
+
+        /// <summary>Throws Refused.</summary>
+        internal static string PathOf(string slot)
+        {
+            if (!IsSlot(slot))
+                throw new Refused("invalid_slot",
+                    "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.");
+            return "/game/saves/" + slot;
+        }
+
+        internal static string VersionPath(string slot, long number)
+        {
+            return PathOf(slot) + "/versions/" + number.ToString(CultureInfo.InvariantCulture);
+        }
+
+        internal static byte[] Hash(byte[] data)
+        {
+            using (var sha256 = new SHA256Managed())
+                return sha256.ComputeHash(data);
+        }
+
+        internal static string Hex(byte[] data)
+        {
+            return string.Concat(data.Select(b => b.ToString("x2", CultureInfo.InvariantCulture)));
+        }
+
+        /// <summary>`sha-256=:...:` (RFC 9530).</summary>
+        internal static string DigestField(byte[] data)
+        {
+            return "sha-256=:" + Convert.ToBase64String(Hash(data)) + ":";
+        }
+
+        /// <summary>The bytes are those the server hashed, or DownloadCorrupt.</summary>
+        internal static void CheckDigest(Answer answer)
+        {
+            Match named = Digest.Match(answer.Header("Repr-Digest"));
+            if (!named.Success)
+                throw new NotGamed("The server's answer lacks 'Repr-Digest'.");
+            byte[] expected;
+            try
+            {
+                expected = Convert.FromBase64String(named.Groups[1].Value);
+            }
+            catch (FormatException e)
+            {
+                throw new NotGamed("The server's 'Repr-Digest' is malformed.", answer.Status, e);
+            }
+            if (!expected.SequenceEqual(Hash(answer.Body)))
+                throw new DownloadCorrupt("download_corrupt", "The save arrived damaged.");
+        }
+
+        /// <summary>A plain copy, or Refused: what comes of it must be known before it is on its way.</summary>
+        internal static Dictionary<string, object> Plain(IDictionary<string, object> meta)
+        {
+            try
+            {
+                return (Dictionary<string, object>)Json.Parse(Json.Write(meta ?? new Dictionary<string, object>()));
+            }
+            catch (ArgumentException)
+            {
+                throw new Refused("bad_meta", "The meta of a save is a JSON object.");
+            }
+        }
+    }
+
+    // --- The client ----------------------------------------------------------------------------------------------------
+
+    /// <summary>How a client works; all optional.</summary>
+    public sealed class GamedOptions
+    {
+        public GamedOptions()
+        {
+            App = "gamed";
+            Version = GamedClient.ClientVersion;
+            Send = PlatformHttp.SendAsync;
+            Sleep = Task.Delay;
+            Now = () => (DateTime.UtcNow - new DateTime(1970, 1, 1, 0, 0, 0, DateTimeKind.Utc)).TotalSeconds;
+            TimeoutSeconds = 15;
+            ReturnSeconds = Listener.ReturnSeconds;
+            Tries = 4;
+        }
+
+        /// <summary>The game's name: its sign-in and saves are kept under it.</summary>
+        public string App { get; set; }
+
+        /// <summary>The game's.</summary>
+        public string Version { get; set; }
+
+        /// <summary>Instead of the platform's own place. In Unity on phones: Application.persistentDataPath.</summary>
+        public string Folder { get; set; }
+
+        /// <summary>Instead of the platform's own place for credentials; given the server.</summary>
+        public Func<Origin, ICredentialStore> Store { get; set; }
+
+        /// <summary>Sends one request and returns its answer, of any status; follows no redirect, keeps no cookie.
+        /// What it throws for a lost answer is IOException, WebException, TimeoutException or SocketException.</summary>
+        public Func<GamedRequest, CancellationToken, Task<GamedResponse>> Send { get; set; }
+
+        /// <summary>Between two tries.</summary>
+        public Func<TimeSpan, CancellationToken, Task> Sleep { get; set; }
+
+        /// <summary>Seconds since 1970.</summary>
+        public Func<double> Now { get; set; }
+
+        /// <summary>For each step on the network.</summary>
+        public double TimeoutSeconds { get; set; }
+
+        /// <summary>How long the browser's return is awaited before a code is offered.</summary>
+        public double ReturnSeconds { get; set; }
+
+        /// <summary>Of a request whose failure may pass.</summary>
+        public int Tries { get; set; }
+    }
+
+    /// <summary>One server, and the player who is signed in there.</summary>
+    public sealed class GamedClient
+    {
+        public const string ClientVersion = "1.0.0";
+
+        internal const string Bytes = "application/octet-stream";
+
+        readonly GamedOptions options;
+        readonly ICredentialStore store;
+        readonly Wire wire;
+        readonly string player;
+        volatile Credential held;
+
+        /// <summary>`server` as the player entered it. Throws <see cref="UntrustedAddress"/>; asks no server.</summary>
+        public GamedClient(string server, GamedOptions options = null)
+        {
+            this.options = options ?? new GamedOptions();
+            Origin = Origin.Entered(server);
+            Folder = Path.GetFullPath(this.options.Folder ?? Disk.StateFolder(this.options.App));
+            string unique = Saves.Hex(Saves.Hash(Encoding.UTF8.GetBytes(Origin.ToString()))).Substring(0, 12);
+            Place = Regex.Replace(Origin.Host, "[^a-z0-9.-]", "_") + "-" + unique;
+            store = this.options.Store != null ? this.options.Store(Origin)
+                : CredentialFile.Of(Folder, Place, this.options.App);
+            string agent = this.options.App.Replace(' ', '-') + "/" + this.options.Version +
+                " gamed-client-csharp/" + ClientVersion;
+            if (!Regex.IsMatch(agent, @"\A[!-~]+ [!-~]+\z"))
+                throw new ArgumentException("App and Version: letters, digits, '.', '_', '-'");
+            wire = new Wire { Origin = Origin, Agent = agent, Options = this.options, Tries = this.options.Tries };
+        }
+
+        GamedClient(GamedClient of, string player, int tries)
+        {
+            options = of.options;
+            Origin = of.Origin;
+            Folder = of.Folder;
+            Place = of.Place;
+            store = of.store;
+            wire = of.wire.With(tries > 0 ? tries : of.wire.Tries);
+            this.player = player;
+        }
+
+        public Origin Origin { get; private set; }
+
+        /// <summary>Where this machine keeps the credential, and GamedSync.cs what is pending.</summary>
+        public string Folder { get; private set; }
+
+        /// <summary>A file's name for this server: its host to read, a hash of its origin to tell it from others.
+        /// </summary>
+        public string Place { get; private set; }
+
+        internal Wire Wire
+        {
+            get { return wire; }
+        }
+
+        // -- who --
+
+        /// <summary>Someone is, as far as this machine knows; asks no server.</summary>
+        public async Task<bool> SignedInAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return await CredentialAsync(cancel).ConfigureAwait(false) != null;
+        }
+
+        /// <summary>Of who is signed in, or null; asks no server.</summary>
+        public Task<Credential> CredentialAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            Credential known = held;
+            return known != null ? Task.FromResult(known) : Task.Run(() => KeptAsync(cancel), cancel);
+        }
+
+        async Task<Credential> KeptAsync(CancellationToken cancel)
+        {
+            using (await store.LockAsync(cancel).ConfigureAwait(false))
+                return held = Kept();
+        }
+
+        Credential Kept()
+        {
+            string text = store.Read();
+            return text == null ? null : Credential.FromJson(text, Origin);
+        }
+
+        /// <summary>`GET /auth/config` (PROTOCOL 2).</summary>
+        public Task<Policy> PolicyAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(async () =>
+            {
+                Answer answer = await wire.CallAsync("GET", "/auth/config", new Call(), cancel).ConfigureAwait(false);
+                if (!answer.Header("Gamed-Protocol").StartsWith("1.", StringComparison.Ordinal))
+                    throw new NotGamed(Origin + " is not a gamed server of protocol 1.");
+                Dictionary<string, object> value = answer.Json();
+                return new Policy(Members.Of<string>(value, "mode"),
+                    Members.Of<List<object>>(value, "providers").OfType<string>().ToList().AsReadOnly());
+            }, cancel);
+        }
+
+        /// <summary>
+        /// Through the browser; ends once the credential is on disk. A sign-in that was kept here before is ended at the
+        /// server. Throws LoginFailed and its kin, GamedError, OperationCanceledException.
+        /// </summary>
+        public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            SignIn begun = await BeginSignInAsync(person, how, cancel).ConfigureAwait(false);
+            return await begun.RunAsync(cancel).ConfigureAwait(false);
+        }
+
+        /// <summary>The same in two steps, for a game with a Cancel button: RunAsync, CancelAsync.</summary>
+        public Task<SignIn> BeginSignInAsync(IPerson person, SignInOptions how = null,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => BeginAsync(person, how ?? new SignInOptions(), cancel), cancel);
+        }
+
+        async Task<SignIn> BeginAsync(IPerson person, SignInOptions how, CancellationToken cancel)
+        {
+            Policy policy = await PolicyAsync(cancel).ConfigureAwait(false);
+            string provider = how.Provider;
+            if (policy.Mode == "oauth" && provider == null)
+                provider = policy.Providers.Count == 1 ? policy.Providers[0]
+                    : await person.ChooseProviderAsync(policy.Providers, cancel).ConfigureAwait(false);
+            string device = Environment.MachineName;
+            var start = new Dictionary<string, object>
+            {
+                {
+                    "client", new Dictionary<string, object>
+                    {
+                        { "name", options.App }, { "version", options.Version },
+                        { "platform", Disk.IsWindows ? "windows" : Disk.IsMac ? "macos" : "linux" },
+                        { "device_name", device.Substring(0, Math.Min(64, device.Length)) },
+                    }
+                },
+            };
+            if (provider != null)
+                start["provider"] = provider;
+            if (how.Adopt)
+                start["intent"] = "adopt";
+            return new SignIn(wire, person, how, start, KeepAsync);
+        }
+
+        /// <summary>
+        /// Forget the credential here, whatever happens; true if the server knows too. `all` ends every session of the
+        /// player; `others` ends all but this one and forgets nothing (PROTOCOL 3.7).
+        /// </summary>
+        public Task<bool> SignOutAsync(string scope = "this", CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => SignedOutAsync(scope, cancel), CancellationToken.None);
+        }
+
+        async Task<bool> SignedOutAsync(string scope, CancellationToken cancel)
+        {
+            Credential kept;
+            using (await store.LockAsync(cancel).ConfigureAwait(false))
+            {
+                kept = Kept();
+                if (scope != "others")
+                    Forget();
+            }
+            return kept == null || await TellLogoutAsync(kept, scope, cancel).ConfigureAwait(false);
+        }
+
+        void Forget()
+        {
+            store.Delete();
+            held = null;
+        }
+
+        /// <summary>False: the server could not be told.</summary>
+        async Task<bool> TellLogoutAsync(Credential kept, string scope, CancellationToken cancel)
+        {
+            var body = new Dictionary<string, object> { { "refresh_credential", kept.RefreshCredential }, { "scope", scope } };
+            try
+            {
+                await wire.CallAsync("POST", "/auth/session/logout", new Call { Json = body, Timeout = 5, Tries = 2 }, cancel)
+                    .ConfigureAwait(false);
+                return true;
+            }
+            catch (GamedError)
+            {
+                return false;
+            }
+        }
+
+        /// <summary>`GET /game/`: player, usage, limits, time (PROTOCOL 4.2).</summary>
+        public Task<Dictionary<string, object>> WhoamiAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return Then(GameAsync("GET", "/game/", new Call(), cancel), answer => answer.Json());
+        }
+
+        // -- saves --
+
+        /// <summary>Every slot that holds something.</summary>
+        public async Task<IList<SaveInfo>> ListSavesAsync(CancellationToken cancel = default(CancellationToken))
+        {
+            return (await ChangesAsync(null, 0, cancel).ConfigureAwait(false)).Saves;
+        }
+
+        /// <summary>
+        /// What changed since the cursor of an earlier answer; everything without one, or when that past is gone. Where
+        /// nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+        /// </summary>
+        public Task<Changes> ChangesAsync(string since = null, int wait = 0,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            string path = since == null ? "/game/saves" : "/game/saves?since=" + Uri.EscapeDataString(since);
+            var how = new Call { Wait = wait };
+            if (wait > 0)
+                how.Headers["Prefer"] = "wait=" + wait.ToString(CultureInfo.InvariantCulture);
+            return Then(GameAsync("GET", path, how, cancel), answer => Changes.Of(answer.Json(), since == null));
+        }
+
+        /// <summary>
+        /// The current bytes, checked; null if the slot was never written. Throws Deleted, and NotModified if the current
+        /// version is the one given as `unless`.
+        /// </summary>
+        public async Task<Save> GetAsync(string slot, Base unless = null,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            var how = new Call { Check = Saves.CheckDigest, Limit = Wire.MaxSaveBytes };
+            if (unless != null)
+                how.Headers["If-None-Match"] = unless.ToString();
+            try
+            {
+                return Save.Of(await GameAsync("GET", Saves.PathOf(slot), how, cancel).ConfigureAwait(false));
+            }
+            catch (Deleted)
+            {
+                throw;
+            }
+            catch (NotFound)
+            {
+                return null;
+            }
+        }
+
+        /// <summary>
+        /// Write, on top of `on`: what was read before, its etag, Base.Whatever, null for a new slot. Ends when the server
+        /// has it on disk. Throws Conflict when the slot holds something else; the server then keeps both. Sending the
+        /// same bytes twice is one write. Leave `data` as it is meanwhile.
+        /// </summary>
+        public Task<SaveInfo> PutAsync(string slot, byte[] data, Base on, string contentType = Bytes,
+            IDictionary<string, object> meta = null, CancellationToken cancel = default(CancellationToken))
+        {
+            string path = Saves.PathOf(slot);
+            if (!Regex.IsMatch(contentType, @"\A[!-~][ -~]{0,255}\z"))
+                throw new Refused("invalid_content_type", "The type of a save is a media type.");
+            var how = new Call { Headers = Base.Condition(on), Body = data };
+            how.Headers["Content-Type"] = contentType;
+            if (meta != null)
+                how.Headers["Save-Meta"] = Json.Write(Saves.Plain(meta));
+            return Task.Run(async () =>
+            {
+                how.Headers["Content-Digest"] = Saves.DigestField(data);
+                return SaveInfo.Of((await GameAsync("PUT", path, how, cancel).ConfigureAwait(false)).Json());
+            }, cancel);
+        }
+
+        /// <summary>Delete the version that was read; its history stays on the server for a while.</summary>
+        public async Task DeleteAsync(string slot, Base on, CancellationToken cancel = default(CancellationToken))
+        {
+            if (on == null)
+                throw new ArgumentNullException("on");
+            try
+            {
+                await GameAsync("DELETE", Saves.PathOf(slot), new Call { Headers = Base.Condition(on) }, cancel)
+                    .ConfigureAwait(false);
+            }
+            catch (GamedError error)
+            {
+                bool gone = (error is Deleted || error is Conflict) && error.Code == "deleted";
+                if (!gone || !error.AnswerLostBefore)  // else: the first try did it
+                    throw;
+            }
+        }
+
+        // -- history --
+
+        /// <summary>What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict.
+        /// </summary>
+        public Task<IList<SaveVersion>> VersionsAsync(string slot, CancellationToken cancel = default(CancellationToken))
+        {
+            return Then(GameAsync("GET", Saves.PathOf(slot) + "/versions", new Call(), cancel),
+                answer => (IList<SaveVersion>)Members.Objects(answer.Json(), "versions").Select(SaveVersion.Of).ToList()
+                    .AsReadOnly());
+        }
+
+        /// <summary>The bytes of one version, checked; throws NotFound when it is no longer kept.</summary>
+        public Task<Save> VersionAsync(string slot, long number, CancellationToken cancel = default(CancellationToken))
+        {
+            var how = new Call { Check = Saves.CheckDigest, Limit = Wire.MaxSaveBytes };
+            return Then(GameAsync("GET", Saves.VersionPath(slot, number), how, cancel), Save.Of);
+        }
+
+        /// <summary>Make an old version or a conflict's copy current again, on top of `on`: null undeletes a slot.
+        /// </summary>
+        public Task<SaveInfo> RestoreAsync(string slot, long number, Base on,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            var how = new Call { Headers = Base.Condition(on) };
+            return Then(GameAsync("POST", Saves.VersionPath(slot, number) + "/restore", how, cancel),
+                answer => SaveInfo.Of(answer.Json()));
+        }
+
+        /// <summary>Let go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
+        /// </summary>
+        public async Task DismissAsync(string slot, long number, CancellationToken cancel = default(CancellationToken))
+        {
+            try
+            {
+                await GameAsync("DELETE", Saves.VersionPath(slot, number), new Call(), cancel).ConfigureAwait(false);
+            }
+            catch (NotFound)
+            {
+            }
+        }
+
+        static async Task<T> Then<T>(Task<Answer> answer, Func<Answer, T> read)
+        {
+            return read(await answer.ConfigureAwait(false));
+        }
+
+        // -- staying signed in --
+
+        /// <summary>The same sign-in for one player: PlayerChanged when another has signed in here since. `tries`: 0 for as
+        /// many as this one's.</summary>
+        public GamedClient Only(string playerId, int tries = 0)
+        {
+            return new GamedClient(this, playerId, tries);
+        }
+
+        /// <summary>A request in the player's name; once more with a newer token if the first turns out stale.</summary>
+        Task<Answer> GameAsync(string method, string path, Call how, CancellationToken cancel)
+        {
+            return Task.Run(() => InNameAsync(used =>
+            {
+                how.Bearer = used.AccessToken;
+                return wire.CallAsync(method, path, how, cancel);
+            }, cancel), cancel);
+        }
+
+        internal async Task<T> InNameAsync<T>(Func<Credential, Task<T>> request, CancellationToken cancel)
+        {
+            for (string stale = null; ;)
+            {
+                Credential used = await LiveAsync(stale, cancel).ConfigureAwait(false);
+                SignInRequired error;
+                try
+                {
+                    return await request(used).ConfigureAwait(false);
+                }
+                catch (SignInRequired e)
+                {
+                    error = e;
+                }
+                if (!await RenewableAsync(error, used, cancel).ConfigureAwait(false) || stale != null)
+                    ExceptionDispatchInfo.Capture(error).Throw();
+                stale = used.AccessToken;
+            }
+        }
+
+        /// <summary>Whether another token may do. A session that is over is forgotten, but not one that replaced it
+        /// meanwhile.</summary>
+        async Task<bool> RenewableAsync(SignInRequired error, Credential used, CancellationToken cancel)
+        {
+            if (!Errors.Forgets(error))
+                return Errors.Renews(error);
+            using (await store.LockAsync(cancel).ConfigureAwait(false))
+            {
+                Credential kept = Kept();
+                if (kept != null && kept.SessionId != used.SessionId)
+                    return true;
+                Forget();
+            }
+            return false;
+        }
+
+        /// <summary>A credential whose access token should work and is not `stale`; refreshed if there is none.</summary>
+        async Task<Credential> LiveAsync(string stale, CancellationToken cancel)
+        {
+            Credential known = await CredentialAsync(cancel).ConfigureAwait(false);
+            if (known == null)
+                throw SignInRequired.Nobody();
+            if (player != null && player != known.PlayerId)
+                throw new PlayerChanged();
+            if (Works(known, stale))
+                return known;
+            using (await store.LockAsync(cancel).ConfigureAwait(false))  // the first one in refreshes, the others find it
+            {
+                Credential kept = Kept();
+                if (kept == null)
+                    held = null;
+                if (kept == null)
+                    throw SignInRequired.Nobody();
+                if (kept.PlayerId != known.PlayerId)
+                    throw new PlayerChanged();
+                if (!Works(kept, stale))
+                    kept = await RefreshAsync(kept, cancel).ConfigureAwait(false);
+                return held = kept;
+            }
+        }
+
+        bool Works(Credential credential, string stale)
+        {
+            return credential.Fresh(options.Now()) && credential.AccessToken != stale;
+        }
+
+        /// <summary>Inside the lock. May be repeated: until the new pair is used, the old credential gives it again.
+        /// </summary>
+        async Task<Credential> RefreshAsync(Credential kept, CancellationToken cancel)
+        {
+            var body = new Dictionary<string, object> { { "refresh_credential", kept.RefreshCredential } };
+            Answer answer;
+            try
+            {
+                answer = await wire.CallAsync("POST", "/auth/session/refresh", new Call { Json = body }, cancel)
+                    .ConfigureAwait(false);
+            }
+            catch (SignInRequired error)
+            {
+                if (Errors.Forgets(error))
+                    Forget();
+                throw;
+            }
+            Credential renewed = kept.Renewed(answer.Json(), options.Now());
+            store.Write(renewed.ToJson());  // before its first use
+            return renewed;
+        }
+
+        /// <summary>What a finished sign-in brought; on disk before it is used.</summary>
+        async Task<Credential> KeepAsync(IDictionary<string, object> complete, CancellationToken cancel)
+        {
+            Credential fresh = Credential.Of(Origin, complete, options.Now()), before;
+            using (await store.LockAsync(cancel).ConfigureAwait(false))
+            {
+                before = Kept();
+                store.Write(fresh.ToJson());
+                held = fresh;
+            }
+            if (before != null && before.SessionId != fresh.SessionId)
+                await TellLogoutAsync(before, "this", CancellationToken.None).ConfigureAwait(false);
+            return fresh;
+        }
+    }
+
+    /// <summary>How a server signs in.</summary>
+    public sealed class Policy
+    {
+        internal Policy(string mode, IList<string> providers)
+        {
+            Mode = mode;
+            Providers = providers;
+        }
+
+        /// <summary>`oauth` or `local`.</summary>
+        public string Mode { get; private set; }
+
+        /// <summary>One button for each; in `local` mode one for the server itself.</summary>
+        public IList<string> Providers { get; private set; }
+    }
+}
