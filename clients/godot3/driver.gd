@@ -1,0 +1,247 @@
+# The conformance suite's driver for gamed.gd and its neighbours: clients/conformance/README.md has its commands.
+#
+#     GAMED_CONFORMANCE_PORT=40123 godot3-server --no-window --path clients/godot3 -s driver.gd
+#
+# Godot 3 cannot read stdin, so the lines come over a connection.
+extends SceneTree
+
+const GamedClient = preload("gamed.gd")
+const Result = GamedClient.Result
+
+var _socket = StreamPeerTCP.new()
+var _clients = {}
+
+
+func _init():
+	Engine.target_fps = 250
+	call_deferred("_serve")
+
+
+func _serve():
+	_socket.connect_to_host("127.0.0.1", int(OS.get_environment("GAMED_CONFORMANCE_PORT")))
+	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
+		yield(self, "idle_frame")
+	_socket.set_no_delay(true)
+	var features = ["saves", "loopback", "parallel", "shared_store", "clock", "timeout"]
+	say({"event": "hello", "language": "GDScript (Godot 3)", "features": features})
+	var held = PoolByteArray()
+	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
+		var waiting = _socket.get_available_bytes()
+		if waiting > 0:
+			held.append_array(_socket.get_data(waiting)[1])
+			held = _take_lines(held)
+		else:
+			yield(self, "idle_frame")
+	quit()
+
+
+func _take_lines(held):
+	var begin = 0
+	for i in range(held.size()):
+		if held[i] == 10:
+			_perform(JSON.parse(held.subarray(begin, i).get_string_from_utf8()).result)
+			begin = i + 1
+	if begin == 0:
+		return held
+	return held.subarray(begin, held.size() - 1) if begin < held.size() else PoolByteArray()
+
+
+func say(value):
+	_socket.put_data((GamedClient.Tools.ascii_json(value) + "\n").to_ascii())
+
+
+func _perform(command):
+	var result = _do(command)
+	if result is GDScriptFunctionState:
+		result = yield(result, "completed")
+	if result.error:
+		say({"id": command["id"], "error": _error(result.error)})
+	else:
+		say({"id": command["id"], "ok": result.value})
+
+
+func _error(error):
+	var value = {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
+	if error.retry_after != null:
+		value["retry_after"] = error.retry_after
+	if error.kind == "InvalidProof":
+		value["attempts_left"] = error.attempts_left()
+	if error.kind == "Conflict":
+		value["base"] = error.base()
+		value["current"] = error.current()
+		value["yours"] = error.yours()
+	return value
+
+
+func _do(command):
+	var name = str(command.get("client"))
+	var what = str(command.get("do"))
+	if what == "open":
+		return _open(name, command)
+	if what == "close":
+		if _clients.has(name):
+			_clients[name].close()
+			_clients.erase(name)
+		return Result.ok({})
+	if not _clients.has(name) or not _clients[name].has_method("do_" + what):
+		var error = GamedClient.GamedError.new("unsupported", "%s of %s" % [what, name])
+		error.kind = "Driver"
+		return Result.failed(error)
+	return _clients[name].call("do_" + what, command)
+
+
+func _open(name, command):
+	var options = {"folder": command.get("folder"), "app": command.get("app")}
+	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds"]:
+		options[each] = command.get(each)
+	var client = GamedClient.new(command["server"], options)
+	if client.flaw:
+		return Result.failed(client.flaw)
+	if _clients.has(name):
+		_clients[name].close()
+	_clients[name] = Session.new(self, name, client)
+	return Result.ok({"origin": client.origin.text()})
+
+
+# One client of the suite's, and the person in front of it. Each command is a function `do_...`.
+class Session:
+	extends Reference
+
+	var _driver
+	var _name
+	var _client
+	var _sign_in = null
+	var _codes = []
+
+	func _init(driver, name, client):
+		_driver = driver
+		_name = name
+		_client = client
+		client.connect("paused", self, "_paused")
+
+	func close():
+		_client.close()
+
+	func say(event, value):
+		value["event"] = event
+		value["client"] = _name
+		_driver.say(value)
+
+	func _paused(seconds):
+		say("pause", {"seconds": seconds})
+
+	# -- the person --
+
+	func open_browser(url):
+		say("open", {"url": url})
+		return true
+
+	func choose_provider(providers):
+		say("choose_provider", {"providers": providers})
+		return providers[-1]
+
+	func finish_code(sign_in, attempts_left):
+		_codes.clear()
+		say("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
+		while _codes.empty():
+			yield(_driver, "idle_frame")
+			if _client.is_closed():
+				return null
+		return _codes.pop_front()
+
+	# -- who --
+
+	func do_clock(command):
+		_client.clock_shift = command["shift"]
+		return Result.ok({})
+
+	func do_policy(_command):
+		return yield(_client.policy(), "completed")
+
+	func do_sign_in(command):
+		var options = {}
+		for each in ["provider", "loopback"]:
+			if command.get(each) != null:
+				options[each] = command[each]
+		var begun = yield(_client.begin_sign_in(self, options), "completed")
+		if begun.error:
+			return begun
+		_sign_in = begun.value
+		var result = yield(_sign_in.run(), "completed")
+		_sign_in = null
+		return do_signed_in(command) if result.error == null else result
+
+	func do_finish_code(command):
+		_codes.append(command.get("code"))
+		return Result.ok({})
+
+	func do_show_code(_command):
+		if _sign_in:
+			_sign_in.show_code()
+		return Result.ok({})
+
+	func do_cancel_sign_in(_command):
+		if _sign_in:
+			yield(_sign_in.cancel(), "completed")
+		return Result.ok({})
+
+	func do_signed_in(_command):
+		var kept = _client.credential()
+		if kept == null:
+			return Result.ok({"signed_in": false})
+		return Result.ok({"signed_in": true, "player_id": kept.player_id, "session_id": kept.session_id})
+
+	func do_sign_out(command):
+		var scope = command.get("scope")
+		var told = yield(_client.sign_out(scope if scope else "this"), "completed")
+		return Result.ok({"told_server": told.value}) if told.error == null else told
+
+	func do_whoami(_command):
+		return yield(_client.whoami(), "completed")
+
+	# -- saves --
+
+	func do_list_saves(_command):
+		var found = yield(_client.list_saves(), "completed")
+		return Result.ok({"saves": found.value}) if found.error == null else found
+
+	func do_changes(command):
+		var wait = command.get("wait")
+		return yield(_client.changes(command.get("since"), int(wait) if wait else 0), "completed")
+
+	func do_get(command):
+		return _save(yield(_client.get_save(command["slot"], command.get("unless")), "completed"))
+
+	func do_put(command):
+		var type = command.get("content_type")
+		var data = Marshalls.base64_to_raw(command["data"])
+		var call = _client.put(
+			command["slot"], data, command.get("base"), command.get("meta"), type if type else "application/octet-stream"
+		)
+		return yield(call, "completed")
+
+	func do_delete(command):
+		return _done(yield(_client.delete(command["slot"], command["base"]), "completed"))
+
+	func do_versions(command):
+		var found = yield(_client.versions(command["slot"]), "completed")
+		return Result.ok({"versions": found.value}) if found.error == null else found
+
+	func do_version(command):
+		return _save(yield(_client.version(command["slot"], command["number"]), "completed"))
+
+	func do_restore(command):
+		return yield(_client.restore(command["slot"], command["number"], command.get("base")), "completed")
+
+	func do_dismiss(command):
+		return _done(yield(_client.dismiss(command["slot"], command["number"]), "completed"))
+
+	func _done(result):
+		return Result.ok({}) if result.error == null else result
+
+	func _save(result):
+		if result.error or result.value == null:
+			return result
+		var value = result.value.duplicate()
+		value["data"] = Marshalls.raw_to_base64(value["data"])
+		return Result.ok(value)
