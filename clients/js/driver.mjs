@@ -1,0 +1,192 @@
+/** The conformance suite's way to this client: commands on stdin, answers on stdout (clients/conformance/README.md). */
+
+import { createInterface } from "node:readline"
+
+import { Conflict, GamedClient, GamedError, InvalidProof, SaveInfo } from "./gamed.mjs"
+
+const FEATURES = ["saves", "loopback", "parallel", "shared_store", "clock", "timeout"]
+
+/** @param {object} line */
+const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
+
+class Unsupported extends Error {}
+
+/** One client, and what its person was asked. */
+class Session {
+  /** @type {any} */
+  login
+  stop = new AbortController()
+  /** @type {((code: string | null) => void) | undefined} */
+  answer
+  /** @type {(() => Promise<void>) | null | undefined} */
+  showCode
+
+  /** @param {any} command */
+  static async open(command) {
+    const session = new Session()
+    session.name = command.client
+    session.shift = command.clock_shift ?? 0
+    const pauses = command.pauses ?? 1
+    session.client = await GamedClient.open(command.server, {
+      folder: command.folder,
+      app: command.app ?? "conformance",
+      timeout: command.timeout_seconds ?? undefined,
+      returnSeconds: command.return_seconds ?? undefined,
+      now: () => Date.now() / 1000 + session.shift,
+      sleep: (seconds) => {
+        session.tell({ event: "pause", seconds })
+        return new Promise((resolve) => setTimeout(resolve, seconds * pauses * 1000))
+      },
+    })
+    return session
+  }
+
+  name = ""
+  shift = 0
+  /** @type {any} */
+  client
+
+  /** @param {object} event */
+  tell(event) {
+    say({ ...event, client: this.name })
+  }
+
+  person = {
+    /** @param {readonly string[]} providers */
+    chooseProvider: (providers) => {
+      this.tell({ event: "choose_provider", providers })
+      return providers[providers.length - 1]
+    },
+    browserOpened: () => undefined,
+    /** @param {(() => Promise<void>) | null} showCode @param {number | null} attemptsLeft */
+    finishCode: (showCode, attemptsLeft) => {
+      this.showCode = showCode
+      this.tell({ event: "finish_code", show_code: showCode !== null, attempts_left: attemptsLeft })
+      return /** @type {Promise<string | null>} */ (new Promise((resolve) => (this.answer = resolve)))
+    },
+  }
+
+  /** @param {any} command */
+  async signIn(command) {
+    const openBrowser = (/** @type {string} */ url) => {
+      this.tell({ event: "open", url })
+      return true
+    }
+    this.stop = new AbortController()
+    const { signal } = this.stop
+    const options = { provider: command.provider ?? undefined, loopback: command.loopback ?? true, openBrowser, signal }
+    this.login = await this.client.beginSignIn(this.person, options)
+    await this.login.run((/** @type {any} */ complete) => this.client.keep(complete))
+    return who(this.client)
+  }
+}
+
+/** @type {Map<string, Session>} */
+const sessions = new Map()
+
+/** @type {Record<string, (session: Session, command: any) => any>} */
+const COMMANDS = {
+  clock: (session, { shift }) => void (session.shift = shift),
+  policy: ({ client }) => client.policy(),
+  sign_in: (session, command) => session.signIn(command),
+  finish_code: (session, { code }) => session.answer?.(code ?? null),
+  show_code: (session) => void session.showCode?.(),
+  cancel_sign_in: ({ stop }) => stop.abort(),
+  signed_in: async ({ client }) => (await client.look(), who(client)),
+  sign_out: async ({ client }, { scope }) => ({ told_server: await client.signOut(scope ?? "this") }),
+  whoami: ({ client }) => client.whoami(),
+
+  list_saves: async ({ client }) => ({ saves: (await client.listSaves()).map(infoJson) }),
+  changes: async ({ client }, { since, wait }) => {
+    const found = await client.changes(since ?? null, { wait: wait ?? 0 })
+    return { ...found, saves: found.saves.map(infoJson) }
+  },
+  get: async ({ client }, { slot, unless }) => saveJson(await client.get(slot, { unless: unless ?? null })),
+  put: async ({ client }, { slot, data, base, content_type, meta }) => {
+    const options = { base: base ?? null, contentType: content_type ?? undefined, meta: meta ?? null }
+    return infoJson(await client.put(slot, bytes(data), options))
+  },
+  delete: ({ client }, { slot, base }) => client.delete(slot, { base: base ?? null }),
+  versions: async ({ client }, { slot }) => {
+    const found = await client.versions(slot)
+    return { versions: found.map((/** @type {any} */ entry) => ({ ...entry, save: infoJson(entry.save) })) }
+  },
+  version: async ({ client }, { slot, number }) => saveJson(await client.version(slot, number)),
+  restore: async ({ client }, { slot, number, base }) =>
+    infoJson(await client.restore(slot, number, { base: base ?? null })),
+  dismiss: ({ client }, { slot, number }) => client.dismiss(slot, number),
+}
+
+/** @param {any} client */
+function who({ credential }) {
+  if (credential === null) return { signed_in: false }
+  return { signed_in: true, player_id: credential.playerId, session_id: credential.sessionId }
+}
+
+/** @param {any} info */
+function infoJson(info) {
+  if (!(info instanceof SaveInfo)) return info
+  const { contentType, ...rest } = info
+  return { ...rest, content_type: contentType }
+}
+
+/** @param {any} save */
+function saveJson(save) {
+  if (save === null) return null
+  const data = Buffer.from(save.data).toString("base64")
+  return { data, etag: save.etag, content_type: save.contentType, meta: save.meta }
+}
+
+/** @param {string} data @returns {Uint8Array} */
+const bytes = (data) => new Uint8Array(Buffer.from(data, "base64"))
+
+/** @param {any} error */
+function errorJson(error) {
+  if (error instanceof Unsupported) return { code: "unsupported", kind: "Driver", detail: error.message, status: 0 }
+  if (!(error instanceof GamedError)) {
+    return { code: "driver_failed", kind: "Driver", detail: String(error?.stack ?? error), status: 0 }
+  }
+  const { code, name: kind, detail, status, retryAfter } = error
+  const more = retryAfter === null ? {} : { retry_after: retryAfter }
+  if (error instanceof InvalidProof) Object.assign(more, { attempts_left: error.attemptsLeft })
+  if (error instanceof Conflict) {
+    const { base, current, yours } = error
+    Object.assign(more, { base: infoJson(base), current: infoJson(current), yours: infoJson(yours) })
+  }
+  return { code, kind, detail, status, ...more }
+}
+
+/** @param {any} command */
+async function perform(command) {
+  if (command.do === "open") {
+    const session = await Session.open(command)
+    sessions.set(command.client, session)
+    return { origin: String(session.client.origin) }
+  }
+  if (command.do === "close") {
+    const session = sessions.get(command.client)
+    sessions.delete(command.client)
+    session?.stop.abort()
+    return {}
+  }
+  const session = sessions.get(command.client)
+  if (!session) throw new Unsupported(`no client is called ${command.client}`)
+  if (!Object.hasOwn(COMMANDS, command.do)) throw new Unsupported(`no command is called ${command.do}`)
+  return COMMANDS[command.do](session, command)
+}
+
+/** @param {string} line */
+async function answer(line) {
+  const command = JSON.parse(line)
+  try {
+    const ok = await perform(command)
+    say({ id: command.id, ok: ok === undefined ? {} : ok })
+  } catch (error) {
+    say({ id: command.id, error: errorJson(error) })
+  }
+}
+
+say({ event: "hello", language: "JavaScript", features: FEATURES })
+const lines = createInterface({ input: process.stdin })
+lines.on("line", answer)
+lines.on("close", () => process.exit(0))

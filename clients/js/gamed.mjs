@@ -1,0 +1,1816 @@
+/**
+ * Client of a gamed server, protocol 1.0, for JavaScript: sign in, stay signed in, keep saves, download assets.
+ *
+ * One file, no packages, no build: copy it into a game. For browsers, and for Node.js 20 or newer.
+ *
+ *     const client = await GamedClient.open("https://play.example.org", { app: "mygame" })
+ *     if (!client.signedIn) await client.signIn(person)           // a Person: how the game asks and tells
+ *     const save = await client.get("auto")                       // null: never saved
+ *     await client.put("auto", bytes, { base: save })             // throws Conflict, and loses neither side
+ *
+ * To play offline too, copy gamed_sync.mjs along: it keeps the newest bytes on the device and brings them up when it
+ * can.
+ *
+ * Every failure is a GamedError with the `code` of the protocol and a `detail` a person can read. Methods may be called
+ * side by side; several tabs, or processes, may share one sign-in.
+ *
+ * @module
+ */
+
+export const VERSION = "1.0.0"
+
+const TIMEOUT_SECONDS = 15
+const TRIES = 4
+const LONGEST_PAUSE_SECONDS = 30
+/** An access token is renewed this long before it expires. */
+const EARLY_SECONDS = 30
+/** How long the browser's return is awaited before a code is offered, and how long that return awaits its answer. */
+const RETURN_SECONDS = 5
+/** The slowest upload that is waited for. */
+const UPLOAD_BYTES_PER_SECOND = 32 << 10
+const MAX_JSON_BYTES = 4 << 20
+const MAX_SAVE_BYTES = 256 << 20
+
+/** Node.js, and no page around it (Electron's windows have both, and are browsers). */
+export const IN_NODE = typeof process === "object" && !!process?.versions?.node && typeof document === "undefined"
+
+/** A module of Node.js; bundlers for browsers leave it alone. @param {string} name @returns {Promise<any>} */
+const node = (name) => import(/* webpackIgnore: true */ /* @vite-ignore */ `node:${name}`)
+
+/** @type {(seconds: number) => Promise<void>} */
+const sleep = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+
+// --- Errors: one class for each thing a game does about them, chosen by `code` ---------------------------------------
+
+/** `code` is for the program, `detail` for the person; `passing` failures were already tried again. */
+export class GamedError extends Error {
+  /**
+   * @param {string} code
+   * @param {string} detail
+   * @param {{ status?: number, problem?: Record<string, any>, cause?: unknown }} [more]
+   */
+  constructor(code, detail, { status = 0, problem = {}, cause } = {}) {
+    super(`${detail} (${code})`, cause === undefined ? undefined : { cause })
+    this.name = /** @type {any} */ (this.constructor).kind
+    this.code = code
+    this.detail = detail
+    /** HTTP status; 0 when the client itself decided. */
+    this.status = status
+    /** Every member of the answer (RFC 9457). */
+    this.problem = problem
+    /** Seconds the server asks to wait. @type {number | null} */
+    this.retryAfter = null
+    /** An earlier try of the same request got no answer: the server may have done it already. */
+    this.answerLostBefore = false
+  }
+
+  /** The name of the class, also where a bundler has shortened it. */
+  static kind = "GamedError"
+  get passing() {
+    return false
+  }
+}
+
+/** No answer, half an answer, or a front proxy that cannot reach its server. */
+export class Unreachable extends GamedError {
+  static kind = "Unreachable"
+  get passing() {
+    return true
+  }
+}
+
+/** The server cannot do it now. */
+export class Busy extends GamedError {
+  static kind = "Busy"
+  get passing() {
+    return true
+  }
+}
+
+/** Too many requests; `retryAfter` seconds. */
+export class RateLimited extends GamedError {
+  static kind = "RateLimited"
+  get passing() {
+    return true
+  }
+}
+
+/** The bytes that arrived are not those the server named. */
+export class DownloadCorrupt extends GamedError {
+  static kind = "DownloadCorrupt"
+  get passing() {
+    return true
+  }
+}
+
+/** Whatever answers at this address does not speak this protocol. */
+export class NotGamed extends GamedError {
+  static kind = "NotGamed"
+}
+
+/** An address that must not be used: plain http on the network, or a link to another server. */
+export class UntrustedAddress extends GamedError {
+  static kind = "UntrustedAddress"
+}
+
+/** The server did not accept the request as it is; sending it again changes nothing. */
+export class Refused extends GamedError {
+  static kind = "Refused"
+}
+
+/** Nobody is signed in here, or no longer. */
+export class SignInRequired extends GamedError {
+  static kind = "SignInRequired"
+}
+
+/** Another player signed in at this place meanwhile; nothing was read or written in their name. */
+export class PlayerChanged extends SignInRequired {
+  static kind = "PlayerChanged"
+}
+
+/** The owner of this server does not let the player in. */
+export class PlayerBlocked extends GamedError {
+  static kind = "PlayerBlocked"
+}
+
+/** The sign-in ended without credentials; start another one. */
+export class LoginFailed extends GamedError {
+  static kind = "LoginFailed"
+}
+
+/** Someone said no: in the browser, or at the provider. */
+export class LoginDeclined extends LoginFailed {
+  static kind = "LoginDeclined"
+}
+
+/** Cancelled from this side. */
+export class LoginCancelled extends LoginFailed {
+  static kind = "LoginCancelled"
+}
+
+/** Nobody finished it in time. */
+export class LoginExpired extends LoginFailed {
+  static kind = "LoginExpired"
+}
+
+/** A wrong finish code; `attemptsLeft` says how many more may be tried. */
+export class InvalidProof extends GamedError {
+  static kind = "InvalidProof"
+  get attemptsLeft() {
+    return Number.isInteger(this.problem.attempts_left) ? this.problem.attempts_left : 0
+  }
+}
+
+/** The server has no such save, version, session, channel or file. */
+export class NotFound extends GamedError {
+  static kind = "NotFound"
+}
+
+/** The save was deleted; its versions can still be restored. */
+export class Deleted extends NotFound {
+  static kind = "Deleted"
+}
+
+/** What you have is current (304). */
+export class NotModified extends GamedError {
+  static kind = "NotModified"
+}
+
+/** The slot exists: say which version this write is based on. */
+export class BaseRequired extends GamedError {
+  static kind = "BaseRequired"
+}
+
+/** Someone else wrote first. The server kept your bytes too, as `yours`, unless it says why not. */
+export class Conflict extends GamedError {
+  static kind = "Conflict"
+  get base() {
+    return SaveInfo.maybe(this.problem.base)
+  }
+  get current() {
+    return SaveInfo.maybe(this.problem.current)
+  }
+  get yours() {
+    return SaveInfo.maybe(this.problem.yours)
+  }
+}
+
+/** The player's own limits; see `problem.limit` and `problem.usage`. */
+export class QuotaExceeded extends GamedError {
+  static kind = "QuotaExceeded"
+}
+
+/** The owner's disk is full. */
+export class StorageFull extends GamedError {
+  static kind = "StorageFull"
+}
+
+/** The server's own copy is damaged; `detail` names the newest good version. */
+export class SaveCorrupt extends GamedError {
+  static kind = "SaveCorrupt"
+}
+
+/** @typedef {new (code: string, detail: string, more?: object) => GamedError} ErrorClass */
+
+/** @type {Map<string, ErrorClass>} */
+const BY_CODE = byCode([
+  [Busy, "busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout"],
+  [RateLimited, "rate_limited"],
+  [SignInRequired, "token_missing token_expired token_invalid session_revoked"],
+  [SignInRequired, "refresh_expired refresh_reused refresh_invalid reauthentication_required"],
+  [PlayerBlocked, "player_blocked player_pending registration_closed"],
+  [LoginFailed, "device_secret_invalid login_collected"],
+  [InvalidProof, "invalid_proof"],
+  [Deleted, "deleted erased"],
+  [NotFound, "save_not_found version_gone session_not_found channel_not_found release_not_found file_not_found"],
+  [BaseRequired, "precondition_required"],
+  [Conflict, "version_conflict superseded"],
+  [QuotaExceeded, "save_too_large quota_exceeded too_many_slots"],
+  [StorageFull, "storage_full"],
+  [SaveCorrupt, "corrupt_blob"],
+])
+
+const LOGIN_BY_CODE = byCode([
+  [LoginDeclined, "login_denied provider_denied"],
+  [LoginCancelled, "login_cancelled"],
+  [LoginExpired, "login_expired"],
+])
+
+/** The only answers after which a refresh credential is forgotten (PROTOCOL 1, Rules for clients). */
+const FORGET = new Set(["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"])
+const RENEW = new Set(["token_expired", "token_invalid"])
+
+/** @param {[ErrorClass, string][]} table @returns {Map<string, ErrorClass>} */
+function byCode(table) {
+  return new Map(table.flatMap(([kind, codes]) => codes.split(" ").map((code) => [code, kind])))
+}
+
+/** The typed error of an answer that is not a success. @param {Answer} answer */
+export function errorOf(answer) {
+  /** @type {Record<string, any>} */
+  let problem = {}
+  if (answer.mediaType === "application/problem+json") {
+    try {
+      problem = answer.json()
+    } catch {
+      // judged by its status
+    }
+  }
+  const { code, detail, title } = problem
+  let error
+  if (typeof code !== "string") {
+    error = errorOfStatus(answer.status)
+  } else {
+    let kind = BY_CODE.get(code) ?? Refused
+    if (code === "deleted" && answer.status === 412) kind = Conflict
+    error = new kind(code, String(detail || title || code), { status: answer.status, problem })
+  }
+  const retryAfter = answer.headers.get("Retry-After") ?? ""
+  if (/^[0-9]+$/.test(retryAfter)) error.retryAfter = Number(retryAfter.slice(0, 6))
+  return error
+}
+
+/** Of an answer without a problem: gamed always sends one, so something in front of it spoke. @param {number} status */
+function errorOfStatus(status) {
+  if (status === 304) return new NotModified("not_modified", "You have the current version.", { status })
+  if (status === 429) return new RateLimited("rate_limited", "Too many requests; try again later.", { status })
+  if ([408, 502, 503, 504].includes(status)) {
+    return new Unreachable("unreachable", `The server is away for the moment (HTTP ${status}).`, { status })
+  }
+  if (status === 0 || (status >= 300 && status < 400)) {
+    return new NotGamed("not_gamed", "This address leads elsewhere.", { status })
+  }
+  return new NotGamed("not_gamed", `No gamed server answers at this address (HTTP ${status}).`, { status })
+}
+
+/** @type {Record<string, (value: any) => boolean>} */
+const KINDS = {
+  string: (value) => typeof value === "string",
+  integer: Number.isSafeInteger,
+  array: Array.isArray,
+  object: isObject,
+}
+
+/** @param {unknown} value */
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+}
+
+/**
+ * A member the protocol promises, of the type it promises.
+ * @param {Record<string, any>} of @param {string} name @param {"string" | "integer" | "array" | "object"} kind
+ * @returns {any}
+ */
+function member(of, name, kind) {
+  const value = Object.hasOwn(of, name) ? of[name] : undefined
+  if (!KINDS[kind](value)) throw new NotGamed("not_gamed", `The server's answer lacks '${name}'.`)
+  return value
+}
+
+// --- Addresses -------------------------------------------------------------------------------------------------------
+
+const LOOPBACK = new Set(["localhost", "127.0.0.1", "::1"])
+/** @type {Record<string, number>} */
+const PORTS = { https: 443, http: 80 }
+const HOST = /^([a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+)$/
+const LINK = /^[A-Za-z0-9._~:/?#[\]@!$&()*+,;=%-]{1,2048}$/
+
+/** Scheme, host and port: who a server is to the player. https, or http on this machine only. */
+export class Origin {
+  /** @param {string} scheme @param {string} host @param {number} port */
+  constructor(scheme, host, port) {
+    this.scheme = scheme
+    this.host = host
+    this.port = port
+    Object.freeze(this)
+  }
+
+  /**
+   * Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
+   * @param {string} address
+   */
+  static entered(address) {
+    address = address.trim()
+    if (!address.includes("://")) {
+      address = (LOOPBACK.has(Origin.#split(`https://${address}`).origin.host) ? "http://" : "https://") + address
+    }
+    const { origin, rest } = Origin.#split(address)
+    if (!/^\/?\??#?$/.test(rest)) {
+      throw new UntrustedAddress("untrusted_address", `Enter only the name of the server: ${origin}`)
+    }
+    return origin
+  }
+
+  /** Of a URL that came from elsewhere; anything unusual in it is refused, not repaired. @param {string} url */
+  static of(url) {
+    if (!LINK.test(url)) {
+      throw new UntrustedAddress("untrusted_address", "The link has characters that do not belong in one.")
+    }
+    const { origin, written } = Origin.#split(url)
+    if (written !== origin.host) throw badAddress()
+    return origin
+  }
+
+  /** @param {string} url @returns {{ origin: Origin, written: string, rest: string }} */
+  static #split(url) {
+    const found = /^(https?):\/\/([^/?#]*)(.*)$/is.exec(url)
+    if (!found || /[@\\\s]/.test(found[2])) throw badAddress()
+    const scheme = found[1].toLowerCase()
+    let parsed
+    try {
+      parsed = new URL(`${scheme}://${found[2]}/`)
+    } catch {
+      throw badAddress()
+    }
+    const host = bare(parsed.hostname)
+    const port = parsed.port === "" ? PORTS[scheme] : Number(parsed.port)
+    if (!HOST.test(host) || !port) throw badAddress()
+    if (scheme === "http" && !LOOPBACK.has(host)) {
+      throw new UntrustedAddress("untrusted_address", `${host} needs https://, so that nobody can listen in.`)
+    }
+    return { origin: new Origin(scheme, host, port), written: bare(found[2].replace(/:[0-9]*$/, "")), rest: found[3] }
+  }
+
+  toString() {
+    const host = this.host.includes(":") ? `[${this.host}]` : this.host
+    return `${this.scheme}://${host}${this.port === PORTS[this.scheme] ? "" : `:${this.port}`}`
+  }
+
+  /**
+   * `url`, if it is of this very server: a server must not send its players' browsers elsewhere.
+   * @param {string} url
+   */
+  require(url) {
+    const other = Origin.of(url)
+    if (String(other) !== String(this)) {
+      const detail = `${this} sends you to ${other}. If that is its true address, enter that one instead.`
+      throw new UntrustedAddress("untrusted_address", detail)
+    }
+    return url
+  }
+}
+
+const badAddress = () => new UntrustedAddress("untrusted_address", "That is not the address of a server.")
+/** @param {string} host */
+const bare = (host) =>
+  host
+    .toLowerCase()
+    .replace(/^\[(.*)\]$/, "$1")
+    .replace(/\.+$/, "")
+
+// --- The wire --------------------------------------------------------------------------------------------------------
+
+export class Answer {
+  /** @param {number} status @param {Headers} headers @param {Uint8Array} body */
+  constructor(status, headers, body) {
+    this.status = status
+    this.headers = headers
+    this.body = body
+  }
+
+  get mediaType() {
+    return (this.headers.get("Content-Type") ?? "").split(";")[0].trim().toLowerCase()
+  }
+
+  /** @returns {Record<string, any>} */
+  json() {
+    const value = parsed(new TextDecoder().decode(this.body))
+    if (!isObject(value)) {
+      throw new NotGamed("not_gamed", "The server's answer is not a JSON object.", { status: this.status })
+    }
+    return value
+  }
+}
+
+/** What a text of JSON says; undefined when it is none. @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * @typedef {object} Request
+ * @property {unknown} [json]
+ * @property {Uint8Array} [body]
+ * @property {Record<string, string>} [headers]
+ * @property {string} [bearer]
+ * @property {(answer: Answer) => unknown} [check] judges the answer as part of a try
+ * @property {number} [limit] bytes of an answer
+ * @property {number} [timeout] seconds in which nothing arrives
+ * @property {number} [tries]
+ * @property {AbortSignal} [signal] ends it with the signal's reason
+ * @property {(part: Uint8Array, answer: Answer) => unknown} [sink] takes the body as it arrives, instead of the answer
+ */
+
+/**
+ * @typedef {object} Patience how a client waits
+ * @property {(seconds: number) => Promise<void>} sleep
+ * @property {number} timeout seconds
+ * @property {number} tries
+ */
+
+/** Requests to one server. No redirect is ever followed, no cookie sent or kept. */
+export class Wire {
+  /** @param {Origin} origin @param {string} agent @param {Patience} patience */
+  constructor(origin, agent, patience) {
+    this.origin = origin
+    this.agent = agent
+    this.patience = patience
+  }
+
+  /** The same with other patience. @param {Partial<Patience>} patience */
+  with(patience) {
+    return new Wire(this.origin, this.agent, { ...this.patience, ...patience })
+  }
+
+  /**
+   * A successful answer, or a GamedError. Passing failures are tried again, so give only what may arrive twice.
+   * @param {string} method @param {string} path @param {Request} [how] @returns {Promise<Answer>}
+   */
+  async call(method, path, how = {}) {
+    let lost = false
+    const tries = how.tries ?? this.patience.tries
+    for (let attempt = 0; ; attempt++) {
+      let pause
+      try {
+        const answer = await this.#once(method, path, how)
+        await how.check?.(answer)
+        return answer
+      } catch (error) {
+        if (!(error instanceof GamedError)) throw error
+        error.answerLostBefore = lost
+        pause = pauseAfter(error, attempt)
+        if (!error.passing || attempt + 1 >= tries || pause > LONGEST_PAUSE_SECONDS) throw error
+        lost ||= error instanceof Unreachable
+      }
+      await this.patience.sleep(pause)
+    }
+  }
+
+  /** @param {string} method @param {string} path @param {Request} how */
+  async #once(method, path, how) {
+    const body = how.json === undefined ? how.body : new TextEncoder().encode(JSON.stringify(how.json))
+    const headers = { ...how.headers }
+    if (IN_NODE) headers["User-Agent"] = this.agent // a browser sends its own
+    if (how.json !== undefined) headers["Content-Type"] = "application/json"
+    if (how.bearer !== undefined) headers.Authorization = `Bearer ${how.bearer}`
+    const timeout = how.timeout ?? this.patience.timeout
+    const clock = new Deadline(how.signal)
+    try {
+      clock.within(timeout + (body ? body.length / UPLOAD_BYTES_PER_SECOND : 0))
+      const response = await fetch(`${this.origin}${path}`, {
+        method,
+        headers,
+        body: /** @type {any} */ (body),
+        signal: clock.signal,
+        redirect: "manual", // then what comes is known to be one; it is refused below
+        credentials: "omit",
+        cache: "no-store",
+        referrerPolicy: "no-referrer",
+      })
+      const answer = new Answer(response.status, response.headers, new Uint8Array())
+      const sink = response.ok ? how.sink : undefined
+      const step = () => clock.within(timeout)
+      const taken = await readWhole(response, how.limit ?? MAX_JSON_BYTES, step, sink && ((part) => sink(part, answer)))
+      answer.body = taken
+      if (!response.ok) throw errorOf(answer)
+      return answer
+    } catch (error) {
+      if (error instanceof GamedError || how.signal?.aborted) throw error
+      throw networkError(this.origin, error)
+    } finally {
+      clock.clear()
+    }
+  }
+}
+
+/** Aborts what takes too long, and what the caller gave up. */
+class Deadline {
+  #abort = new AbortController()
+  /** @type {any} */
+  #timer
+
+  /** @param {AbortSignal} [outer] */
+  constructor(outer) {
+    outer?.throwIfAborted()
+    this.outer = outer
+    this.give = () => this.#abort.abort(outer?.reason)
+    outer?.addEventListener("abort", this.give)
+  }
+
+  get signal() {
+    return this.#abort.signal
+  }
+
+  /** From now on. @param {number} seconds */
+  within(seconds) {
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(() => this.#abort.abort(new DOMException("too slow", "TimeoutError")), seconds * 1000)
+  }
+
+  clear() {
+    clearTimeout(this.#timer)
+    this.outer?.removeEventListener("abort", this.give)
+  }
+}
+
+/**
+ * All of it, or an error: never the first part of a body that broke off.
+ * @param {Response} response @param {number} limit bytes @param {() => void} step called when something arrives
+ * @param {(part: Uint8Array) => unknown} [sink] takes it instead
+ */
+async function readWhole(response, limit, step, sink) {
+  /** @type {Uint8Array[]} */
+  const parts = []
+  let size = 0
+  const reader = response.body?.getReader()
+  try {
+    for (;;) {
+      step()
+      const part = (await reader?.read())?.value
+      if (!part) break
+      size += part.length
+      if (size > limit) throw new NotGamed("not_gamed", "The server's answer is larger than any expected here.")
+      if (sink) await sink(part)
+      else parts.push(part)
+    }
+  } catch (error) {
+    reader?.cancel().catch(() => undefined)
+    throw error
+  }
+  return joined(parts)
+}
+
+/** @param {Uint8Array[]} parts */
+export function joined(parts) {
+  const whole = new Uint8Array(parts.reduce((size, part) => size + part.length, 0))
+  let at = 0
+  for (const part of parts) {
+    whole.set(part, at)
+    at += part.length
+  }
+  return whole
+}
+
+const UNTRUSTED = /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CERT|UNABLE_TO_(GET|VERIFY))/
+
+/** @param {Origin} origin @param {any} error */
+function networkError(origin, error) {
+  const code = String(error?.cause?.code ?? "")
+  if (UNTRUSTED.test(code)) {
+    const detail = `${origin} cannot prove that it is ${origin.host}: ${code}.`
+    return new UntrustedAddress("untrusted_certificate", detail, { cause: error })
+  }
+  const why = code || error?.name || "network"
+  const hint = IN_NODE ? "" : ", or does not allow this page (its owner lists pages in cors_origins)"
+  return new Unreachable("unreachable", `${origin} does not answer${hint} (${why}).`, { cause: error })
+}
+
+/**
+ * Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd comes at once.
+ * @param {GamedError} error @param {number} attempt
+ */
+export function pauseAfter(error, attempt) {
+  if (error.retryAfter !== null) return error.retryAfter + Math.random() * (Math.min(error.retryAfter, 3) + 0.1)
+  return 0.1 + Math.random() * (Math.min(8, 0.5 * 2 ** attempt) - 0.1)
+}
+
+// --- What is kept between runs ---------------------------------------------------------------------------------------
+
+/** One sign-in of one player at one server. Its secrets are not shown by console.log and JSON.stringify. */
+export class Credential {
+  #refresh
+  #access
+
+  /**
+   * @param {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
+   *   access_token: string, access_expires: number }} value as it is stored
+   */
+  constructor(value) {
+    this.origin = value.origin
+    this.playerId = value.player_id
+    this.sessionId = value.session_id
+    this.provider = value.provider
+    /** Seconds since 1970 by this machine's clock. */
+    this.accessExpires = value.access_expires
+    this.#refresh = value.refresh_credential
+    this.#access = value.access_token
+    Object.freeze(this)
+  }
+
+  get refreshCredential() {
+    return this.#refresh
+  }
+  get accessToken() {
+    return this.#access
+  }
+
+  /** @param {number} now */
+  fresh(now) {
+    return now < this.accessExpires - EARLY_SECONDS
+  }
+
+  /** As the Python client keeps it, too. */
+  stored() {
+    return {
+      origin: this.origin,
+      player_id: this.playerId,
+      session_id: this.sessionId,
+      provider: this.provider,
+      refresh_credential: this.#refresh,
+      access_token: this.#access,
+      access_expires: this.accessExpires,
+    }
+  }
+
+  /** Null when it is not one of ours. @param {string} text @param {Origin} origin */
+  static read(text, origin) {
+    const value = parsed(text)
+    const names = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
+    if (!isObject(value) || names.some((name) => typeof value[name] !== "string")) return null
+    if (typeof value.access_expires !== "number" || value.origin !== String(origin)) return null
+    return new Credential(value)
+  }
+}
+
+/**
+ * @typedef {object} Place where the credential of one origin is kept; changed only while `locked`
+ * @property {string} name
+ * @property {string | null} folder of files; null in a browser
+ * @property {() => Promise<string | null>} read
+ * @property {(text: string) => Promise<void>} write kept for good when it returns: a pair used and then lost would end
+ *   the session
+ * @property {() => Promise<void>} remove
+ * @property {<T>(work: () => Promise<T>) => Promise<T>} locked one at a time, of all tabs or processes
+ */
+
+/**
+ * Where this platform keeps what a program remembers and a person does not edit.
+ * @param {string} app @param {string} platform @param {Record<string, string | undefined>} environ @param {string} home
+ */
+export function stateFolder(app, platform, environ, home) {
+  if (platform === "win32") return `${environ.LOCALAPPDATA || `${home}\\AppData\\Local`}\\${app}`
+  if (platform === "darwin") return `${home}/Library/Application Support/${app}`
+  return `${environ.XDG_STATE_HOME || `${home}/.local/state`}/${app}`
+}
+
+/** A file that only this user can read. @implements {Place} */
+class FilePlace {
+  /** @param {string} folder @param {string} name */
+  constructor(folder, name) {
+    this.folder = folder
+    this.name = name
+    this.path = `${folder}/${name}.json`
+  }
+
+  async read() {
+    const { readFile } = await node("fs/promises")
+    return readFile(this.path, "utf8").catch(unlessMissing)
+  }
+
+  /** @param {string} text */
+  async write(text) {
+    await writeWhole(this.path, new TextEncoder().encode(text))
+  }
+
+  async remove() {
+    const { unlink } = await node("fs/promises")
+    await unlink(this.path).catch(unlessMissing)
+  }
+
+  /** @template T @param {() => Promise<T>} work */
+  async locked(work) {
+    const { mkdir } = await node("fs/promises")
+    await mkdir(this.folder, { recursive: true, mode: 0o700 })
+    return inTurn(this.path, async () => {
+      const release = await lockProcess(this.path)
+      try {
+        return await work()
+      } finally {
+        release()
+      }
+    })
+  }
+}
+
+/** A record of IndexedDB: any script of this page's origin can read it. @implements {Place} */
+class DatabasePlace {
+  folder = null
+
+  /** @param {string} app @param {string} name */
+  constructor(app, name) {
+    this.name = name
+    this.database = `gamed/${app}`
+  }
+
+  async read() {
+    return (await this.#do("readonly", (kept) => kept.get(this.name))) ?? null
+  }
+
+  /** @param {string} text */
+  async write(text) {
+    await this.#do("readwrite", (kept) => kept.put(text, this.name))
+  }
+
+  async remove() {
+    await this.#do("readwrite", (kept) => kept.delete(this.name))
+  }
+
+  /** @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+  async locked(work) {
+    const key = `${this.database}/${this.name}`
+    return navigator.locks ? /** @type {Promise<any>} */ (navigator.locks.request(key, work)) : inTurn(key, work)
+  }
+
+  /** @param {IDBTransactionMode} mode @param {(kept: IDBObjectStore) => IDBRequest} step */
+  async #do(mode, step) {
+    const database = await openDatabase(this.database, ["credentials"])
+    try {
+      return await transact(database, ["credentials"], mode, (of) => step(of("credentials")))
+    } finally {
+      database.close()
+    }
+  }
+}
+
+/** @param {string} name @param {string[]} stores @returns {Promise<IDBDatabase>} */
+export function openDatabase(name, stores) {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open(name, 1)
+    opening.onupgradeneeded = () => stores.forEach((store) => opening.result.createObjectStore(store))
+    opening.onsuccess = () => resolve(opening.result)
+    opening.onerror = () => reject(opening.error)
+  })
+}
+
+/**
+ * One transaction, on disk when it returns; the result of the request that `step` returns, if any.
+ * @param {IDBDatabase} database @param {string[]} stores @param {IDBTransactionMode} mode
+ * @param {(of: (store: string) => IDBObjectStore) => IDBRequest | void} step @returns {Promise<any>}
+ */
+export function transact(database, stores, mode, step) {
+  return new Promise((resolve, reject) => {
+    const transaction = database.transaction(stores, mode, { durability: "strict" })
+    const request = step((store) => transaction.objectStore(store))
+    transaction.oncomplete = () => resolve(request?.result)
+    transaction.onabort = transaction.onerror = () => reject(transaction.error)
+  })
+}
+
+/** @param {any} error @returns {null} */
+export function unlessMissing(error) {
+  if (error?.code !== "ENOENT") throw error
+  return null
+}
+
+/**
+ * The old bytes or the new ones, whatever happens; on disk when it returns. Only this user can read them.
+ * @param {string} path @param {Uint8Array} data
+ */
+export async function writeWhole(path, data) {
+  const { open, rename, unlink } = await node("fs/promises")
+  const temporary = `${path}.${randomName()}.new`
+  const file = await open(temporary, "wx", 0o600)
+  try {
+    try {
+      await file.writeFile(data)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await unlink(temporary).catch(() => undefined)
+    throw error
+  }
+  await syncFolder(path.slice(0, path.lastIndexOf("/")))
+}
+
+/** What is in it is on disk. @param {string} folder */
+export async function syncFolder(folder) {
+  if (process.platform === "win32") return
+  const { open } = await node("fs/promises")
+  const handle = await open(folder, "r")
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
+}
+
+const randomName = () => Array.from(crypto.getRandomValues(new Uint8Array(8)), hex).join("")
+/** @param {number} byte */
+const hex = (byte) => byte.toString(16).padStart(2, "0")
+
+/** @type {Map<string, Promise<unknown>>} */
+const turns = new Map()
+
+/** One at a time in this process, in the order asked. @template T @param {string} key @param {() => Promise<T>} work */
+export async function inTurn(key, work) {
+  const mine = (turns.get(key) ?? Promise.resolve()).then(work)
+  const settled = mine.catch(() => undefined)
+  turns.set(key, settled)
+  try {
+    return await mine
+  } finally {
+    if (turns.get(key) === settled) turns.delete(key)
+  }
+}
+
+/** Waits for its turn among processes. @param {string} path @returns {Promise<() => void>} gives the lock back */
+async function lockProcess(path) {
+  for (;;) {
+    const release = await tryLock(path)
+    if (release) return release
+    await sleep(0.02 + Math.random() * 0.05)
+  }
+}
+
+/**
+ * A lock named by a path, which the system releases when the process dies; null if another has it. Node.js cannot lock
+ * files, so it is a name to listen on: one of Linux's without a file, a pipe of Windows, elsewhere a socket. Where none
+ * can be had, two processes may refresh at once: the server forgives that for 30 s.
+ * @param {string} path @param {string} [platform] @returns {Promise<(() => void) | null>}
+ */
+export async function tryLock(path, platform = process.platform) {
+  const [{ resolve }, { tmpdir, userInfo }, { realpath, unlink }] = await Promise.all(
+    ["path", "os", "fs/promises"].map(node),
+  )
+  const folder = await realpath(resolve(path, "..")).catch(() => resolve(path, ".."))
+  const id = (await sha256Hex(`${folder}/${path.slice(path.lastIndexOf("/") + 1)}`)).slice(0, 24)
+  const name = `gamed-${userInfo().uid}-${id}`
+  if (platform === "linux") return listening(`\0${name}`)
+  if (platform === "win32") return listening(`\\\\.\\pipe\\${name}`)
+  const file = `${tmpdir()}/${name}`
+  const held = await listening(file)
+  if (held || (await answers(file))) return held
+  await unlink(file).catch(unlessMissing) // of a process that died
+  return listening(file)
+}
+
+/** @param {string} name @returns {Promise<(() => void) | null>} */
+async function listening(name) {
+  const { createServer } = await node("net")
+  return new Promise((resolve) => {
+    const server = createServer((/** @type {any} */ socket) => socket.destroy())
+    server.once("error", (/** @type {any} */ error) => resolve(error.code === "EADDRINUSE" ? null : () => undefined))
+    server.listen({ path: name, exclusive: true }, () => resolve(() => void server.close()))
+    server.unref()
+  })
+}
+
+/** @param {string} name @returns {Promise<boolean>} */
+async function answers(name) {
+  const { connect } = await node("net")
+  return new Promise((resolve) => {
+    const socket = connect({ path: name }, () => (socket.destroy(), resolve(true)))
+    socket.once("error", () => resolve(false))
+  })
+}
+
+// --- The sign-in -----------------------------------------------------------------------------------------------------
+
+/**
+ * How a sign-in talks to the person in front of the screen. A game passes its own; its methods may return promises.
+ * @typedef {object} Person
+ * @property {(providers: readonly string[]) => string | Promise<string>} chooseProvider
+ *   One of the names: show one button for each.
+ * @property {(url: string, opened: boolean) => unknown} browserOpened
+ *   The sign-in goes on in the browser; show `url` as a link, with rel="noopener noreferrer", if it was not opened.
+ * @property {(showCode: (() => Promise<void>) | null, attemptsLeft: number | null, signal: AbortSignal) =>
+ *   string | null | Promise<string | null>} finishCode
+ *   The code the browser shows, or null to ask no more. `showCode` opens the page that shows it ("Show me a code");
+ *   null: the page shows it already. `attemptsLeft` is given after a wrong one. `signal`: it is not needed any more.
+ */
+
+/** @typedef {{ kind: "ticket" | "finish_code", text: string, answered: () => void, done: Promise<void> }} Proof */
+
+/** A promise, and how to keep it. */
+function promise() {
+  /** @type {(value?: any) => void} */
+  let keep = () => undefined
+  const done = new Promise((resolve) => (keep = resolve))
+  return { keep, done }
+}
+
+/** @param {"ticket" | "finish_code"} kind @param {string} text @returns {Proof} */
+function proofOf(kind, text) {
+  const { keep, done } = promise()
+  return { kind, text, answered: keep, done }
+}
+
+/** Things that are waited for. @template T */
+class Queue {
+  /** @type {T[]} */
+  #items = []
+  /** @type {Set<() => void>} */
+  #waiting = new Set()
+
+  /** @param {T} item */
+  put(item) {
+    this.#items.push(item)
+    for (const wake of this.#waiting) wake()
+  }
+
+  /** The next, or undefined after so many seconds. @param {number} seconds @returns {Promise<T | undefined>} */
+  async get(seconds) {
+    if (this.#items.length === 0) {
+      await new Promise((resolve) => {
+        const timer = setTimeout(done, seconds * 1000)
+        const waiting = this.#waiting
+        function done() {
+          clearTimeout(timer)
+          waiting.delete(done)
+          resolve(undefined)
+        }
+        waiting.add(done)
+      })
+    }
+    return this.#items.shift()
+  }
+}
+
+/** The loopback end of the return (PROTOCOL 3.4): 127.0.0.1, a random port, one path, one login. */
+class Listener {
+  loginId = ""
+  /** Settles when the browser was answered. */
+  replied = promise()
+
+  /** @param {string} doneUrl @param {(proof: Proof) => void} take @param {number} patience seconds */
+  static async start(doneUrl, take, patience) {
+    const { createServer } = await node("http")
+    const listener = new Listener()
+    listener.server = createServer((/** @type {any} */ request, /** @type {any} */ response) => {
+      listener.answer(request, response, doneUrl, take, patience)
+    })
+    await new Promise((resolve, reject) => {
+      listener.server.once("error", reject)
+      listener.server.listen({ host: "127.0.0.1", port: 0, exclusive: true }, () => resolve(undefined))
+    })
+    listener.port = listener.server.address().port
+    return listener
+  }
+
+  /** @type {any} */
+  server
+  port = 0
+
+  /**
+   * @param {any} request @param {any} response @param {string} doneUrl @param {(proof: Proof) => void} take
+   * @param {number} patience
+   */
+  async answer(request, response, doneUrl, take, patience) {
+    const standard = {
+      "Content-Length": "0",
+      "Cache-Control": "no-store",
+      "Referrer-Policy": "no-referrer",
+      Connection: "close",
+    }
+    const [path, query = ""] = request.url.split(/\?(.*)/s)
+    const values = new URLSearchParams(query.length < 2048 ? query : "")
+    const ids = values.getAll("login_id")
+    const tickets = values.getAll("ticket")
+    const ours =
+      request.method === "GET" && path === "/gamed/return" && request.headers.host === `127.0.0.1:${this.port}`
+    if (!ours || !this.loginId || ids.length !== 1 || ids[0] !== this.loginId || !TICKET.test(tickets.join(""))) {
+      response.writeHead(404, standard).end() // of another login, or nobody's: it has no effect here
+      return
+    }
+    const proof = proofOf("ticket", tickets.join(""))
+    take(proof)
+    await Promise.race([proof.done, sleep(patience)])
+    response.writeHead(303, { ...standard, Location: `${doneUrl}?login_id=${encodeURIComponent(this.loginId)}` })
+    response.end(this.replied.keep)
+  }
+
+  close() {
+    this.server.close()
+    this.server.closeAllConnections() // a browser keeps spare connections open
+  }
+}
+
+const TICKET = /^[A-Za-z0-9_-]{1,256}$/
+
+/**
+ * @typedef {object} SignInOptions
+ * @property {string} [provider] instead of letting the person choose
+ * @property {((url: string) => unknown) | null} [openBrowser] true if it did; null: the person opens the link
+ * @property {boolean} [loopback] listen for the browser's return (Node.js only); without it the finish code is typed
+ * @property {boolean} [adopt] the page first asks for the name and password of an account this server had in `local`
+ *   mode; the player keeps that one
+ * @property {AbortSignal} [signal] cancels it
+ */
+
+/** One login: start, browser, return proof, collect. `run` it once; `cancel` at any time. */
+export class SignIn {
+  /** @type {string | undefined} */
+  #secret
+  /** @type {Listener | undefined} */
+  #listener
+  /** @type {Queue<Proof | { failure: unknown }>} */
+  #proofs = new Queue()
+  #asked = false
+  #cancelled = false
+  #told = false
+  #stop = new AbortController()
+  #over = new AbortController()
+  #loginUrl = ""
+  #pollPath = ""
+  #deadline = 0
+  #maxWait = 0
+  #codeOnly = false
+
+  /**
+   * @param {Wire} wire @param {Person} person @param {Record<string, string>} device
+   * @param {SignInOptions & { returnSeconds: number }} options
+   */
+  constructor(wire, person, device, options) {
+    this.wire = wire
+    this.person = person
+    this.device = device
+    this.options = options
+  }
+
+  /**
+   * Hands the credentials to `keep` and returns what it makes of them. Any failure cancels the login.
+   * @template T @param {(complete: Record<string, any>) => Promise<T>} keep
+   */
+  async run(keep) {
+    const give = () => this.cancel()
+    try {
+      this.options.signal?.addEventListener("abort", give)
+      if (this.options.signal?.aborted) await this.cancel()
+      this.#stop.signal.throwIfAborted()
+      await this.#start()
+      await this.#show()
+      return await keep(await this.#settle())
+    } catch (error) {
+      if (!(error instanceof LoginFailed) || (this.#cancelled && !this.#told)) await this.cancel()
+      throw error // else: over already
+    } finally {
+      this.options.signal?.removeEventListener("abort", give)
+      this.#over.abort()
+      this.#listener?.close()
+    }
+  }
+
+  /** After this no credential of the login works; `run` throws LoginCancelled. */
+  async cancel() {
+    this.#cancelled = true
+    if (this.#secret) {
+      this.#told = true
+      await this.wire.call("POST", "/auth/login/cancel", { bearer: this.#secret, timeout: 5, tries: 1 }).catch(ifGamed)
+    }
+    this.#stop.abort(new LoginCancelled("login_cancelled", "The sign-in was cancelled."))
+  }
+
+  async #start() {
+    /** @type {Record<string, unknown>} */
+    const body = { client: this.device }
+    if (this.options.provider) body.provider = this.options.provider
+    if (this.options.adopt) body.intent = "adopt"
+    if (this.options.loopback) {
+      const take = (/** @type {Proof} */ proof) => this.#proofs.put(proof)
+      this.#listener = await Listener.start(`${this.wire.origin}/auth/login/done`, take, this.options.returnSeconds)
+      body.loopback_port = this.#listener.port
+    }
+    const started = (await this.wire.call("POST", "/auth/login", { json: body })).json()
+    this.#secret = member(started, "device_secret", "string")
+    this.#deadline = performance.now() + 1000 * (member(started, "expires_in", "integer") + 30)
+    this.#loginUrl = this.wire.origin.require(member(started, "login_url", "string"))
+    const poll = member(started, "poll", "object")
+    this.#pollPath = new URL(this.wire.origin.require(member(poll, "url", "string"))).pathname
+    this.#maxWait = Math.min(member(poll, "max_wait", "integer"), 25)
+    this.#codeOnly = started.return_proof === "code"
+    if (this.#listener) this.#listener.loginId = member(started, "login_id", "string")
+  }
+
+  async #show() {
+    const opened = this.options.openBrowser ? await this.options.openBrowser(this.#loginUrl) : false
+    await this.person.browserOpened(this.#loginUrl, Boolean(opened))
+  }
+
+  /** Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again. */
+  async #settle() {
+    let stage = "waiting_for_browser"
+    /** @type {Proof | undefined} */
+    let proof
+    for (;;) {
+      /** @type {Record<string, any>} */
+      let answer
+      try {
+        answer = await this.#collect(stage, proof)
+      } catch (error) {
+        if (!(error instanceof InvalidProof)) throw error
+        answer = await this.#collect(stage, undefined)
+        if (proof?.kind === "finish_code" && error.attemptsLeft) this.#ask(error.attemptsLeft)
+      } finally {
+        proof?.answered()
+      }
+      if (answer.status === "complete") {
+        // the browser gets its page before this process may end
+        if (proof?.kind === "ticket") await Promise.race([this.#listener?.replied.done, sleep(1)])
+        return answer
+      }
+      if (answer.status === "failed") throw loginError(member(answer, "problem", "object"))
+      stage = member(answer, "stage", "string")
+      proof = stage === "proof_required" ? await this.#awaitProof() : undefined
+    }
+  }
+
+  /**
+   * One answer of collect, however often it takes to get one while the login lives.
+   * @param {string} stage @param {Proof | undefined} proof
+   */
+  async #collect(stage, proof) {
+    const wait = proof || stage === "proof_required" ? 0 : this.#maxWait
+    const json = { wait, seen: stage, ...(proof && { [proof.kind]: proof.text }) }
+    const { signal } = this.#stop
+    const how = { json, bearer: this.#secret, timeout: wait + this.wire.patience.timeout, tries: 1, signal }
+    for (let attempt = 0; ; attempt = Math.min(attempt + 1, 6)) {
+      let pause
+      try {
+        return (await this.wire.call("POST", this.#pollPath, how)).json()
+      } catch (error) {
+        if (!(error instanceof GamedError)) throw error
+        pause = pauseAfter(error, attempt)
+        if (!error.passing || performance.now() + 1000 * pause > this.#deadline) throw error
+      }
+      await this.wire.patience.sleep(pause)
+    }
+  }
+
+  /** The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on. */
+  async #awaitProof() {
+    if (this.#codeOnly) this.#ask(null)
+    const found = await this.#proofs.get(this.options.returnSeconds)
+    if (found && "failure" in found) throw found.failure
+    if (!found) this.#ask(null)
+    return found
+  }
+
+  /** @param {number | null} attemptsLeft */
+  async #ask(attemptsLeft) {
+    if (attemptsLeft === null && this.#asked) return
+    this.#asked = true
+    try {
+      const showCode = this.#codeOnly ? null : () => this.#show()
+      const code = await this.person.finishCode(showCode, attemptsLeft, this.#over.signal)
+      if (code !== null && code !== undefined) this.#proofs.put(proofOf("finish_code", code))
+    } catch (failure) {
+      this.#proofs.put({ failure })
+    }
+  }
+}
+
+/** @param {Record<string, any>} problem */
+function loginError(problem) {
+  const code = member(problem, "code", "string")
+  const detail = String(problem.detail || problem.title || code)
+  return new (LOGIN_BY_CODE.get(code) ?? LoginFailed)(code, detail, { problem })
+}
+
+/** Swallows what the protocol knows. @param {unknown} error */
+function ifGamed(error) {
+  if (!(error instanceof GamedError)) throw error
+}
+
+/** `BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt. @param {string} typed */
+export function finishCode(typed) {
+  const letters = typed.replace(/[\s-]/g, "").toUpperCase()
+  return /^[BCDFGHJKLMNPQRSTVWXZ]{6}$/.test(letters) ? letters : null
+}
+
+/**
+ * In the person's own browser, never through a shell; in a browser in a tab that knows nothing of this page.
+ * @param {string} url @returns {Promise<boolean>}
+ */
+export async function openBrowser(url) {
+  if (!IN_NODE) {
+    // browsers open a tab for a click only, and do not say whether they did
+    if (!(/** @type {any} */ (navigator).userActivation?.isActive)) return false
+    window.open(url, "_blank", "noopener,noreferrer")
+    return true
+  }
+  const { spawn } = await node("child_process")
+  /** @type {Record<string, string[]>} */
+  const programs = { win32: ["rundll32", "url.dll,FileProtocolHandler"], darwin: ["open"] }
+  const [program, ...before] = programs[process.platform] ?? ["xdg-open"]
+  return new Promise((resolve) => {
+    const child = spawn(program, [...before, url], { stdio: "ignore", detached: true, windowsHide: true })
+    child.once("error", () => resolve(false))
+    child.once("exit", (/** @type {number | null} */ code) => resolve(code === 0))
+    setTimeout(resolve, 3000, true).unref() // it runs in the foreground
+    child.unref()
+  })
+}
+
+// --- Saves -----------------------------------------------------------------------------------------------------------
+
+const ETAG = /^"[!#-~]{1,100}"$/
+const SHA256 = /^[0-9a-f]{64}$/
+
+/** One version of one slot. `etag` is what a later write names as its base. */
+export class SaveInfo {
+  /**
+   * @param {{ slot: string, version: number, etag: string, size: number, sha256: string, contentType: string,
+   *   modified: string, meta: Record<string, any>, conflicts: number[] }} value
+   */
+  constructor({ slot, version, etag, size, sha256, contentType, modified, meta, conflicts }) {
+    this.slot = slot
+    this.version = version
+    this.etag = etag
+    this.size = size
+    this.sha256 = sha256
+    this.contentType = contentType
+    this.modified = modified
+    this.meta = meta
+    /** Versions that lost against this one and wait for the player's choice. */
+    this.conflicts = conflicts
+    Object.freeze(this)
+  }
+
+  /** Of an answer. @param {Record<string, any>} value */
+  static of(value) {
+    const { etag, sha256 } = value
+    if (!ETAG.test(member(value, "etag", "string")) || !SHA256.test(member(value, "sha256", "string"))) {
+      throw new NotGamed("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
+    }
+    return new SaveInfo({
+      slot: member(value, "slot", "string"),
+      version: member(value, "version", "integer"),
+      etag,
+      size: member(value, "size", "integer"),
+      sha256,
+      contentType: String(value.content_type || "application/octet-stream"),
+      modified: String(value.modified || ""),
+      meta: isObject(value.meta) ? value.meta : {},
+      conflicts: Array.isArray(value.conflicts) ? value.conflicts.filter(Number.isInteger) : [],
+    })
+  }
+
+  /** @param {unknown} value */
+  static maybe(value) {
+    return isObject(value) ? SaveInfo.of(/** @type {any} */ (value)) : null
+  }
+}
+
+/**
+ * In a list of changes: `version` emptied the slot.
+ * @typedef {{ slot: string, version: number, deleted: true }} Deletion
+ */
+
+/**
+ * What `changes` found. `cursor` is what to ask with the next time. `whole`: everything there is, not only what
+ * changed: no cursor was given, or the past it stands for is gone.
+ * @typedef {{ cursor: string, saves: (SaveInfo | Deletion)[], whole: boolean }} Changes
+ */
+
+/**
+ * One version in a slot's history: `kind` is write, restore, conflict or delete; `parent` what it was written on top
+ * of; `expires` when it goes at the latest, null while only newer versions can push it out; `save` null for a delete.
+ * @typedef {{ version: number, kind: string, parent: number | null, expires: string | null,
+ *   save: SaveInfo | null }} Version
+ */
+
+/**
+ * The bytes of a slot as they were when read.
+ * @typedef {{ etag: string, data: Uint8Array, contentType: string, meta: Record<string, any> }} Save
+ */
+
+/**
+ * What a write is based on: what was read, its etag, "*" for whatever is there, null for nothing.
+ * @typedef {{ etag: string } | string | null} Base
+ */
+
+/** @param {Record<string, any>} entry @returns {SaveInfo | Deletion} */
+function changeOf(entry) {
+  if (!entry.deleted) return SaveInfo.of(entry)
+  return { slot: member(entry, "slot", "string"), version: member(entry, "version", "integer"), deleted: true }
+}
+
+/** @param {Record<string, any>} value @returns {Version} */
+function versionOf(value) {
+  return {
+    version: member(value, "version", "integer"),
+    kind: member(value, "kind", "string"),
+    parent: Number.isInteger(value.parent) ? value.parent : null,
+    expires: typeof value.expires === "string" ? value.expires : null,
+    save: value.etag ? SaveInfo.maybe(value) : null,
+  }
+}
+
+const DEVICES = /^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$/
+
+/** A name is also safe as the name of a file, on Windows too. @param {string} slot */
+export function pathOf(slot) {
+  if (!/^[a-z0-9][a-z0-9._-]{0,63}$/.test(slot) || slot.endsWith(".") || DEVICES.test(slot)) {
+    throw new Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
+  }
+  return `/game/saves/${slot}`
+}
+
+/** @param {string} slot @param {number} number */
+function versionPath(slot, number) {
+  if (!Number.isSafeInteger(number)) throw new Refused("version_gone", "The number of a version is a whole number.")
+  return `${pathOf(slot)}/versions/${number}`
+}
+
+/** What a write is based on. @param {Base} base @returns {Record<string, string>} */
+function condition(base) {
+  if (base === undefined) throw new TypeError('base is missing: what was read, its etag, "*", or null for a new slot')
+  if (base === null) return { "If-None-Match": "*" }
+  return { "If-Match": typeof base === "string" ? base : base.etag }
+}
+
+/** @param {Uint8Array} data */
+const sha256Of = async (data) => new Uint8Array(await crypto.subtle.digest("SHA-256", /** @type {any} */ (data)))
+
+/** @param {Uint8Array | string} data */
+export async function sha256Hex(data) {
+  return Array.from(await sha256Of(typeof data === "string" ? new TextEncoder().encode(data) : data), hex).join("")
+}
+
+/** @param {Uint8Array} bytes */
+const base64 = (bytes) => btoa(String.fromCharCode(...bytes))
+
+/** The bytes are those the server hashed, or DownloadCorrupt. @param {Answer} answer */
+async function checkDigest(answer) {
+  const named = /sha-256=:([A-Za-z0-9+/]+=*):/.exec(answer.headers.get("Repr-Digest") ?? "")
+  if (!named) throw new NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
+  if (named[1] !== base64(await sha256Of(answer.body))) {
+    throw new DownloadCorrupt("download_corrupt", "The save arrived damaged.")
+  }
+}
+
+/** @param {Answer} answer @returns {Save} */
+function saveOf(answer) {
+  const meta = parsed(answer.headers.get("Save-Meta") ?? "")
+  return {
+    etag: answer.headers.get("ETag") ?? "",
+    data: answer.body,
+    contentType: answer.headers.get("Content-Type") ?? "",
+    meta: isObject(meta) ? meta : {},
+  }
+}
+
+/** One line of ASCII. @param {Record<string, any>} meta */
+function metaField(meta) {
+  const text = isObject(meta) ? JSON.stringify(meta) : undefined
+  if (text === undefined) throw new Refused("bad_meta", "The meta of a save is a JSON object.")
+  return text.replace(/[\u007f-\uffff]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`)
+}
+
+/** Text as its UTF-8. @param {Uint8Array | ArrayBuffer | string} data @returns {Uint8Array} */
+export function bytesOf(data) {
+  if (typeof data === "string") return new TextEncoder().encode(data)
+  if (data instanceof ArrayBuffer) return new Uint8Array(data)
+  if (data instanceof Uint8Array) return data
+  throw new TypeError("a save is a Uint8Array, an ArrayBuffer or a string")
+}
+
+// --- The client ------------------------------------------------------------------------------------------------------
+
+/**
+ * @typedef {object} ClientOptions
+ * @property {string} [app] the game's name: whose sign-in and saves; letters, digits, space, '.', '_', '-'
+ * @property {string} [version] the game's
+ * @property {string} [folder] instead of the platform's own place for credentials (Node.js only)
+ * @property {(seconds: number) => Promise<void>} [sleep]
+ * @property {() => number} [now] seconds since 1970
+ * @property {number} [timeout] seconds in which nothing arrives
+ * @property {number} [returnSeconds] how long the browser's return is awaited before a code is offered
+ */
+
+/** One server, and the player who is signed in there. */
+export class GamedClient {
+  /** @type {Credential | null} */
+  _held = null
+  /** @type {string | null} */
+  _player = null
+
+  /**
+   * `server` as the player entered it. Finds out who is signed in on this machine; asks no server.
+   * @param {string} server @param {ClientOptions} [options]
+   */
+  static async open(server, options = {}) {
+    const origin = Origin.entered(server)
+    const app = options.app ?? "gamed"
+    if (!/^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$/.test(app))
+      throw new RangeError("app: letters, digits, space, '.', '_', '-'")
+    if (!globalThis.crypto?.subtle) {
+      throw new UntrustedAddress("untrusted_address", "The game's own page needs https:// too.")
+    }
+    const name = `${origin.host.replace(/[^a-z0-9.-]/g, "_")}-${(await sha256Hex(String(origin))).slice(0, 12)}`
+    const place = IN_NODE
+      ? new FilePlace(options.folder ?? (await platformFolder(app)), name)
+      : new DatabasePlace(app, name)
+    const client = new GamedClient(origin, app, place, options)
+    await client.look()
+    return client
+  }
+
+  /** Use `open`. @param {Origin} origin @param {string} app @param {Place} place @param {ClientOptions} options */
+  constructor(origin, app, place, options) {
+    this.origin = origin
+    this.app = app
+    this._place = place
+    this._version = options.version ?? VERSION
+    this._now = options.now ?? (() => Date.now() / 1000)
+    this._returnSeconds = options.returnSeconds ?? RETURN_SECONDS
+    const patience = { sleep: options.sleep ?? sleep, timeout: options.timeout ?? TIMEOUT_SECONDS, tries: TRIES }
+    this._wire = new Wire(origin, `${app.replaceAll(" ", "-")}/${this._version} gamed-js/${VERSION}`, patience)
+  }
+
+  /** Where this machine keeps the credential, and gamed_sync.mjs what is pending; null in a browser. */
+  get folder() {
+    return this._place.folder
+  }
+
+  /** A name for this server: its host to read, a hash of its origin to tell it from others. */
+  get place() {
+    return this._place.name
+  }
+
+  // -- who --
+
+  /** Someone is, as far as this client has seen; asks nobody. */
+  get signedIn() {
+    return this._held !== null
+  }
+
+  /** Who, as far as this client has seen. */
+  get credential() {
+    return this._held
+  }
+
+  /** Looks again at what this machine keeps: another tab or process may have signed in or out. */
+  async look() {
+    const text = await this._place.read()
+    this._held = text === null ? null : Credential.read(text, this.origin)
+    return this._held
+  }
+
+  /**
+   * Mode and providers: one button for each provider; in `local` mode one for the server itself.
+   * @returns {Promise<{ mode: string, providers: string[] }>}
+   */
+  async policy() {
+    const answer = await this._wire.call("GET", "/auth/config")
+    if (!(answer.headers.get("Gamed-Protocol") ?? "").startsWith("1.")) {
+      throw new NotGamed("not_gamed", `${this.origin} is not a gamed server of protocol 1.`)
+    }
+    const value = answer.json()
+    const providers = member(value, "providers", "array").filter(KINDS.string)
+    return { mode: member(value, "mode", "string"), providers }
+  }
+
+  /**
+   * Through the browser; returns once the credential is kept. Throws LoginFailed and its kin. A sign-in that was kept
+   * here before is ended at the server.
+   * @param {Person} person @param {SignInOptions} [options]
+   */
+  async signIn(person, options = {}) {
+    const login = await this.beginSignIn(person, options)
+    return login.run((complete) => this.keep(complete))
+  }
+
+  /**
+   * The same in two steps, for a game with a Cancel button: `run((complete) => client.keep(complete))`, `cancel()`.
+   * @param {Person} person @param {SignInOptions} [options]
+   */
+  async beginSignIn(person, options = {}) {
+    const { mode, providers } = await this.policy()
+    let { provider } = options
+    if (mode === "oauth" && !provider) {
+      provider = providers.length === 1 ? providers[0] : await person.chooseProvider(providers)
+    }
+    return new SignIn(this._wire, person, await this.#device(), {
+      openBrowser,
+      loopback: IN_NODE,
+      ...options,
+      provider,
+      returnSeconds: this._returnSeconds,
+    })
+  }
+
+  /** What the sign-in page shows as reported by the device. */
+  async #device() {
+    /** @type {Record<string, string>} */
+    const device = { name: this.app, version: this._version, platform: "browser" }
+    if (IN_NODE) {
+      /** @type {Record<string, string>} */
+      const names = { win32: "windows", darwin: "macos" }
+      device.platform = names[process.platform] ?? process.platform
+      device.device_name = (await node("os")).hostname().slice(0, 64)
+    }
+    return device
+  }
+
+  /**
+   * Forget the credential here, whatever happens; true if the server knows too. `all` ends every session of the player;
+   * `others` ends all but this one and forgets nothing.
+   * @param {"this" | "others" | "all"} [scope]
+   */
+  async signOut(scope = "this") {
+    const kept = await this._place.locked(async () => {
+      const found = await this.look()
+      if (scope !== "others") await this.#forget()
+      return found
+    })
+    return kept === null || this.#tellLogout(kept, scope)
+  }
+
+  /** @param {Credential} kept @param {string} scope */
+  async #tellLogout(kept, scope) {
+    const json = { refresh_credential: kept.refreshCredential, scope }
+    try {
+      await this._wire.call("POST", "/auth/session/logout", { json, timeout: 5, tries: 2 })
+    } catch (error) {
+      ifGamed(error)
+      return false
+    }
+    return true
+  }
+
+  /** `GET /game/`: player, usage, limits, time. */
+  async whoami() {
+    return (await this._game("GET", "/game/")).json()
+  }
+
+  // -- saves --
+
+  /** @returns {Promise<SaveInfo[]>} */
+  async listSaves() {
+    const listed = member((await this._game("GET", "/game/saves")).json(), "saves", "array")
+    return listed.map(SaveInfo.of)
+  }
+
+  /**
+   * What changed since the cursor of an earlier answer; everything without one, or when that past is gone. Where
+   * nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+   * @param {string | null} [since] @param {{ wait?: number, signal?: AbortSignal }} [options]
+   * @returns {Promise<Changes>}
+   */
+  async changes(since = null, { wait = 0, signal } = {}) {
+    const path = since === null ? "/game/saves" : `/game/saves?since=${encodeURIComponent(since)}`
+    /** @type {Record<string, string>} */
+    const headers = wait ? { Prefer: `wait=${wait}` } : {}
+    const answer = await this._game("GET", path, { headers, timeout: wait + this._wire.patience.timeout, signal })
+    const value = answer.json()
+    const saves = member(value, "saves", "array").filter(isObject).map(changeOf)
+    return { cursor: member(value, "cursor", "string"), saves, whole: since === null || value.reset === true }
+  }
+
+  /**
+   * The current bytes, checked; null if the slot was never written. Throws Deleted, and NotModified if the current
+   * version is the one given as `unless`.
+   * @param {string} slot @param {{ unless?: Base }} [options] @returns {Promise<Save | null>}
+   */
+  async get(slot, { unless = null } = {}) {
+    /** @type {Record<string, string>} */
+    const headers = unless === null ? {} : { "If-None-Match": condition(unless)["If-Match"] }
+    try {
+      return saveOf(await this._game("GET", pathOf(slot), { headers, check: checkDigest, limit: MAX_SAVE_BYTES }))
+    } catch (error) {
+      if (error instanceof NotFound && !(error instanceof Deleted)) return null
+      throw error
+    }
+  }
+
+  /**
+   * Write, on top of `base`: what was read before, its etag, "*" for whatever is there, null for a new slot. Returns
+   * when the server has it on disk. Throws Conflict when the slot holds something else; the server then keeps both.
+   * Sending the same bytes twice is one write.
+   * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
+   * @param {{ base: Base, contentType?: string, meta?: Record<string, any> | null }} options
+   */
+  async put(slot, data, { base, contentType = "application/octet-stream", meta = null }) {
+    const body = bytesOf(data)
+    /** @type {Record<string, string>} */
+    const headers = { "Content-Type": contentType, ...condition(base) }
+    headers["Content-Digest"] = `sha-256=:${base64(await sha256Of(body))}:`
+    if (meta !== null) headers["Save-Meta"] = metaField(meta)
+    return SaveInfo.of((await this._game("PUT", pathOf(slot), { headers, body })).json())
+  }
+
+  /**
+   * Delete the version that was read; its history stays on the server for a while.
+   * @param {string} slot @param {{ base: Base }} options
+   */
+  async delete(slot, { base }) {
+    try {
+      await this._game("DELETE", pathOf(slot), { headers: condition(base) })
+    } catch (error) {
+      const gone = error instanceof GamedError && error.code === "deleted" && error.answerLostBefore
+      if (!gone) throw error // else: the first try did it
+    }
+  }
+
+  // -- history --
+
+  /**
+   * What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict.
+   * @param {string} slot
+   */
+  async versions(slot) {
+    const listed = member((await this._game("GET", `${pathOf(slot)}/versions`)).json(), "versions", "array")
+    return /** @type {Version[]} */ (listed.map(versionOf))
+  }
+
+  /**
+   * The bytes of one version, checked; NotFound when it is no longer kept.
+   * @param {string} slot @param {number} number
+   */
+  async version(slot, number) {
+    return saveOf(await this._game("GET", versionPath(slot, number), { check: checkDigest, limit: MAX_SAVE_BYTES }))
+  }
+
+  /**
+   * Make an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
+   * @param {string} slot @param {number} number @param {{ base: Base }} options
+   */
+  async restore(slot, number, { base }) {
+    const how = { headers: condition(base) }
+    return SaveInfo.of((await this._game("POST", `${versionPath(slot, number)}/restore`, how)).json())
+  }
+
+  /**
+   * Let go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
+   * @param {string} slot @param {number} number
+   */
+  async dismiss(slot, number) {
+    try {
+      await this._game("DELETE", versionPath(slot, number))
+    } catch (error) {
+      if (!(error instanceof NotFound)) throw error
+    }
+  }
+
+  // -- staying signed in --
+
+  /**
+   * The same sign-in for one player: PlayerChanged when another has signed in here since.
+   * @param {string} playerId @param {{ tries?: number }} [options]
+   */
+  only(playerId, { tries = TRIES } = {}) {
+    /** @type {GamedClient} */
+    const bound = Object.assign(new GamedClient(this.origin, this.app, this._place, {}), this)
+    bound._wire = this._wire.with({ tries })
+    bound._player = playerId
+    bound._held = null
+    return bound
+  }
+
+  /**
+   * A request in the player's name; once more with a newer token if the first turns out `stale`.
+   * @param {string} method @param {string} path @param {Request} [how] @param {string | null} [stale]
+   * @returns {Promise<Answer>}
+   */
+  async _game(method, path, how = {}, stale = null) {
+    const used = await this.#live(stale)
+    try {
+      return await this._wire.call(method, path, { ...how, bearer: used.accessToken })
+    } catch (error) {
+      if (!(error instanceof SignInRequired) || !(await this.#renewable(error, used)) || stale !== null) throw error
+    }
+    return this._game(method, path, how, used.accessToken)
+  }
+
+  /**
+   * Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile.
+   * @param {SignInRequired} error @param {Credential} used
+   */
+  async #renewable(error, used) {
+    if (!FORGET.has(error.code)) return RENEW.has(error.code)
+    return this._place.locked(async () => {
+      const kept = await this.look()
+      if (kept !== null && kept.sessionId !== used.sessionId) return true
+      await this.#forget()
+      return false
+    })
+  }
+
+  async #forget() {
+    await this._place.remove()
+    this._held = null
+  }
+
+  /**
+   * A credential whose access token should work and is not `stale`; refreshed if there is none.
+   * @param {string | null} stale
+   */
+  async #live(stale) {
+    const held = this._held ?? (await this.look())
+    if (held === null) throw signedOut()
+    if (this._player !== null && this._player !== held.playerId) throw playerChanged()
+    if (held.fresh(this._now()) && held.accessToken !== stale) return held
+    return this._place.locked(async () => {
+      const kept = await this.look() // the first one in refreshes, the others find what it got
+      if (kept === null) throw signedOut()
+      if (kept.playerId !== held.playerId) {
+        this._held = held
+        throw playerChanged()
+      }
+      if (kept.fresh(this._now()) && kept.accessToken !== stale) return kept
+      return (this._held = await this.#refresh(kept))
+    })
+  }
+
+  /**
+   * Inside the lock. May be repeated: until the new pair is used, the old credential gives it again.
+   * @param {Credential} kept
+   */
+  async #refresh(kept) {
+    const json = { refresh_credential: kept.refreshCredential }
+    let pair
+    try {
+      pair = (await this._wire.call("POST", "/auth/session/refresh", { json })).json()
+    } catch (error) {
+      if (error instanceof SignInRequired && FORGET.has(error.code)) await this.#forget()
+      throw error
+    }
+    const renewed = new Credential({ ...kept.stored(), ...this.#pair(pair) })
+    await this._place.write(JSON.stringify(renewed.stored())) // before its first use
+    return renewed
+  }
+
+  /** @param {Record<string, any>} answer */
+  #pair(answer) {
+    return {
+      refresh_credential: member(answer, "refresh_credential", "string"),
+      access_token: member(answer, "access_token", "string"),
+      access_expires: this._now() + member(answer, "expires_in", "integer"),
+    }
+  }
+
+  /** What a finished sign-in brought; kept before it is used. @param {Record<string, any>} complete */
+  async keep(complete) {
+    const fresh = new Credential({
+      origin: String(this.origin),
+      player_id: member(member(complete, "player", "object"), "id", "string"),
+      session_id: member(complete, "session_id", "string"),
+      provider: member(complete, "provider", "string"),
+      ...this.#pair(complete),
+    })
+    const before = await this._place.locked(async () => {
+      const found = await this.look()
+      await this._place.write(JSON.stringify(fresh.stored()))
+      this._held = fresh
+      return found
+    })
+    if (before !== null && before.sessionId !== fresh.sessionId) await this.#tellLogout(before, "this")
+    return fresh
+  }
+}
+
+const signedOut = () => new SignInRequired("signed_out", "Nobody is signed in here.")
+const playerChanged = () => new PlayerChanged("player_changed", "Another player signed in here meanwhile.")
+
+/** @param {string} app */
+async function platformFolder(app) {
+  return stateFolder(app, process.platform, process.env, (await node("os")).homedir())
+}
