@@ -1,6 +1,5 @@
-"""Digests on the wire (RFC 9530): what a client may send along, and what every answer carries."""
+"""Digests on the wire (RFC 9530): what a client may send along."""
 
-from base64 import b64encode
 from binascii import Error, a2b_base64
 from re import ASCII, compile
 from typing import Final
@@ -28,11 +27,6 @@ def check_digest(wanted: bytes | None, arrived: bytes) -> None:
     """DigestMismatch when other bytes arrived than were announced."""
     if wanted is not None and wanted != arrived:
         raise DigestMismatch("Other bytes arrived than Content-Digest says; nothing was stored. Send it again.")
-
-
-def sha256_field(sha256: bytes) -> str:
-    """The value of Repr-Digest."""
-    return f"sha-256=:{b64encode(sha256).decode()}:"
 
 
 def _decoded(encoded: str) -> bytes:

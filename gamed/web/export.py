@@ -4,7 +4,7 @@ from attrs import frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
-from gamed.saves.digest import sha256_field
+from gamed.http_rules.digest import sha256_field
 from gamed.saves.exports import Exports, Parcel
 from gamed.web.access import access_token
 from gamed.web.app import make_app

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from attrs import frozen
 
+from gamed.http_rules.digest import sha256_field
 from gamed.http_rules.prefer import wait_seconds
 from gamed.instants import http_date
 from gamed.saves.condition import Condition, deleting_condition, writing_condition
 from gamed.saves.cursor import Cursor, parse_cursor
-from gamed.saves.digest import sha256_field
 from gamed.saves.erasure import Erasure
 from gamed.saves.orders import Written
 from gamed.saves.save_info import listed, save_info

@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.http_rules.digest import sha256_field
 from gamed.http_rules.tags import EntityTag
 from gamed.saves.blank import BlankWatch
 from gamed.saves.condition import UNCONDITIONAL, Condition, Wants, deleting_condition, writing_condition
-from gamed.saves.digest import check_digest, parse_content_digest, sha256_field
+from gamed.saves.digest import check_digest, parse_content_digest
 from gamed.saves.errors import (
     BadMeta,
     BadPrecondition,
