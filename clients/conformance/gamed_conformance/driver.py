@@ -56,19 +56,12 @@ class Pending:
 
 
 class Driver:
-    """One process; started at once, and again after `kill`."""
+    """One process, started at once."""
 
-    def __init__(self, command: Sequence[str], folder: str | None = None) -> None:
-        self._command, self._folder = list(command), folder
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = list(command)
         self.lines: deque[str] = deque(maxlen=2000)
         """All it ever said in this scenario, for the check that it says no secrets."""
-        self._start()
-
-    @classmethod
-    def of(cls, command: str) -> Driver:
-        return cls(shlex.split(command))
-
-    def _start(self) -> None:
         self._pending: dict[int, Pending] = {}
         self._number = 0
         self._changed = threading.Condition()
@@ -83,7 +76,7 @@ class Driver:
         environ = {**os.environ, "GAMED_CONFORMANCE_PORT": str(port)}
         pipes: dict[str, Any] = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
         try:
-            self._process = subprocess.Popen(self._command, cwd=self._folder, env=environ, **pipes)
+            self._process = subprocess.Popen(self._command, env=environ, **pipes)
         except OSError as e:
             self._listener.close()
             raise DriverFailed(f"{shlex.join(self._command)} does not start: {e.strerror}") from e
@@ -174,12 +167,8 @@ class Driver:
                     waiting = [event["event"] for event in self.events]
                     raise DriverFailed(f"no event {name!r} of {client} within {seconds:g} s; there are {waiting}")
 
-    def kill(self) -> None:
-        """As a power cut; another process starts."""
-        self.close()
-        self._start()
-
     def close(self) -> None:
+        """No handler of it runs."""
         self._process.kill()
         self._process.wait()
         self._listener.close()

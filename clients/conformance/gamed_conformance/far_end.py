@@ -144,12 +144,22 @@ class FarEnd:
             if rule and rule.left:
                 rule.left -= 1
             self._changed.notify_all()
-        raw = self._performed(request, rule.data if rule else (self.fate(request) or {}))
+        deed = rule.data if rule else (self.fate(request) or {})
+        if "endless" in deed:
+            return self._pour(connection, deed["endless"])
+        raw = self._performed(request, deed)
         self.given |= set(SECRET.findall(raw))
         self.secrets |= self.given
         connection.sendall(raw)
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_WR)
+
+    def _pour(self, connection: socket.socket, limit: int) -> None:
+        """JSON that does not end. Whoever reads `limit` bytes of it has no bound of its own."""
+        connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nGamed-Protocol: 1.0\r\n\r\n{"x":"')
+        for _ in range(limit >> 16):
+            connection.sendall(b"x" * (1 << 16))
+        self.unexpected.append(f"someone who reads {limit} bytes of JSON")
 
     def _performed(self, request: Request, deed: Mapping[str, Any]) -> bytes:
         """The bytes that go back; none: the connection just closes."""

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ class Service:
         self._config.write_text(json.dumps(CONFIG))
         (folder / "game.json").write_text(json.dumps(GAME))
         self._process: subprocess.Popen[bytes] | None = None
+        self.died = threading.Event()
 
     @property
     def base(self) -> str:
@@ -54,6 +56,7 @@ class Service:
 
     def start(self) -> None:
         """Returns when it answers."""
+        self.died.clear()
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -69,7 +72,8 @@ class Service:
         end = time.monotonic() + START_SECONDS
         while not self._healthy():
             if self._process.poll() is not None or time.monotonic() > end:
-                raise ServiceFailed((self.folder / "log").read_text("utf-8", "backslashreplace"))
+                log = (self.folder / "log").read_text("utf-8", "backslashreplace")
+                raise ServiceFailed("\n".join(log.splitlines()[-40:]))
             time.sleep(0.03)
 
     def _healthy(self) -> bool:
@@ -88,6 +92,7 @@ class Service:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+            self.died.set()
 
     @property
     def runs(self) -> bool:

@@ -29,7 +29,9 @@ class Stage(Surroundings):
         self.memory |= case
         self._clients: set[tuple[str, str]] = set()
         self._pending: dict[str, Pending] = {}
-        self.memory["server"] = self.end("main").origin
+        self.memory |= {"server": self.end("main").origin, "other": self.end("other").origin}
+        self.memory |= {"port": self.end("main").port, "otherauthority": self.memory["other"].partition("//")[2]}
+        self.memory |= filled(dict(case), self.memory)
         for driver in world.drivers:
             driver.events.clear()
             driver.lines.clear()
@@ -37,7 +39,6 @@ class Stage(Surroundings):
     def end(self, name: str) -> FarEnd:
         if name not in self.ends:
             self.ends[name] = FarEnd(self.world.service if self._real else None)
-            self.memory[name] = self.ends[name].origin
             if not self._real:
                 policy = {"mode": "local", "providers": []}
                 self.ends[name].fate = lambda request: (
@@ -46,6 +47,8 @@ class Stage(Surroundings):
         return self.ends[name]
 
     def perform(self, step: Mapping[str, Any]) -> None:
+        step = {**step, **filled(step.get("with", {}), self.memory)}
+        step.pop("with", None)
         kind = next(iter(step))
         method = getattr(self, "_" + kind, None)
         if method is None:
@@ -112,7 +115,7 @@ class Stage(Surroundings):
     def _process(self, what: str, step: dict[str, Any]) -> None:
         """`kill`: no handler runs; the next command finds a new process."""
         number = step.get("number", "1")
-        self.world.driver(number).kill()
+        self.world.kill(number)
         self._clients = {known for known in self._clients if known[0] != number}
 
     # -- the far end --
@@ -150,6 +153,10 @@ class Stage(Surroundings):
             if len(set(values)) > 1:
                 raise Mismatch(f"{name} differs between requests: {values}")
         self._keep(step, shown)
+
+    def _same(self, values: list[Any], step: dict[str, Any]) -> None:
+        if any(value != values[0] for value in values):
+            raise Mismatch(f"these should be the same: {values}")
 
     def _apart(self, seconds: float, step: dict[str, Any]) -> None:
         """Between two requests `line` at least so long passes."""

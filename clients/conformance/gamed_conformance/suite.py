@@ -73,9 +73,8 @@ def _run_case(world: World, scenario: Scenario, case: Mapping[str, Any]) -> None
         doing = "the end"
         stage.close()
     except (Mismatch, CommandFailed, DriverFailed, PageFailed, ServiceFailed, OSError) as e:
-        said = world.driver().said() if world.drivers else ""
-        for driver in world.drivers:
-            driver.kill()  # the next scenario begins with nothing of this one
+        said = "\n".join(driver.said() for driver in world.drivers)
+        world.kill_all()  # the next scenario begins with nothing of this one
         raise ScenarioFailed(f"{where}, {doing}:\n{e}\n\n{scenario.data['about']}\n\nThe driver said:\n{said}") from e
     finally:
         for end in stage.ends.values() if stage else ():

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from .browser import Browser, fetched
 from .far_end import FarEnd, Rule
 from .matching import Mismatch, expect
-from .wire import Answer
+from .wire import LIMIT_SECONDS, Answer
 from .world import PASSWORD, World
 
 SIGN_IN = ("GET /auth/config", "POST /auth/login", "POST /auth/login/collect")
@@ -38,10 +39,13 @@ class Surroundings:
     # -- the real server, and people --
 
     def _service(self, what: str, step: dict[str, Any]) -> None:
-        service = self.world.service if what != "kill" else self.world._service
+        """`kill`, `start`, `restart`; `revive`: starts it once a rule has killed it."""
+        service = self.world.service if what == "restart" else self.world.running
+        if what == "revive" and service and not service.died.wait(LIMIT_SECONDS):
+            raise Mismatch("no rule killed the server")
         if service and what in ("kill", "restart"):
             service.kill()
-        if what in ("start", "restart"):
+        if what != "kill":
             _ = self.world.service
 
     def _player(self, name: str, step: dict[str, Any]) -> None:
@@ -112,6 +116,11 @@ class Surroundings:
         found = fetched(url, step.get("host"))
         expect(step.get("expect", {}), found, url)
         self._keep(step, found)
+
+    def _parse(self, url: str, step: dict[str, Any]) -> None:
+        """The members of its query, and its `origin`."""
+        parts = urlsplit(url)
+        self._keep(step, {"origin": f"{parts.scheme}://{parts.netloc}", **dict(parse_qsl(parts.query))})
 
     # -- what lies in folders --
 

@@ -127,6 +127,8 @@ def fields_of(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 def read_request(connection: socket.socket, now: Callable[[], float]) -> Request:
     """Raises Torn or OSError. Who expects it is told to go on."""
+    if connection.recv(1, socket.MSG_PEEK) == b"\x16":
+        raise Torn  # the beginning of TLS
     stream = Stream(connection)
     lines = stream.until(b"\r\n\r\n").decode("latin-1").split("\r\n")
     method, path, _ = lines[0].split(" ")

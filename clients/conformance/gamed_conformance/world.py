@@ -38,20 +38,28 @@ class World:
         self._gamed = gamed
         self.folder = Path(mkdtemp(prefix="gamed-conformance-"))
         self._drivers: dict[str, Driver] = {}
-        self._service: Service | None = None
+        self.running: Service | None = None
+        """Or killed, by a scenario."""
         self._players = 0
 
     def close(self) -> None:
-        for driver in self._drivers.values():
-            driver.close()
-        if self._service is not None:
-            self._service.kill()
+        self.kill_all()
+        if self.running is not None:
+            self.running.kill()
         rmtree(self.folder, ignore_errors=True)
 
     def driver(self, number: str = "1") -> Driver:
         if number not in self._drivers:
             self._drivers[number] = Driver(self.command)
         return self._drivers[number]
+
+    def kill(self, number: str) -> None:
+        """As a power cut; the next command finds a new process."""
+        self._drivers.pop(number).close()
+
+    def kill_all(self) -> None:
+        for number in list(self._drivers):
+            self.kill(number)
 
     @property
     def drivers(self) -> list[Driver]:
@@ -60,11 +68,11 @@ class World:
     @property
     def service(self) -> Service:
         """Running, whatever the scenario before did."""
-        if self._service is None:
-            self._service = Service(self.folder / "service", self._gamed)
-        if not self._service.runs:
-            self._service.start()
-        return self._service
+        if self.running is None:
+            self.running = Service(self.folder / "service", self._gamed)
+        if not self.running.runs:
+            self.running.start()
+        return self.running
 
     def player(self) -> dict[str, str]:
         """A new account at the real server, without a session."""
