@@ -84,6 +84,18 @@ sealed class Seat
 
     internal SignIn SignIn { get; set; }
 
+    internal Sync Sync { get; set; }
+
+    /// <summary>What was shown last, by slot.</summary>
+    internal Dictionary<string, SyncConflict> Conflicts = new Dictionary<string, SyncConflict>();
+
+    internal void CloseSync()
+    {
+        if (Sync != null)
+            Sync.Dispose();
+        Sync = null;
+    }
+
     Task PauseAsync(TimeSpan time, CancellationToken cancel)
     {
         Program.Say(new Dictionary<string, object>
@@ -155,11 +167,17 @@ sealed class Unsupported : Exception
 
 static class Program
 {
-    static readonly string[] Features = { "saves", "loopback", "parallel", "shared_store", "clock", "timeout" };
+    static readonly string[] Features =
+    {
+        "saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout",
+    };
+
     static readonly string[] SavesCommands =
     {
         "list_saves", "changes", "get", "put", "delete", "versions", "version", "restore", "dismiss",
     };
+
+    static readonly string[] Choices = { "sync_side", "sync_keep_mine", "sync_keep_theirs", "sync_merged" };
 
     static readonly ConcurrentDictionary<string, Seat> Seats = new ConcurrentDictionary<string, Seat>();
     static readonly Dictionary<string, object> Nothing = new Dictionary<string, object>();
@@ -248,20 +266,19 @@ static class Program
         if (todo == "close")
         {
             if (Seats.TryRemove(name, out seat))
-                await CloseAsync(seat);
+            {
+                seat.CloseSync();
+                seat.Player.Type(null);
+            }
             return Nothing;
         }
         if (!Seats.TryGetValue(name, out seat))
             throw new Unsupported("no client " + name);
         if (SavesCommands.Contains(todo))
             return await SavesAsync(seat, todo, how);
+        if (todo != null && todo.StartsWith("sync_"))
+            return await SyncsAsync(seat, todo, how);
         return await SignInsAsync(seat, todo, how);
-    }
-
-    static Task CloseAsync(Seat seat)
-    {
-        seat.Player.Type(null);
-        return Task.FromResult(true);
     }
 
     static async Task<object> SignInsAsync(Seat seat, string todo, Args how)
@@ -356,6 +373,113 @@ static class Program
             default:
                 throw new Unsupported(todo);
         }
+    }
+
+    static async Task<object> SyncsAsync(Seat seat, string todo, Args how)
+    {
+        string slot = how.Text("slot");
+        Sync sync = seat.Sync;
+        if (todo == "sync_open")
+            seat.Sync = await Sync.OpenAsync(seat.Client);
+        else if (todo == "sync_close")
+            seat.CloseSync();
+        else if (sync == null)
+            throw new InvalidOperationException("sync_open first");
+        else if (Choices.Contains(todo))
+            return await ChoiceAsync(seat.Conflicts[slot], todo, how);
+        switch (todo)
+        {
+            case "sync_open":
+            case "sync_close":
+                return Nothing;
+            case "sync_read":
+                return Shown(await sync.ReadAsync(slot));
+            case "sync_peek":
+                return Shown(await sync.PeekAsync(slot));
+            case "sync_write":
+                await sync.WriteAsync(slot, how.Data, how.Meta, how.ContentType);
+                return Nothing;
+            case "sync_delete":
+                await sync.DeleteAsync(slot);
+                return Nothing;
+            case "sync_status":
+                return Shown(await sync.StatusAsync(slot));
+            case "sync_slots":
+                return new Dictionary<string, object> { { "slots", (await sync.SlotsAsync()).Select(Shown) } };
+            case "sync_pump":
+                return new Dictionary<string, object>
+                {
+                    { "news", (await sync.PumpAsync()).Select(s => (object)News(s)) },
+                };
+            case "sync_conflicts":
+                IList<SyncConflict> found = await sync.ConflictsAsync();
+                seat.Conflicts = found.ToDictionary(conflict => conflict.Slot);
+                return new Dictionary<string, object> { { "conflicts", found.Select(Shown) } };
+            case "sync_dropped":
+                return Shown(await sync.DroppedAsync(slot));
+            case "sync_trouble":
+                return new Dictionary<string, object> { { "code", sync.Trouble == null ? null : sync.Trouble.Code } };
+            default:
+                throw new Unsupported(todo);
+        }
+    }
+
+    static async Task<object> ChoiceAsync(SyncConflict conflict, string todo, Args how)
+    {
+        switch (todo)
+        {
+            case "sync_keep_mine":
+                await conflict.KeepMineAsync();
+                return Nothing;
+            case "sync_keep_theirs":
+                await conflict.KeepTheirsAsync();
+                return Nothing;
+            case "sync_merged":
+                await conflict.MergedAsync(how.Data, how.Meta);
+                return Nothing;
+        }
+        switch (how.Text("side"))
+        {
+            case "mine":
+                return Shown(await conflict.MineAsync());
+            case "theirs":
+                return Shown(await conflict.TheirsAsync());
+            case "base":
+                return Shown(await conflict.BaseAsync());
+            default:
+                throw new Unsupported("side " + how.Text("side"));
+        }
+    }
+
+    static object News(SyncStatus status)
+    {
+        return new Dictionary<string, object> { { "slot", status.Slot }, { "state", status.State } };
+    }
+
+    static object Shown(SyncStatus status)
+    {
+        return new Dictionary<string, object>
+        {
+            { "slot", status.Slot }, { "state", status.State }, { "size", status.Size }, { "meta", status.Meta },
+            { "copies", status.Copies }, { "problem", status.Problem == null ? null : status.Problem.Code },
+        };
+    }
+
+    static object Shown(SyncConflict conflict)
+    {
+        return new Dictionary<string, object>
+        {
+            { "slot", conflict.Slot }, { "reason", conflict.Reason }, { "base", Shown(conflict.BaseInfo) },
+            { "current", Shown(conflict.Current) }, { "copy", Shown(conflict.Copy) },
+        };
+    }
+
+    static object Shown(SyncSide side)
+    {
+        return side == null ? null : new Dictionary<string, object>
+        {
+            { "data", Convert.ToBase64String(side.Data) }, { "content_type", side.ContentType }, { "meta", side.Meta },
+        };
     }
 
     static object Shown(SaveInfo info)
