@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from enum import Enum
-from hashlib import sha256
-from hmac import HMAC, compare_digest
+from hmac import compare_digest, digest
 from typing import NewType, NoReturn
 
 from attrs import field, frozen
@@ -100,7 +99,7 @@ class Indexer:
     _key: bytes = field(repr=False)
 
     def index(self, purpose: Purpose, *parts: bytes) -> Index:
-        return Index(HMAC(self._key, framed(purpose.value, *parts), sha256).digest())
+        return Index(digest(self._key, framed(purpose.value, *parts), "sha256"))
 
 
 @frozen

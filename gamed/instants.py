@@ -3,18 +3,25 @@
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
 from re import ASCII, compile
 from typing import Final
 
 Now = Callable[[], int]
 """-> the wall clock in epoch milliseconds."""
+REMEMBERED_SECONDS = 1024
+"""How many written seconds are kept: the same ones are asked for again and again."""
 _RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
 
 
 def rfc3339(instant_ms: int) -> str:
     """UTC with milliseconds, as `2026-11-21T09:36:23.004Z`."""
-    seconds, millis = divmod(instant_ms, 1000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{millis:03d}Z"
+    return f"{_second(instant_ms // 1000)}.{instant_ms % 1000:03d}Z"
+
+
+@lru_cache(REMEMBERED_SECONDS)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 def parse_rfc3339(text: str) -> int | None:
@@ -30,7 +37,12 @@ def parse_rfc3339(text: str) -> int | None:
 
 def http_date(instant_ms: int) -> str:
     """RFC 9110 5.6.7, whole seconds rounded down."""
-    return format_datetime(datetime.fromtimestamp(instant_ms // 1000, UTC), usegmt=True)
+    return _imf_fixdate(instant_ms // 1000)
+
+
+@lru_cache(REMEMBERED_SECONDS)
+def _imf_fixdate(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
 
 
 def parse_http_date(text: str) -> int | None:

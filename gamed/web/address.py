@@ -1,6 +1,7 @@
 """The client's address behind proxies that we trust (PROTOCOL 3.9)."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
@@ -31,6 +32,7 @@ def is_trusted(hop: Address | None, trusted: Sequence[Network]) -> bool:
     return hop is None or any(hop.version == network.version and hop in network for network in trusted)
 
 
+@lru_cache(1024)
 def parse_address(text: str) -> Address | None:
     """`192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`; mapped IPv4 becomes IPv4, zones go."""
     text = text.strip(" \t")

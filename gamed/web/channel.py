@@ -52,10 +52,20 @@ class Channel(HeadChannel):
     def _begin(self, raw: RawHead, length: int | None) -> None:
         self.persistent = raw.persistent and not self._last
         self._expects_continue = raw.expects_continue
-        request = self._hold()
+        request = self._hold(requests.Request(self, self._server))
         request.whole = length == 0
         self._transferDecoder = self._decoder(length)
         request.begin(raw, length)
+
+    def _plain(self, data: bytes) -> tuple[requests.Request, int] | None:
+        return self._server.plain(data, self)
+
+    def _start(self, request: requests.Request) -> None:
+        self.persistent = not self._last
+        self._expects_continue = False
+        self._transferDecoder = self._decoder(request.head.length)
+        self._hold(request)
+        request.start()
 
     def _decoder(self, length: int | None) -> Any:
         if length is None:
@@ -194,5 +204,6 @@ class Channel(HeadChannel):
         self._closing = True
         HTTPChannel.connectionLost(self, reason)
         self.requests.clear()
+        self._deadline.end()
         self._stall.end()
         self._server.closed(self)

@@ -1,5 +1,6 @@
 """Header fields as the rules of RFC 9110 read them."""
 
+from functools import cache
 from typing import Any
 
 from twisted.web.http_headers import Headers
@@ -18,6 +19,38 @@ class Fields(Headers):
             return super().getRawHeaders(name, default)
         values = super().getRawHeaders(name.encode())
         return default if values is None else [value.decode("latin-1") for value in values]
+
+
+@cache
+def canonical(name: str) -> bytes:
+    """As Twisted writes the name of a field; of names in this program only, so there are few."""
+    headers = Headers({name: [""]})
+    [(written, _)] = headers.getAllRawHeaders()
+    return written
+
+
+class AnswerFields(Headers):
+    """An answer's header, most of whose fields are set once and read once."""
+
+    __slots__ = ()
+
+    def set(self, name: str, value: str) -> None:
+        """In place of what was set before."""
+        if "\n" in value or "\r" in value:
+            self.setRawHeaders(name, [value])
+        else:
+            self._rawHeaders[canonical(name)] = [value.encode()]
+
+    def one(self, name: str) -> str:
+        """The first value, empty without one."""
+        values = self._rawHeaders.get(canonical(name))
+        return values[0].decode() if values else ""
+
+    def block(self) -> bytes:
+        """As it goes out, without the empty line."""
+        return b"".join(
+            [b"%b: %b\r\n" % (name, value) for name, values in self._rawHeaders.items() for value in values]
+        )
 
 
 def header_of(headers: Headers) -> Header:

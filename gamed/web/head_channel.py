@@ -22,10 +22,14 @@ HEAD_SECONDS = 10
 class HeadChannel(ClosingChannel):
     """Up to the request that a head begins, or the one that stands for what cannot be read."""
 
-    setRawMode: Any  # not typed in Twisted
+    setRawMode: Any  # these are not typed in Twisted
+    line_mode: Any
+    paused: Any
+    _buffer: Any
+    _busyReceiving: Any
 
     def __init__(self, server: Server, call_later: Callable[..., IDelayedCall]) -> None:
-        super().__init__(call_later)
+        super().__init__(call_later, server.seconds)
         self._server = server
         self._partial = PartialHead()
         self._in_head = False
@@ -37,9 +41,40 @@ class HeadChannel(ClosingChannel):
             return
         self._silent = False
         entered_again = self._busyReceiving
+        if self._between and not entered_again:
+            data = self._read_plain(data)
+            if not data:
+                return
         LineReceiver.dataReceived(self, data)
         if self.line_mode and not self._closing and not entered_again:
             self._judge_partial()
+
+    @property
+    def _between(self) -> bool:
+        """Whether a head begins with the next byte."""
+        return bool(self.line_mode) and not (self._buffer or self._in_head or self.requests or self.paused)
+
+    def _read_plain(self, data: bytes) -> bytes:
+        """Begin the request that `data` begins with, if it is plain; what is left for the longer way."""
+        plain = None if self._partial.touched else self._plain(data)
+        if plain is None:
+            return data
+        request, end = plain
+        self._buffer = data[end:]
+        self._busyReceiving = True  # what is left follows
+        try:
+            self._start(request)
+        finally:
+            self._busyReceiving = False
+        return bytes(self.clearLineBuffer())
+
+    @abstractmethod
+    def _plain(self, data: bytes) -> tuple[requests.Request, int] | None:
+        """The plain request that `data` begins with, and where what follows its head begins."""
+
+    @abstractmethod
+    def _start(self, request: requests.Request) -> None:
+        """A plain request: its head has been judged."""
 
     def _judge_partial(self) -> None:
         """What has come of a head so far."""
@@ -82,7 +117,7 @@ class HeadChannel(ClosingChannel):
     def _reject(self, error: WebError, start: bytes = b"") -> None:
         """Answer what is no request; nothing after it can be trusted. `start` is its first line, if it has one."""
         self.persistent = False
-        request = self._hold()
+        request = self._hold(requests.Request(self, self._server))
         self._server.place(request, start or self._partial.start)
         request.refuse(error)
         request.proceed()
@@ -90,12 +125,11 @@ class HeadChannel(ClosingChannel):
     def _respondToBadRequestAndDisconnect(self) -> None:
         self._reject(BadRequest())
 
-    def _hold(self) -> requests.Request:
-        """A new request; what follows is buffered until it is admitted or answered."""
+    def _hold(self, request: requests.Request) -> requests.Request:
+        """A new request begins; what follows is buffered until it is admitted or answered."""
         self.setTimeout(None)
         self._in_head = False
         self._handlingRequest = True
         self.setRawMode()
-        request = requests.Request(self, self._server)
         self.requests.append(request)
         return request

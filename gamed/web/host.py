@@ -1,6 +1,7 @@
 """Which host names this server answers for (PROTOCOL 1): a page elsewhere must not speak in our name."""
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from re import ASCII, compile
 
@@ -26,6 +27,7 @@ def judge_host(version: bytes, hosts: Sequence[bytes], authority: bytes | None, 
         raise Misdirected
 
 
+@lru_cache(256)
 def normal_host(raw: bytes) -> str:
     """`Example.ORG.:8080` -> `example.org`, `[0::1]` -> `::1`; BadRequest when it is no host."""
     text = raw.decode("latin-1").lower()

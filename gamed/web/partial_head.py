@@ -19,6 +19,11 @@ class PartialHead:
         return bool(self._lines)
 
     @property
+    def touched(self) -> bool:
+        """Whether anything came since the last head, be it an empty line."""
+        return self._blank or bool(self._lines)
+
+    @property
     def start(self) -> bytes:
         """The first line, once it is here."""
         return self._lines[0] if self._lines else b""

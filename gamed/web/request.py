@@ -8,12 +8,12 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.http import NO_BODY_CODES
 from twisted.web.http import Request as TwistedRequest
-from twisted.web.http_headers import Headers
 
-from gamed.web.fields import Fields
+from gamed.web.fields import AnswerFields, Fields
 from gamed.web.gates import Head, MemorySink, Sink
 from gamed.web.raw_head import RawHead
 from gamed.web.server import Route, Server
+from gamed.web.steps import Steps
 from gamed.web.traces import trace
 
 _log = Logger()
@@ -32,7 +32,14 @@ class Request(TwistedRequest):
     head: Head
     sink: Sink
     route: Route
+    responseHeaders: AnswerFields
     channel: Any
+    refusal: BaseException | None = None
+    """Why there will be no handler."""
+    whole = False
+    """Whether all of the body was read; if not, the connection cannot go on."""
+    problem = ""
+    """The code of the problem that is answered."""
     parseCookies: Any  # these are not typed in Twisted
     getCookie: Any
     addCookie: Any
@@ -40,14 +47,9 @@ class Request(TwistedRequest):
     def __init__(self, channel: Any, server: Server) -> None:
         super().__init__(channel, queued=False)
         self.requestHeaders = Fields()
+        self.responseHeaders = AnswerFields()
         self._server = server
-        self._work: Deferred[Any] | None = None
-        self.refusal: BaseException | None = None
-        """Why there will be no handler."""
-        self.whole = False
-        """Whether all of the body was read; if not, the connection cannot go on."""
-        self.problem = ""
-        """The code of the problem that is answered."""
+        self._work: Deferred[Any] | Steps | None = None
         self.request_id = server.request_id()
         self.began = server.seconds()
         self.route = server.nowhere
@@ -86,6 +88,10 @@ class Request(TwistedRequest):
         else:
             self.channel.admit(self)
 
+    def start(self) -> None:
+        """As begin(), of a request whose head was judged before it was made."""
+        raise NotImplementedError
+
     # the body
 
     def handleContentChunk(self, data: bytes) -> Deferred[None] | None:
@@ -115,7 +121,7 @@ class Request(TwistedRequest):
 
     def setHeader(self, name: str, value: str) -> None:
         """Replaces what was set before."""
-        self.responseHeaders.setRawHeaders(name, [value])
+        self.responseHeaders.set(name, value)
 
     def setResponseCode(self, code: int, message: bytes | None = None) -> None:
         """Twisted's own table of reason phrases lacks 421, 428 and 431."""
@@ -126,9 +132,7 @@ class Request(TwistedRequest):
         if self._disconnected or self.finished:
             return
         if not self.startedWriting:
-            body = result.encode() if isinstance(result, str) else b"" if result is None else result
-            if not isinstance(body, bytes):
-                raise TypeError(f"a handler returned {type(result).__name__}")
+            body = body_of(result)
             self.setHeader("Content-Length", str(len(body)))
             self.write(body)
         self.finish()
@@ -139,7 +143,7 @@ class Request(TwistedRequest):
             self._tell("an answer broke off", error)
             self.channel.forceAbortClient()
             return
-        self.responseHeaders = Headers()
+        self.responseHeaders = AnswerFields()
         self.cookies.clear()
         try:
             self.respond(self.route.answer_error(self, error))
@@ -181,8 +185,12 @@ class Request(TwistedRequest):
             work.cancel()
 
     def _failed(self, failure: Failure) -> None:
-        error = failure.value
-        if error is None or (self._disconnected and isinstance(error, CancelledError)):
+        if failure.value is not None:
+            self._broke(failure.value)
+
+    def _broke(self, error: BaseException) -> None:
+        """The handler raised, or its answer cannot be given."""
+        if self._disconnected and isinstance(error, CancelledError):
             return
         if self._disconnected:
             self._tell("failed after the client left", error)
@@ -191,6 +199,14 @@ class Request(TwistedRequest):
 
     def _tell(self, what: str, error: BaseException) -> None:
         _log.error("{what}, request {request_id}\n{trace}", what=what, request_id=self.request_id, trace=trace(error))
+
+
+def body_of(result: object) -> bytes:
+    """Of what a handler returned."""
+    body = result.encode() if isinstance(result, str) else b"" if result is None else result
+    if not isinstance(body, bytes):
+        raise TypeError(f"a handler returned {type(result).__name__}")
+    return body
 
 
 class _Nowhere:

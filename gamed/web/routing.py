@@ -34,10 +34,11 @@ class Found:
     """What the path answers, when it exists."""
     refusal: WebError | None = None
 
-    def call(self, request: Request) -> object:
+    def call(self, request: Request, kwargs: Mapping[str, str] | None = None) -> object:
+        """`kwargs` in place of its own."""
         if self.handler is None:
             raise RouteNotFound
-        return self.handler(request, **self.kwargs)
+        return self.handler(request, **(self.kwargs if kwargs is None else kwargs))
 
     def answer_error(self, request: Request, error: BaseException) -> bytes:
         return self.app.answer_error(request, error)
@@ -47,6 +48,7 @@ class Doorway:
     """A room, ready to be asked."""
 
     def __init__(self, room: Room) -> None:
+        self.room = room
         self.app = app = app_of(room)
         self._gates = dict(room.gates)
         self._map: MapAdapter = app.url_map.bind("-")
@@ -105,6 +107,11 @@ class Routes:
         self._doorways = [(prefix, doorway) for prefix, doorway in doorways if "*" not in prefix]
         self._patterns = [(_pattern(prefix), doorway) for prefix, doorway in doorways if "*" in prefix]
         self.nowhere = Found(make_app())
+
+    @property
+    def doorways(self) -> Sequence[tuple[str, Doorway]]:
+        """Those of prefixes without `*`, the longest first."""
+        return self._doorways
 
     def find(self, path: str, method: str) -> Found:
         """Never raises; a path of no room is answered as JSON."""

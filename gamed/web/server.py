@@ -44,6 +44,9 @@ class Server(Protocol):
     def request_id(self) -> str:
         """A new one; says nothing about the client."""
 
+    def plain(self, data: bytes, channel: "Channel") -> "tuple[Request, int] | None":
+        """The plain request that begins `data`, judged, and where its body begins; None where it is not plain."""
+
     def judge(self, request: "Request", raw: RawHead, length: int | None) -> None:
         """Set `route` and `head`; raise the first reason not to serve."""
 
