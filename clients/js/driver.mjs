@@ -3,8 +3,9 @@
 import { createInterface } from "node:readline"
 
 import { Conflict, GamedClient, GamedError, InvalidProof, SaveInfo } from "./gamed.mjs"
+import { Sync } from "./gamed_sync.mjs"
 
-const FEATURES = ["saves", "loopback", "parallel", "shared_store", "clock", "timeout"]
+const FEATURES = ["saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout"]
 
 /** @param {object} line */
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
@@ -41,6 +42,10 @@ class Session {
     return session
   }
 
+  /** @type {any} */
+  sync
+  /** @type {Map<string, any>} the conflicts that were shown last, by slot */
+  shown = new Map()
   name = ""
   shift = 0
   /** @type {any} */
@@ -115,6 +120,48 @@ const COMMANDS = {
   restore: async ({ client }, { slot, number, base }) =>
     infoJson(await client.restore(slot, number, { base: base ?? null })),
   dismiss: ({ client }, { slot, number }) => client.dismiss(slot, number),
+
+  sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
+  sync_close: ({ sync }) => sync?.close(),
+  sync_read: async ({ sync }, { slot }) => saveJson(await sync.read(slot)),
+  sync_peek: async ({ sync }, { slot }) => saveJson(await sync.peek(slot)),
+  sync_write: ({ sync }, { slot, data, meta, content_type }) =>
+    sync.write(slot, bytes(data), { meta: meta ?? null, contentType: content_type ?? undefined }),
+  sync_delete: ({ sync }, { slot }) => sync.delete(slot),
+  sync_status: ({ sync }, { slot }) => statusJson(sync.status(slot)),
+  sync_slots: ({ sync }) => ({ slots: sync.slots().map(statusJson) }),
+  sync_pump: async ({ sync }) => ({ news: (await sync.pump()).map(statusJson) }),
+  sync_conflicts: (session) => {
+    session.shown = new Map(session.sync.conflicts.map((/** @type {any} */ conflict) => [conflict.slot, conflict]))
+    return { conflicts: [...session.shown.values()].map(conflictJson) }
+  },
+  sync_side: async (session, { slot, side }) => sideJson(await shown(session, slot)[side]()),
+  sync_keep_mine: (session, { slot }) => shown(session, slot).keepMine(),
+  sync_keep_theirs: (session, { slot }) => shown(session, slot).keepTheirs(),
+  sync_merged: (session, { slot, data, meta }) => shown(session, slot).merged(bytes(data), { meta: meta ?? null }),
+  sync_dropped: async ({ sync }, { slot }) => sideJson(await sync.dropped(slot)),
+  sync_trouble: ({ sync }) => (sync.trouble ? { code: sync.trouble.code } : null),
+}
+
+/** @param {Session} session @param {string} slot */
+function shown(session, slot) {
+  const conflict = session.shown.get(slot)
+  if (!conflict) throw new Unsupported(`no conflict of ${slot} was shown`)
+  return conflict
+}
+
+/** @param {any} status */
+const statusJson = (status) => ({ ...status, problem: status.problem ? status.problem.code : null })
+
+/** @param {any} conflict */
+function conflictJson({ slot, reason, baseInfo, current, copy }) {
+  return { slot, reason, base: infoJson(baseInfo), current: infoJson(current), copy: infoJson(copy) }
+}
+
+/** @param {any} side */
+function sideJson(side) {
+  if (side === null) return null
+  return { data: Buffer.from(side.data).toString("base64"), content_type: side.contentType, meta: side.meta }
 }
 
 /** @param {any} client */
@@ -167,6 +214,7 @@ async function perform(command) {
     const session = sessions.get(command.client)
     sessions.delete(command.client)
     session?.stop.abort()
+    await session?.sync?.close()
     return {}
   }
   const session = sessions.get(command.client)

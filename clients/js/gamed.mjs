@@ -845,10 +845,13 @@ const randomName = () => Array.from(crypto.getRandomValues(new Uint8Array(8)), h
 /** @param {number} byte */
 const hex = (byte) => byte.toString(16).padStart(2, "0")
 
-/** @type {Map<string, Promise<unknown>>} */
+/** @type {Map<unknown, Promise<unknown>>} */
 const turns = new Map()
 
-/** One at a time in this process, in the order asked. @template T @param {string} key @param {() => Promise<T>} work */
+/**
+ * One at a time in this process for each key, in the order asked.
+ * @template T @param {unknown} key @param {() => Promise<T>} work @returns {Promise<T>}
+ */
 export async function inTurn(key, work) {
   const mine = (turns.get(key) ?? Promise.resolve()).then(work)
   const settled = mine.catch(() => undefined)

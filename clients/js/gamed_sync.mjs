@@ -1,0 +1,1338 @@
+/**
+ * Offline play for gamed.mjs: a game saves to this device, and the device brings it up when it can.
+ *
+ * Copy it beside gamed.mjs; no packages, no build.
+ *
+ *     const sync = await Sync.open(client)                     // of the player who is signed in; needs no network
+ *     sync.run(stop.signal, (status) => ...)                   // from here on it goes up by itself
+ *     const save = await sync.read("auto")                     // null: never saved. The newest this device knows
+ *     await sync.write("auto", bytes, { meta: { title: "Chapter 3" } })    // on this device's disk when it returns
+ *     for (const conflict of sync.conflicts)                   // both sides went on: the player chooses
+ *       await conflict.keepMine()                              // or keepTheirs(), or merged(bytes)
+ *
+ * A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
+ * seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+ *
+ * Every failure is a GamedError. Methods may be called side by side; one tab or process at a time for a player's
+ * folder.
+ *
+ * @module
+ */
+
+import {
+  Busy,
+  Conflict,
+  Deleted,
+  GamedClient,
+  GamedError,
+  IN_NODE,
+  NotFound,
+  NotGamed,
+  PlayerBlocked,
+  RateLimited,
+  Refused,
+  SaveInfo,
+  SignInRequired,
+  Unreachable,
+  UntrustedAddress,
+  bytesOf,
+  inTurn,
+  openDatabase,
+  pathOf,
+  pauseAfter,
+  sha256Hex,
+  syncFolder,
+  transact,
+  tryLock,
+  unlessMissing,
+  writeWhole,
+} from "./gamed.mjs"
+
+/** @import { Save, Deletion, Version } from "./gamed.mjs" */
+
+const FORMAT = 1
+/** How long a request for changes may take that waits for one. */
+const WAIT_SECONDS = 25
+/** A write that the server refused is tried again after this long, unless it says otherwise: limits can be changed. */
+const AGAIN_SECONDS = 300
+/** How often one pump goes on with a slot that changes meanwhile. */
+const STEPS = 4
+
+/** What ends a pump: it is about the server or the player, not about one slot. */
+const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress]
+
+/** Another tab or process, or another Sync of this one, has this player's folder open. */
+export class InUse extends GamedError {
+  static kind = "InUse"
+}
+
+/** What this device keeps does not hold what was written to it. */
+export class LocalDamaged extends GamedError {
+  static kind = "LocalDamaged"
+}
+
+/** The sides have changed since this conflict was shown, or it was settled: look at `conflicts` again. */
+export class ConflictOver extends GamedError {
+  static kind = "ConflictOver"
+}
+
+// --- What is known of a slot: pure, every change makes a new record --------------------------------------------------
+
+/**
+ * Bytes on this device, kept under their hash. `modified` is RFC 3339, by some clock: to be shown to the player.
+ * @typedef {{ sha256: string, size: number, contentType: string, meta: { [name: string]: any },
+ *   modified: string }} Local
+ */
+
+/** @param {SaveInfo} info @returns {Local} */
+const localOf = ({ sha256, size, contentType, meta, modified }) => ({ sha256, size, contentType, meta, modified })
+
+/**
+ * The same bytes under the same label; nothing equals nothing.
+ * @param {Local | null} one @param {Local | SaveInfo | null} other
+ */
+function same(one, other) {
+  if (one === null || other === null) return one === other
+  return one.sha256 === other.sha256 && one.contentType === other.contentType && equal(one.meta, other.meta)
+}
+
+/** Of JSON: the order of members does not count. @param {any} one @param {any} other @returns {boolean} */
+function equal(one, other) {
+  if (one === other) return true
+  if (typeof one !== "object" || typeof other !== "object" || one === null || other === null) return false
+  if (Array.isArray(one) !== Array.isArray(other)) return false
+  const names = Object.keys(one)
+  return (
+    names.length === Object.keys(other).length && names.every((n) => Object.hasOwn(other, n) && equal(one[n], other[n]))
+  )
+}
+
+/** @param {SaveInfo | null} info */
+const tag = (info) => (info ? info.etag : null)
+
+/**
+ * A write, or with `local` null a delete, that was sent and may have arrived: nothing else goes out before it.
+ * @typedef {{ local: Local | null, base: SaveInfo | null }} Sent
+ */
+
+/**
+ * What the server said when it refused. `reason`: changed, deleted, or lost (it does not know this save). `copy`: the
+ * refused bytes, as the server keeps them.
+ * @typedef {{ reason: string, base: SaveInfo | null, current: SaveInfo | null, copy: SaveInfo | null }} Dispute
+ */
+
+/**
+ * @typedef {object} Known
+ * @property {string} slot
+ * @property {Local | null} local what the game has; null: nothing, or deleted
+ * @property {SaveInfo | null} base the version that stands on: what the game last read, or the server last acknowledged
+ * @property {boolean} dirty the game went on from there
+ * @property {Sent | null} sent
+ * @property {SaveInfo | null} remote what the server has, as far as it was heard
+ * @property {boolean} deleted where there is nothing: there was something
+ * @property {Dispute | null} dispute
+ * @property {Local | null} dropped what gave way last, here on this device
+ * @property {SaveInfo | null} spent a conflict's copy at the server that nobody needs once its bytes are current
+ */
+
+class Record {
+  /** @param {Known} known */
+  constructor(known) {
+    this.slot = known.slot
+    this.local = known.local
+    this.base = known.base
+    this.dirty = known.dirty
+    this.sent = known.sent
+    this.remote = known.remote
+    this.deleted = known.deleted
+    this.dispute = known.dispute
+    this.dropped = known.dropped
+    this.spent = known.spent
+    Object.freeze(this)
+  }
+
+  /** @param {string} slot */
+  static empty(slot) {
+    const nothing = { local: null, base: null, sent: null, remote: null, dispute: null, dropped: null, spent: null }
+    return new Record({ slot, dirty: false, deleted: false, ...nothing })
+  }
+
+  /** @param {Partial<Known>} changes */
+  with(changes) {
+    return new Record({ ...this, ...changes })
+  }
+
+  /** The server has something that the game has not seen, and the game has nothing to say against it. */
+  get newer() {
+    const settled = !(this.dirty || this.sent || this.dispute)
+    return settled && tag(this.remote) !== tag(this.base) && (this.remote !== null || this.deleted)
+  }
+
+  /** By the game. What it has already is no change. @param {Local | null} local @returns {Record} */
+  wrote(local) {
+    if (same(this.local, local)) return this
+    const dropped = local ? this.dropped : this.local
+    const record = this.with({ local, dirty: true, deleted: local === null, dropped })
+    return local && this.dispute && this.remote ? record.heard(this.remote) : record
+  }
+
+  /** The game goes on from what is newer. */
+  took() {
+    const local = this.remote ? localOf(this.remote) : null
+    const dropped = local || !this.local ? this.dropped : this.local
+    return this.with({ local, base: this.remote, dropped })
+  }
+
+  /**
+   * The server lists this. The same bytes are never a conflict, whoever brought them there.
+   * @param {SaveInfo | null} remote @param {boolean} [deleted] @returns {Record}
+   */
+  heard(remote, deleted = false) {
+    const record = this.with({ remote, deleted: remote === null && deleted })
+    if (remote === null) return this.local === null && !this.sent ? record.#settled(null) : record.#moved()
+    if (this.sent?.local?.sha256 === remote.sha256) return record.acknowledged(remote, same(this.sent.local, remote))
+    if (this.local?.sha256 === remote.sha256 && !this.sent) return record.#settled(remote)
+    return record.#moved()
+  }
+
+  /**
+   * Both sides have the same bytes; another label is brought up still, or taken over if the game has none.
+   * @param {SaveInfo | null} remote
+   */
+  #settled(remote) {
+    if (!this.dirty && remote) return this.with({ local: localOf(remote), base: remote, dispute: null })
+    return this.with({ base: remote, dirty: remote !== null && !same(this.local, remote), dispute: null })
+  }
+
+  /** A conflict that is open shows what is there now. */
+  #moved() {
+    if (this.dispute === null || tag(this.dispute.current) === tag(this.remote)) return this
+    if (this.remote && tag(this.remote) === tag(this.base)) return this.with({ dispute: null })
+    const reason = this.remote ? "changed" : this.deleted ? "deleted" : "lost"
+    return this.with({ dispute: { ...this.dispute, reason, current: this.remote } })
+  }
+
+  /**
+   * In a whole list. `known`: what this stands on is in the past that the server has now. Where it is not, the server
+   * has lost what it had acknowledged, and what the game has is news again.
+   * @param {{ known: boolean, deleted: boolean, listed: boolean }} found
+   */
+  relisted({ known, deleted, listed }) {
+    const record = known || this.dirty || this.local === null ? this : this.with({ dirty: true })
+    return listed ? record : record.heard(null, deleted)
+  }
+
+  /**
+   * What was sent took place, as `info`; the game may have gone on since.
+   * @param {SaveInfo | null} info @param {boolean} [exactly]
+   */
+  acknowledged(info, exactly = true) {
+    const done = exactly && same(this.local, this.sent ? this.sent.local : null)
+    let { local } = this
+    if (done && info && local) local = { ...local, contentType: info.contentType, meta: info.meta } // as it spells them
+    return this.with({ local, base: info, dirty: !done, sent: null })
+  }
+
+  /** @param {SaveInfo} info */
+  written(info) {
+    return this.acknowledged(info).with({ remote: info, deleted: false })
+  }
+
+  /** @param {SaveInfo | null} [current] */
+  removed(current = null) {
+    return this.acknowledged(null).with({ remote: current, deleted: current === null })
+  }
+
+  /** It took place, and someone else went on from it. @param {Conflict} error */
+  superseded(error) {
+    return this.acknowledged(error.yours).with({ remote: error.current, deleted: error.current === null })
+  }
+
+  /** @param {Conflict} error */
+  disputed(error) {
+    const deleted = error.code === "deleted"
+    const reason = error.current ? "changed" : deleted ? "deleted" : "lost"
+    const dispute = { reason, base: this.base, current: error.current, copy: error.yours }
+    return this.with({ sent: null, dispute }).heard(error.current, deleted)
+  }
+
+  keptMine() {
+    return this.with({ base: this.#theirs, dirty: true, dispute: null, spent: this.dispute ? this.dispute.copy : null })
+  }
+
+  keptTheirs() {
+    const local = this.#theirs ? localOf(this.#theirs) : null
+    return this.with({ local, base: this.#theirs, dirty: false, dispute: null, dropped: this.local ?? this.dropped })
+  }
+
+  /** @param {Local} local */
+  merged(local) {
+    return this.with({ local, base: this.#theirs, dirty: true, dispute: null })
+  }
+
+  get #theirs() {
+    return this.dispute ? this.dispute.current : null
+  }
+
+  /** Hashes of all bytes that may still be asked for. @returns {Set<string>} */
+  get bodies() {
+    const sides = [this.local, this.base, this.remote, this.dropped, this.sent && this.sent.local]
+    if (this.dispute) sides.push(this.dispute.base, this.dispute.current)
+    return new Set(sides.filter((side) => side !== null).map((side) => side.sha256))
+  }
+
+  /** As the Python client keeps it, too. */
+  toText() {
+    const { slot, dirty, deleted, sent, dispute } = this
+    return JSON.stringify({
+      format: FORMAT,
+      slot,
+      local: labelled(this.local),
+      base: labelled(this.base),
+      dirty,
+      sent: sent && { local: labelled(sent.local), base: labelled(sent.base) },
+      remote: labelled(this.remote),
+      deleted,
+      dispute: dispute && {
+        reason: dispute.reason,
+        base: labelled(dispute.base),
+        current: labelled(dispute.current),
+        copy: labelled(dispute.copy),
+      },
+      dropped: labelled(this.dropped),
+      spent: labelled(this.spent),
+    })
+  }
+
+  /** Throws what a text that is none of ours makes it throw. @param {string} text */
+  static read(text) {
+    const value = JSON.parse(text)
+    if (value.format !== FORMAT || typeof value.slot !== "string") throw new TypeError("another format")
+    const { slot, sent, dispute } = value
+    return new Record({
+      slot,
+      local: localFrom(value.local),
+      base: infoFrom(value.base),
+      dirty: value.dirty === true,
+      sent: sent && { local: localFrom(sent.local), base: infoFrom(sent.base) },
+      remote: infoFrom(value.remote),
+      deleted: value.deleted === true,
+      dispute: dispute && {
+        reason: dispute.reason,
+        base: infoFrom(dispute.base),
+        current: infoFrom(dispute.current),
+        copy: infoFrom(dispute.copy),
+      },
+      dropped: localFrom(value.dropped),
+      spent: infoFrom(value.spent),
+    })
+  }
+}
+
+/** @param {Local | SaveInfo | null} side */
+function labelled(side) {
+  if (side === null) return null
+  const { contentType, ...rest } = side
+  return { ...rest, content_type: contentType }
+}
+
+/** @param {any} value @returns {SaveInfo | null} */
+const infoFrom = (value) => (value === null ? null : SaveInfo.of(value))
+
+/** @param {any} value @returns {Local | null} */
+function localFrom(value) {
+  if (value === null) return null
+  const { sha256, size, meta, modified } = value
+  if (!/^[0-9a-f]{64}$/.test(sha256) || typeof meta !== "object") throw new TypeError("another format")
+  return { sha256, size, contentType: String(value.content_type), meta, modified }
+}
+
+// --- The disk --------------------------------------------------------------------------------------------------------
+
+/**
+ * One player's saves at one server, as this device keeps them: a cursor, and for each slot a record and bodies. A body
+ * is kept before the record that names it, and goes after it.
+ * @typedef {object} Store
+ * @property {() => Promise<{ records: Record[], cursor: string | null }>} load
+ * @property {(record: Record) => Promise<void>} keep
+ * @property {(cursor: string) => Promise<void>} keepCursor
+ * @property {(slot: string, digest: string, data: Uint8Array) => Promise<void>} add
+ * @property {(slot: string, digest: string) => Promise<Uint8Array | null>} body as it was found
+ * @property {(slot: string, digest: string) => Promise<void>} discard
+ * @property {(slot: string, info: SaveInfo) => boolean} has
+ * @property {() => void} close
+ */
+
+/** Files that only this user can read. @implements {Store} */
+class FileStore {
+  /** @type {Map<string, Map<string, number>>} slot -> hash -> bytes */
+  #present = new Map()
+
+  /** @param {string} folder @param {() => void} release @param {any} fs */
+  constructor(folder, release, fs) {
+    this.folder = folder
+    this.close = release
+    this.fs = fs
+  }
+
+  /** @param {string} folder */
+  static async open(folder) {
+    const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises")
+    await fs.mkdir(`${folder}/slots`, { recursive: true, mode: 0o700 })
+    const release = await tryLock(`${folder}/lock`)
+    if (!release) throw inUse()
+    return new FileStore(folder, release, fs)
+  }
+
+  async load() {
+    const records = []
+    for (const slot of (await this.fs.readdir(`${this.folder}/slots`)).sort()) {
+      const place = `${this.folder}/slots/${slot}`
+      const found = new Map()
+      for (const name of await this.fs.readdir(place)) found.set(name, (await this.fs.stat(`${place}/${name}`)).size)
+      this.#present.set(slot, found)
+      if (!found.has("record")) continue // the first write to it did not get that far
+      records.push(readRecord(await this.fs.readFile(`${place}/record`, "utf8"), slot, `${place}/record`))
+      await this.#tidy(records[records.length - 1])
+    }
+    return { records, cursor: await this.fs.readFile(`${this.folder}/cursor`, "utf8").catch(unlessMissing) }
+  }
+
+  /** @param {Record} record */
+  async keep(record) {
+    await this.#write(record.slot, "record", new TextEncoder().encode(record.toText()))
+    await this.#tidy(record)
+  }
+
+  /** @param {Record} record */
+  async #tidy(record) {
+    const needed = record.bodies.add("record")
+    for (const name of this.#of(record.slot).keys()) if (!needed.has(name)) await this.discard(record.slot, name)
+  }
+
+  /** @param {string} slot @param {string} digest @param {Uint8Array} data */
+  add(slot, digest, data) {
+    return this.#write(slot, digest, data)
+  }
+
+  /** @param {string} slot @param {string} name @param {Uint8Array} data */
+  async #write(slot, name, data) {
+    const place = `${this.folder}/slots/${slot}`
+    if (await this.fs.mkdir(place, { recursive: true, mode: 0o700 })) await syncFolder(`${this.folder}/slots`)
+    await writeWhole(`${place}/${name}`, data)
+    this.#of(slot).set(name, data.length)
+  }
+
+  /** @param {string} slot @param {string} digest @returns {Promise<Uint8Array | null>} */
+  async body(slot, digest) {
+    const data = await this.fs.readFile(`${this.folder}/slots/${slot}/${digest}`).catch(unlessMissing)
+    return data && new Uint8Array(data)
+  }
+
+  /** @param {string} slot @param {string} digest */
+  async discard(slot, digest) {
+    await this.fs.unlink(`${this.folder}/slots/${slot}/${digest}`).catch(() => undefined)
+    this.#of(slot).delete(digest)
+  }
+
+  /** @param {string} slot @param {SaveInfo} info */
+  has(slot, info) {
+    return this.#of(slot).get(info.sha256) === info.size
+  }
+
+  /** @param {string} cursor */
+  async keepCursor(cursor) {
+    await writeWhole(`${this.folder}/cursor`, new TextEncoder().encode(cursor))
+  }
+
+  /** @param {string} slot */
+  #of(slot) {
+    if (!this.#present.has(slot)) this.#present.set(slot, new Map())
+    return /** @type {Map<string, number>} */ (this.#present.get(slot))
+  }
+}
+
+/** A database of IndexedDB. @implements {Store} */
+class DatabaseStore {
+  /** @type {Set<string>} */
+  #present = new Set()
+
+  /** @param {IDBDatabase} database @param {() => void} release */
+  constructor(database, release) {
+    this.database = database
+    this.close = () => (database.close(), release())
+  }
+
+  /** @param {string} name */
+  static async open(name) {
+    const release = await heldLock(name)
+    if (!release) throw inUse()
+    return new DatabaseStore(await openDatabase(name, ["state", "records", "bodies"]), release)
+  }
+
+  async load() {
+    const keys = await this.#do("bodies", "readonly", (bodies) => bodies.getAllKeys())
+    this.#present = new Set(keys)
+    const texts = await this.#do("records", "readonly", (records) => records.getAll())
+    const records = texts.map((/** @type {string} */ text) => readRecord(text, null, this.database.name))
+    for (const record of records) await this.#tidy(record)
+    const cursor = await this.#do("state", "readonly", (state) => state.get("cursor"))
+    return { records, cursor: cursor ?? null }
+  }
+
+  /** @param {Record} record */
+  async keep(record) {
+    await this.#do("records", "readwrite", (records) => records.put(record.toText(), record.slot))
+    await this.#tidy(record)
+  }
+
+  /** @param {Record} record */
+  async #tidy(record) {
+    const needed = record.bodies
+    const before = `${record.slot}/`
+    for (const key of this.#present) {
+      if (key.startsWith(before) && !needed.has(key.slice(before.length))) {
+        await this.discard(record.slot, key.slice(before.length))
+      }
+    }
+  }
+
+  /** @param {string} slot @param {string} digest @param {Uint8Array} data */
+  async add(slot, digest, data) {
+    await this.#do("bodies", "readwrite", (bodies) => bodies.put(data, `${slot}/${digest}`))
+    this.#present.add(`${slot}/${digest}`)
+  }
+
+  /** @param {string} slot @param {string} digest @returns {Promise<Uint8Array | null>} */
+  async body(slot, digest) {
+    return (await this.#do("bodies", "readonly", (bodies) => bodies.get(`${slot}/${digest}`))) ?? null
+  }
+
+  /** @param {string} slot @param {string} digest */
+  async discard(slot, digest) {
+    await this.#do("bodies", "readwrite", (bodies) => bodies.delete(`${slot}/${digest}`))
+    this.#present.delete(`${slot}/${digest}`)
+  }
+
+  /** @param {string} slot @param {SaveInfo} info */
+  has(slot, info) {
+    return this.#present.has(`${slot}/${info.sha256}`)
+  }
+
+  /** @param {string} cursor */
+  async keepCursor(cursor) {
+    await this.#do("state", "readwrite", (state) => state.put(cursor, "cursor"))
+  }
+
+  /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
+  #do(store, mode, step) {
+    return transact(this.database, [store], mode, (of) => step(of(store)))
+  }
+}
+
+/** @param {string} text @param {string | null} slot @param {string} where */
+function readRecord(text, slot, where) {
+  try {
+    const record = Record.read(text)
+    if (slot !== null && record.slot !== slot) throw new TypeError("of another slot")
+    return record
+  } catch (cause) {
+    const detail = `${where} cannot be read; what is beside it is untouched.`
+    throw new LocalDamaged("state_damaged", detail, { cause })
+  }
+}
+
+const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
+
+/**
+ * A lock of the browser, until it is given back or the tab ends.
+ * @param {string} name @returns {Promise<null | (() => void)>}
+ */
+function heldLock(name) {
+  return new Promise((resolve, reject) => {
+    const hold = (/** @type {Lock | null} */ lock) => {
+      if (lock === null) return resolve(null)
+      return new Promise((release) => resolve(() => release(undefined)))
+    }
+    navigator.locks.request(name, { ifAvailable: true }, hold).catch(reject)
+  })
+}
+
+// --- What a game sees ------------------------------------------------------------------------------------------------
+
+/** @typedef {"in_step" | "waiting" | "newer" | "conflict" | "refused"} State */
+
+/**
+ * One slot, for a menu.
+ * @typedef {object} Status
+ * @property {string} slot
+ * @property {State} state in_step; waiting: something is to be brought up or down; newer: `read` gives what came from
+ *   elsewhere; conflict: the player has to choose; refused: see `problem`, the bytes are kept here
+ * @property {number | null} size of what `read` would give, as are the next two; null: nothing, it is deleted
+ * @property {{ [name: string]: any }} meta
+ * @property {string} modified
+ * @property {number[]} copies versions at the server that lost a conflict, of any device: `restore` or `dismiss` them
+ * @property {GamedError | null} problem
+ */
+
+/**
+ * One side of a conflict: its bytes, and what to tell the player about them.
+ * @typedef {{ data: Uint8Array, contentType: string, meta: { [name: string]: any }, modified: string }} Side
+ */
+
+/** Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on. */
+export class SyncConflict {
+  #sync
+
+  /** @param {string} slot @param {Dispute} dispute @param {Sync} sync */
+  constructor(slot, { reason, base, current, copy }, sync) {
+    this.slot = slot
+    /** changed; deleted: at the server; lost: the server does not know this save (erased, or an old backup). */
+    this.reason = reason
+    this.baseInfo = base
+    this.current = current
+    /** What the server keeps of this device's side, beside the current version. */
+    this.copy = copy
+    this.#sync = sync
+    Object.freeze(this)
+  }
+
+  /** This device's, as it is now; null: it was deleted here. @returns {Promise<Side | null>} */
+  mine() {
+    return this.#sync._mine(this.slot)
+  }
+
+  /** The server's; null: deleted, or lost. Fetched if it did not arrive yet. @returns {Promise<Side | null>} */
+  theirs() {
+    return this.#sync._side(this.slot, this.current)
+  }
+
+  /** What both started from; null when there was nothing, or nobody kept it. @returns {Promise<Side | null>} */
+  async base() {
+    try {
+      return await this.#sync._side(this.slot, this.baseInfo)
+    } catch (error) {
+      if (error instanceof GamedError) return null
+      throw error
+    }
+  }
+
+  /** Write this device's over theirs, which stays in the server's history. */
+  keepMine() {
+    return this.#sync._answer(this, (record) => record.keptMine())
+  }
+
+  /** Go on from theirs: `read` it. `copy` stays at the server, the bytes here can be had from `Sync.dropped`. */
+  async keepTheirs() {
+    await this.theirs()
+    await this.#sync._answer(this, (record) => record.keptTheirs())
+  }
+
+  /**
+   * Go on from something new that holds both.
+   * @param {Uint8Array | ArrayBuffer | string} data @param {{ meta?: { [name: string]: any } | null }} [options]
+   */
+  merged(data, { meta = null } = {}) {
+    return this.#sync._merged(this, bytesOf(data), meta)
+  }
+}
+
+/** @typedef {{ error: GamedError, due: number }} Problem due: by the monotonic clock, in seconds */
+
+/** The server judged the write, and did not do it. @param {Problem} problem */
+const final = ({ error }) => (error.status >= 400 && error.status < 500) || error instanceof LocalDamaged
+
+const monotonic = () => performance.now() / 1000
+
+/** Rung when there is something to do. */
+class Bell {
+  #rung = false
+  /** @type {() => void} */
+  #wake = () => undefined
+
+  /** @type {() => void} */
+  #end = () => undefined
+
+  ring() {
+    this.#rung = true
+    this.#wake()
+  }
+
+  /** Ends the wait, heed or not. */
+  hurry() {
+    this.#end()
+  }
+
+  quiet() {
+    this.#rung = false
+  }
+
+  /**
+   * Until it is time; or until it rings, if `heed`; or until `signal`.
+   * @param {number} seconds @param {AbortSignal} signal @param {boolean} heed
+   */
+  wait(seconds, signal, heed) {
+    if (signal.aborted || (heed && this.#rung)) return Promise.resolve()
+    return /** @type {Promise<void>} */ (
+      new Promise((resolve) => {
+        const timer = setTimeout(done, Math.min(seconds, 1e6) * 1000)
+        const bell = this
+        function done() {
+          clearTimeout(timer)
+          signal.removeEventListener("abort", done)
+          bell.#wake = bell.#end = () => undefined
+          resolve()
+        }
+        signal.addEventListener("abort", done)
+        this.#end = done
+        if (heed) this.#wake = done
+      })
+    )
+  }
+}
+
+/** One player's saves on this device, and the way to the server. */
+export class Sync {
+  /** @type {Map<string, Record>} */
+  #records
+  /** @type {string | null} */
+  #cursor
+  /** @type {Map<string, Problem>} */
+  #problems = new Map()
+  #bell = new Bell()
+  #closed = false
+  /** @type {Map<string, string>} */
+  #told
+  #client
+  #store
+  #turn = {}
+
+  /**
+   * Why the last pump did not get through; null when it did: for a sign that says "offline".
+   * @type {GamedError | null}
+   */
+  trouble = null
+
+  /**
+   * Of the player who is signed in. Asks no server. Throws SignInRequired, InUse, LocalDamaged.
+   * `folder` instead of one beside the credential; in a browser a name: tabs that play side by side have one each.
+   * @param {GamedClient} client @param {{ folder?: string }} [options]
+   */
+  static async open(client, { folder } = {}) {
+    const credential = client.credential ?? (await client.look())
+    if (credential === null) throw new SignInRequired("signed_out", "Nobody is signed in here.")
+    const player = await safeName(credential.playerId)
+    const store = IN_NODE
+      ? await FileStore.open(`${folder ?? `${client.folder}/sync`}/${client.place}/${player}`)
+      : await DatabaseStore.open(`gamed/${client.app}/${folder ?? "sync"}/${client.place}/${player}`)
+    try {
+      return new Sync(client, credential.playerId, store, await store.load())
+    } catch (error) {
+      store.close()
+      throw error
+    }
+  }
+
+  /**
+   * Use `open`.
+   * @param {GamedClient} client @param {string} playerId @param {Store} store
+   * @param {{ records: Record[], cursor: string | null }} found
+   */
+  constructor(client, playerId, store, { records, cursor }) {
+    this.playerId = playerId
+    this.#client = client
+    this.#store = store
+    this.#records = new Map(records.map((record) => [record.slot, record]))
+    this.#cursor = cursor
+    const quiet = this.slots().filter(({ state }) => state === "in_step" || state === "waiting")
+    this.#told = new Map(quiet.map((status) => [status.slot, this.#lookOf(status)]))
+  }
+
+  /** Let another tab or process have the folder. What is pending stays pending. */
+  async close() {
+    await this.#inTurn(async () => {
+      if (!this.#closed) this.#store.close()
+      this.#closed = true
+      this.#bell.ring()
+    })
+  }
+
+  // -- the game's side: this device only, no network --
+
+  /**
+   * The newest bytes this device knows; what the game writes next stands on them. Null if the slot was never written.
+   * Throws Deleted, LocalDamaged, and Unreachable while a save that is known has not arrived. In a conflict it is this
+   * device's side.
+   * @param {string} slot
+   */
+  read(slot) {
+    return this.#look(slot, true)
+  }
+
+  /**
+   * The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere.
+   * @param {string} slot
+   */
+  peek(slot) {
+    return this.#look(slot, false)
+  }
+
+  /**
+   * On this device's disk when it returns, on top of what the game last read or wrote here. It goes up with the next
+   * pump. Newer bytes replace older ones that did not go up yet. Throws what the system throws when this device cannot
+   * keep it.
+   * @param {string} slot @param {Uint8Array | ArrayBuffer | string} data
+   * @param {{ meta?: { [name: string]: any } | null, contentType?: string }} [options]
+   */
+  async write(slot, data, { meta = null, contentType = "application/octet-stream" } = {}) {
+    await this.#inTurn(async () => {
+      const local = await this.#local(slot, bytesOf(data), contentType, meta)
+      await this.#changed(slot, (record) => record.wrote(local))
+    })
+    this.#bell.ring()
+  }
+
+  /** What this device knows to be newest; a delete at the server can be taken back for a while. @param {string} slot */
+  async delete(slot) {
+    pathOf(slot)
+    await this.#change(slot, (record) => (record.newer ? record.took() : record).wrote(null))
+    this.#bell.ring()
+  }
+
+  /** Every slot that holds something, or waits for something. */
+  slots() {
+    return this.#known()
+      .map((slot) => this.status(slot))
+      .filter(shown)
+  }
+
+  /** @param {string} slot @returns {Status} */
+  status(slot) {
+    const record = this.#record(slot)
+    const problem = this.#problems.get(slot)
+    const held = this.#arrived(record) ? record.remote : record.local
+    return {
+      slot,
+      state: this.#state(record, problem),
+      size: held ? held.size : null,
+      meta: held ? held.meta : {},
+      modified: held ? held.modified : "",
+      copies: record.remote ? [...record.remote.conflicts] : [],
+      problem: problem ? problem.error : null,
+    }
+  }
+
+  /** Those the player has to choose in. @returns {SyncConflict[]} */
+  get conflicts() {
+    return this.#known().flatMap((slot) => {
+      const { dispute } = this.#record(slot)
+      return dispute ? [new SyncConflict(slot, dispute, this)] : []
+    })
+  }
+
+  /**
+   * What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind.
+   * @param {string} slot
+   */
+  dropped(slot) {
+    return this._side(slot, this.#record(slot).dropped)
+  }
+
+  /** @param {string} slot @param {boolean} take @returns {Promise<Save | null>} */
+  #look(slot, take) {
+    pathOf(slot)
+    return this.#inTurn(async () => {
+      const record = this.#record(slot)
+      const seen = this.#arrived(record) ? record.took() : record
+      if (seen.local === null && record.newer && record.remote) {
+        throw new Unreachable("not_arrived", "This save has not arrived on this device yet.")
+      }
+      const data = seen.local === null ? null : await this.#bytes(slot, seen.local)
+      if (take) await this.#changed(slot, () => seen)
+      if (seen.local === null && seen.deleted) throw new Deleted("deleted", "This save was deleted.")
+      if (seen.local === null || data === null) return null
+      const etag = seen.dirty || !seen.base ? "" : seen.base.etag
+      return { etag, data, contentType: seen.local.contentType, meta: seen.local.meta }
+    })
+  }
+
+  /** @param {string} slot @param {Local} local */
+  async #bytes(slot, local) {
+    const data = await this.#body(slot, local.sha256)
+    if (data === null) {
+      const record = this.#record(slot)
+      if (!record.dirty && record.base) await this.#store.discard(slot, local.sha256) // the next pump brings it again
+      throw damaged(slot)
+    }
+    return data
+  }
+
+  /** Null when it is not here, or not what it was. @param {string} slot @param {string} digest */
+  async #body(slot, digest) {
+    const data = await this.#store.body(slot, digest)
+    return data !== null && (await sha256Hex(data)) === digest ? data : null
+  }
+
+  /** Something newer is here to be read. @param {Record} record */
+  #arrived(record) {
+    return record.newer && (record.remote === null || this.#store.has(record.slot, record.remote))
+  }
+
+  /** @param {Record} record @param {Problem | undefined} problem @returns {State} */
+  #state(record, problem) {
+    if (record.dispute) return "conflict"
+    if (problem) return "refused"
+    if (this.#arrived(record)) return "newer"
+    return record.dirty || record.sent || record.newer ? "waiting" : "in_step"
+  }
+
+  /** @param {string} slot */
+  _mine(slot) {
+    return this._side(slot, this.#record(slot).local)
+  }
+
+  /**
+   * From this device, else from the server.
+   * @param {string} slot @param {Local | SaveInfo | null} of @returns {Promise<Side | null>}
+   */
+  async _side(slot, of) {
+    if (of === null) return null
+    let data = await this.#body(slot, of.sha256)
+    if (data === null && of instanceof SaveInfo) {
+      data = await fetched(this.#client.only(this.playerId), of)
+      await this.#keepBody(slot, of.sha256, data)
+    }
+    if (data === null) throw damaged(slot)
+    return { data, contentType: of.contentType, meta: of.meta, modified: of.modified }
+  }
+
+  /**
+   * With its bytes on disk; in a turn.
+   * @param {string} slot @param {Uint8Array} data @param {string} contentType
+   * @param {{ [name: string]: any } | null} meta @returns {Promise<Local>}
+   */
+  async #local(slot, data, contentType, meta) {
+    pathOf(slot)
+    const plain = plainOf(meta ?? {})
+    this.#open()
+    const kept = data.slice() // the game may go on with its own
+    const sha256 = await sha256Hex(kept)
+    if ((await this.#body(slot, sha256)) === null) await this.#store.add(slot, sha256, kept)
+    const modified = new Date().toISOString()
+    return { sha256, size: kept.length, contentType, meta: plain, modified }
+  }
+
+  /** @param {SyncConflict} shown @param {(record: Record) => Record} how */
+  async _answer(shown, how) {
+    await this.#inTurn(() => this.#answered(shown, how))
+    this.#bell.ring()
+  }
+
+  /** @param {SyncConflict} shown @param {Uint8Array} data @param {{ [name: string]: any } | null} meta */
+  async _merged(shown, data, meta) {
+    await this.#inTurn(async () => {
+      const like = this.#record(shown.slot).local ?? shown.current
+      const contentType = like ? like.contentType : "application/octet-stream"
+      const local = await this.#local(shown.slot, data, contentType, meta)
+      await this.#answered(shown, (record) => record.merged(local))
+    })
+    this.#bell.ring()
+  }
+
+  /** @param {SyncConflict} shown @param {(record: Record) => Record} how */
+  #answered(shown, how) {
+    const { dispute } = this.#record(shown.slot)
+    const now = dispute && JSON.stringify(new SyncConflict(shown.slot, dispute, this))
+    if (now !== JSON.stringify(shown)) {
+      throw new ConflictOver("conflict_over", "This conflict has changed since it was shown.")
+    }
+    return this.#changed(shown.slot, how)
+  }
+
+  /** @param {string} slot */
+  #record(slot) {
+    return this.#records.get(slot) ?? Record.empty(slot)
+  }
+
+  /** One change at a time. @template T @param {() => Promise<T>} work @returns {Promise<T>} */
+  #inTurn(work) {
+    return inTurn(this.#turn, work)
+  }
+
+  /** On disk when it returns. @param {string} slot @param {(record: Record) => Record} how */
+  #change(slot, how) {
+    return this.#inTurn(() => this.#changed(slot, how))
+  }
+
+  /** In a turn. @param {string} slot @param {(record: Record) => Record} how */
+  async #changed(slot, how) {
+    this.#open()
+    const before = this.#record(slot)
+    const after = how(before)
+    if (after !== before && after.toText() !== before.toText()) {
+      await this.#store.keep(after)
+      this.#records.set(slot, after)
+    }
+    return after
+  }
+
+  #open() {
+    if (this.#closed) throw new InUse("closed", "This Sync was closed.")
+  }
+
+  // -- the server's side --
+
+  /**
+   * Hear what changed, bring up what is pending, fetch what is newer; what a game should look at again. Throws what is
+   * about the server or the player (Unreachable, SignInRequired, ...); what is about one slot is in its status. Nothing
+   * is lost by a failure, or by the end of the process: call it again.
+   */
+  async pump() {
+    await this.#pump()
+    return this.#news()
+  }
+
+  #pump() {
+    return inTurn(this.#problems, async () => {
+      try {
+        await this.#round()
+        this.trouble = null
+      } catch (error) {
+        if (error instanceof GamedError) this.trouble = error
+        throw error
+      }
+    })
+  }
+
+  async #round() {
+    const client = this.#client.only(this.playerId, { tries: 1 })
+    await this.#hear(client)
+    for (const slot of this.#known()) {
+      for (let step = 0; step < STEPS && (await this.#send(client, slot)); step++);
+      await this.#dismiss(client, slot)
+    }
+    for (const slot of this.#known()) await this.#fetch(client, slot)
+  }
+
+  /**
+   * Pump whenever there is something to do, until `signal`. `changed` is called with what a game should look at again.
+   * Returns soon after `signal`. Throws what waiting does not help against: SignInRequired, PlayerBlocked, InUse once
+   * this Sync is closed. All else is tried again, and in `trouble` meanwhile.
+   * @param {AbortSignal} signal @param {(status: Status) => unknown} [changed]
+   */
+  async run(signal, changed = () => undefined) {
+    const over = new AbortController()
+    const listening = this.#listen(over.signal)
+    const browser = IN_NODE ? null : globalThis
+    const online = () => this.trouble?.code === "unreachable" && this.#bell.hurry()
+    browser?.addEventListener("online", online)
+    try {
+      for (let attempt = 0; !signal.aborted;) {
+        this.#bell.quiet()
+        const error = await this.#tried()
+        for (const status of this.#news()) await changed(status)
+        attempt = error ? Math.min(attempt + 1, 8) : 0
+        await this.#bell.wait(error ? pauseAfter(error, attempt) : this.#untilDue(), signal, error === null)
+      }
+    } catch (error) {
+      if (!(error instanceof InUse && signal.aborted)) throw error
+    } finally {
+      browser?.removeEventListener("online", online)
+      over.abort()
+      await listening
+    }
+  }
+
+  /** Pump; why it did not get through, if that may pass. @returns {Promise<GamedError | null>} */
+  async #tried() {
+    try {
+      await this.#pump()
+    } catch (error) {
+      if (error instanceof SignInRequired || error instanceof PlayerBlocked || error instanceof InUse) throw error
+      if (!(error instanceof GamedError)) {
+        const why = error instanceof Error ? error.message : String(error)
+        this.trouble = new LocalDamaged("local_disk", `This device cannot keep saves: ${why}.`, { cause: error })
+      }
+    }
+    return this.trouble
+  }
+
+  #untilDue() {
+    const dues = [...this.#problems.values()].map(({ due }) => due)
+    return Math.max(0, Math.min(1e9, ...dues) - monotonic())
+  }
+
+  /** Wait at the server for changes, and ring. What changed is for the pump to hear. @param {AbortSignal} over */
+  async #listen(over) {
+    const pause = new Bell()
+    for (let attempt = 0; !over.aborted;) {
+      const began = monotonic()
+      let rang = false
+      try {
+        rang = await this.#waited(over)
+        attempt = 0
+      } catch (error) {
+        if (over.aborted) return
+        if (error instanceof SignInRequired || error instanceof PlayerBlocked) return this.#bell.ring() // it says so
+        const passing = error instanceof GamedError ? error : new Unreachable("unreachable", String(error))
+        await pause.wait(pauseAfter(passing, attempt), over, false)
+        attempt = Math.min(attempt + 1, 8)
+      }
+      if (rang) this.#bell.ring()
+      // until the pump has heard; and a server that does not wait
+      if (rang || monotonic() - began < 1) await pause.wait(1, over, false)
+    }
+  }
+
+  /** @param {AbortSignal} signal */
+  async #waited(signal) {
+    const cursor = this.#cursor
+    if (cursor === null) return false
+    const client = this.#client.only(this.playerId, { tries: 1 })
+    return (await client.changes(cursor, { wait: WAIT_SECONDS, signal })).cursor !== cursor
+  }
+
+  #known() {
+    return [...this.#records.keys()].sort()
+  }
+
+  /** What looks different from when the game was last told. @returns {Status[]} */
+  #news() {
+    const statuses = this.#known().map((slot) => this.status(slot))
+    const told = this.#told
+    this.#told = new Map(statuses.map((status) => [status.slot, this.#lookOf(status)]))
+    return statuses.filter((status) => this.#told.get(status.slot) !== told.get(status.slot) && shown(status))
+  }
+
+  /**
+   * What makes a status another one for the game: where the server's side matters, which one it is.
+   * @param {Status} status
+   */
+  #lookOf({ slot, state, problem }) {
+    const of = state === "newer" || state === "conflict" ? tag(this.#record(slot).remote) : null
+    return JSON.stringify([state, of, problem ? problem.code : null])
+  }
+
+  /**
+   * The list, before any write. The cursor is kept last, so that what was not noted is listed again.
+   * @param {GamedClient} client
+   */
+  async #hear(client) {
+    const changes = await client.changes(this.#cursor).catch((error) => {
+      if (this.#cursor === null || !(error instanceof Refused) || error.status !== 400) throw error
+      return client.changes() // the server does not know such a cursor
+    })
+    const listed = new Map(changes.saves.filter(({ slot }) => isSlot(slot)).map((entry) => [entry.slot, entry]))
+    if (changes.whole) await this.#hearAll(client, listed)
+    for (const [slot, entry] of listed) {
+      const remote = entry instanceof SaveInfo ? entry : null
+      await this.#change(slot, (record) => record.heard(remote, remote === null))
+    }
+    await this.#inTurn(async () => {
+      this.#open()
+      if (changes.cursor === this.#cursor) return
+      await this.#store.keepCursor(changes.cursor)
+      this.#cursor = changes.cursor
+    })
+  }
+
+  /**
+   * The past may be another one: what this device stands on must be in the server's, or it is news again.
+   * @param {GamedClient} client @param {Map<string, SaveInfo | Deletion>} listed
+   */
+  async #hearAll(client, listed) {
+    this.#problems.clear()
+    for (const slot of this.#known()) {
+      const record = this.#record(slot)
+      const entry = listed.get(slot)
+      const info = entry instanceof SaveInfo ? entry : null
+      if (entry && (record.base === null || record.base.etag === tag(info))) continue
+      const history = record.base || record.remote ? await historyOf(client, slot) : []
+      const deleted = history.find(({ kind }) => kind !== "conflict")?.kind === "delete"
+      const has = record.base === null || history.some(({ save }) => tag(save) === tag(record.base))
+      const agrees = info !== null && info.sha256 === record.local?.sha256
+      const known = (has && (deleted || entry !== undefined)) || agrees
+      await this.#change(slot, (r) => r.relisted({ known, deleted, listed: entry !== undefined }))
+    }
+  }
+
+  /** What is pending of a slot; true if there may be more. @param {GamedClient} client @param {string} slot */
+  async #send(client, slot) {
+    const sent = (await this.#next(slot))?.sent
+    if (!sent) return false
+    let how
+    try {
+      how = sent.local ? await this.#put(client, slot, sent, sent.local) : await this.#remove(client, slot, sent)
+    } catch (error) {
+      this.#refused(slot, error)
+    }
+    if (how) await this.#change(slot, how)
+    return true
+  }
+
+  /**
+   * The record with what to send now, noted on disk before it is sent: the same again until it is answered.
+   * @param {string} slot @returns {Promise<Record | null>}
+   */
+  #next(slot) {
+    return this.#inTurn(async () => {
+      const record = this.#record(slot)
+      const problem = this.#problems.get(slot)
+      let { sent } = record
+      if (problem && sent) {
+        if (final(problem) && !same(sent.local, record.local)) {
+          sent = null // it was refused as it was; the game has something else now
+        } else if (monotonic() < problem.due) {
+          return null
+        }
+      }
+      if (record.dispute || (sent === null && !record.dirty)) return null
+      this.#problems.delete(slot)
+      if (sent === null && record.local === null && record.base === null) {
+        await this.#changed(slot, (r) => r.with({ dirty: false, sent: null })) // it never left this device
+        return null
+      }
+      return this.#changed(slot, (r) => r.with({ sent: sent ?? { local: r.local, base: r.base } }))
+    })
+  }
+
+  /**
+   * @param {GamedClient} client @param {string} slot @param {Sent} sent @param {Local} local
+   * @returns {Promise<(record: Record) => Record>}
+   */
+  async #put(client, slot, { base }, local) {
+    const data = await this.#inTurn(() => this.#bytes(slot, local))
+    const meta = Object.keys(local.meta).length ? local.meta : null
+    try {
+      const info = await client.put(slot, data, { base, contentType: local.contentType, meta })
+      return (record) => record.written(info)
+    } catch (error) {
+      if (!(error instanceof Conflict)) throw error
+      return (record) => (error.code === "superseded" ? record.superseded(error) : record.disputed(error))
+    }
+  }
+
+  /**
+   * @param {GamedClient} client @param {string} slot @param {Sent} sent
+   * @returns {Promise<(record: Record) => Record>}
+   */
+  async #remove(client, slot, { base }) {
+    try {
+      await client.delete(slot, { base })
+    } catch (error) {
+      if (error instanceof Conflict) {
+        const versions = await client.versions(slot)
+        const did = versions.some(({ kind, parent }) => kind === "delete" && parent === base?.version)
+        return (record) => (did ? record.removed(error.current) : record.disputed(error)) // did: someone wrote since
+      }
+      if (!(error instanceof NotFound)) throw error // else: there is nothing, which is what was wanted
+    }
+    return (record) => record.removed()
+  }
+
+  /** @param {string} slot @param {unknown} error */
+  #refused(slot, error) {
+    if (!(error instanceof GamedError) || halts(error)) throw error
+    this.#problems.set(slot, { error, due: monotonic() + (error.retryAfter || AGAIN_SECONDS) })
+  }
+
+  /**
+   * A conflict's copy whose bytes became current is not shown to the player as one any more.
+   * @param {GamedClient} client @param {string} slot
+   */
+  async #dismiss(client, slot) {
+    const { spent, dirty, sent, dispute, base } = this.#record(slot)
+    if (spent === null || dirty || sent || dispute) return
+    if (base && base.sha256 === spent.sha256) {
+      try {
+        await client.dismiss(slot, spent.version)
+      } catch (error) {
+        if (!(error instanceof GamedError) || halts(error)) throw error // else: it goes by itself in time
+      }
+    }
+    await this.#change(slot, (record) => record.with({ spent: null }))
+  }
+
+  /** What the game may ask for next, so that it can offline. @param {GamedClient} client @param {string} slot */
+  async #fetch(client, slot) {
+    const record = this.#record(slot)
+    const problem = this.#problems.get(slot)
+    let wanted = record.dirty ? null : record.base
+    if (record.dispute || record.newer) wanted = record.dispute ? record.dispute.current : record.remote
+    if (wanted === null || this.#store.has(slot, wanted) || (problem && monotonic() < problem.due)) return
+    let data
+    try {
+      data = await fetched(client, wanted)
+    } catch (error) {
+      if (!(error instanceof NotFound)) this.#refused(slot, error)
+      return // else: replaced meanwhile, the next list says by what
+    }
+    await this.#keepBody(slot, wanted.sha256, data)
+    this.#problems.delete(slot)
+  }
+
+  /** Unless nobody asks for it any more. @param {string} slot @param {string} digest @param {Uint8Array} data */
+  #keepBody(slot, digest, data) {
+    return this.#inTurn(async () => {
+      this.#open()
+      if (this.#record(slot).bodies.has(digest)) await this.#store.add(slot, digest, data)
+    })
+  }
+}
+
+/** @param {Status} status */
+const shown = ({ size, state }) => size !== null || state !== "in_step"
+
+/** @param {GamedError} error */
+const halts = (error) => HALTING.some((kind) => error instanceof kind)
+
+/** @param {string} slot */
+const damaged = (slot) => new LocalDamaged("local_damaged", `The bytes of ${slot} on this device are damaged or gone.`)
+
+/** Names of a later protocol are left alone. @param {string} name */
+function isSlot(name) {
+  try {
+    return Boolean(pathOf(name))
+  } catch {
+    return false
+  }
+}
+
+/**
+ * Nothing for a slot that the server never had.
+ * @param {GamedClient} client @param {string} slot @returns {Promise<Version[]>}
+ */
+async function historyOf(client, slot) {
+  try {
+    return await client.versions(slot)
+  } catch (error) {
+    if (error instanceof NotFound) return []
+    throw error
+  }
+}
+
+/** @param {GamedClient} client @param {SaveInfo} info */
+async function fetched(client, info) {
+  const { data } = await client.version(info.slot, info.version)
+  if ((await sha256Hex(data)) !== info.sha256) {
+    throw new NotFound("version_gone", "The server has another save under this version.")
+  }
+  return data
+}
+
+/** @param {object} meta @returns {{ [name: string]: any }} */
+function plainOf(meta) {
+  let plain
+  try {
+    plain = JSON.parse(JSON.stringify(meta))
+  } catch {
+    plain = null
+  }
+  if (typeof plain !== "object" || plain === null || Array.isArray(plain)) {
+    throw new Refused("bad_meta", "The meta of a save is a JSON object.")
+  }
+  return plain
+}
+
+/** @param {string} name */
+const safeName = async (name) => (/^[A-Za-z0-9_-]{1,64}$/.test(name) ? name : sha256Hex(name))

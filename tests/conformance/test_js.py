@@ -1,0 +1,13 @@
+"""The JavaScript client, run by Node.js, keeps the rules (PROTOCOL 1: Rules for clients)."""
+
+from collections.abc import Sequence
+
+from tests.conformance.kit import CLIENTS, ConformanceCase
+
+
+class JavaScript(ConformanceCase):
+    lacks = frozenset({"assets"})
+
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        return ["node", str(CLIENTS / "js" / "driver.mjs")]
