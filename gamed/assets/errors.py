@@ -45,6 +45,10 @@ class PointerMalformed(AssetsDamaged):
     """Bytes that do not say where a channel points."""
 
 
+class ObjectMissing(AssetsDamaged):
+    """Bytes that a manifest names are not there."""
+
+
 class AssetsUnreadable(AssetsError):
     """The system refuses to read the store: a right is missing, a disk fails."""
 

@@ -110,6 +110,11 @@ def is_object(name: str) -> bool:
     return _SHA256.fullmatch(name) is not None
 
 
+def is_media_type(text: str) -> bool:
+    """Whether a release can give a file this type."""
+    return _MEDIA_TYPE.fullmatch(text) is not None
+
+
 def note_flaw(note: str) -> str | None:
     """Why a release cannot have this note."""
     if len(note) > MAX_NOTE_LENGTH:
@@ -135,7 +140,7 @@ def _file(value: object) -> AssetFile:
         raise TypeError("size")
     if not is_object(digest):
         raise TypeError("sha256")
-    if not _MEDIA_TYPE.fullmatch(media_type):
+    if not is_media_type(media_type):
         raise TypeError("type")
     return AssetFile(size, digest, media_type)
 

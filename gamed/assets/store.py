@@ -46,7 +46,9 @@ class AssetStore:
         """Equal until a channel is made, moved or removed; () when there is none. Cheap: one look at each pointer."""
         try:
             with os.scandir(self.folder / CHANNELS) as found:
-                entries = [(each.name, each.stat(follow_symlinks=False)) for each in found]
+                entries = [
+                    (each.name, each.stat(follow_symlinks=False)) for each in found if each.name.endswith(SUFFIX)
+                ]
         except FileNotFoundError:  # also one that is removed meanwhile: the next look sees the change
             return ()
         except OSError as e:

@@ -6,6 +6,7 @@ import click
 
 from gamed import __version__
 from gamed.cli.admission_commands import approve, block, reject, unblock
+from gamed.cli.assets_commands import assets
 from gamed.cli.backup_command import backup
 from gamed.cli.check_command import check
 from gamed.cli.config_command import check_config
@@ -116,6 +117,7 @@ for command in (show, find, note, approve, reject, block, unblock, attach, erase
 gamed.add_command(owner)
 gamed.add_command(sessions)
 gamed.add_command(saves)
+gamed.add_command(assets)
 gamed.add_command(check)
 gamed.add_command(backup)
 gamed.add_command(restore)

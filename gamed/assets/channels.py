@@ -1,0 +1,132 @@
+"""Where channels point, moved: by publishing, by hand, back, or away for good (PROTOCOL 5)."""
+
+from collections.abc import Mapping
+
+from attrs import frozen
+
+from gamed.assets import marks
+from gamed.assets.disk import make_folders, pointing, sync_folder, write_whole
+from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NothingBefore, ObjectNotFound
+from gamed.assets.pointer import Pointer, pointer_bytes
+from gamed.assets.release import Manifest, parse_manifest
+from gamed.assets.store import CHANNELS, SUFFIX, AssetStore
+
+
+@frozen
+class Moved:
+    """What became of a channel."""
+
+    channel: str
+    release: str
+    before: str | None
+    """The release it pointed at; None for a new channel."""
+    past_lost: bool = False
+    """Its pointer was damaged."""
+
+
+def point(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> Moved:
+    """The channel at a release that is there whole; ReleaseNotFound, AssetsDamaged."""
+    whole(store, release)
+    make_folders(store.folder)
+    with pointing(store.folder):
+        store.manifest(release)  # still there, now that nobody can delete it
+        return move(store, channel, release, keep, now_ms)
+
+
+def move(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> Moved:
+    """The same under the lock of pointing(), for a release that was found whole."""
+    found, lost = _found(store, channel)
+    pointer = Pointer(release, now_ms) if found is None else found.to(release, now_ms)
+    if pointer != found:
+        _write(store, channel, pointer, keep, now_ms)
+    return Moved(channel, release, found.release if found else None, lost)
+
+
+def rollback(store: AssetStore, channel: str, keep: int, now_ms: int) -> Moved:
+    """The channel at what it pointed at before; ChannelNotFound, NothingBefore, AssetsDamaged."""
+    store.pointer(channel)
+    with pointing(store.folder):
+        present = store.pointer(channel)
+        there = present.without({each.release for each in present.history} - set(store.releases()))
+        pointer = there.back(now_ms)
+        if pointer is None:
+            raise NothingBefore(f"{channel} points at {present.release}, and nothing from before it is kept")
+        whole(store, pointer.release)
+        _write(store, channel, pointer, keep, now_ms)
+    return Moved(channel, pointer.release, present.release)
+
+
+def drop(store: AssetStore, channel: str, keep: int, now_ms: int) -> str | None:
+    """The channel away; its releases stay until they are collected. What it pointed at, None if that was damaged."""
+    if channel not in store.channels():
+        raise ChannelNotFound(channel)
+    with pointing(store.folder):
+        found, lost = _found(store, channel)
+        if found is None and not lost:
+            raise ChannelNotFound(channel)
+        others = {name: pointer for name, pointer in readable(store).items() if name != channel}
+        mark(store, others, keep, now_ms)
+        (store.folder / CHANNELS / f"{channel}{SUFFIX}").unlink()
+        sync_folder(store.folder / CHANNELS)
+    return found.release if found else None
+
+
+def whole(store: AssetStore, release: str) -> Manifest:
+    """The manifest of a release whose every object is there with its size; ReleaseNotFound, AssetsDamaged."""
+    manifest = parse_manifest(store.manifest(release))
+    sizes = {file.sha256: file.size for file in manifest.files.values()}
+    lost = [sha256 for sha256, size in sizes.items() if not has_object(store, sha256, size)]
+    if lost:
+        raise AssetsDamaged(f"{release} is not whole: {len(lost)} of its objects are missing or damaged")
+    return manifest
+
+
+def has_object(store: AssetStore, sha256: str, size: int) -> bool:
+    """Whether the bytes are there, by their length."""
+    try:
+        store.open_object(sha256, size).close()
+    except (AssetsDamaged, ObjectNotFound):
+        return False
+    return True
+
+
+def mark(store: AssetStore, pointers: Mapping[str, Pointer], keep: int, now_ms: int) -> dict[str, int]:
+    """Write down since when which releases are not needed, before the pointers say so; the marks."""
+    needed = marks.kept(pointers.values(), keep)
+    before = read_marks(store)
+    now = marks.marked(before, store.releases(), needed, now_ms)
+    if now != before:
+        write_whole(store.folder / marks.FILE_NAME, marks.marks_bytes(now))
+    return now
+
+
+def read_marks(store: AssetStore) -> dict[str, int]:
+    try:
+        return marks.parse_marks((store.folder / marks.FILE_NAME).read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
+def readable(store: AssetStore) -> dict[str, Pointer]:
+    """Every channel whose pointer is in order."""
+    found = {channel: _found(store, channel)[0] for channel in store.channels()}
+    return {channel: pointer for channel, pointer in found.items() if pointer is not None}
+
+
+def write_pointer(store: AssetStore, channel: str, pointer: Pointer) -> None:
+    write_whole(store.folder / CHANNELS / f"{channel}{SUFFIX}", pointer_bytes(pointer))
+
+
+def _write(store: AssetStore, channel: str, pointer: Pointer, keep: int, now_ms: int) -> None:
+    mark(store, {**readable(store), channel: pointer}, keep, now_ms)
+    write_pointer(store, channel, pointer)
+
+
+def _found(store: AssetStore, channel: str) -> tuple[Pointer | None, bool]:
+    """The channel's pointer, None for a new channel; and whether it was damaged."""
+    try:
+        return store.pointer(channel), False
+    except ChannelNotFound:
+        return None, False
+    except AssetsDamaged:
+        return None, True

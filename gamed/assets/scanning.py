@@ -1,0 +1,172 @@
+"""A folder to be published: what is in it, and what of it no release can have (PROTOCOL 5)."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from stat import S_ISBLK, S_ISCHR, S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
+from threading import Lock
+from typing import Final
+
+from attrs import define, field, frozen
+
+from gamed.assets import crew, paths
+from gamed.assets.crew import Growing, Meter
+from gamed.assets.errors import PublishRefused
+from gamed.assets.paths import Refused
+from gamed.assets.release import MAX_FILES
+
+CHUNK: Final = 1024 * 1024
+CHANGED: Final = "changed while it was read"
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_KINDS = (
+    (S_ISLNK, "a symbolic link"),
+    (S_ISFIFO, "a pipe"),
+    (S_ISSOCK, "a socket"),
+    (S_ISCHR, "a device"),
+    (S_ISBLK, "a device"),
+)
+
+
+class SourceUnusable(Exception):
+    """A file that cannot be read, or is not as it was when it was first looked at; `str` says which."""
+
+
+@frozen
+class Found:
+    """One file of the folder."""
+
+    path: str
+    """In a release: NFC, with `/`."""
+    source: bytes
+    size: int
+    identity: tuple[int, int, int, int]
+    """Device, inode, size, instant of the last change: it stays the same while nobody writes."""
+
+
+@define
+class Scan:
+    """All that is in a folder."""
+
+    files: list[Found] = field(factory=list)
+    refused: list[Refused] = field(factory=list)
+    hidden: list[str] = field(factory=list)
+    """Left out: names that begin with a dot."""
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def scan(folder: Path, *, hidden: bool = False) -> Scan:
+    """Every file below the folder; no link is followed. `hidden`: names that begin with a dot, too."""
+    found = Scan()
+    _walk(os.fsencode(folder), "", found, hidden=hidden)
+    found.files.sort(key=lambda file: file.path)
+    found.hidden.sort()
+    found.refused += paths.clashes(file.path for file in found.files)
+    if not found.files and not found.refused:
+        found.refused.append(Refused(".", "there is no file in it"))
+    if len(found.files) > MAX_FILES:
+        found.refused.append(Refused(".", f"a release has at most {MAX_FILES} files; put them into packs"))
+    return found
+
+
+def hashes(files: list[Found], growing: Growing) -> dict[str, str]:
+    """SHA-256 in hex by path, each file read once; PublishRefused names all that could not be."""
+    digests: dict[str, str] = {}
+    refused: list[Refused] = []
+    lock = Lock()
+
+    def work(file: Found, meter: Meter) -> None:
+        try:
+            digest = digest_of(file, lambda chunk: meter.add(len(chunk)))
+        except SourceUnusable as e:
+            with lock:
+                refused.append(Refused(file.path, str(e)))
+        else:
+            digests[file.path] = digest
+
+    with growing("reading", sum(file.size for file in files)) as shown:
+        crew.each(files, work, shown, lambda: None)
+    if refused:
+        raise PublishRefused(sorted(refused, key=lambda each: each.path))
+    return digests
+
+
+def digest_of(file: Found, out: Callable[[memoryview], object]) -> str:
+    """The file read once, `out` given every byte; SourceUnusable if it is not as the scan found it."""
+    digest, left, buffer = sha256(), file.size + 1, bytearray(min(CHUNK, file.size + 1))
+    with _opened(file) as descriptor, memoryview(buffer) as view:
+        while left > 0 and (length := _read_into(descriptor, view[:left])):
+            left -= length
+            digest.update(view[:length])
+            out(view[:length])
+        if left != 1 or _identity(os.fstat(descriptor)) != file.identity:
+            raise SourceUnusable(CHANGED)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _opened(file: Found) -> Iterator[int]:
+    try:
+        descriptor = os.open(file.source, _READ)
+    except OSError as e:
+        raise SourceUnusable(_unreadable(e)) from None
+    try:
+        state = os.fstat(descriptor)
+        if not S_ISREG(state.st_mode) or _identity(state) != file.identity:
+            raise SourceUnusable(CHANGED)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read_into(descriptor: int, view: memoryview) -> int:
+    try:
+        return os.readv(descriptor, [view])
+    except OSError as e:
+        raise SourceUnusable(_unreadable(e)) from None
+
+
+def _walk(folder: bytes, above: str, found: Scan, *, hidden: bool) -> None:
+    try:
+        with os.scandir(folder) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+    except OSError as e:
+        found.refused.append(Refused(above or ".", _unreadable(e)))
+        return
+    for entry in inside:
+        if len(found.files) > MAX_FILES:
+            return
+        path = above + paths.normal(entry.name.decode("utf-8", "surrogateescape"))
+        if entry.name.startswith(b".") and not hidden:
+            found.hidden.append(path)
+        else:
+            _judge(entry, path, found, hidden=hidden)
+
+
+def _judge(entry: "os.DirEntry[bytes]", path: str, found: Scan, *, hidden: bool) -> None:
+    try:
+        state = entry.stat(follow_symlinks=False)
+    except OSError as e:
+        found.refused.append(Refused(path, _unreadable(e)))
+        return
+    if S_ISDIR(state.st_mode):
+        _walk(entry.path, f"{path}/", found, hidden=hidden)
+    elif not S_ISREG(state.st_mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(state.st_mode)), "no file")
+        found.refused.append(Refused(path, kind))
+    elif (flaw := paths.flaw(path)) is not None:
+        found.refused.append(Refused(path, flaw))
+    else:
+        found.files.append(Found(path, entry.path, state.st_size, _identity(state)))
+
+
+def _identity(state: os.stat_result) -> tuple[int, int, int, int]:
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def _unreadable(error: OSError) -> str:
+    return f"cannot be read ({error.strerror})"

@@ -1,0 +1,136 @@
+"""Every byte of the assets folder read again, and every name in it looked up (PROTOCOL 5)."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256 as new_sha256
+from threading import Lock
+
+from attrs import define, field
+
+from gamed.assets import crew
+from gamed.assets.crew import Growing, Meter
+from gamed.assets.errors import AssetsError, NotFound, ReleaseNotFound
+from gamed.assets.release import Manifest, is_object, parse_manifest
+from gamed.assets.store import OBJECTS, AssetStore
+
+CHUNK = 1024 * 1024
+SHOWN_USERS = 3
+
+
+@define
+class Verified:
+    """What was read, and what is wrong with it."""
+
+    releases: int = 0
+    objects: int = 0
+    bytes: int = 0
+    flaws: list[str] = field(factory=list)
+
+
+def object_is_whole(store: AssetStore, sha256: str, size: int | None, told: Callable[[int], None]) -> bool:
+    """Whether the bytes give their name; `told` gets how many were read each time. False too where there are none."""
+    digest = new_sha256()
+    try:
+        with store.open_object(sha256, size) as file:
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+                told(len(chunk))
+    except (AssetsError, OSError):  # the latter of a disk that cannot read it back
+        return False
+    return digest.hexdigest() == sha256
+
+
+def verify(store: AssetStore, growing: Growing, release: str | None = None) -> Verified:
+    """One release, ReleaseNotFound without it; else all pointers, all releases, and every object that is there."""
+    done = Verified()
+    if release is not None:
+        _require(store, release)
+    releases = store.releases() if release is None else [release]
+    manifests = {each: manifest for each in releases if (manifest := _manifest(store, each, done)) is not None}
+    if release is None:
+        _pointers(store, done)
+    users = _users(manifests)
+    sizes = {file.sha256: file.size for each in manifests.values() for file in each.files.values()}
+    here = stored(store) if release is None else {}
+    _objects(store, growing, {**here, **sizes}, users, done)
+    done.releases, done.flaws = len(manifests), sorted(done.flaws)
+    return done
+
+
+def stored(store: AssetStore) -> dict[str, int]:
+    """Every object that is there, with its size on disk."""
+    found: dict[str, int] = {}
+    for shard in _folders(store):
+        with os.scandir(store.folder / OBJECTS / shard) as entries:
+            for entry in entries:
+                if is_object(entry.name) and entry.name.startswith(shard):
+                    found[entry.name] = entry.stat(follow_symlinks=False).st_size
+    return found
+
+
+def _folders(store: AssetStore) -> Iterator[str]:
+    try:
+        yield from sorted(name for name in os.listdir(store.folder / OBJECTS) if len(name) == 2)
+    except FileNotFoundError:
+        return
+
+
+def _require(store: AssetStore, release: str) -> None:
+    if release not in store.releases():
+        raise ReleaseNotFound(release)
+
+
+def _manifest(store: AssetStore, release: str, done: Verified) -> Manifest | None:
+    try:
+        return parse_manifest(store.manifest(release))
+    except NotFound:  # collected since
+        return None
+    except AssetsError as e:
+        done.flaws.append(f"release {release}: {e}")
+        return None
+
+
+def _pointers(store: AssetStore, done: Verified) -> None:
+    for channel in store.channels():
+        try:
+            store.manifest(store.pointer(channel).release)
+        except NotFound as e:
+            done.flaws.append(f"channel {channel}: points at {e}, which is not there")
+        except AssetsError as e:
+            done.flaws.append(f"channel {channel}: {e}")
+
+
+def _users(manifests: Mapping[str, Manifest]) -> dict[str, list[str]]:
+    """By object: who has it, as a person would find it."""
+    users: dict[str, list[str]] = {}
+    for release, manifest in manifests.items():
+        for path, file in manifest.files.items():
+            users.setdefault(file.sha256, []).append(f"{path} of {release}")
+    return users
+
+
+def _objects(
+    store: AssetStore, growing: Growing, sizes: Mapping[str, int], users: Mapping[str, list[str]], done: Verified
+) -> None:
+    lock = Lock()
+
+    def look(sha256: str, meter: Meter) -> None:
+        size = sizes[sha256] if sha256 in users else None
+        if not object_is_whole(store, sha256, size, meter.add):
+            flaw = _flaw(store, sha256, users.get(sha256, []))
+            with lock:
+                done.flaws += [flaw] if flaw else []
+
+    with growing("reading", sum(sizes.values())) as shown:
+        crew.each(sizes, look, shown, lambda: None)
+    done.objects, done.bytes = len(sizes), sum(sizes.values())
+
+
+def _flaw(store: AssetStore, sha256: str, users: list[str]) -> str | None:
+    """What to say of a bad object; None for one that was collected while this looked."""
+    there = os.path.lexists(store.object_path(sha256))
+    if not there and not users:
+        return None
+    more = f" and {len(users) - SHOWN_USERS} more" if len(users) > SHOWN_USERS else ""
+    used = ", ".join(users[:SHOWN_USERS]) + more if users else "no release has it"
+    return f"object {sha256} is {'damaged' if there else 'missing'}: {used}"

@@ -1,0 +1,113 @@
+"""What every command for assets shares: the folder, the owner's rules for it, what went wrong in words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from attrs import frozen
+
+from gamed.assets.errors import (
+    AssetsBusy,
+    AssetsDamaged,
+    AssetsFull,
+    AssetsUnreadable,
+    ChannelNotFound,
+    NothingBefore,
+    ReleaseNotFound,
+)
+from gamed.assets.release import is_channel, is_release
+from gamed.assets.store import FOLDER, AssetStore
+from gamed.cli.arguments import Text
+from gamed.cli.files import AUTH_DB, read_game
+from gamed.cli.host import Files, Host
+from gamed.cli.places import Places
+from gamed.cli.refusal import NotDone, Refusal, warn
+from gamed.config.game import Game, parse_game
+from gamed.store import StoreError
+
+
+class Channel(Text):
+    """The name of a channel."""
+
+    name = "channel"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = super().convert(value, param, ctx)
+        if not is_channel(name):
+            self.fail(
+                "a channel is called by 1 to 32 of a-z 0-9 - beginning with a letter, such as stable; not objects, "
+                "and not like a release.",
+                param,
+                ctx,
+            )
+        return name
+
+
+class Release(Text):
+    """The id of a release."""
+
+    name = "release"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = super().convert(value, param, ctx)
+        if not is_release(name):
+            self.fail("a release is r and 16 of 0-9 a-f, as `gamed assets ls` shows them.", param, ctx)
+        return name
+
+
+channel_argument = click.argument("channel", type=Channel())
+
+
+@frozen
+class Assets:
+    """The assets of a data folder, to be worked on beside the running service."""
+
+    store: AssetStore
+    game: Game
+    where: Places
+    _files: Files
+
+    @classmethod
+    def open(cls, host: Host) -> "Assets":
+        """NotDone for a data folder that no service has: what is published there, nobody would see."""
+        where, files = host.places(), host.open_keyless()
+        if not (files.data / AUTH_DB).exists():
+            raise NotDone(f"There is no {AUTH_DB} in {files.data} yet; start the service once: gamed serve")
+        text = read_game(where)
+        game = Game() if text is None else parse_game(text, str(where.game))
+        return cls(AssetStore(files.data / FOLDER), game, where, files)
+
+    @property
+    def keep(self) -> int:
+        return self.game.assets.keep_releases
+
+    def tell(self, command: str) -> None:
+        """The service's log will say who ran it; what was done stays done when that cannot be noted."""
+        try:
+            self._files.auth(lambda connection: self._files.tell(connection, command, None))
+        except (NotDone, Refusal, StoreError) as e:
+            warn(f"the service's log will not tell of this: {e}")
+
+
+@contextmanager
+def refusing(folder: Path) -> Iterator[None]:
+    """What the assets folder says, as one sentence."""
+    try:
+        yield
+    except AssetsBusy as e:
+        raise NotDone(f"Nothing was changed: {e}.") from None
+    except AssetsFull as e:
+        raise NotDone(f"Nothing was changed: {e}. Make room on the disk of {folder}, or see: gamed assets gc") from None
+    except ChannelNotFound as e:
+        raise NotDone(f"There is no channel {e}; see: gamed assets ls") from None
+    except ReleaseNotFound as e:
+        raise NotDone(f"There is no release {e}; see: gamed assets ls") from None
+    except NothingBefore as e:
+        raise NotDone(f"Nothing was changed: {e}.") from None
+    except AssetsDamaged as e:
+        raise NotDone(
+            f"Nothing was changed, for {folder} is damaged: {e}. What is wrong, says: gamed assets verify"
+        ) from None
+    except AssetsUnreadable as e:
+        raise NotDone(f"Nothing was changed: {e}.") from None

@@ -1,0 +1,185 @@
+"""`gamed assets publish`: a folder becomes a release, and a channel points at it (PROTOCOL 5)."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from gamed.assets.errors import PublishRefused
+from gamed.assets.paths import Refused
+from gamed.assets.publisher import Order, Plan, Published, Publisher
+from gamed.assets.release import is_media_type, note_flaw, parse_meta
+from gamed.cli.arguments import TEXT, Text, json_option
+from gamed.cli.assets_host import Assets, Channel, refusing
+from gamed.cli.host import Host
+from gamed.cli.progress import growing
+from gamed.cli.refusal import NotDone, ending, say
+from gamed.clock import now_ms
+from gamed.strict_json import JsonMalformed
+
+SHOWN_REFUSALS = 100
+SHOWN_HIDDEN = 5
+
+
+class Note(Text):
+    """One line for people."""
+
+    name = "note"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        note = super().convert(value, param, ctx)
+        if (flaw := note_flaw(note)) is not None:
+            self.fail(f"{flaw}.", param, ctx)
+        return note
+
+
+class Meta(click.ParamType[dict[str, object]]):
+    """A JSON object."""
+
+    name = "json"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, object]:
+        if isinstance(value, dict):
+            return value
+        try:
+            return parse_meta(TEXT.convert(value, param, ctx).encode())
+        except JsonMalformed as e:
+            self.fail(f"""not a JSON object such as '{{"build": 140}}': {e}.""", param, ctx)
+
+
+class Suffix(click.ParamType[tuple[str, str]]):
+    """`EXT=TYPE`."""
+
+    name = "type"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        suffix, mark, media_type = TEXT.convert(value, param, ctx).partition("=")
+        suffix = suffix.removeprefix(".").lower()
+        if not mark or not suffix or "." in suffix or not is_media_type(media_type):
+            self.fail("write it as EXT=TYPE, such as .bank=audio/x-bank.", param, ctx)
+        return suffix, media_type
+
+
+@click.command(short_help="Make a folder a release, and point a channel at it.")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--channel", type=Channel(), default="stable", show_default=True, help="The channel to point at it.")
+@click.option("--note", type=Note(), default="", help="One line for people, such as 1.4.2.")
+@click.option("--meta", type=Meta(), default="{}", metavar="JSON", help="An object for the game, kept in the manifest.")
+@click.option("--type", "types", type=Suffix(), multiple=True, metavar="EXT=TYPE", help="The media type of such files.")
+@click.option("--hidden", is_flag=True, help="Publish names that begin with a dot, too.")
+@click.option("--repair", is_flag=True, help="Read what the store has of it already, and write it anew where damaged.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@json_option
+@click.pass_obj
+def publish(  # noqa: PLR0917
+    host: Host,
+    folder: Path,
+    channel: str,
+    note: str,
+    meta: dict[str, object],
+    types: tuple[tuple[str, str], ...],
+    hidden: bool,
+    repair: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make the files of FOLDER a release, and point a channel at it, while the service runs.
+
+    Players see the whole release or none of it: the channel moves last. Only files that the store does not have yet
+    are stored. If one file cannot be published, none is, and all such files are named.
+    """
+    with ending():
+        assets = Assets.open(host)
+        source = _source(folder, assets)
+        limits = assets.game.saves
+        order = Order(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
+        publisher = Publisher(assets.store, growing, now_ms, limits.min_free_bytes, assets.keep)
+        try:
+            with refusing(assets.store.folder):
+                done = Published(publisher.plan(order), None) if dry_run else publisher.publish(order)
+        except PublishRefused as e:
+            _refuse(e.refused, as_json=as_json)
+        if _changed(done):
+            assets.tell("assets publish")
+        _report(done, channel, as_json=as_json)
+
+
+def _source(folder: Path, assets: Assets) -> Path:
+    """The folder itself; NotDone where publishing it would hand out the server's own secrets."""
+    source = folder.absolute()
+    if not source.is_dir():
+        raise NotDone(f"{source} is {'no folder' if source.exists() else 'not there'}; name a folder with files in it.")
+    real, data = source.resolve(), assets.where.data.resolve()
+    if real.is_relative_to(data) or data.is_relative_to(real):
+        raise NotDone(f"{real} and the data folder {data} are one inside the other; publish a folder of its own.")
+    for own in (assets.where.config, assets.where.game):
+        if own.resolve().is_relative_to(real):
+            raise NotDone(f"{own} is in {real}, and everybody could read it; publish a folder of its own.")
+    return source
+
+
+def _refuse(refused: Sequence[Refused], *, as_json: bool) -> None:
+    if as_json:
+        say(json.dumps({"refused": [{"path": each.path, "reason": each.reason} for each in refused]}, indent=2))
+    shown = [] if as_json else [f"{_shown(each.path)}: {each.reason}" for each in refused[:SHOWN_REFUSALS]]
+    more = [f"and {len(refused) - len(shown)} more"] if shown and len(refused) > len(shown) else []
+    raise NotDone("\n".join(["Nothing was published: these cannot be.", *shown, *more]))
+
+
+def _shown(path: str) -> str:
+    """On one line, whatever is in the name."""
+    return path if path.isprintable() else ascii(path)[1:-1]
+
+
+def _changed(done: Published) -> bool:
+    return done.release is not None and (done.release != done.before or bool(done.plan.new))
+
+
+def _report(done: Published, channel: str, *, as_json: bool) -> None:
+    if as_json:
+        say(json.dumps(_members(done, channel), indent=2))
+        return
+    for line in _lines(done, channel):
+        say(line)
+
+
+def _members(done: Published, channel: str) -> dict[str, object]:
+    plan = done.plan
+    return {
+        "channel": channel,
+        "release": done.release,
+        "before": done.before,
+        "changed": _changed(done),
+        "dry_run": done.release is None,
+        "files": len(plan.files),
+        "bytes": plan.bytes,
+        "new_objects": len(plan.new),
+        "new_bytes": plan.new_bytes,
+        "hidden": list(plan.hidden),
+        "past_lost": done.past_lost,
+    }
+
+
+def _lines(done: Published, channel: str) -> Iterator[str]:
+    plan = done.plan
+    if plan.hidden:
+        shown = ", ".join(_shown(path) for path in plan.hidden[:SHOWN_HIDDEN])
+        more = f" and {len(plan.hidden) - SHOWN_HIDDEN} more" if len(plan.hidden) > SHOWN_HIDDEN else ""
+        yield f"left out, for the name begins with a dot: {shown}{more} (--hidden publishes them)"
+    yield _stored(plan, "would be stored" if done.release is None else "stored")
+    if done.past_lost:
+        yield f"what {channel} pointed at before was damaged, and is lost"
+    if done.release is None:
+        yield "nothing was changed (--dry-run)"
+    elif done.release == done.before:
+        yield f"{channel} points at {done.release}, which is just that: no new release"
+    else:
+        yield f"{channel} points at {done.release}" + (f" (before: {done.before})" if done.before else "")
+
+
+def _stored(plan: Plan, what: str) -> str:
+    files = f"{len(plan.files)} files, {plan.bytes} bytes"
+    return f"{files}; {what}: {len(plan.new)} objects, {plan.new_bytes} bytes"

@@ -1,0 +1,97 @@
+"""Channels moved by hand: to a release that is whole, back, away (PROTOCOL 5)."""
+
+from gamed.assets import channels, disk
+from gamed.assets.disk import pointing
+from gamed.assets.errors import (
+    AssetsBusy,
+    AssetsDamaged,
+    ChannelNotFound,
+    NothingBefore,
+    PointerMalformed,
+    ReleaseNotFound,
+)
+from tests.assets.kit import AssetsCase, served
+
+
+class ChannelTests(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.one, self.two, self.three = (self.release(text) for text in ("one", "two", "three"))
+
+    def point(self, channel: str, release: str) -> channels.Moved:
+        self.now_ms += 1000
+        return channels.point(self.store, channel, release, self.keep, self.now_ms)
+
+    def pointed(self, channel: str = "stable") -> str:
+        return self.store.pointer(channel).release
+
+    def test_rollback(self) -> None:
+        """Back, further back, and then there is nothing; publishing goes on from there."""
+        self.assertEqual([self.rollback(), self.rollback()], [self.two, self.one])
+        self.assertEqual(served(self.store), {"a.txt": b"one"})
+        self.assertRaises(NothingBefore, self.rollback)
+        self.assertEqual(self.pointed(), self.one)
+        self.release("four")
+        self.assertEqual(self.rollback(), self.one)
+
+    def test_point(self) -> None:
+        """At any release that is kept, also of a new channel; at the same one nothing changes."""
+        self.assertEqual(self.point("stable", self.one), channels.Moved("stable", self.one, self.three))
+        self.assertEqual(self.point("beta", self.two).before, None)
+        before = self.tree()
+        self.assertEqual(self.point("beta", self.two).before, self.two)
+        self.assertEqual(self.tree(), before)
+
+    def test_only_at_whole_releases(self) -> None:
+        """Never published, damaged, or with an object missing or cut off: the channel stays where it is."""
+        self.assertRaises(ReleaseNotFound, self.point, "stable", "r" + "0" * 16)
+        lost = next(iter(channels.whole(self.store, self.two).files.values()))
+        path = self.store.object_path(lost.sha256)
+        path.write_bytes(b"tw")
+        self.assertRaises(AssetsDamaged, self.point, "stable", self.two)
+        self.assertRaises(AssetsDamaged, self.rollback)
+        path.unlink()
+        self.assertRaises(AssetsDamaged, self.point, "stable", self.two)
+        (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"{}")
+        self.assertRaises(AssetsDamaged, self.point, "stable", self.one)
+        self.assertEqual(self.pointed(), self.three)
+
+    def test_rollback_skips_what_is_gone(self) -> None:
+        """A release that was deleted is not led to."""
+        (self.store.folder / "releases" / f"{self.two}.json").unlink()
+        self.assertEqual(self.rollback(), self.one)
+
+    def test_drop(self) -> None:
+        """The channel is gone, its releases stay for now; a channel that is none is said to be none."""
+        self.assertEqual(channels.drop(self.store, "stable", self.keep, self.now_ms), self.three)
+        self.assertRaises(ChannelNotFound, self.store.pointer, "stable")
+        self.assertEqual(len(self.store.releases()), 3)
+        self.assertEqual(sorted(channels.read_marks(self.store)), sorted([self.one, self.two, self.three]))
+        self.assertRaises(ChannelNotFound, channels.drop, self.store, "stable", self.keep, self.now_ms)
+        self.assertRaises(ChannelNotFound, self.rollback)
+
+    def test_damaged_pointer(self) -> None:
+        """Pointing mends it, dropping takes it away, rolling back cannot know where to."""
+        path = self.store.folder / "channels/stable.json"
+        path.write_bytes(b"damaged")
+        self.assertRaises(PointerMalformed, self.rollback)
+        self.assertEqual(self.point("stable", self.two), channels.Moved("stable", self.two, None, True))
+        path.write_bytes(b"damaged")
+        self.assertIsNone(channels.drop(self.store, "stable", self.keep, self.now_ms))
+        self.assertEqual(self.store.channels(), [])
+
+    def test_one_at_a_time(self) -> None:
+        """While another moves a pointer, this waits, and says so in the end."""
+        self.patch(disk, "PATIENCE_SECONDS", 0.1)
+        with pointing(self.store.folder):
+            self.assertRaises(AssetsBusy, self.point, "stable", self.one)
+        self.assertEqual(self.point("stable", self.one).release, self.one)
+
+    def test_marks(self) -> None:
+        """What falls out of a channel's past is marked as of that moment; what is needed again is not."""
+        self.assertEqual(channels.read_marks(self.store), {self.one: self.now_ms})
+        at = self.now_ms
+        self.point("stable", self.one)
+        self.assertEqual(channels.read_marks(self.store), {self.two: at + 1000})
+        self.point("old", self.two)
+        self.assertEqual(channels.read_marks(self.store), {})

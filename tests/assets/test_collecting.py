@@ -1,0 +1,179 @@
+"""What no channel needs any more is deleted, a day later, and nothing else (PROTOCOL 5, 7)."""
+
+import os
+from hashlib import sha256
+
+from hypothesis import given
+from hypothesis.strategies import dictionaries, integers, sampled_from, sets
+
+from gamed.assets import channels, listing, marks
+from gamed.assets.disk import publishing
+from gamed.assets.errors import AssetsBusy, AssetsDamaged
+from gamed.assets.pointer import Pointer
+from tests.assets.kit import HOUR_MS, AssetsCase, served
+
+IDS = [f"r{letter * 16}" for letter in "abcd"]
+
+
+class CollectTests(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.put({"shared.txt": b"in all of them"})
+        self.one, self.two, self.three = (self.release(text) for text in ("one", "two", "three"))
+
+    def test_a_day_later(self) -> None:
+        """The channel's own and the one before stay; the one before it goes after 24 hours, with its file."""
+        self.now_ms += 23 * HOUR_MS
+        early = self.collect()
+        self.assertEqual((early.releases, early.objects, early.waiting, early.waiting_bytes), ([], [], [self.one], 3))
+        self.now_ms += HOUR_MS
+        done = self.collect()
+        self.assertEqual((done.releases, done.objects, done.bytes), ([self.one], [sha256(b"one").hexdigest()], 3))
+        self.assertEqual(self.store.releases(), sorted([self.two, self.three]))
+        self.assertEqual(served(self.store), {"a.txt": b"three", "shared.txt": b"in all of them"})
+        self.assertEqual(self.rollback(), self.two)
+        self.assertEqual([each.release for each in self.store.pointer("stable").history], [self.three])
+
+    def test_dry_run(self) -> None:
+        """It says the same, and changes nothing."""
+        self.now_ms += 24 * HOUR_MS
+        before = self.tree()
+        said = self.collect(dry_run=True)
+        self.assertEqual(self.tree(), before)
+        self.assertEqual(self.collect(), said)
+
+    def test_needed_by_another_channel(self) -> None:
+        """One channel is enough, and its past, too."""
+        channels.point(self.store, "old", self.one, self.keep, self.now_ms)
+        self.now_ms += 48 * HOUR_MS
+        self.assertEqual(self.collect().releases, [])
+        channels.point(self.store, "old", self.three, self.keep, self.now_ms)
+        self.now_ms += 48 * HOUR_MS
+        self.assertEqual(self.collect().releases, [])
+
+    def test_fewer_kept(self) -> None:
+        """When the owner keeps fewer, the day begins when that is first seen."""
+        self.now_ms += 48 * HOUR_MS
+        self.keep = 1
+        self.assertEqual((self.collect().releases, self.collect().waiting), ([self.one], [self.two]))
+        self.now_ms += 24 * HOUR_MS
+        self.assertEqual(self.collect().releases, [self.two])
+
+    def test_at_once(self) -> None:
+        """If the owner says so."""
+        self.assertEqual(self.collect(0).releases, [self.one])
+
+    def test_needed_again(self) -> None:
+        """A release that was not needed for long, and is pointed at again, stays; the clock begins anew afterwards."""
+        self.now_ms += 48 * HOUR_MS
+        channels.point(self.store, "stable", self.one, self.keep, self.now_ms)
+        self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.two]))
+
+    def test_published_again(self) -> None:
+        """Objects of a release that goes stay when a newer one has them, however old they are."""
+        self.now_ms += 48 * HOUR_MS
+        self.release("one")
+        done = self.collect()
+        self.assertEqual((done.releases, done.objects), ([self.one], []))
+        self.assertEqual(served(self.store)["a.txt"], b"one")
+
+    def test_killed_before_its_manifest(self) -> None:
+        """Objects that no release names go when they have been there for a day."""
+        self.collect(0)
+        stray = self.store.object_path("0" * 64)
+        stray.parent.mkdir(exist_ok=True)
+        stray.write_bytes(b"stray")
+        self.now_ms = stray.stat().st_ctime_ns // 1_000_000 + 23 * HOUR_MS
+        self.assertEqual((self.collect().objects, self.collect().waiting_bytes), ([], 5))
+        self.now_ms += 2 * HOUR_MS
+        self.assertIn("0" * 64, self.collect().objects)
+        self.assertFalse(stray.exists())
+
+    def test_killed_before_its_pointer(self) -> None:
+        """A release that no channel ever pointed at goes a day after it was first seen."""
+        (self.store.folder / "channels/beta.json").unlink(missing_ok=True)
+        lone = self.release("lone", "beta")
+        (self.store.folder / "channels/beta.json").unlink()
+        self.now_ms += 48 * HOUR_MS
+        self.assertEqual(self.collect().waiting, [lone])
+        self.now_ms += 24 * HOUR_MS
+        self.assertEqual(self.collect().releases, [lone])
+
+    def test_lost_marks(self) -> None:
+        """Without the marks, or with damaged ones, everything lives a day longer."""
+        self.now_ms += 48 * HOUR_MS
+        path = self.store.folder / marks.FILE_NAME
+        for damage in (path.unlink, lambda: path.write_bytes(b"{"), lambda: path.write_bytes(b'{"releases": 5}')):
+            damage()
+            self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.one]))
+
+    def test_clock_set_back(self) -> None:
+        """A mark from the future counts from now."""
+        self.now_ms -= 1000 * HOUR_MS
+        self.assertEqual(self.collect().releases, [])
+        self.now_ms += 24 * HOUR_MS
+        self.assertEqual(self.collect().releases, [self.one])
+
+    def test_damage(self) -> None:
+        """Where it cannot be known what is needed, nothing is deleted."""
+        self.now_ms += 48 * HOUR_MS
+        pointer = self.store.folder / "channels/stable.json"
+        manifest = self.store.folder / "releases" / f"{self.two}.json"
+        for path in (pointer, manifest):
+            good = path.read_bytes()
+            path.write_bytes(b"damaged")
+            before = self.tree()
+            self.assertRaises(AssetsDamaged, self.collect)
+            self.assertEqual(self.tree(), before)
+            path.write_bytes(good)
+        (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"damaged")
+        self.assertEqual(self.collect().releases, [self.one])
+
+    def test_beside_publishing(self) -> None:
+        """Never: a publish counts on objects that no release names yet."""
+        with publishing(self.store.folder):
+            self.assertRaises(AssetsBusy, self.collect)
+
+    def test_download_goes_on(self) -> None:
+        """Who reads a file that is deleted reads on to its end."""
+        with self.store.open_object(sha256(b"one").hexdigest()) as file:
+            self.collect(0)
+            self.assertEqual(file.readall(), b"one")
+
+    def test_nothing_there(self) -> None:
+        """Before anything is published there is nothing to delete."""
+        os.rename(self.store.folder, self.folder / "away")
+        self.assertEqual((self.collect(dry_run=True).releases, self.collect().releases), ([], []))
+
+    def test_overview(self) -> None:
+        """What each release takes, alone and together; and what is not needed."""
+        found = listing.overview(self.store, self.keep, self.now_ms)
+        self.assertEqual([each.release for each in found.releases], [self.three, self.two, self.one])
+        self.assertEqual([each.own_bytes for each in found.releases], [5, 3, 3])
+        self.assertEqual([each.unneeded_ms for each in found.releases], [None, None, self.now_ms])
+        self.assertEqual((found.objects, found.bytes, found.release_bytes), (4, 25, 53))
+        (self.store.folder / "channels/stable.json").write_bytes(b"")
+        (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"")
+        found = listing.overview(self.store, self.keep, self.now_ms)
+        self.assertEqual(found.damaged, ["channel stable", f"release {self.one}"])
+
+
+class MarkTests(AssetsCase):
+    @given(
+        dictionaries(sampled_from(IDS), integers(0, 100)),
+        sets(sampled_from(IDS)),
+        sets(sampled_from(IDS)),
+        integers(0, 100),
+    )
+    def test_rule(self, before: dict[str, int], there: set[str], needed: set[str], now_ms: int) -> None:
+        """Exactly what is there and not needed is marked, as of then or now, never later."""
+        now = marks.marked(before, there, needed, now_ms)
+        self.assertEqual(set(now), there - needed)
+        self.assertEqual(now, {each: min(before.get(each, now_ms), now_ms) for each in now})
+        self.assertEqual(marks.parse_marks(marks.marks_bytes(now)), now)
+
+    def test_kept(self) -> None:
+        """Of each channel so many, what it points at first."""
+        one = Pointer(IDS[0], 1).to(IDS[1], 2).to(IDS[2], 3)
+        self.assertEqual(marks.kept([one, Pointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
+        self.assertEqual(marks.kept([one], 1), {IDS[2]})

@@ -1,0 +1,314 @@
+"""A folder becomes a release and a channel points at it, or nothing is changed at all (PROTOCOL 5)."""
+
+import os
+import shutil
+import socket
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
+from unicodedata import normalize
+
+from gamed.assets import channels
+from gamed.assets.disk import publishing
+from gamed.assets.errors import AssetsBusy, AssetsFull, PublishRefused
+from gamed.assets.publisher import Order, Publisher
+from gamed.assets.release import parse_manifest
+from tests.assets.kit import FILES, NOW_MS, AssetsCase, meddling, served, unseen
+
+MIB = 1024 * 1024
+
+
+class PublishTests(AssetsCase):
+    def test_first(self) -> None:
+        """Every file as it was, once each, with types and times, for nobody else to read."""
+        done = self.publish(FILES, note="1.0", meta={"build": 7})
+        self.assertEqual(served(self.store), FILES)
+        manifest = parse_manifest(self.store.manifest(str(done.release)))
+        self.assertEqual((manifest.published_ms, manifest.note, manifest.meta), (NOW_MS, "1.0", {"build": 7}))
+        self.assertEqual(manifest.files["readme.txt"].type, "text/plain; charset=utf-8")
+        self.assertEqual(manifest.files["data/level1.pck"].type, "application/octet-stream")
+        self.assertEqual((done.before, len(done.plan.new), done.plan.new_bytes), (None, 3, 408))
+        self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
+        for path in [self.store.folder, *self.store.folder.rglob("*")]:
+            self.assertEqual(path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600, path)
+
+    def test_again(self) -> None:
+        """The same folder is no new release, and writes nothing."""
+        first = self.publish(FILES, note="1.0")
+        before = self.tree()
+        self.now_ms += 1
+        again = self.publish(note="1.0")
+        self.assertEqual((again.release, again.before, len(again.plan.new)), (first.release, first.release, 0))
+        self.assertEqual(self.tree(), before)
+
+    def test_only_what_is_new(self) -> None:
+        """Of a changed folder the changed bytes are stored; under another name the old ones serve."""
+        first = self.publish(FILES)
+        (self.source / "data/level1.pck").rename(self.source / "data/renamed.pck")
+        (self.source / "copy.txt").unlink()
+        second = self.publish({"new.bin": b"new"})
+        self.assertEqual(
+            (second.before, [file.path for file in second.plan.new.values()]), (first.release, ["new.bin"])
+        )
+        self.assertEqual(sorted(served(self.store)), ["data/level2.pck", "data/renamed.pck", "new.bin", "readme.txt"])
+        self.now_ms += 1
+        third = self.publish(note="only a note")
+        self.assertEqual((third.before, len(third.plan.new)), (second.release, 0))
+        self.assertNotEqual(third.release, second.release)
+
+    def test_channels(self) -> None:
+        """Each has its own release; a new one is made."""
+        stable = self.publish(FILES)
+        beta = self.publish({"readme.txt": b"beta"}, channel="beta")
+        self.assertEqual(self.store.channels(), ["beta", "stable"])
+        self.assertEqual(self.store.pointer("stable").release, stable.release)
+        self.assertEqual(self.store.pointer("beta").release, beta.release)
+
+    def test_names(self) -> None:
+        """NFC, whatever the file system has; names with a dot in front only if asked for."""
+        self.put({normalize("NFD", "é/ü.txt"): b"1", ".git/config": b"2", "a/.DS_Store": b"3", "a/b": b""})
+        self.assertEqual(self.publish().plan.hidden, [".git", "a/.DS_Store"])
+        self.assertEqual(served(self.store), {normalize("NFC", "é/ü.txt"): b"1", "a/b": b""})
+        self.assertEqual(len(self.publish(hidden=True).plan.files), 4)
+
+    def test_types(self) -> None:
+        """By the last suffix in any case; the owner's own go first."""
+        plan = self.publish(
+            dict.fromkeys(["A.PNG", "b.tar.gz", "c", "d.bank", "e.json"], b"x"), types={"bank": "a/b"}
+        ).plan
+        types = {path: file.type for path, file in plan.files.items()}
+        octets = "application/octet-stream"
+        self.assertEqual(
+            types,
+            {
+                "A.PNG": "image/png",
+                "b.tar.gz": "application/gzip",
+                "c": octets,
+                "d.bank": "a/b",
+                "e.json": "application/json",
+            },
+        )
+
+    def test_dry_run(self) -> None:
+        """Everything is read, nothing is written: not even a folder."""
+        self.put(FILES)
+        plan = self.publisher().plan(Order(self.source, "stable"))
+        self.assertEqual((len(plan.files), len(plan.new)), (4, 3))
+        self.assertFalse(self.store.folder.exists())
+
+    def test_linked_store(self) -> None:
+        """The folder may be on another disk, behind a link."""
+        elsewhere = self.folder / "elsewhere"
+        elsewhere.mkdir()
+        self.store.folder.symlink_to(elsewhere)
+        self.publish(FILES)
+        self.assertEqual(served(self.store), FILES)
+        self.assertTrue((elsewhere / "objects").is_dir())
+
+    def test_large_file(self) -> None:
+        """A large file takes no memory of its size."""
+        self.put({"large.bin": b""})
+        os.truncate(self.source / "large.bin", 64 * MIB)
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        self.publish()
+        self.assertLess(tracemalloc.get_traced_memory()[1], 16 * MIB)
+        self.assertEqual(self.publish().plan.bytes, 64 * MIB)
+
+
+class RefusedTests(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.publish(FILES)
+        self.before = self.tree()
+
+    def refused(self, work: Callable[[], object] | None = None) -> dict[str, str]:
+        """What is refused, with reasons; nothing was changed."""
+        error = self.assertRaises(PublishRefused, work or self.publish)
+        self.assertEqual(self.tree(), self.before)
+        self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
+        return {each.path: each.reason for each in error.refused}
+
+    def test_all_are_named(self) -> None:
+        """Each kind of bad file with its reason, all at once, wherever it is."""
+        (self.source / "data/link").symlink_to("/etc/passwd")
+        (self.source / "folder").symlink_to(self.folder)
+        os.mkfifo(self.source / "pipe")
+        with socket.socket(socket.AF_UNIX) as server:
+            here = os.getcwd()
+            os.chdir(self.source)
+            server.bind("socket")
+            os.chdir(here)
+        Path(os.fsdecode(os.fsencode(self.source) + b"/bad\xff")).write_bytes(b"")
+        self.put({"README.TXT": b"", "a:b": b"", "line\nbreak": b"", "nul.txt": b"", "a\\b": b"", "end.": b""})
+        reasons = self.refused()
+        for path, reason in (
+            ("data/link", "symbolic link"),
+            ("folder", "symbolic link"),
+            ("pipe", "pipe"),
+            ("socket", "socket"),
+            ("bad\udcff", "UTF-8"),
+            ("readme.txt", "README.TXT"),
+            ("a:b", "Windows"),
+            ("line\nbreak", "control"),
+            ("nul.txt", "device"),
+            ("a\\b", "\\"),
+            ("end.", "dot"),
+        ):
+            self.assertIn(reason, reasons.pop(path))
+        self.assertEqual(reasons, {})
+
+    def test_empty_folder(self) -> None:
+        """A folder that is not mounted must not take everything from players."""
+        shutil.rmtree(self.source)
+        self.source.mkdir()
+        (self.source / "sub").mkdir()
+        self.assertEqual(self.refused(), {".": "there is no file in it"})
+
+    def test_changed_while_read(self) -> None:
+        """Longer, shorter, other bytes, another file, gone, a link: at whichever moment, it is found."""
+        target = self.source / "data/level1.pck"
+
+        def replace() -> None:
+            target.with_suffix(".new").write_bytes(b"\x00new" * 100)
+            target.with_suffix(".new").replace(target)
+
+        def link() -> None:
+            target.unlink()
+            target.symlink_to(self.source / "readme.txt")
+
+        for change in (
+            lambda: target.write_bytes(b"longer" * 100),
+            lambda: target.write_bytes(b"short"),
+            lambda: target.write_bytes(b""),
+            replace,
+            target.unlink,
+            link,
+        ):
+            for moment in ("reading", "storing"):
+                if target.is_symlink():
+                    target.unlink()
+                self.put({"data/level1.pck": b"\x00two" * 100})
+                growing = meddling(moment, change)
+                [(path, reason)] = self.refused(lambda growing=growing: self.publish(growing=growing)).items()
+                self.assertEqual(path, "data/level1.pck")
+                self.assertTrue("changed while it was read" in reason or "cannot be read" in reason, reason)
+
+    def test_changed_unseen(self) -> None:
+        """Bytes that change between the two readings, with size and time as before, are found by their hash."""
+        target = self.source / "data/level1.pck"
+        self.put({"data/level1.pck": b"\x00two" * 100})
+        state = target.stat()
+
+        def change() -> None:
+            target.write_bytes(b"\x00six" * 100)
+            os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+        reasons = self.refused(lambda: self.publish(growing=meddling("storing", change)))
+        self.assertEqual(reasons, {"data/level1.pck": "changed while it was read"})
+
+    def test_unreadable_folder(self) -> None:
+        """A folder that goes away is named."""
+        shutil.rmtree(self.source)
+        self.assertIn("cannot be read", self.refused()["."])
+
+    def test_disk_nearly_full(self) -> None:
+        """What the owner wants to keep free stays free; what needs no room is published all the same."""
+        self.put({"new.bin": b"new"})
+        publisher = self.publisher(min_free_bytes=2**60)
+        self.assertRaises(AssetsFull, publisher.publish, Order(self.source, "stable"))
+        self.assertRaises(AssetsFull, publisher.plan, Order(self.source, "stable"))
+        self.assertEqual(self.tree(), self.before)
+        (self.source / "new.bin").unlink()
+        self.assertIsNotNone(publisher.publish(Order(self.source, "stable", "a note")).release)
+
+    def test_disk_full(self) -> None:
+        """A write that finds no room leaves nothing behind."""
+        self.put({"large.bin": b"x" * 200_000})
+        soft, hard = getrlimit(RLIMIT_FSIZE)
+        setrlimit(RLIMIT_FSIZE, (100_000, hard))
+        try:
+            self.assertRaises(AssetsFull, self.publish)
+        finally:
+            setrlimit(RLIMIT_FSIZE, (soft, hard))
+        self.assertEqual(self.tree(), self.before)
+        self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
+
+    def test_others_fill_the_disk(self) -> None:
+        """Room that goes while files are stored is noticed before it is all gone."""
+        seen = iter([100_000])
+        publisher = Publisher(self.store, unseen, lambda: NOW_MS, 0, 1, lambda folder: next(seen, -1))
+        self.put({"new.bin": b""})
+        self.assertRaises(AssetsFull, publisher.publish, Order(self.source, "stable"))
+        self.assertEqual(self.tree(), self.before)
+
+    def test_interrupted(self) -> None:
+        """Ctrl-C while files are stored, or while they are put in place: nothing is changed."""
+        self.put({"new.bin": b"new"})
+        for moment in ("reading", "storing"):
+            self.assertRaises(KeyboardInterrupt, self.publish, growing=meddling(moment, interrupt))
+            self.assertEqual(self.tree(), self.before)
+            self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
+
+    def test_pointer_cannot_be_written(self) -> None:
+        """What fails at the very end leaves no release and no object behind, and the channel where it was."""
+        self.put({"new.bin": b"new"})
+        (self.store.folder / "channels/.new").mkdir()
+        self.assertRaises(OSError, self.publish)
+        self.assertEqual(self.tree(), self.before)
+
+    def test_one_at_a_time(self) -> None:
+        """A second publish is told so at once; a channel can be moved meanwhile."""
+        first = self.store.pointer("stable").release
+        with publishing(self.store.folder):
+            self.assertRaises(AssetsBusy, self.publish)
+            channels.point(self.store, "beta", first, self.keep, self.now_ms)
+        self.assertEqual(self.store.pointer("beta").release, first)
+
+
+class MendingTests(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.done = self.publish(FILES)
+        self.sha256 = self.done.plan.files["readme.txt"].sha256
+        self.object = self.store.object_path(self.sha256)
+
+    def test_leftovers(self) -> None:
+        """What a killed publish left is swept by the next one."""
+        stale = self.store.folder / "tmp/publish"
+        stale.mkdir()
+        (stale / "x").write_bytes(b"x")
+        (self.store.folder / "tmp/y").write_bytes(b"y")
+        (self.store.folder / "releases/.new").write_bytes(b"half")
+        self.publish({"new.bin": b"new"})
+        self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
+        self.assertFalse((self.store.folder / "releases/.new").exists())
+
+    def test_missing_or_short_object(self) -> None:
+        """Publishing the same folder brings back what is not there, or of another length."""
+        for damage in (self.object.unlink, lambda: self.object.write_bytes(b"hell")):
+            damage()
+            again = self.publish()
+            self.assertEqual((again.release, list(again.plan.new)), (self.done.release, [self.sha256]))
+            self.assertEqual(served(self.store), FILES)
+
+    def test_damaged_object(self) -> None:
+        """Of the same length, only a look at every byte finds it."""
+        self.object.write_bytes(b"HELLO")
+        self.assertEqual(len(self.publish().plan.new), 0)
+        again = self.publish(repair=True)
+        self.assertEqual((again.release, list(again.plan.new)), (self.done.release, [self.sha256]))
+        self.assertEqual(served(self.store), FILES)
+
+    def test_damaged_pointer(self) -> None:
+        """The channel is moved all the same; its past is lost, and that is said."""
+        (self.store.folder / "channels/stable.json").write_bytes(b"{")
+        self.now_ms += 1
+        done = self.publish()
+        self.assertEqual((done.past_lost, done.before), (True, None))
+        self.assertEqual(served(self.store), FILES)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt

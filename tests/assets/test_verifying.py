@@ -1,0 +1,62 @@
+"""Every byte read again: what is damaged or missing is named, with whom it concerns (PROTOCOL 5)."""
+
+from gamed.assets.errors import ReleaseNotFound
+from gamed.assets.verifying import Verified, verify
+from tests.assets.kit import FILES, AssetsCase, unseen
+
+
+class VerifyTests(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.done = self.publish(FILES)
+        self.one = str(self.done.release)
+        self.two = self.release("two")
+
+    def verify(self, release: str | None = None) -> Verified:
+        return verify(self.store, unseen, release)
+
+    def test_all_is_well(self) -> None:
+        """Counts of what was read, of all or of one release."""
+        found = self.verify()
+        self.assertEqual((found.releases, found.objects, found.bytes, found.flaws), (2, 3, 408, []))
+        self.assertEqual(self.verify(self.one).objects, 3)
+        self.assertRaises(ReleaseNotFound, self.verify, "r" + "0" * 16)
+
+    def test_damaged_objects(self) -> None:
+        """A flipped bit, a missing end, nothing there: each is named with the files that have it."""
+        files = self.done.plan.files
+        level1, readme, level2 = (files[path].sha256 for path in ("data/level1.pck", "readme.txt", "data/level2.pck"))
+        self.store.object_path(level1).write_bytes(b"\x01" + FILES["data/level1.pck"][1:])
+        self.store.object_path(readme).write_bytes(b"hell")
+        self.store.object_path(level2).unlink()
+        flaws = "\n".join(self.verify(self.one).flaws)
+        self.assertIn(f"object {level1} is damaged: data/level1.pck of {self.one}", flaws)
+        self.assertIn(f"object {readme} is damaged: copy.txt of {self.one}, readme.txt of {self.one}", flaws)
+        self.assertIn(f"object {level2} is missing: data/level2.pck of {self.one}", flaws)
+        self.assertEqual(len(self.verify().flaws), 3)
+
+    def test_nobodys_object(self) -> None:
+        """An object that no release has is read, too."""
+        stray = self.store.object_path("0" * 64)
+        stray.parent.mkdir(exist_ok=True)
+        stray.write_bytes(b"stray")
+        self.assertEqual(self.verify().flaws, [f"object {'0' * 64} is damaged: no release has it"])
+        self.assertEqual(self.verify(self.two).flaws, [])
+
+    def test_damaged_names(self) -> None:
+        """Pointers and manifests that are not as they were written, or lead nowhere."""
+        (self.store.folder / "channels/beta.json").write_bytes(b"{")
+        (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"{}")
+        (self.store.folder / "releases" / f"{self.two}.json").unlink()
+        flaws = self.verify().flaws
+        self.assertEqual(
+            [flaw.split(":")[0] for flaw in flaws], ["channel beta", "channel stable", f"release {self.one}"]
+        )
+        self.assertIn(self.two, flaws[1])
+
+    def test_links(self) -> None:
+        """An object that is a link is damaged, whatever it leads to."""
+        path = self.store.object_path(self.done.plan.files["readme.txt"].sha256)
+        path.unlink()
+        path.symlink_to(self.source / "readme.txt")
+        self.assertEqual(len(self.verify().flaws), 1)
