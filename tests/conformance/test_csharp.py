@@ -1,0 +1,14 @@
+"""The C# client, compiled and run by mono, keeps the rules (PROTOCOL 1: Rules for clients)."""
+
+from collections.abc import Sequence
+
+from tests.conformance.kit import ConformanceCase
+from tests.csharp.building import CSHARP, built, tool
+
+
+class CSharp(ConformanceCase):
+    lacks = frozenset({"assets"})
+
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        return [tool("mono"), str(built("Driver", CSHARP / "Driver.cs"))]

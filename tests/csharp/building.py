@@ -1,0 +1,52 @@
+"""Builds C# as games do: one compiler call over the copied files, with no assembly but those of every .NET."""
+
+import subprocess
+import tempfile
+from atexit import register
+from functools import cache
+from pathlib import Path
+from shutil import rmtree, which
+
+CSHARP = Path(__file__).parents[2] / "clients" / "csharp"
+SPECIMENS = Path(__file__).parent / "specimens"
+CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs"))
+COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
+SECONDS = 240
+
+
+def tool(name: str) -> str:
+    """Its path; an AssertionError that says what to do where there is none."""
+    found = which(name)
+    if found is None:
+        raise AssertionError(f"{name} is not installed: apt-get install mono-mcs mono-runtime")
+    return found
+
+
+@cache
+def folder() -> Path:
+    """For this process, and gone after it."""
+    made = Path(tempfile.mkdtemp(prefix="gamed-csharp-"))
+    register(rmtree, made, ignore_errors=True)
+    return made
+
+
+@cache
+def built(name: str, *sources: Path) -> Path:
+    """An .exe of the client and these files; an AssertionError with what the compiler said."""
+    target = folder() / f"{name}.exe"
+    compiler = [tool(COMPILER[0]), *COMPILER[1:]]
+    done = subprocess.run(
+        [*compiler, f"-out:{target}", *map(str, (*CLIENT, *sources))],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return target
+
+
+def ran(program: Path, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [tool("mono"), str(program), *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False)
