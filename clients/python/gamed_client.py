@@ -13,6 +13,7 @@ it can also show a sign-in's link as a QR code.
     python gamed_client.py --server https://play.example.org login
 
 To play offline too, copy gamed_sync.py along: it keeps the newest bytes on the device and brings them up when it can.
+For the files that a game loads, gamed_assets.py: it downloads a release, and only what is new of the next one.
 
 Every failure is a GamedError with the `code` of the protocol and a `detail` a person can read.
 Methods may be called from any thread; several processes may share one sign-in.
@@ -163,7 +164,7 @@ class InvalidProof(GamedError):
 
 
 class NotFound(GamedError):
-    """The server has no such save, version or session."""
+    """The server has no such save, version, session, channel or file."""
 
 
 class Deleted(NotFound):
@@ -215,7 +216,7 @@ ERRORS: Mapping[type[GamedError], str] = {
     LoginFailed: "device_secret_invalid login_collected",
     InvalidProof: "invalid_proof",
     Deleted: "deleted erased",
-    NotFound: "save_not_found version_gone session_not_found",
+    NotFound: "save_not_found version_gone session_not_found channel_not_found release_not_found file_not_found",
     BaseRequired: "precondition_required",
     Conflict: "version_conflict superseded",
     QuotaExceeded: "save_too_large quota_exceeded too_many_slots",
@@ -363,7 +364,7 @@ class Answer:
     def json(self) -> dict[str, Any]:
         try:
             value = json.loads(self.body)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise NotGamed("not_gamed", "The server's answer is not JSON.", status=self.status) from e
         if not isinstance(value, dict):
             raise NotGamed("not_gamed", "The server's answer is not a JSON object.", status=self.status)
@@ -423,22 +424,30 @@ class Wire:
     ) -> Answer:
         connection = self.origin.connect(timeout)
         try:
-            # a server that refuses an upload answers and closes before it read everything: its answer still counts
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
-                connection.request(method, path, body, dict(fields))
-            response = connection.getresponse()
-            data = read_whole(response, limit)
-        except ssl.SSLCertVerificationError as e:
-            detail = f"{self.origin} cannot prove that it is {self.origin.host}: {e.verify_message}."
-            raise UntrustedAddress("untrusted_certificate", detail) from e
-        except (OSError, http.client.HTTPException) as e:
-            raise Unreachable("unreachable", f"{self.origin} does not answer ({type(e).__name__}).") from e
+            with speaking_to(self.origin):
+                # a server that refuses an upload answers and closes before it read everything: its answer still counts
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
+                    connection.request(method, path, body, dict(fields))
+                response = connection.getresponse()
+                data = read_whole(response, limit)
         finally:
             connection.close()
         answer = Answer(response.status, cast("Mapping[str, str]", response.headers), data)
         if not 200 <= answer.status < 300:
             raise error_of(answer)
         return answer
+
+
+@contextlib.contextmanager
+def speaking_to(origin: Origin) -> Iterator[None]:
+    """What the network does becomes a GamedError."""
+    try:
+        yield
+    except ssl.SSLCertVerificationError as e:
+        detail = f"{origin} cannot prove that it is {origin.host}: {e.verify_message}."
+        raise UntrustedAddress("untrusted_certificate", detail) from e
+    except (OSError, http.client.HTTPException) as e:
+        raise Unreachable("unreachable", f"{origin} does not answer ({type(e).__name__}).") from e
 
 
 def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
@@ -1036,6 +1045,11 @@ class GamedClient:
         return self._file.path.parent
 
     @property
+    def wire(self) -> Wire:
+        """Requests without a player; `with_token` has what goes into their `bearer`."""
+        return self._wire
+
+    @property
     def place(self) -> str:
         """A file's name for this server: its host to read, a hash of its origin to tell it from others."""
         return self._file.path.stem
@@ -1217,15 +1231,19 @@ class GamedClient:
         bound._held = None
         return bound
 
-    def _game(self, method: str, path: str, stale: str | None = None, **how: Any) -> Answer:
-        """A request in the player's name; once more with a newer token if the first turns out `stale`."""
+    def _game(self, method: str, path: str, **how: Any) -> Answer:
+        """A request in the player's name."""
+        return self.with_token(lambda token: self._wire.call(method, path, bearer=token, **how))
+
+    def with_token(self, call: Callable[[str], T], stale: str | None = None) -> T:
+        """`call` with an access token; once more with a newer one if the first turns out `stale`."""
         used = self._live(stale)
         try:
-            return self._wire.call(method, path, bearer=used.access_token, **how)
+            return call(used.access_token)
         except SignInRequired as error:
             if not self._renewable(error, used) or stale is not None:
                 raise
-        return self._game(method, path, used.access_token, **how)
+        return self.with_token(call, used.access_token)
 
     def _renewable(self, error: SignInRequired, used: Credential) -> bool:
         """Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile."""
@@ -1398,7 +1416,7 @@ EXIT_CODES: Sequence[tuple[type[GamedError], int]] = (
     (Busy, 6),
     (RateLimited, 6),
 )
-EPILOG = "Exit codes: 0 done, 1 failed, 2 usage, 3 sign in first, 4 conflict, 5 no such save, 6 try again later."
+EPILOG = "Exit codes: 0 done, 1 failed, 2 usage, 3 sign in first, 4 conflict, 5 not there, 6 try again later."
 
 
 def parser() -> argparse.ArgumentParser:
@@ -1445,6 +1463,11 @@ def parser() -> argparse.ArgumentParser:
     sync.add_argument("--keep", choices=["mine", "theirs"], help="in every conflict; without it they are only shown")
     sync.add_argument("--delete", action="store_true", help="a file that is gone is deleted at the server too")
     sync.add_argument("--watch", action="store_true", help="go on until interrupted")
+    assets = commands.add_parser("assets", help="download a release; needs gamed_assets.py beside this file")
+    assets.add_argument("files", type=Path, metavar="FOLDER", help="where releases are kept; made if need be")
+    assets.add_argument("--channel", default="stable", help="or the id of a release (default: stable)")
+    assets.add_argument("--verify", action="store_true", help="read every file again, and fetch what is damaged")
+    assets.add_argument("--offline", action="store_true", help="ask nobody: only say which release is here")
     return top
 
 
@@ -1493,6 +1516,11 @@ def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, 
         from gamed_sync import run_folder
 
         return run_folder(client, options)
+    if options.command == "assets":
+        sys.modules.setdefault("gamed_client", sys.modules[__name__])
+        from gamed_assets import run_assets
+
+        return run_assets(client, options)
     if options.command == "whoami":
         found = client.whoami()
         player, usage = member(found, "player", dict), member(found, "usage", dict)

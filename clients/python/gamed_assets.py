@@ -1,0 +1,996 @@
+"""Downloads for gamed_client.py: the files that a game loads, always of one release, never half of two.
+
+Copy it beside gamed_client.py; standard library only, Python 3.9 or newer.
+
+    assets = Assets(client)                           # or Assets(client, Path("content")); asks no server
+    assets.download("stable", progress=show)          # only what is new; killed at any time it goes on the next time
+    open(assets.path("data/level1.pck"), "rb")        # of the release that is whole and newest; offline too
+
+A release that is being played is never touched: a download makes another one beside it, and then changes over at once.
+Its folder, which any program may read:
+
+    current                   the release to load, one line; replaced last
+    releases/<release>/...    its files, under their own paths
+    releases/<release>.json   its manifest; there once every file is
+    staging/                  what has not arrived yet, kept for the next time
+    known                     which files were found whole: they need not be read again
+    use/                      which release some process has open
+    lock                      held by the one process that downloads
+
+Every failure is a GamedError; OSError where this device refuses something. Methods may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import http.client
+import json
+import os
+import queue
+import re
+import secrets
+import shutil
+import stat
+import sys
+import threading
+import time
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from gamed_client import (
+    DEVICES,
+    LONGEST_PAUSE_SECONDS,
+    MAX_JSON_BYTES,
+    TIMEOUT_SECONDS,
+    TRIES,
+    Answer,
+    DownloadCorrupt,
+    GamedClient,
+    GamedError,
+    NotFound,
+    NotGamed,
+    NotModified,
+    Refused,
+    SignInRequired,
+    Unreachable,
+    Wire,
+    error_of,
+    member,
+    pause_after,
+    read_whole,
+    speaking_to,
+    sync_folder,
+    try_lock_file,
+    write_whole,
+)
+
+WORKERS = 4
+"""Connections at a time."""
+PIECE_BYTES = 8 << 20
+"""A larger file arrives in several pieces, which may come at the same time."""
+BLOCK_BYTES = 1 << 16
+MAX_MANIFEST_BYTES = 32 << 20
+MAX_FILES = 100_000
+MAX_FILE_BYTES = (1 << 53) - 1
+MAX_PATH_BYTES, MAX_NAME_BYTES = 1024, 255
+SPARE_BYTES = 16 << 20
+"""Left free on the disk, beside what is downloaded."""
+RESTARTS = 3
+"""How often a download begins anew because its release is gone at the server."""
+TELL_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+class InUse(GamedError):
+    """Another process is downloading into this folder."""
+
+
+class DiskFull(GamedError):
+    """This device has no room for the release; what arrived is kept for the next time."""
+
+
+class Stopped(Exception):
+    """Another thread of the same download has failed, or the game has left."""
+
+
+# --- What a release is: judged before anything of it is used ----------------------------------------------------------
+
+_RELEASE = re.compile(r"r[0-9a-f]{16}")
+_CHANNEL = re.compile(r"[a-z][a-z0-9-]{0,31}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NOT_ON_WINDOWS = frozenset('<>:"|?*\\')
+_UNPRINTED = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_SUPERSCRIPTS = str.maketrans("\u00b9\u00b2\u00b3", "123")
+
+
+@dataclass(frozen=True)
+class AssetFile:
+    """One file of a release: `size` in bytes, `type` a media type."""
+
+    size: int
+    sha256: str
+    type: str
+
+    @classmethod
+    def of(cls, value: object) -> AssetFile:
+        if not isinstance(value, dict):
+            raise NotGamed("not_gamed", "The release's list of files is malformed.")
+        size, digest = member(value, "size", int), member(value, "sha256", str)
+        if isinstance(size, bool) or not 0 <= size <= MAX_FILE_BYTES or not _SHA256.fullmatch(digest):
+            raise NotGamed("not_gamed", "The release's list of files is malformed.")
+        return cls(size, digest, str(value.get("type") or "application/octet-stream"))
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a release has, by path: relative, with `/`, fit for every file system that players have."""
+
+    release: str
+    published: str
+    note: str
+    meta: Mapping[str, Any]
+    """The owner's own words for the game."""
+    files: Mapping[str, AssetFile]
+    raw: bytes = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, raw: bytes) -> Manifest:
+        """NotGamed for anything that this device should not write."""
+        try:
+            value = json.loads(raw, object_pairs_hook=_once_each)
+        except (ValueError, RecursionError) as e:
+            raise NotGamed("not_gamed", "The server's list of files is malformed.") from e
+        if not isinstance(value, dict) or value.get("format") != 1:
+            raise NotGamed("not_gamed", "The release has a format that this game does not know; update the game.")
+        listed = member(value, "files", dict)
+        if len(listed) > MAX_FILES:
+            raise NotGamed("not_gamed", f"The release has more than {MAX_FILES} files.")
+        refuse_paths(listed)
+        files = {path: AssetFile.of(entry) for path, entry in listed.items()}
+        sizes: dict[str, int] = {}
+        for path, file in files.items():
+            if sizes.setdefault(file.sha256, file.size) != file.size:
+                raise NotGamed("not_gamed", f"The release gives {path!r} two sizes.")
+        meta = value.get("meta")
+        texts = str(value.get("published") or ""), str(value.get("note") or "")
+        return cls(release_of(raw), *texts, meta if isinstance(meta, dict) else {}, files, raw)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files.values())
+
+
+def release_of(raw: bytes) -> str:
+    """The id of a release: of the exact bytes of its manifest."""
+    return f"r{sha256(raw).hexdigest()[:16]}"
+
+
+def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a member appears twice")
+    return found
+
+
+def refuse_paths(paths: Iterable[str]) -> None:
+    """NotGamed unless each can be a file below a folder, beside all the others, on any system."""
+    files: set[str] = set()
+    folders: set[str] = set()
+    for path in paths:
+        if flaw := flaw_of(path):
+            raise NotGamed("not_gamed", f"The release has a file that must not be written here: {path!r} {flaw}.")
+        key = fold(path)
+        above = ["/".join(key.split("/")[:depth]) for depth in range(1, key.count("/") + 1)]
+        if key in files or key in folders or not files.isdisjoint(above):
+            raise NotGamed("not_gamed", f"The release has two files, or a file and a folder, of one name: {path!r}.")
+        files.add(key)
+        folders.update(above)
+
+
+def fold(path: str) -> str:
+    """Equal for two paths that are one where case does not count."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
+
+
+def flaw_of(path: str) -> str | None:
+    """Why no file may be called so; None for a good one."""
+    try:
+        names = [name.encode() for name in path.split("/")]
+    except UnicodeEncodeError:
+        return "is not text"
+    if len(path.encode()) > MAX_PATH_BYTES or any(len(name) > MAX_NAME_BYTES for name in names):
+        return "is too long"
+    if any(name in (b"", b".", b"..") for name in names):
+        return "leads elsewhere"
+    plain = path.isascii() and path.isprintable()
+    if not _NOT_ON_WINDOWS.isdisjoint(path) or not (plain or _UNPRINTED.isdisjoint(map(unicodedata.category, path))):
+        return "has characters that some systems refuse"
+    if unicodedata.normalize("NFC", path) != path:
+        return "is not in the normal form NFC"
+    return next(filter(None, map(_flaw_of_name, path.split("/"))), None)
+
+
+def _flaw_of_name(name: str) -> str | None:
+    if name[-1] in ". ":
+        return "ends in a dot or a space"
+    stem = name.partition(".")[0].rstrip(" ").lower()
+    if stem in ("conin$", "conout$") or DEVICES.fullmatch(stem.translate(_SUPERSCRIPTS)):
+        return "is a device on Windows"
+    return None
+
+
+# --- The disk ---------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def on_disk() -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise disk_full() from e
+        raise
+
+
+def disk_full(missing: int = 0) -> DiskFull:
+    more = f"{shown_bytes(missing)} more are needed" if missing else "free some space"
+    return DiskFull("disk_full", f"This device has no room for the download: {more}, then start it again.")
+
+
+class Known:
+    """Which bytes were found in which file: one of the same size and time need not be read again.
+
+    A line per file, added when it is on disk; what a kill tore off is read once more.
+    """
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self._path = path
+        self._root = root
+        self._lock = threading.Lock()
+        self._found: dict[str, tuple[int, int, str]] = {}
+        with contextlib.suppress(FileNotFoundError):
+            for line in path.read_bytes().split(b"\n"):
+                with contextlib.suppress(ValueError, TypeError):
+                    name, size, time_ns, digest = json.loads(line)
+                    self._found[str(name)] = int(size), int(time_ns), str(digest)
+
+    def digest(self, file: Path, again: bool = False) -> str | None:
+        """Of a file; None if it is none. Read only if nobody knows it, or `again`."""
+        try:
+            found = file.lstat()
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            kept = self._found.get(self._name(file))
+            if kept and kept[:2] == (found.st_size, found.st_mtime_ns) and not again:
+                return kept[2]
+            digest = digest_of(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        self._note(file, found, digest)
+        return digest
+
+    def note(self, file: Path, digest: str) -> None:
+        self._note(file, file.lstat(), digest)
+
+    def _note(self, file: Path, found: os.stat_result, digest: str) -> None:
+        entry = found.st_size, found.st_mtime_ns, digest
+        with self._lock, on_disk():
+            self._found[self._name(file)] = entry
+            with open(self._path, "ab") as lines:
+                lines.write(b"\n" + json.dumps([self._name(file), *entry]).encode())
+
+    def tidy(self) -> None:
+        """Forget files that are gone, and lines that were said twice."""
+        with self._lock, on_disk():
+            self._found = {name: entry for name, entry in self._found.items() if (self._root / name).exists()}
+            lines = [json.dumps([name, *entry]).encode() for name, entry in self._found.items()]
+            write_whole(self._path, b"\n".join(lines))
+
+    def _name(self, file: Path) -> str:
+        return file.relative_to(self._root).as_posix()
+
+
+def digest_of(file: Path) -> str:
+    digest = sha256()
+    with open(file, "rb") as opened:
+        while block := opened.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class Place:
+    """The folder, as the top of this file shows it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.releases, self.staging, self.use = root / "releases", root / "staging", root / "use"
+
+    def make(self) -> None:
+        for folder in (self.releases, self.staging, self.use):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def current(self) -> str | None:
+        """What the pointer says."""
+        try:
+            text = (self.root / "current").read_text("ascii", "replace").strip()
+        except FileNotFoundError:
+            return None
+        return text if _RELEASE.fullmatch(text) else None
+
+    def point(self, release: str) -> None:
+        """On Windows a pointer that someone reads just now cannot be replaced."""
+        for left in reversed(range(20)):
+            try:
+                write_whole(self.root / "current", f"{release}\n".encode())
+                return
+            except PermissionError:
+                if not left:
+                    raise
+            time.sleep(0.05)
+
+    def manifest(self, release: str) -> Manifest | None:
+        """Of a release that is here, whole; None for any other."""
+        try:
+            raw = self._manifest(release).read_bytes()
+        except FileNotFoundError:
+            return None
+        if release_of(raw) != release:
+            return None
+        with contextlib.suppress(GamedError):
+            return Manifest.of(raw)
+        return None
+
+    def keep_manifest(self, manifest: Manifest) -> None:
+        """The release is whole from here on: its files are on disk, and so are their names."""
+        folder = self.folder(manifest.release)
+        paths = [path.split("/") for path in manifest.files]
+        for each in {folder, *(folder.joinpath(*names[:depth]) for names in paths for depth in range(len(names)))}:
+            each.mkdir(parents=True, exist_ok=True)
+            sync_folder(each)
+        sync_folder(self.releases)
+        write_whole(self._manifest(manifest.release), manifest.raw)
+
+    def folder(self, release: str) -> Path:
+        return self.releases / release
+
+    def _manifest(self, release: str) -> Path:
+        return self.releases / f"{release}.json"
+
+    def files(self) -> Iterator[Path]:
+        """Every file of every release, whole or not."""
+        for folder, _, names in os.walk(self.releases):
+            if folder != str(self.releases):
+                yield from (Path(folder, name) for name in names)
+
+    # -- who has what open --
+
+    def hold(self) -> tuple[str, int] | None:
+        """The current release and a handle: nobody removes it while that is open. None: nothing is here yet."""
+        while True:
+            release = self.current
+            if release is None or not self._manifest(release).exists():
+                return None
+            mark = self.use / f"{release}.{os.getpid()}-{secrets.token_hex(4)}"
+            handle = os.open(mark, os.O_RDWR | os.O_CREAT, 0o600)
+            held = try_lock_file(handle)
+            # whoever removes a release points elsewhere first, and then looks for marks
+            if held and self.current == release and mark.exists() and self._manifest(release).exists():
+                return release, handle
+            os.close(handle)
+            with contextlib.suppress(OSError):
+                mark.unlink()
+
+    def held(self) -> set[str]:
+        """Releases that some process has open. Marks of processes that are gone are removed."""
+        found = set()
+        for mark in self.use.iterdir():
+            with contextlib.suppress(OSError):
+                handle = os.open(mark, os.O_RDWR)
+                try:
+                    free = try_lock_file(handle)
+                finally:
+                    os.close(handle)
+                if free:
+                    mark.unlink()
+                else:
+                    found.add(mark.name.partition(".")[0])
+        return found
+
+    def remove_others(self, keep: str) -> None:
+        """Releases that nobody uses any more. What the system does not let go of yet goes the next time."""
+        spared = {keep, *self.held()}
+        entries = [entry for entry in self.releases.iterdir() if entry.name.partition(".")[0] not in spared]
+        torn = [path for path in self.root.iterdir() if path.name.startswith(".") and path.suffix == ".new"]
+        for path in [*sorted(entries, key=Path.is_dir), *torn, *self.staging.iterdir()]:  # a manifest before its files
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+
+
+def put_beside(source: Path, target: Path, temporary: Path) -> None:
+    """The same bytes under a second name: a hard link, or a copy where there are none."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, temporary)
+        sync_file(temporary)
+        os.replace(temporary, target)
+
+
+def sync_file(path: Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+# --- The wire ---------------------------------------------------------------------------------------------------------
+
+
+class Line:
+    """One connection to the server, used again and again by one thread. No redirect is ever followed."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._connection = wire.origin.connect(TIMEOUT_SECONDS)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def get(self, path: str, headers: Mapping[str, str], bearer: str | None) -> http.client.HTTPResponse:
+        """A successful answer whose body is still to be read, or a GamedError."""
+        fields = {"User-Agent": self._wire.agent, **headers}
+        if bearer is not None:
+            fields["Authorization"] = f"Bearer {bearer}"
+        used = self._connection.sock is not None
+        try:
+            with speaking_to(self._wire.origin):
+                self._connection.request("GET", path, headers=fields)
+                response = self._connection.getresponse()
+        except GamedError as error:
+            self.close()
+            if used and isinstance(error, Unreachable):
+                return self.get(path, headers, bearer)  # the server had hung up meanwhile
+            raise
+        if 200 <= response.status < 300:
+            return response
+        with speaking_to(self._wire.origin):
+            body = read_whole(response, MAX_JSON_BYTES)
+        raise error_of(Answer(response.status, cast("Mapping[str, str]", response.headers), body))
+
+    def block(self, response: http.client.HTTPResponse, size: int) -> bytes:
+        with speaking_to(self._wire.origin):
+            found = response.read(size)
+        if not found:
+            raise Unreachable("unreachable", "The answer of the server broke off.")
+        return found
+
+    def done(self, response: http.client.HTTPResponse) -> None:
+        """What else the server has to say is not wanted."""
+        if not response.isclosed():
+            self.close()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of a file, in a file of its own until all are there: its length says how far it came."""
+
+    file: AssetFile
+    number: int
+    part: Path
+
+    @property
+    def start(self) -> int:
+        return self.number * PIECE_BYTES
+
+    @property
+    def size(self) -> int:
+        return min(PIECE_BYTES, self.file.size - self.start)
+
+    @property
+    def base(self) -> Path:
+        """The first piece's file, to which the others are added."""
+        return self.part.with_suffix(".0")
+
+    def arrived(self) -> int:
+        """Bytes of it that are here. One whose file is gone was added to the first."""
+        with contextlib.suppress(FileNotFoundError):
+            return min(self.part.stat().st_size, self.size)
+        with contextlib.suppress(FileNotFoundError):
+            return self.size if self.base.stat().st_size >= self.start + self.size else 0
+        return 0
+
+
+def length_of(response: http.client.HTTPResponse, file: AssetFile, start: int, size: int) -> int:
+    """How many bytes come before the wanted ones: none, unless it is the whole file after all."""
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise NotGamed("not_gamed", "Something between here and the server changes the files on their way.")
+    said = response.headers.get("Content-Range", "") if response.status == 206 else None
+    expected = size if response.status == 206 else file.size
+    if said not in (None, f"bytes {start}-{start + size - 1}/{file.size}") or response.length not in (None, expected):
+        raise DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.")
+    return 0 if response.status == 206 else start
+
+
+class Access:
+    """A token goes along only where the server asks for one: public files need no sign-in."""
+
+    def __init__(self, client: GamedClient) -> None:
+        self.wire = client.wire
+        self._client = client
+        self._asked = False
+
+    def ask(self, call: Callable[[str | None], T]) -> T:
+        if not self._asked:
+            try:
+                return call(None)
+            except SignInRequired as error:
+                if error.code != "token_missing":
+                    raise
+            self._asked = True
+        return self._client.with_token(call)
+
+
+# --- A download -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Progress:
+    """For a bar. `stage`: looking (what is here already), fetching, finishing."""
+
+    stage: str
+    release: str
+    done: int
+    """Bytes that need not be fetched any more."""
+    size: int
+    """All bytes of the release."""
+    fetched: int
+    """Bytes that came over the network since the download began."""
+
+
+class Download:
+    """One release into the folder. What is missing comes through a few threads; one that fails ends all."""
+
+    def __init__(self, access: Access, place: Place, known: Known, manifest: Manifest) -> None:
+        self._access = access
+        self._place = place
+        self._known = known
+        self._manifest = manifest
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        """Around everything below, which the threads share."""
+        self._pieces: queue.Queue[Piece] = queue.Queue()
+        self._missing: dict[str, list[Path]] = {}
+        """Where the bytes of a hash belong that are not here."""
+        self._awaited: dict[str, int] = {}
+        """How many pieces of them are still to come."""
+        self._damaged: set[str] = set()
+        self._errors: list[BaseException] = []
+        self.changed = False
+        """Whether anything was missing, or not where it belongs."""
+        self.progress = Progress("looking", manifest.release, 0, manifest.size, 0)
+
+    def run(self, tell: Callable[[Progress], object], again: bool = False) -> None:
+        """Every file is in the release's folder, and on disk, when it returns. `again`: read what is known, too."""
+        tell(self.progress)
+        self._look(tell, again)
+        self._make_room()
+        self._plan()
+        self._tell(tell, stage="fetching")
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(WORKERS, self._pieces.qsize()))]
+        for thread in threads:
+            thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                threads[0].join(TELL_SECONDS)
+                threads = [thread for thread in threads if thread.is_alive()]
+                tell(self.progress)
+        finally:
+            self._stop.set()  # if `tell` raises, or Ctrl-C is pressed
+            for thread in threads:
+                thread.join()
+        if self._errors:
+            raise self._errors[0]
+        self._tell(tell, stage="finishing")
+
+    # -- what is here --
+
+    def _look(self, tell: Callable[[Progress], object], again: bool) -> None:
+        """Bytes of any release that is here, whole or not, are not fetched again."""
+        sizes = {file.size for file in self._manifest.files.values()}
+        here: dict[str, Path] = {}
+        found: dict[Path, str | None] = {}
+        for held in self._place.files():
+            with contextlib.suppress(FileNotFoundError):
+                if held.lstat().st_size in sizes:
+                    found[held] = digest = self._known.digest(held, again)
+                    here.setdefault(digest or "", held)
+            tell(self.progress)
+        folder = self._place.folder(self._manifest.release)
+        for path, file in self._manifest.files.items():
+            target = folder / path
+            if found.get(target) == file.sha256:
+                self._count(done=file.size)
+            elif file.sha256 in here:
+                self._put(here[file.sha256], target, file.sha256)
+                self._count(done=file.size)
+            else:
+                self.changed = True
+                self._missing.setdefault(file.sha256, []).append(target)
+
+    def _plan(self) -> None:
+        for file in {file.sha256: file for file in self._manifest.files.values()}.values():
+            if file.sha256 in self._missing:
+                pieces = self._pieces_of(file)
+                self._awaited[file.sha256] = len(pieces)
+                for piece in pieces:
+                    self._pieces.put(piece)
+                    self._count(done=piece.arrived())
+
+    def _pieces_of(self, file: AssetFile) -> list[Piece]:
+        numbers = range(max(1, -(-file.size // PIECE_BYTES)))
+        return [Piece(file, number, self._place.staging / f"{file.sha256}.{number}") for number in numbers]
+
+    def _make_room(self) -> None:
+        """Before a byte is fetched: better no download than half of one."""
+        wanted = {file.sha256: file.size for file in self._manifest.files.values() if file.sha256 in self._missing}
+        held = sum(part.lstat().st_size for part in self._place.staging.iterdir())
+        needed = max(0, sum(wanted.values()) - held) + SPARE_BYTES if wanted else 0
+        free = shutil.disk_usage(self._place.root).free
+        if needed > free:
+            raise disk_full(needed - free)
+
+    # -- the threads --
+
+    def _work(self) -> None:
+        line = Line(self._access.wire)
+        try:
+            while not self._stop.is_set():
+                piece = self._pieces.get_nowait()
+                self._fetch(line, piece)
+                self._arrived(piece.file)
+        except (queue.Empty, Stopped):
+            pass
+        except BaseException as error:
+            with self._lock:
+                self._errors.append(error)
+            self._stop.set()
+        finally:
+            line.close()
+
+    def _fetch(self, line: Line, piece: Piece) -> None:
+        """What is missing of a piece. A try that brought something counts as none."""
+        attempt = 0
+        while True:
+            before = piece.arrived()
+            try:
+                self._stream(line, piece)
+                return
+            except GamedError as error:
+                line.close()
+                attempt = 0 if piece.arrived() > before else attempt
+                pause = pause_after(error, attempt)
+                if not error.passing or attempt + 1 == TRIES or pause > LONGEST_PAUSE_SECONDS:
+                    raise
+            if self._stop.wait(pause):
+                raise Stopped
+            attempt += 1
+
+    def _stream(self, line: Line, piece: Piece) -> None:
+        file, start, wanted = piece.file, piece.start + piece.arrived(), piece.size - piece.arrived()
+        if not wanted:
+            with on_disk():
+                piece.base.touch()
+            return
+        headers = {"Range": f"bytes={start}-{start + wanted - 1}", "If-Range": f'"{file.sha256}"'}
+        path, how = f"/assets/objects/{file.sha256}", headers if wanted < file.size else {}
+        response = self._access.ask(lambda token: line.get(path, how, token))
+        skip = length_of(response, file, start, wanted)
+        with on_disk(), open(piece.part, "ab") as part:
+            while wanted:
+                if self._stop.is_set():
+                    raise Stopped
+                block = line.block(response, min(BLOCK_BYTES, skip or wanted))
+                if skip:
+                    skip -= len(block)
+                    continue
+                part.write(block)
+                wanted -= len(block)
+                self._count(done=len(block), fetched=len(block))
+        line.done(response)
+
+    def _arrived(self, file: AssetFile) -> None:
+        """A piece of it; with the last one it is put together, read once more, and put where it belongs."""
+        with self._lock:
+            self._awaited[file.sha256] -= 1
+            if self._awaited[file.sha256]:
+                return
+        pieces = self._pieces_of(file)
+        with on_disk():
+            part = join(pieces)
+            if digest_of(part) == file.sha256:
+                self._keep(part, file)
+                return
+            for piece in pieces:
+                piece.part.unlink(missing_ok=True)
+        if file.sha256 in self._damaged:
+            raise DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.")
+        with self._lock:
+            self._damaged.add(file.sha256)
+            self._awaited[file.sha256] = len(pieces)
+        self._count(done=-file.size)
+        for piece in pieces:
+            self._pieces.put(piece)
+
+    def _keep(self, part: Path, file: AssetFile) -> None:
+        targets = self._missing[file.sha256]
+        for target in targets:
+            self._put(part, target, file.sha256)
+        part.unlink()
+        self._count(done=file.size * (len(targets) - 1))
+
+    def _put(self, source: Path, target: Path, digest: str) -> None:
+        with on_disk():
+            put_beside(source, target, self._place.staging / secrets.token_hex(8))
+        self._known.note(target, digest)
+        self.changed = True
+
+    def _count(self, *, done: int = 0, fetched: int = 0) -> None:
+        with self._lock:
+            was = self.progress
+            self.progress = replace(was, done=was.done + done, fetched=was.fetched + fetched)
+
+    def _tell(self, tell: Callable[[Progress], object], stage: str) -> None:
+        with self._lock:
+            self.progress = replace(self.progress, stage=stage)
+        tell(self.progress)
+
+
+def join(pieces: Sequence[Piece]) -> Path:
+    """All of a file in its first piece's, on disk. Killed in between, it goes on: a piece goes when it was added."""
+    base = pieces[0].base
+    with open(base, "rb+") as whole:
+        for piece in pieces[1:]:
+            if piece.part.exists():
+                whole.seek(piece.start)
+                with open(piece.part, "rb") as part:
+                    shutil.copyfileobj(part, whole, 1 << 20)
+                whole.flush()
+                os.fsync(whole.fileno())
+                piece.part.unlink()
+        whole.truncate(pieces[0].file.size)
+        whole.flush()
+        os.fsync(whole.fileno())
+    return base
+
+
+# --- What a game sees -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release that is here, whole; nobody removes it while this process lives, or before `Assets.switch`."""
+
+    id: str
+    folder: Path
+    manifest: Manifest = field(repr=False)
+
+    def path(self, name: str) -> Path:
+        """Of one of its files; NotFound if it has no such file."""
+        if name not in self.manifest.files:
+            raise NotFound("file_not_found", f"{name!r} is not in this release.")
+        return self.folder / name
+
+
+class Assets:
+    """What this device has of a server's releases. Nothing but `download` asks the server."""
+
+    def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
+        """`folder` instead of one beside the credential; nothing else may be in it."""
+        self.folder = folder or client.folder / "assets" / client.place
+        self._place = Place(self.folder)
+        self._access = Access(client)
+        self._lock = threading.RLock()
+        self._open: tuple[Release, int] | None = None
+        self._place.make()
+
+    def __enter__(self) -> Assets:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # -- what is here: no network --
+
+    @property
+    def current(self) -> Release | None:
+        """The newest whole release when this was first asked for, and the same from then on, until `switch`.
+
+        None: nothing was downloaded yet.
+        """
+        with self._lock:
+            if self._open is None:
+                self._open = self._newest()
+            return self._open[0] if self._open else None
+
+    def path(self, name: str) -> Path:
+        """Of a file of the current release. Raises NotFound, and Unreachable while no release has arrived."""
+        release = self.current
+        if release is None:
+            raise Unreachable("not_arrived", "The game's files have not been downloaded yet.")
+        return release.path(name)
+
+    def switch(self) -> Release | None:
+        """Go on with the newest whole release, here in this process: when nothing of the old one is in use."""
+        with self._lock:
+            newest = self._newest()
+            self.close()
+            self._open = newest
+        return newest[0] if newest else None
+
+    def close(self) -> None:
+        """Let other processes remove the release that this one had open."""
+        with self._lock:
+            if self._open:
+                os.close(self._open[1])
+            self._open = None
+
+    def _newest(self) -> tuple[Release, int] | None:
+        held = self._place.hold()
+        if held is None:
+            return None
+        manifest = self._place.manifest(held[0])
+        if manifest is None:
+            os.close(held[1])
+            return None
+        return Release(held[0], self._place.folder(held[0]).absolute(), manifest), held[1]
+
+    # -- the server --
+
+    def download(
+        self,
+        channel: str = "stable",
+        *,
+        progress: Callable[[Progress], object] = lambda told: None,
+        verify: bool = False,
+    ) -> Manifest:
+        """The channel's release (or one named by its id), whole and current on this device when it returns.
+
+        Bytes that are here already are not fetched; with `verify` they are read first, whatever is known of them.
+        `progress` is called in this thread, often; it may raise to end the download. What arrived stays for the next.
+        This process goes on with the release it has open: see `switch`. Raises NotFound, SignInRequired where files
+        are for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
+        """
+        if not (_CHANNEL.fullmatch(channel) or _RELEASE.fullmatch(channel)):
+            raise Refused("invalid_channel", "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.")
+        with self._alone():
+            for left in reversed(range(RESTARTS)):
+                manifest = self._manifest(channel)
+                try:
+                    self._fetch(manifest, progress, verify)
+                    return manifest
+                except NotFound:  # removed at the server meanwhile: there is a newer one
+                    if not left:
+                        raise
+        raise AssertionError("RESTARTS is at least 1")
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            if not try_lock_file(handle):
+                raise InUse("in_use", "Another process is downloading into this folder.")
+            yield
+        finally:
+            os.close(handle)
+
+    def _manifest(self, channel: str) -> Manifest:
+        """All that follows is of this one release, whatever is published meanwhile."""
+        current = self._place.current
+        here = self._place.manifest(current) if current else None
+        headers = {"If-None-Match": f'"{here.release}"'} if here else {}
+        how: dict[str, Any] = {"headers": headers, "check": check_release, "limit": MAX_MANIFEST_BYTES}
+        try:
+            answer = self._access.ask(
+                lambda token: self._access.wire.call("GET", f"/assets/{channel}", bearer=token, **how)
+            )
+        except NotModified:
+            if here is None:
+                raise
+            return here
+        return Manifest.of(answer.body)
+
+    def _fetch(self, manifest: Manifest, progress: Callable[[Progress], object], verify: bool) -> None:
+        known = Known(self.folder / "known", self.folder)
+        download = Download(self._access, self._place, known, manifest)
+        download.run(progress, verify)
+        with on_disk():
+            if download.changed or self._place.manifest(manifest.release) is None:
+                self._place.keep_manifest(manifest)
+            if self._place.current != manifest.release:
+                self._place.point(manifest.release)
+            self._place.remove_others(manifest.release)
+            if download.changed:
+                known.tidy()
+
+
+def check_release(answer: Answer) -> None:
+    """The manifest is the one that its name is the hash of."""
+    named = answer.headers.get("Asset-Release") or answer.headers.get("ETag", "").strip().partition('"')[2].rstrip('"')
+    if not _RELEASE.fullmatch(named):
+        raise NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
+    if release_of(answer.body) != named:
+        raise DownloadCorrupt("download_corrupt", "The list of files arrived damaged.")
+
+
+# --- The command line: gamed_client.py assets FOLDER ------------------------------------------------------------------
+
+
+class Bar:
+    """On a terminal, one line that is drawn again and again; elsewhere nothing."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._drawn = ""
+        self.last: Progress | None = None
+
+    def __call__(self, progress: Progress) -> None:
+        self.last = progress
+        if sys.stderr.isatty():
+            self._draw(self.line(progress, time.monotonic() - self._began))
+
+    def line(self, progress: Progress, seconds: float) -> str:
+        share = progress.done / progress.size if progress.size else 1.0
+        filled = int(share * 20)
+        rate = f"  {shown_bytes(int(progress.fetched / seconds))}/s" if progress.fetched and seconds > 1 else ""
+        amount = f"{shown_bytes(progress.done)} of {shown_bytes(progress.size)}"
+        return f"{progress.stage:9} [{'#' * filled}{'.' * (20 - filled)}] {share:4.0%}  {amount}{rate}"
+
+    def _draw(self, line: str) -> None:
+        if line != self._drawn:
+            print(f"\r{line.ljust(len(self._drawn))}", end="", file=sys.stderr, flush=True)
+            self._drawn = line
+
+    def end(self) -> None:
+        if self._drawn:
+            print(file=sys.stderr)
+
+
+def shown_bytes(size: int) -> str:
+    value, units = float(size), iter(("bytes", "KiB", "MiB", "GiB", "TiB"))
+    unit = next(units)
+    while value >= 1000 and unit != "TiB":
+        value, unit = value / 1024, next(units)
+    return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def run_assets(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
+    """`gamed_client.py assets FOLDER`."""
+    with Assets(client, options.files) as assets:
+        fetched = 0
+        if not options.offline:
+            bar = Bar()
+            try:
+                assets.download(options.channel, progress=bar, verify=options.verify)
+            finally:
+                bar.end()
+            fetched = bar.last.fetched if bar.last else 0
+        release = assets.current
+        if release is None:
+            raise NotFound("release_not_found", "No release has been downloaded into this folder yet.")
+        manifest = release.manifest
+    found = {"release": release.id, "note": manifest.note, "published": manifest.published, "meta": manifest.meta}
+    amounts = {"folder": str(release.folder), "files": len(manifest.files), "size": manifest.size, "fetched": fetched}
+    words = f"{len(manifest.files)} files, {shown_bytes(manifest.size)}, of which {shown_bytes(fetched)} were fetched"
+    return {**found, **amounts}, f"{release.id} is in {release.folder}: {words}."
