@@ -32,6 +32,7 @@ class Rule:
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Rule:
+        data = {**data, **data.get("with", {})}
         return cls(data, data.get("times"))
 
     def fits(self, request: Request) -> bool:
