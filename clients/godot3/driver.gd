@@ -6,6 +6,7 @@
 extends SceneTree
 
 const GamedClient = preload("gamed.gd")
+const Sync = preload("gamed_sync.gd")
 const Result = GamedClient.Result
 
 var _socket = StreamPeerTCP.new()
@@ -22,28 +23,25 @@ func _serve():
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
 		yield(self, "idle_frame")
 	_socket.set_no_delay(true)
-	var features = ["saves", "loopback", "parallel", "shared_store", "clock", "timeout"]
+	var features = ["saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout"]
 	say({"event": "hello", "language": "GDScript (Godot 3)", "features": features})
-	var held = PoolByteArray()
+	var line = PoolByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
 		var waiting = _socket.get_available_bytes()
-		if waiting > 0:
-			held.append_array(_socket.get_data(waiting)[1])
-			held = _take_lines(held)
-		else:
+		if waiting == 0:
 			yield(self, "idle_frame")
+			continue
+		var arrived = _socket.get_data(waiting)[1]
+		var end = arrived.get_string_from_ascii().find("\n")
+		while end >= 0:
+			line.append_array(arrived.subarray(0, end))
+			_perform(JSON.parse(line.get_string_from_utf8()).result)
+			line = PoolByteArray()
+			var rest = end + 1 < arrived.size()
+			arrived = arrived.subarray(end + 1, arrived.size() - 1) if rest else PoolByteArray()
+			end = arrived.get_string_from_ascii().find("\n")
+		line.append_array(arrived)
 	quit()
-
-
-func _take_lines(held):
-	var begin = 0
-	for i in range(held.size()):
-		if held[i] == 10:
-			_perform(JSON.parse(held.subarray(begin, i).get_string_from_utf8()).result)
-			begin = i + 1
-	if begin == 0:
-		return held
-	return held.subarray(begin, held.size() - 1) if begin < held.size() else PoolByteArray()
 
 
 func say(value):
@@ -112,6 +110,8 @@ class Session:
 	var _client
 	var _sign_in = null
 	var _codes = []
+	var _sync = null
+	var _shown = {}
 
 	func _init(driver, name, client):
 		_driver = driver
@@ -120,6 +120,8 @@ class Session:
 		client.connect("paused", self, "_paused")
 
 	func close():
+		if _sync:
+			_sync.close()
 		_client.close()
 
 	func say(event, value):
@@ -245,3 +247,90 @@ class Session:
 		var value = result.value.duplicate()
 		value["data"] = Marshalls.raw_to_base64(value["data"])
 		return Result.ok(value)
+
+	# -- offline play --
+
+	func do_sync_open(_command):
+		if _sync:
+			_sync.close()
+		_sync = Sync.new(_client)
+		return Result.failed(_sync.flaw) if _sync.flaw else Result.ok({})
+
+	func do_sync_close(_command):
+		_sync.close()
+		return Result.ok({})
+
+	func do_sync_read(command):
+		return _save(_sync.read(command["slot"]))
+
+	func do_sync_peek(command):
+		return _save(_sync.peek(command["slot"]))
+
+	func do_sync_write(command):
+		var type = command.get("content_type")
+		var data = Marshalls.base64_to_raw(command["data"])
+		type = type if type else "application/octet-stream"
+		return _done(_sync.write(command["slot"], data, command.get("meta"), type))
+
+	func do_sync_delete(command):
+		return _done(_sync.delete(command["slot"]))
+
+	func do_sync_status(command):
+		return Result.ok(_status(_sync.status(command["slot"])))
+
+	func do_sync_slots(_command):
+		var found = []
+		for status in _sync.slots():
+			found.append(_status(status))
+		return Result.ok({"slots": found})
+
+	func do_sync_pump(_command):
+		var result = yield(_sync.pump(), "completed")
+		if result.error:
+			return result
+		var news = []
+		for status in result.value:
+			news.append({"slot": status["slot"], "state": status["state"]})
+		return Result.ok({"news": news})
+
+	func do_sync_conflicts(_command):
+		var found = []
+		_shown.clear()
+		for conflict in _sync.conflicts():
+			_shown[conflict.slot] = conflict
+			found.append({
+				"slot": conflict.slot,
+				"reason": conflict.reason,
+				"base": conflict.base_info,
+				"current": conflict.current,
+				"copy": conflict.copy,
+			})
+		return Result.ok({"conflicts": found})
+
+	func do_sync_side(command):
+		var conflict = _shown[command["slot"]]
+		if command["side"] == "mine":
+			return _save(conflict.mine())
+		var side = conflict.theirs() if command["side"] == "theirs" else conflict.base()
+		return _save(yield(side, "completed"))
+
+	func do_sync_keep_mine(command):
+		return _done(_shown[command["slot"]].keep_mine())
+
+	func do_sync_keep_theirs(command):
+		return _done(yield(_shown[command["slot"]].keep_theirs(), "completed"))
+
+	func do_sync_merged(command):
+		var data = Marshalls.base64_to_raw(command["data"])
+		return _done(_shown[command["slot"]].merged(data, command.get("meta")))
+
+	func do_sync_dropped(command):
+		return _save(_sync.dropped(command["slot"]))
+
+	func do_sync_trouble(_command):
+		return Result.ok({"code": _sync.trouble.code} if _sync.trouble else null)
+
+	func _status(status):
+		var value = status.duplicate()
+		value["problem"] = status["problem"].code if status["problem"] else null
+		return value

@@ -452,6 +452,7 @@ class Answer:
 # `how`: json, body, headers, bearer, check (judge the digest as part of a try), limit in bytes, timeout in seconds
 # for each step on the network, tries, sink (takes the bytes of a success as they come; see gamed_assets.gd).
 func _request(method, path, how = {}):
+	var _me = self  # a coroutine whose object is let go of still comes to its end
 	yield(Engine.get_main_loop(), "idle_frame")
 	if flaw:
 		return Result.failed(flaw)
@@ -586,6 +587,8 @@ func _receive(http, method, timeout, how):
 		var frame = OS.get_ticks_usec()
 		while http.get_status() == HTTPClient.STATUS_BODY and OS.get_ticks_usec() - frame < FRAME_USEC:
 			http.poll()
+			if http.get_status() != HTTPClient.STATUS_BODY:
+				break
 			var part = http.read_response_body_chunk()
 			if part.size() == 0:
 				break
@@ -624,6 +627,7 @@ static func pause_after(error, attempt):
 
 
 func _pause(seconds):
+	var _me = self
 	_root_client().emit_signal("paused", seconds)
 	var end = OS.get_ticks_msec() + seconds * 1000 * pauses
 	yield(Engine.get_main_loop(), "idle_frame")
@@ -678,11 +682,14 @@ class Disk:
 	# There, and only for this user. Where a platform keeps user:// apart for each user that is so already.
 	static func private_folder(path):
 		var directory = Directory.new()
-		if directory.dir_exists(path):
-			return true
-		if directory.make_dir_recursive(path) != OK:
-			return false
-		_run("chmod", ["700", ProjectSettings.globalize_path(path)])
+		var missing = []
+		while not directory.dir_exists(path) and path.get_base_dir() != path:
+			missing.push_front(path)
+			path = path.get_base_dir()
+		for each in missing:
+			if directory.make_dir(each) != OK:
+				return directory.dir_exists(each)
+			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
 		return true
 
 	# The old bytes or the new ones, whatever happens to this process; and after a power cut where the system has a
@@ -796,7 +803,7 @@ class Claim:
 		var line = file.get_line()
 		file.close()
 		var rest = line.substr(line.find_last(")") + 2, line.length()).split(" ")
-		return "%d.%s" % [pid, rest[19] if rest.size() > 19 else ""]
+		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
 
 	static func lives(whose):
 		var pid = int(whose.split(".")[0])
@@ -849,6 +856,7 @@ class CredentialFile:
 
 # Waits until nobody else changes the credential: the server forgives two that refresh at once, for 30 s.
 func _claimed():
+	var _me = self
 	yield(Engine.get_main_loop(), "idle_frame")
 	Disk.private_folder(folder)
 	var end = OS.get_ticks_msec() + 60000
@@ -902,6 +910,7 @@ class ReturnListener:
 		return false
 
 	func _serve():
+		var _me = self  # both end a little after the sign-in
 		while open:
 			if _server.is_connection_available():
 				_answer(_server.take_connection())
@@ -1001,6 +1010,7 @@ class SignIn:
 
 	# Result of the Credential, once it is on disk. Any failure cancels the login.
 	func run():
+		var _me = self
 		var result = yield(_run(), "completed")
 		if _listener:
 			_listener.open = false
@@ -1011,6 +1021,7 @@ class SignIn:
 
 	# After this no credential of the login works; `run` ends with login_cancelled.
 	func cancel():
+		var _me = self
 		_cancelled = true
 		yield(Engine.get_main_loop(), "idle_frame")
 		if _secret != null:

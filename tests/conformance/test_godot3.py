@@ -27,7 +27,7 @@ def own_folders() -> list[str]:
 
 
 class Godot3(ConformanceCase):
-    lacks = frozenset({"assets", "sync"})
+    lacks = frozenset({"assets"})
 
     @classmethod
     def driver(cls) -> Sequence[str]:
