@@ -78,6 +78,21 @@ class OtherUserTests(PorchTestCase):
         self.assertIn(f"by=uid:{os.getuid()} ", self.output())
         self.assertEqual(self.strangers(), [])
 
+    def test_assets(self) -> None:
+        """What root publishes is the service's user's; what that user may not read is not published, and named."""
+        self.serve_as_other()
+        assets = self.folder / "assets"
+        assets.mkdir(mode=0o755)
+        (assets / "readme.txt").write_bytes(b"hello")
+        self.done("assets", "publish", str(assets))
+        self.assertIn("all is well: 1 releases", self.done("assets", "verify"))
+        self.assertEqual(self.strangers(), [])
+        (assets / "closed.txt").write_bytes(b"root's own")
+        (assets / "closed.txt").chmod(0o000)
+        command = (*self.places, "assets", "publish", str(assets))
+        code, _, err = self.run_command(*command, of=(self.python, "-c", RUN))
+        self.assertEqual((code, "closed.txt: cannot be read (Permission denied)" in err), (1, True), err)
+
     def test_nobody_else(self) -> None:
         """A user who is neither root nor the service's can do nothing, and is told so in a sentence."""
         self.serve_as_other()

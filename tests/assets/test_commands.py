@@ -1,0 +1,227 @@
+"""`gamed assets`, as an owner runs it on a data folder."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gamed.assets.disk import publishing
+from gamed.assets.store import AssetStore
+from gamed.storage.command import once
+from gamed.storage.migrations import prepare_files
+from tests.assets.kit import AssetsCase, contents, served
+from tests.backup.kit import command
+from tests.support.stores import ask
+
+FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100}
+
+
+class CommandCase(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.data = self.folder / "data"
+        prepare_files(self.data)
+        self.game = self.folder / "game.json"
+        self.game.write_text('{"min_free_bytes": 0, "assets": {"keep_releases": 2}}')
+        self.put(FILES)
+
+    def gamed(self, *arguments: str) -> tuple[int, str, str]:
+        places = ("--config", str(self.folder / "authentication.json"), "--data", str(self.data))
+        return command(self.folder / "run", {}, *places, "assets", *arguments)
+
+    def said(self, *arguments: str) -> str:
+        """stdout of a command that worked."""
+        code, out, err = self.gamed(*arguments)
+        self.assertEqual((code, err), (0, ""), out)
+        return out
+
+    def told(self, *arguments: str) -> Any:
+        """The JSON of a command that worked."""
+        return json.loads(self.said(*arguments, "--json"))
+
+    def refused(self, code: int, *words: str, arguments: list[str]) -> str:
+        """stderr of a command that changed nothing."""
+        before = contents(self.store.folder)
+        ended, _, err = self.gamed(*arguments)
+        self.assertEqual((ended, "Traceback" in err), (code, False), err)
+        for word in words:
+            self.assertIn(word, err)
+        self.assertEqual(contents(self.store.folder), before)
+        return err
+
+    def published(self, *options: str) -> str:
+        return str(self.told("publish", str(self.source), *options)["release"])
+
+
+class PublishCommandTests(CommandCase):
+    def test_publish(self) -> None:
+        """What was done, for a person and for a script; the service's log will tell of what changed something."""
+        self.put({".git/config": b""})
+        dry = self.said("publish", str(self.source), "--dry-run")
+        self.assertIn("would be stored: 2 objects, 405 bytes", dry)
+        out = self.said("publish", str(self.source), "--note", "1.0")
+        self.assertIn("left out, for the name begins with a dot: .git (--hidden", out)
+        self.assertIn("2 files, 405 bytes; stored: 2 objects, 405 bytes", out)
+        release = self.store.pointer("stable").release
+        self.assertIn(f"stable points at {release}\n", out)
+        self.assertIn("no new release", self.said("publish", str(self.source), "--note", "1.0"))
+        self.put({"new": b"new"})
+        done = self.told("publish", str(self.source), "--meta", '{"a": 1}', "--type", ".PCK=a/b", "--channel", "beta")
+        self.assertEqual(
+            {name: done[name] for name in ("channel", "before", "changed", "files", "new_objects", "new_bytes")},
+            {"channel": "beta", "before": None, "changed": True, "files": 3, "new_objects": 1, "new_bytes": 3},
+        )
+        manifest = json.loads(self.store.manifest(done["release"]))
+        self.assertEqual((manifest["meta"], manifest["files"]["data/level1.pck"]["type"]), ({"a": 1}, "a/b"))
+        told = once(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM host_action"))
+        self.assertEqual(told, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
+
+    def test_refused_files(self) -> None:
+        """All of them, with their reasons, each on one line; in JSON, too."""
+        (self.source / "link").symlink_to("/etc/passwd")
+        self.put({"two\nlines": b"", "README.txt": b"", "nul": b""})
+        words = ["link: a symbolic link", "two\\nlines: a control", "README.txt", "nul: ", "Nothing was published"]
+        self.refused(1, *words, arguments=["publish", str(self.source)])
+        code, out, _ = self.gamed("publish", str(self.source), "--json")
+        self.assertEqual((code, len(json.loads(out)["refused"])), (1, 4))
+
+    def test_refused_folders(self) -> None:
+        """No folder, or one with the server's secrets in it or around it."""
+        (self.folder / "authentication.json").write_text("{}")
+        for folder, word in (
+            (self.folder / "nowhere", "is not there"),
+            (self.source / "readme.txt", "is no folder"),
+            (self.folder, "one inside the other"),
+            (self.data, "one inside the other"),
+            (self.data / "assets", "is not there"),
+        ):
+            self.refused(1, word, arguments=["publish", str(folder)])
+        (self.folder / "link").symlink_to(self.data)
+        self.refused(1, "one inside the other", arguments=["publish", str(self.folder / "link")])
+        (self.source / "config").mkdir()
+        (self.source / "config/authentication.json").write_text("{}")
+        places = ("--config", str(self.source / "config/authentication.json"), "--data", str(self.data))
+        code, _, err = command(self.folder / "run", {}, *places, "assets", "publish", str(self.source))
+        self.assertEqual((code, "everybody could read it" in err), (1, True), err)
+
+    def test_wrong_usage(self) -> None:
+        """Options that mean nothing are said to, before anything is read."""
+        for options, word in (
+            (["--channel", "Stable"], "a channel is called by"),
+            (["--channel", "objects"], "a channel is called by"),
+            (["--channel", "r0123456789abcdef"], "a channel is called by"),
+            (["--note", "two\nlines"], "one line"),
+            (["--meta", "[1]"], "not a JSON object"),
+            (["--meta", '{"a": NaN}'], "not a JSON object"),
+            (["--type", "bank"], "EXT=TYPE"),
+            (["--type", "bank=plain"], "EXT=TYPE"),
+        ):
+            self.refused(2, word, arguments=["publish", str(self.source), *options])
+        self.refused(2, "a release is r and 16", arguments=["point", "stable", "newest"])
+        self.refused(2, "such as 24h", arguments=["gc", "--older-than", "yesterday"])
+        self.refused(2, "--yes", arguments=["drop", "stable"])
+
+    def test_not_now(self) -> None:
+        """Beside another publish, on a full disk, in a data folder of no service: a sentence that says what to do."""
+        self.published()
+        self.put({"new": b"new"})
+        with publishing(self.store.folder):
+            self.refused(1, "another command works on", arguments=["publish", str(self.source)])
+        self.game.write_text('{"min_free_bytes": "1 TiB"}')
+        self.refused(1, "min_free_bytes", "gamed assets gc", arguments=["publish", str(self.source)])
+        self.game.write_text('{"min_free_bytes": -1}')
+        self.refused(78, "game.json:1:20", arguments=["publish", str(self.source)])
+        (self.data / "auth.db").unlink()
+        self.game.unlink()
+        self.refused(1, "gamed serve", arguments=["publish", str(self.source)])
+
+    def test_unwritable(self) -> None:
+        """Where the assets folder cannot be made, the system's reason and the path."""
+        self.store.folder.write_text("in the way")
+        code, _, err = self.gamed("publish", str(self.source))
+        self.assertEqual((code, "Traceback" in err, str(self.store.folder) in err), (1, False, True), err)
+
+
+class LookingAfterTests(CommandCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.one = self.published("--note", "1.0")
+        self.put({"readme.txt": b"two"})
+        self.two = self.published("--note", "2.0")
+
+    def test_moving(self) -> None:
+        """Back, forth, elsewhere, away."""
+        self.assertEqual(
+            self.told("rollback", "stable"),
+            {"channel": "stable", "release": self.one, "before": self.two, "changed": True, "past_lost": False},
+        )
+        self.assertEqual(served(self.store), FILES)
+        self.refused(1, "nothing from before it", arguments=["rollback", "stable"])
+        self.assertEqual(self.said("point", "stable", self.two), f"stable points at {self.two} (before: {self.one})\n")
+        self.assertEqual(self.said("point", "stable", self.two), f"stable points at {self.two}, as before\n")
+        self.assertEqual(self.said("point", "beta", self.one), f"beta points at {self.one}\n")
+        self.assertEqual(self.told("drop", "beta", "--yes"), {"channel": "beta", "before": self.one})
+        for arguments in (["rollback", "beta"], ["drop", "beta", "--yes"]):
+            self.refused(1, "There is no channel beta", arguments=arguments)
+        self.refused(1, "There is no release", arguments=["point", "beta", "r" + "0" * 16])
+
+    def test_ls(self) -> None:
+        """Channels, releases, what is shared."""
+        out = self.said("ls")
+        self.assertIn(f"{'stable':32}  {self.two}  since 20", out)
+        self.assertIn("stable  2.0", out)
+        self.assertIn("before  1.0", out)
+        self.assertIn("3 objects, 408 bytes on disk, for releases of 808 bytes in all", out)
+        listed = self.told("ls")
+        self.assertEqual(listed["channels"]["stable"]["release"], self.two)
+        self.assertEqual(listed["channels"]["stable"]["before"], [self.one])
+        self.assertEqual([(each["note"], each["own_bytes"]) for each in listed["releases"]], [("2.0", 3), ("1.0", 5)])
+
+    def test_nothing_published(self) -> None:
+        """Every command says so."""
+        self.data = self.folder / "other"
+        self.data.mkdir()
+        prepare_files(self.data)
+        self.store = AssetStore(self.data / "assets")
+        self.assertIn("nothing is published yet", self.said("ls"))
+        self.assertIn("all is well: 0 releases", self.said("verify"))
+        self.assertIn("deleted: 0 releases", self.said("gc"))
+        self.refused(1, "There is no channel stable", arguments=["rollback", "stable"])
+        self.refused(1, "There is no channel stable", arguments=["drop", "stable", "--yes"])
+
+    def test_verify(self) -> None:
+        """Ends with 1 and says what to do; doing that mends it."""
+        self.assertEqual(self.told("verify"), {"releases": 2, "objects": 3, "bytes": 408, "flaws": []})
+        self.damaged().write_bytes(b"TWO")
+        err = self.refused(1, "is damaged: readme.txt of", "1 flaw", "--repair", arguments=["verify", self.two])
+        self.assertNotIn("Traceback", err)
+        self.assertEqual(self.told("verify", self.one)["flaws"], [])
+        self.assertIn("1 objects, 3 bytes", self.said("publish", str(self.source), "--note", "2.0", "--repair"))
+        self.assertIn("all is well", self.said("verify"))
+        self.refused(1, "There is no release", arguments=["verify", "r" + "0" * 16])
+
+    def damaged(self) -> Path:
+        manifest = json.loads(self.store.manifest(self.two))
+        return self.store.object_path(manifest["files"]["readme.txt"]["sha256"])
+
+    def test_gc(self) -> None:
+        """What would go, what goes, and what waits."""
+        self.put({"readme.txt": b"three"})
+        self.published("--note", "3.0")
+        self.assertIn("not needed, but not for so long yet: 1 releases, 5 bytes", self.said("gc"))
+        would = self.said("gc", "--older-than", "0s", "--dry-run")
+        self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 releases, 1 objects, 5 bytes", would)
+        done = self.told("gc", "--older-than", "0s")
+        self.assertEqual((done["releases"], done["objects"], done["bytes"]), ([self.one], 1, 5))
+        self.assertNotIn(self.one, self.said("ls"))
+        self.refused(1, "There is no release", arguments=["point", "stable", self.one])
+
+    def test_damaged_pointer(self) -> None:
+        """Listed and verified as damaged; nothing is collected; pointing anew mends it."""
+        (self.store.folder / "channels/stable.json").write_bytes(b"{")
+        self.assertIn("channel stable is damaged; see: gamed assets verify", self.said("ls"))
+        self.refused(1, "channel stable: ", arguments=["verify"])
+        self.refused(1, "gamed assets verify", arguments=["gc"])
+        self.refused(1, "gamed assets verify", arguments=["rollback", "stable"])
+        self.assertIn("its pointer was damaged", self.said("point", "stable", self.one))
+        self.assertIn("all is well", self.said("verify"))

@@ -1,0 +1,64 @@
+"""What a power cut could undo is never named by what is on disk already: the order of syncs and renames."""
+
+import os
+from pathlib import Path
+
+from tests.assets.kit import FILES, AssetsCase
+
+
+class OrderTests(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.events: list[tuple[str, Path]] = []
+        fsync, rename, replace = os.fsync, os.rename, os.replace
+
+        def synced(descriptor: int) -> None:
+            fsync(descriptor)
+            self.events.append(("sync", Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+        def renamed(source: Path, target: Path) -> None:
+            rename(source, target)
+            self.events.append(("rename", Path(target)))
+
+        def replaced(source: Path, target: Path) -> None:
+            self.assertIn(("sync", Path(source)), self.events)
+            replace(source, target)
+            self.events.append(("rename", Path(target)))
+
+        self.patch(os, "fsync", synced)
+        self.patch(os, "rename", renamed)
+        self.patch(os, "replace", replaced)
+
+    def at(self, event: str, path: Path) -> int:
+        return self.events.index((event, path))
+
+    def last(self, event: str, path: Path) -> int:
+        return len(self.events) - 1 - self.events[::-1].index((event, path))
+
+    def test_publish(self) -> None:
+        """Bytes, their names, the manifest, its name, the pointer, its name: each on disk before the next."""
+        done = self.publish(FILES)
+        manifest = self.store.folder / "releases" / f"{done.release}.json"
+        pointer = self.store.folder / "channels/stable.json"
+        for sha256 in done.plan.new:
+            place = self.store.object_path(sha256)
+            staged = self.store.folder / "tmp/publish" / sha256
+            self.assertLess(self.at("sync", staged), self.at("rename", place))
+            self.assertLess(self.at("rename", place), self.last("sync", place.parent))
+            self.assertLess(self.last("sync", place.parent), self.at("rename", manifest))
+            self.assertLess(self.at("sync", self.store.folder / "objects"), self.at("rename", manifest))
+        self.assertLess(self.at("rename", manifest), self.last("sync", manifest.parent))
+        self.assertLess(self.last("sync", manifest.parent), self.at("rename", pointer))
+        self.assertEqual(self.events[-1], ("sync", pointer.parent))
+
+    def test_collect(self) -> None:
+        """What names a release is on disk without it before the release goes, and that before its objects."""
+        self.keep = 1
+        one, two = self.release("one"), self.release("two")
+        self.events.clear()
+        self.collect(0)
+        self.assertEqual(self.store.releases(), [two])
+        self.assertNotIn(one, str(self.store.pointer("stable")))
+        channels, releases = self.store.folder / "channels", self.store.folder / "releases"
+        self.assertLess(self.at("rename", channels / "stable.json"), self.at("sync", channels))
+        self.assertLess(self.at("sync", channels), self.at("sync", releases))
