@@ -1009,7 +1009,10 @@ def check_digest(answer: Answer) -> None:
 
 
 def save_of(answer: Answer) -> Save:
-    meta = json.loads(answer.headers.get("Save-Meta") or "{}")
+    meta = None
+    with contextlib.suppress(ValueError, RecursionError):  # the bytes are what counts
+        meta = json.loads(answer.headers.get("Save-Meta") or "{}")
+    meta = meta if isinstance(meta, dict) else {}
     return Save(answer.headers.get("ETag", ""), answer.body, answer.headers.get("Content-Type", ""), meta)
 
 
@@ -1147,7 +1150,7 @@ class GamedClient:
 
     def list_saves(self) -> list[SaveInfo]:
         listed = member(self._game("GET", "/game/saves").json(), "saves", list)
-        return [SaveInfo.of(entry) for entry in listed]
+        return [SaveInfo.of(entry) for entry in listed if isinstance(entry, dict)]
 
     def changes(self, since: str | None = None, *, wait: int = 0) -> Changes:
         """What changed since the cursor of an earlier answer; everything without one, or when that past is gone.
@@ -1205,7 +1208,7 @@ class GamedClient:
     def versions(self, slot: str) -> list[Version]:
         """What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict."""
         listed = member(self._game("GET", path_of(slot) + "/versions").json(), "versions", list)
-        return [Version.of(entry) for entry in listed]
+        return [Version.of(entry) for entry in listed if isinstance(entry, dict)]
 
     def version(self, slot: str, number: int) -> Save:
         """The bytes of one version, checked; NotFound when it is no longer kept."""

@@ -124,6 +124,10 @@ class Stage(Surroundings):
         end = self.end(step.get("end", "main"))
         end.rules = [Rule.of(rule) for rule in rules] + ([] if step.get("instead") else end.rules)
 
+    def _hang_up(self, what: bool, step: dict[str, Any]) -> None:
+        """Nobody listens there any more."""
+        self.end(step.get("end", "main")).close()
+
     def _release(self, name: str, step: dict[str, Any]) -> None:
         self.end(step.get("end", "main")).release(name)
 
