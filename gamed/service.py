@@ -13,6 +13,7 @@ from gamed.clock import now_ms
 from gamed.config.model import Config
 from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
+from gamed.delivering import Delivering
 from gamed.keeping import Keeping
 from gamed.limits import Rate
 from gamed.login.entry import LOCAL
@@ -64,6 +65,7 @@ class Gamed(MultiService):
         self._supervision = Supervision(reactor, manager, self._stores)
         self._waiters = Waiters(reactor)
         self._keeping = Keeping(reactor, settings, self._stores, now_ms)
+        self._delivering = Delivering(reactor, settings, now_ms)
         self._tally = Tally([*self._config.providers, LOCAL])
         self._audit = CountedAudit(AuditLog(), self._tally)
         self._people = People(self._config, self._keys, self._stores, self._audit, self._keeping.waits, now_ms)
@@ -94,7 +96,13 @@ class Gamed(MultiService):
         self._admin = self._make_admin(settings.admin)
         self._sweeps = [
             _every_minute(reactor, sweep)
-            for sweep in (self._sign_in.sweep, self._sessions.sweep, self._keeping.sweep, self._people.sweep)
+            for sweep in (
+                self._sign_in.sweep,
+                self._sessions.sweep,
+                self._keeping.sweep,
+                self._people.sweep,
+                self._delivering.sweep,
+            )
         ]
 
     def base(self) -> str:
@@ -104,6 +112,7 @@ class Gamed(MultiService):
     def startService(self) -> None:
         if self._admin is not None:
             self._admin.open()
+        self._delivering.open()
         super().startService()  # type: ignore[no-untyped-call]
         recovering = Deferred.fromCoroutine(self._sign_in.recover())
         recovering.addErrback(lambda reason: _log.failure("interrupted sign-ins could not be ended", reason))
@@ -133,6 +142,7 @@ class Gamed(MultiService):
         if self._admin is not None:
             await self._given_time(self._admin.close())
         await self._people.close()
+        self._delivering.close()
         await self._stores.close()
         self._log.flush()
         self._supervision.stopped()
@@ -172,7 +182,8 @@ class Gamed(MultiService):
         sessions = SessionRoutes(self._sessions, self._detached)
         saves = self._keeping.rooms(self._keys.indexer, self._sessions, self._detached)
         people = self._people.room(self._sessions, self._detached)
-        return policy, *self._sign_in.rooms(), sessions, people, *saves
+        assets = self._delivering.room(self._sessions)
+        return policy, *self._sign_in.rooms(), sessions, people, *saves, assets
 
 
 def build(reactor: Any, settings: Settings, manager: Manager | None = None) -> IService:

@@ -55,6 +55,15 @@ class AssetStore:
             raise _refused(self.folder / CHANNELS, e) from None
         return tuple(sorted((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in entries))
 
+    def changed_ms(self) -> int | None:
+        """When a channel was made, moved or removed last, in epoch milliseconds; None while there never was one."""
+        try:
+            return os.stat(self.folder / CHANNELS).st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return None
+        except OSError as e:
+            raise _refused(self.folder / CHANNELS, e) from None
+
     def channels(self) -> list[str]:
         """In alphabetical order."""
         return [name for name in self._names(CHANNELS) if is_channel(name)]

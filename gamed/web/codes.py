@@ -91,4 +91,8 @@ CODES = {
     "blank_save": Code(422, "Blank save", "An empty or all-zero save is not kept."),
     "precondition_required": Code(428, "Precondition required", "Say which version is replaced: If-Match."),
     "corrupt_blob": Code(500, "Damaged save", "The stored bytes are damaged. An older version may be good."),
+    # assets (PROTOCOL 5)
+    "channel_not_found": Code(404, "Channel not found", "There is no such channel."),
+    "release_not_found": Code(404, "Release not found", "This release is not kept."),
+    "file_not_found": Code(404, "File not found", "There is no such file."),
 }

@@ -24,6 +24,12 @@ def most_connections(wanted: int) -> int:
     return max(1, min(wanted, soft - RESERVED_FILES))
 
 
+def spare_files(wanted_connections: int) -> int:
+    """Half of the descriptors that no connection takes."""
+    soft, _hard = getrlimit(RLIMIT_NOFILE)
+    return max(1, (soft - most_connections(wanted_connections)) // 2)
+
+
 class Connections:
     """Counts what is open."""
 

@@ -7,6 +7,7 @@ from attrs import frozen
 from werkzeug.exceptions import HTTPException
 
 from gamed import store
+from gamed.assets import errors as assets
 from gamed.http_rules.ranges import RangeUnsatisfiable
 from gamed.limits import RateLimited
 from gamed.login import errors as logins
@@ -81,6 +82,13 @@ STATUS: list[tuple[type[Exception], int, str]] = [  # most specific first
     (saves.BlankSave, 422, "blank_save"),
     (saves.PreconditionRequired, 428, "precondition_required"),
     (saves.CorruptBlob, 500, "corrupt_blob"),
+    (assets.ChannelNotFound, 404, "channel_not_found"),
+    (assets.ReleaseNotFound, 404, "release_not_found"),
+    (assets.PathNotFound, 404, "file_not_found"),
+    (assets.ObjectNotFound, 404, "file_not_found"),
+    (assets.NotCurrent, 412, "version_conflict"),
+    (assets.TooManyOpen, 503, "busy"),
+    (assets.AssetsError, 500, "internal_error"),
 ]
 
 _WERKZEUG = {400: "bad_request", 404: "route_not_found"}

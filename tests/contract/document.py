@@ -134,6 +134,8 @@ def _inside(schema: dict[str, Any]) -> dict[str, Any]:
         inner["properties"] = {name: _shut(member) for name, member in schema["properties"].items()}
     if "items" in schema:
         inner["items"] = _shut(schema["items"])
+    if isinstance(schema.get("additionalProperties"), dict):
+        inner["additionalProperties"] = _shut(schema["additionalProperties"])
     for word in {"anyOf", "oneOf"} & schema.keys():
         inner[word] = [_shut(branch) for branch in schema[word]]
     if "allOf" in schema:

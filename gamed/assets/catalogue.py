@@ -1,0 +1,71 @@
+"""Releases as they are shown, and all channels at one moment (PROTOCOL 5)."""
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+
+from attrs import field, frozen
+
+from gamed.assets.pointer import Pointer
+from gamed.assets.release import Manifest
+from gamed.instants import rfc3339
+
+Stamp = tuple[tuple[str, int, int, int], ...]
+"""Equal while no channel has moved."""
+
+
+@frozen
+class Release:
+    """A manifest, and the bytes that it was read from."""
+
+    id: str
+    text: bytes = field(repr=False)
+    sha256: str
+    manifest: Manifest = field(repr=False)
+
+
+@frozen
+class Channel:
+    """Where it points."""
+
+    pointer: Pointer
+    release: Release
+
+
+@frozen
+class Catalogue:
+    """All channels. `damaged` are those that cannot be shown, with the reason for the owner."""
+
+    stamp: Stamp
+    modified_ms: int | None
+    """When a channel was made, moved or removed last; None while there never was one."""
+    channels: Mapping[str, Channel]
+    damaged: Mapping[str, str]
+    text: bytes
+    """The body of `GET /assets/`."""
+    sha256: str
+    """Of the text, in hex."""
+
+    def release(self, name: str) -> Release | None:
+        """A release that some channel points at."""
+        shown = (channel.release for channel in self.channels.values())
+        return next((release for release in shown if release.id == name), None)
+
+
+def catalogue(
+    stamp: Stamp, modified_ms: int | None, channels: Mapping[str, Channel], damaged: Mapping[str, str]
+) -> Catalogue:
+    """With the list as players read it."""
+    listed = {name: _members(channel.release) for name, channel in channels.items()}
+    text = json.dumps({"channels": listed}, ensure_ascii=False, separators=(",", ":")).encode()
+    return Catalogue(stamp, modified_ms, channels, damaged, text, hex_digest(text))
+
+
+def hex_digest(data: bytes) -> str:
+    """SHA-256."""
+    return sha256(data).hexdigest()
+
+
+def _members(release: Release) -> dict[str, str]:
+    manifest = release.manifest
+    return {"release": release.id, "published": rfc3339(manifest.published_ms), "note": manifest.note}

@@ -1,0 +1,113 @@
+"""The room of assets (PROTOCOL 5)."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Protocol
+
+from attrs import frozen
+
+from gamed.assets.delivery import Delivery, Item, Look
+from gamed.assets.reading import AssetReader
+from gamed.http_rules.digest import sha256_field
+from gamed.instants import http_date
+from gamed.web.app import make_app
+from gamed.web.bearer import bearer
+from gamed.web.conditional import conditions_of, fields_of, set_fields
+from gamed.web.file_sending import send_file
+from gamed.web.gates import NO_GATES
+from gamed.web.request import Request
+
+INLINE_BYTES = 128 * 1024
+"""Parts of large files up to here are written from memory; what is longer goes from the file to the socket."""
+NO_CACHE = "no-cache"
+IMMUTABLE = "max-age=31536000, immutable"
+
+
+class Players(Protocol):
+    """Who may read where not everybody may."""
+
+    def authenticate(self, token: str | None) -> Awaitable[object]: ...
+
+
+@frozen
+class AssetRoutes:
+    """A name is that of a channel or the id of a release, which no channel has. `players` judges who may read; None
+    where everybody may.
+    """
+
+    app = make_app()
+    prefixes = ("/assets/",)
+    gates = NO_GATES
+    _assets: AssetReader
+    _players: Players | None = None
+
+    @app.route("/assets/", methods=["GET"])
+    async def list_channels(self, request: Request) -> bytes | None:
+        look = await self._look(request)
+        return await self._answer(request, await self._assets.channels(look))
+
+    @app.route("/assets/<string:name>", methods=["GET"])
+    async def read_manifest(self, request: Request, name: str) -> bytes | None:
+        look = await self._look(request)
+        return await self._answer(request, await self._assets.manifest(name, look))
+
+    @app.route("/assets/<string:name>/<path:path>", methods=["GET"])
+    async def read_file(self, request: Request, name: str, path: str) -> bytes | None:
+        look = await self._look(request)
+        return await self._answer(request, await self._assets.file(name, path, look))
+
+    @app.route("/assets/objects/<string:sha256>", methods=["GET"])
+    async def read_object(self, request: Request, sha256: str) -> bytes | None:
+        look = await self._look(request)
+        return await self._answer(request, await self._assets.object(sha256, look))
+
+    async def _look(self, request: Request) -> Look:
+        """What is wanted, by whom: a token is judged before anything is looked for."""
+        whole = request.head.method != "HEAD"
+        look = Look(conditions_of(request), fields_of(request)("range") if whole else None, whole)
+        if self._players is not None:
+            await self._players.authenticate(bearer(request))
+        return look
+
+    async def _answer(self, request: Request, delivery: Delivery) -> bytes | None:
+        """Status, head and bytes; None when they are written already or there are none."""
+        set_fields(request, _described(delivery.item, private=self._players is not None))
+        if not delivery.modified:
+            request.setResponseCode(304)
+            return None
+        if delivery.part is not None:
+            request.setResponseCode(206)
+            request.setHeader("Content-Range", delivery.part.content_range)
+        first, length, content = delivery.first, delivery.length, delivery.content
+        if isinstance(content, bytes):
+            return content[first : first + length] if delivery.part else content
+        if content is None:
+            request.setHeader("Content-Length", str(length))
+            request.write(b"")
+            return None
+        try:
+            if length <= INLINE_BYTES:
+                return content.at_once(first, length) or await content.read(first, length)
+            request.setHeader("Content-Length", str(length))
+            await send_file(request, content, first, length)
+            return None
+        finally:
+            content.close()
+
+
+def _described(item: Item, *, private: bool) -> Mapping[str, str]:
+    """The head that GET, HEAD and 304 have."""
+    scope, lasting = "private" if private else "public", IMMUTABLE if item.lasting else NO_CACHE
+    headers = {
+        "Cache-Control": f"{scope}, {lasting}",
+        "ETag": str(item.tag),
+        "Last-Modified": http_date(item.modified_ms),
+        "Accept-Ranges": "bytes",
+        "Repr-Digest": sha256_field(bytes.fromhex(item.sha256)),
+        "Content-Security-Policy": "sandbox",
+        "Content-Type": item.type,
+    }
+    if private:
+        headers["Vary"] = "Authorization"
+    if item.release is not None:
+        headers["Asset-Release"] = item.release
+    return headers
