@@ -1,0 +1,351 @@
+/** The page around the garden: sign-in, saving, offline play, and the choice when two tabs went on. */
+
+import { GamedClient, GamedError, LoginCancelled, SignInRequired, finishCode } from "./gamed.mjs"
+import { InUse, Sync } from "./gamed_sync.mjs"
+import { STAGES, described, loaded, newGarden, pressed, saved } from "./garden.mjs"
+
+/** @import { Side, Status, SyncConflict } from "./gamed_sync.mjs" */
+/** @import { Garden } from "./garden.mjs" */
+
+const SLOT = "garden"
+const APP = "garden"
+const TABS = 8
+
+/** @param {string} id @returns {any} */
+const element = (id) => document.getElementById(id)
+
+// --- The sign-in: how this game asks and tells -----------------------------------------------------------------------
+
+/** @type {AbortController | undefined} */
+let signingIn
+
+/** @param {string} name */
+const titled = (name) => name[0].toUpperCase() + name.slice(1)
+
+const person = {
+  /** @param {readonly string[]} providers @returns {Promise<string>} */
+  chooseProvider(providers) {
+    return new Promise((resolve, reject) => {
+      signingIn?.signal.addEventListener("abort", () => reject(new LoginCancelled("login_cancelled", "Cancelled.")))
+      element("providers").hidden = false
+      element("providers").replaceChildren(
+        ...providers.map((name) => {
+          const button = document.createElement("button")
+          button.type = "button"
+          button.className = "main"
+          button.textContent = `Sign in with ${titled(name)}`
+          button.addEventListener("click", () => {
+            element("providers").hidden = true
+            resolve(name)
+          })
+          return button
+        }),
+      )
+      element("providers").firstChild?.focus()
+    })
+  },
+
+  /** @param {string} url */
+  browserOpened(url) {
+    element("login-link").href = url
+    element("browser").hidden = false
+    element("server-form").hidden = true
+  },
+
+  /** @param {unknown} showCode @param {number | null} attemptsLeft @returns {Promise<string>} */
+  finishCode(showCode, attemptsLeft) {
+    const form = element("code-form")
+    form.hidden = false
+    element("code").value = ""
+    element("code").focus()
+    if (attemptsLeft !== null) tell("start-problem", `That is not the code. You can try ${attemptsLeft} more times.`)
+    return new Promise((resolve) => {
+      form.onsubmit = (/** @type {Event} */ event) => {
+        event.preventDefault()
+        const code = finishCode(element("code").value)
+        tell("start-problem", code ? "" : "The code has six letters, like BKT-RVW.")
+        if (code) resolve(code)
+      }
+    })
+  },
+}
+
+/** @param {string} id @param {string} text */
+function tell(id, text) {
+  element(id).textContent = text
+}
+
+function showStart() {
+  element("server-form").hidden = false
+  for (const id of ["game", "sign-out", "providers", "browser", "code-form"]) element(id).hidden = true
+  element("start").hidden = false
+  tell("who", "")
+}
+
+/** @param {Event} event */
+async function signIn(event) {
+  event.preventDefault()
+  tell("start-problem", "")
+  signingIn?.abort()
+  const abort = (signingIn = new AbortController())
+  try {
+    const client = await GamedClient.open(element("server").value, { app: APP })
+    if (!client.signedIn) await client.signIn(person, { signal: abort.signal })
+    localStorage.setItem("server", String(client.origin))
+    await play(client)
+  } catch (error) {
+    if (abort !== signingIn) return
+    showStart()
+    if (!(error instanceof LoginCancelled)) tell("start-problem", wordsOf(error))
+  }
+}
+
+/** @param {unknown} error */
+function wordsOf(error) {
+  if (error instanceof GamedError) return error.detail
+  console.error(error)
+  return "Something went wrong in this page."
+}
+
+// --- The game --------------------------------------------------------------------------------------------------------
+
+/** One tab at play. */
+class Play {
+  garden = newGarden()
+  /** @type {AbortController | undefined} */
+  running
+  /** @type {SyncConflict | undefined} the one that is shown */
+  conflict
+  later = false
+
+  /** @param {GamedClient} client @param {Sync} sync @param {number} tab */
+  constructor(client, sync, tab) {
+    this.client = client
+    this.sync = sync
+    this.tab = tab
+  }
+
+  async start() {
+    element("start").hidden = true
+    element("game").hidden = element("sign-out").hidden = false
+    tell("who", `${this.client.credential?.playerId} at ${this.client.origin.host}`)
+    tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
+    await this.load()
+    this.goOnline()
+  }
+
+  async stop() {
+    this.running?.abort()
+    element("conflict").close()
+    await this.sync.close()
+  }
+
+  goOnline() {
+    const running = (this.running = new AbortController())
+    this.sync
+      .run(running.signal, () => this.look())
+      .catch((error) => {
+        if (error instanceof SignInRequired) leave(error.detail)
+        else tell("state", wordsOf(error))
+      })
+  }
+
+  goOffline() {
+    this.running?.abort()
+    this.running = undefined
+    this.look()
+  }
+
+  /** The newest that this device knows. */
+  async load() {
+    try {
+      const save = await this.sync.read(SLOT)
+      this.garden = save ? loaded(save.data) : newGarden()
+    } catch (error) {
+      if (!(error instanceof GamedError)) throw error
+      this.garden = newGarden() // deleted, or not here yet
+    }
+    this.draw()
+    this.look()
+  }
+
+  /** @param {number} at */
+  async press(at) {
+    this.garden = pressed(this.garden, at)
+    this.draw()
+    await this.sync.write(SLOT, saved(this.garden), {
+      contentType: "application/json",
+      meta: { title: described(this.garden) },
+    })
+    this.look()
+  }
+
+  draw() {
+    drawPlots(element("plots"), this.garden, (at) => this.press(at))
+    tell("count", described(this.garden))
+  }
+
+  /** What the player should know now. */
+  look() {
+    const status = this.sync.status(SLOT)
+    element("state").dataset.state = status.state
+    tell("state", this.wordsFor(status))
+    const untouched = status.state === "newer" && this.garden.picked === 0 && this.garden.plots.every((stage) => !stage)
+    if (untouched) return void this.load() // nothing of the player's is on the screen
+    element("newer").hidden = status.state !== "newer"
+    tell("newer-text", `There is a newer garden from another device: ${status.meta.title ?? "it was removed"}.`)
+    element("undecided").hidden = status.state !== "conflict" || element("conflict").open
+    const [conflict] = this.sync.conflicts
+    if (conflict && !this.later && JSON.stringify(conflict) !== JSON.stringify(this.conflict)) this.ask(conflict)
+    if (!conflict) {
+      element("conflict").close()
+      this.conflict = undefined
+      this.later = false
+    }
+  }
+
+  /** @param {Status} status */
+  wordsFor({ state, problem }) {
+    const away = this.running ? this.sync.trouble : true
+    if (state === "conflict") return "Kept in this browser; waits for your choice"
+    if (state === "refused") return problem ? `Kept in this browser. ${problem.detail}` : ""
+    if (state === "waiting") return away ? "Offline: kept in this browser" : "Saving"
+    return away ? "Offline" : "Saved"
+  }
+
+  /** @param {SyncConflict} conflict */
+  async ask(conflict) {
+    this.conflict = conflict
+    this.later = false
+    tell("conflict-problem", "")
+    try {
+      const [mine, theirs] = await Promise.all([conflict.mine(), conflict.theirs()])
+      drawSide("mine", mine, "Removed here.")
+      drawSide("theirs", theirs, conflict.reason === "lost" ? "The server has lost it." : "Removed there.")
+    } catch (error) {
+      return tell("state", wordsOf(error))
+    }
+    element("undecided").hidden = true
+    if (!element("conflict").open) element("conflict").showModal()
+  }
+
+  /** @param {"keepMine" | "keepTheirs"} how */
+  async choose(how) {
+    try {
+      await this.conflict?.[how]()
+    } catch (error) {
+      tell("conflict-problem", wordsOf(error))
+      const [conflict] = this.sync.conflicts
+      if (conflict) return this.ask(conflict) // it has changed meanwhile
+    }
+    element("conflict").close()
+    await this.load()
+  }
+
+  decideLater() {
+    this.later = true
+    element("conflict").close()
+    this.look()
+  }
+}
+
+/** @param {HTMLElement} grid @param {Garden} garden @param {((at: number) => void)} [press] */
+function drawPlots(grid, garden, press) {
+  if (grid.children.length === 0) {
+    grid.append(...garden.plots.map((_, at) => newPlot(press && (() => press(at)))))
+  }
+  garden.plots.forEach((stage, at) => {
+    const plot = /** @type {any} */ (grid.children[at])
+    plot.dataset.stage = stage
+    plot.querySelector("use").setAttribute("href", `#stage-${stage}`)
+    if (press) plot.setAttribute("aria-label", `Plot ${at + 1}: ${STAGES[stage]}`)
+  })
+}
+
+const SVG = "http://www.w3.org/2000/svg"
+
+/** @param {(() => void) | undefined} press */
+function newPlot(press) {
+  const plot = document.createElement(press ? "button" : "span")
+  const picture = document.createElementNS(SVG, "svg")
+  picture.setAttribute("aria-hidden", "true")
+  picture.append(document.createElementNS(SVG, "use"))
+  plot.append(picture)
+  if (press) {
+    plot.setAttribute("type", "button")
+    plot.addEventListener("click", press)
+  }
+  return plot
+}
+
+/** @param {"mine" | "theirs"} side @param {Side | null} found @param {string} none */
+function drawSide(side, found, none) {
+  const garden = found ? loaded(found.data) : newGarden()
+  const when = found?.modified ? new Date(found.modified) : null
+  tell(`${side}-when`, when ? `Saved ${when.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" })}` : "")
+  tell(`${side}-text`, found ? described(garden) : none)
+  drawPlots(element(`${side}-plots`), garden)
+  element(`${side}-plots`).setAttribute("aria-label", found ? described(garden) : none)
+}
+
+// --- The page --------------------------------------------------------------------------------------------------------
+
+/** @type {Play | undefined} */
+let playing
+
+/** Each tab saves as a device of its own: the first place that no other tab has open. @param {GamedClient} client */
+async function play(client) {
+  for (let tab = 1; tab <= TABS; tab++) {
+    try {
+      const sync = await Sync.open(client, { folder: `tab-${tab}` })
+      element("plots").replaceChildren()
+      playing = new Play(client, sync, tab)
+      navigator.storage?.persist?.() // else a browser that is short of room may forget what is not sent yet
+      return await playing.start()
+    } catch (error) {
+      if (!(error instanceof InUse) || tab === TABS) throw error
+    }
+  }
+}
+
+/** @param {string} why */
+async function leave(why) {
+  const left = playing
+  playing = undefined
+  await left?.stop()
+  showStart()
+  tell("start-problem", why)
+}
+
+element("server-form").addEventListener("submit", signIn)
+element("cancel").addEventListener("click", () => {
+  signingIn?.abort()
+  showStart()
+})
+element("sign-out").addEventListener("click", async () => {
+  const client = playing?.client
+  await leave("")
+  await client?.signOut()
+})
+element("offline").addEventListener("change", () => {
+  if (element("offline").checked) playing?.goOffline()
+  else playing?.goOnline()
+})
+element("load").addEventListener("click", () => playing?.load())
+element("choose").addEventListener("click", () => playing?.sync.conflicts.slice(0, 1).map((one) => playing?.ask(one)))
+element("keep-mine").addEventListener("click", () => playing?.choose("keepMine"))
+element("keep-theirs").addEventListener("click", () => playing?.choose("keepTheirs"))
+element("later").addEventListener("click", () => playing?.decideLater())
+element("conflict").addEventListener("cancel", () => playing?.decideLater())
+setInterval(() => playing?.look(), 1000) // whether the server answers
+
+const server = localStorage.getItem("server")
+element("server").value = server ?? "http://127.0.0.1:8080"
+try {
+  const client = server ? await GamedClient.open(server, { app: APP }) : null
+  if (client?.signedIn) await play(client)
+  else showStart()
+} catch (error) {
+  showStart()
+  tell("start-problem", wordsOf(error))
+}
