@@ -14,7 +14,7 @@ var _clients = {}
 
 
 func _init():
-	Engine.target_fps = 250
+	Engine.target_fps = 1000
 	call_deferred("_serve")
 
 

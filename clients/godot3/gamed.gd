@@ -453,8 +453,8 @@ class Answer:
 # for each step on the network, tries, sink (takes the bytes of a success as they come; see gamed_assets.gd).
 func _request(method, path, how = {}):
 	var _me = self  # a coroutine whose object is let go of still comes to its end
-	yield(Engine.get_main_loop(), "idle_frame")
 	if flaw:
+		yield(Engine.get_main_loop(), "idle_frame")  # who waits for a coroutine waits for one that has paused
 		return Result.failed(flaw)
 	var body = how.get("body", PoolByteArray())
 	var name = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
@@ -471,6 +471,7 @@ func _request(method, path, how = {}):
 		fields["Content-Length"] = str(body.size())
 	for field in fields:
 		if fields[field] != "" and not Tools.only(fields[field], Tools.VISIBLE + " \""):
+			yield(Engine.get_main_loop(), "idle_frame")
 			return Result.wrong("invalid_header", "%s has characters that a header cannot carry." % field)
 	var lost = false
 	var tries = how.get("tries", _tries)
@@ -492,7 +493,6 @@ func _request(method, path, how = {}):
 
 # One try. No redirect is followed, no cookie kept, no proxy asked.
 func _once(method, path, body, fields, how):
-	yield(Engine.get_main_loop(), "idle_frame")
 	var http = HTTPClient.new()
 	http.read_chunk_size = SLICE_BYTES
 	var result = yield(_exchange(http, method, path, body, fields, how), "completed")
@@ -504,27 +504,47 @@ func _once(method, path, body, fields, how):
 
 func _exchange(http, method, path, body, fields, how):
 	var timeout = how.get("timeout", timeout_seconds) * 1000
+	var connected = yield(_connected(http, timeout), "completed")
+	if connected.error:
+		return connected
+	var sent = yield(_send(http, method, path, body, fields, timeout), "completed")
+	if sent.error:
+		return sent
+	var taking = Taking.new(http, method, how)
+	var since = OS.get_ticks_msec()
+	while http.get_status() == HTTPClient.STATUS_BODY:
+		if taking.some():
+			since = OS.get_ticks_msec()
+		if taking.error:
+			return Result.failed(taking.error)
+		if http.get_status() == HTTPClient.STATUS_BODY:
+			if OS.get_ticks_msec() - since > timeout or is_closed():
+				return Result.failed(_unreachable("stopped answering"))
+			yield(Engine.get_main_loop(), "idle_frame")
+	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
+
+
+func _connected(http, timeout):
 	var host = "127.0.0.1" if origin.host == "localhost" and origin.scheme == "http" else origin.host
 	var error = http.connect_to_host(host, origin.port, origin.scheme == "https", true)
-	yield(Engine.get_main_loop(), "idle_frame")
 	var since = OS.get_ticks_msec()
-	while error == OK and http.get_status() in [HTTPClient.STATUS_RESOLVING, HTTPClient.STATUS_CONNECTING]:
-		http.poll()
+	while true:
+		yield(Engine.get_main_loop(), "idle_frame")
+		if error == OK:
+			http.poll()
+		if not http.get_status() in [HTTPClient.STATUS_RESOLVING, HTTPClient.STATUS_CONNECTING]:
+			break
 		if OS.get_ticks_msec() - since > timeout or is_closed():
 			return Result.failed(_unreachable("does not answer"))
-		yield(Engine.get_main_loop(), "idle_frame")
 	if http.get_status() == HTTPClient.STATUS_SSL_HANDSHAKE_ERROR:
 		var words = "%s cannot prove that it is %s." % [origin.text(), origin.host]
 		return Result.wrong("untrusted_certificate", words)
 	if http.get_status() != HTTPClient.STATUS_CONNECTED:
 		return Result.failed(_unreachable("does not answer"))
-	var sent = yield(_send(http, method, path, body, fields, timeout), "completed")
-	if sent.error:
-		return sent
-	return yield(_receive(http, method, timeout, how), "completed")
+	return Result.ok()
 
 
-# Sends, and returns when the head of an answer is here: a server that refuses an upload answers before it has read
+# Sends, and ends when the head of an answer is here: a server that refuses an upload answers before it has read
 # everything, and its answer still counts.
 func _send(http, method, path, body, fields, timeout):
 	var methods = {
@@ -539,78 +559,90 @@ func _send(http, method, path, body, fields, timeout):
 		lines.append("%s: %s" % [field, fields[field]])
 	var web = OS.has_feature("HTML5")  # there the browser sends, and sets the length
 	var error = http.request_raw(methods[method], path, lines, body if web else PoolByteArray())
-	var left = 0 if web else body.size()
+	var begin = body.size() if web else 0
 	var since = OS.get_ticks_msec()
-	while error == OK and http.get_status() == HTTPClient.STATUS_REQUESTING:
+	while error == OK:
 		var frame = OS.get_ticks_usec()
-		while left > 0 and OS.get_ticks_usec() - frame < FRAME_USEC:
-			var begin = body.size() - left
+		while begin < body.size() and OS.get_ticks_usec() - frame < FRAME_USEC:
 			var slice = body.subarray(begin, int(min(begin + SLICE_BYTES, body.size())) - 1)
 			var put = http.get_connection().put_partial_data(slice)
-			if put[0] != OK:
-				left = 0  # it hears no more; perhaps it said why
+			begin = body.size() if put[0] != OK else begin + put[1]  # it hears no more; perhaps it said why
 			if put[1] == 0:
 				break
-			left -= put[1]
 			since = OS.get_ticks_msec()
+		yield(Engine.get_main_loop(), "idle_frame")
 		http.poll()
 		if http.get_status() != HTTPClient.STATUS_REQUESTING:
 			break
 		if OS.get_ticks_msec() - since > timeout or is_closed():
 			return Result.failed(_unreachable("does not answer"))
+	if error != OK:
 		yield(Engine.get_main_loop(), "idle_frame")
-	yield(Engine.get_main_loop(), "idle_frame")
-	if not http.has_response():
-		return Result.failed(_unreachable("does not answer"))
-	return Result.ok()
+	return Result.ok() if http.has_response() else Result.failed(_unreachable("does not answer"))
 
 
-# All of it, or an error: never the first part of a body that broke off.
-func _receive(http, method, timeout, how):
-	var answer = Answer.new()
-	answer.status = http.get_response_code()
-	for line in http.get_response_headers():
-		var colon = line.find(":")
-		var name = line.substr(0, colon).strip_edges().to_lower()
-		var value = line.substr(colon + 1, line.length()).strip_edges()
-		answer.headers[name] = "%s, %s" % [answer.headers[name], value] if answer.headers.has(name) else value
-	var chunked = http.is_response_chunked()
-	var sink = how.get("sink") if answer.status in [200, 206] else null
-	if sink and not sink.begin(answer):
-		return Result.ok(answer)
-	var size = 0
-	var body = PoolByteArray()  # as a member of another object it would be copied at each touch
-	var limit = how.get("limit", MAX_JSON_BYTES) if answer.status < 300 else MAX_JSON_BYTES
-	var since = OS.get_ticks_msec()
-	yield(Engine.get_main_loop(), "idle_frame")
-	while http.get_status() == HTTPClient.STATUS_BODY:
+# An answer as it arrives: all of it, or an error, never the first part of a body that broke off.
+class Taking:
+	extends Reference
+
+	var error = null
+	var _http
+	var _method = ""
+	var _answer = Answer.new()
+	var _body = PoolByteArray()
+	var _size = 0
+	var _limit = 0
+	var _sink = null
+	var _chunked = false
+
+	func _init(http, method, how):
+		_http = http
+		_method = method
+		_answer.status = http.get_response_code()
+		for line in http.get_response_headers():
+			var colon = line.find(":")
+			var name = line.substr(0, colon).strip_edges().to_lower()
+			var value = line.substr(colon + 1, line.length()).strip_edges()
+			var more = _answer.headers.has(name)
+			_answer.headers[name] = "%s, %s" % [_answer.headers[name], value] if more else value
+		_chunked = http.is_response_chunked()
+		_limit = how.get("limit", MAX_JSON_BYTES) if _answer.status < 300 else MAX_JSON_BYTES
+		if how.get("sink") and _answer.status in [200, 206]:
+			_sink = how["sink"]
+			error = _sink.begin(_answer)
+
+	# What is here by now, as long as a frame has time for it; true if there was any.
+	func some():
+		var before = _size
 		var frame = OS.get_ticks_usec()
-		while http.get_status() == HTTPClient.STATUS_BODY and OS.get_ticks_usec() - frame < FRAME_USEC:
-			http.poll()
-			if http.get_status() != HTTPClient.STATUS_BODY:
+		while error == null and OS.get_ticks_usec() - frame < FRAME_USEC:
+			_http.poll()
+			if _http.get_status() != HTTPClient.STATUS_BODY:
 				break
-			var part = http.read_response_body_chunk()
+			var part = _http.read_response_body_chunk()
 			if part.size() == 0:
 				break
-			since = OS.get_ticks_msec()
-			size += part.size()
-			if size > limit:
-				return Result.wrong("not_gamed", "The server's answer is larger than any expected here.")
-			if sink == null:
-				body.append_array(part)
-			elif not sink.take(part):
-				return Result.failed(sink.error)
-		if http.get_status() == HTTPClient.STATUS_BODY:
-			if OS.get_ticks_msec() - since > timeout or is_closed():
-				return Result.failed(_unreachable("stopped answering"))
-			yield(Engine.get_main_loop(), "idle_frame")
-	answer.body = body
-	var whole = http.get_status() == HTTPClient.STATUS_CONNECTED if chunked else false
-	if Tools.only(answer.headers.get("content-length", ""), Tools.DIGITS, 15):
-		whole = size == int(answer.headers["content-length"])
-	if not whole and method != "HEAD" and not answer.status in [204, 304] and not OS.has_feature("HTML5"):
-		return Result.failed(_unreachable("broke off its answer"))
-	return Result.ok(answer)
+			_size += part.size()
+			if _size > _limit:
+				var words = "The server's answer is larger than any expected here."
+				error = GamedError.new("not_gamed", words)
+			elif _sink:
+				error = _sink.take(part)
+			else:
+				_body.append_array(part)
+		return _size > before
+
+	func whole():
+		if _method == "HEAD" or _answer.status in [204, 304] or OS.has_feature("HTML5"):
+			return true
+		var length = _answer.headers.get("content-length", "")
+		if Tools.only(length, Tools.DIGITS, 15):
+			return _size == int(length)
+		return _chunked and _http.get_status() == HTTPClient.STATUS_CONNECTED
+
+	func done():
+		_answer.body = _body
+		return _answer
 
 
 func _unreachable(what):
@@ -1565,10 +1597,14 @@ func _game_json(method, path, how = {}):
 
 # A request in the player's name; once more with a newer token if the first turns out stale.
 func _game(method, path, how = {}):
-	yield(Engine.get_main_loop(), "idle_frame")
 	var stale = null
 	while true:
-		var used = yield(_live(stale), "completed")
+		var used = Result.failed(flaw) if flaw else _usable(credential(), stale)
+		if used.error:
+			yield(Engine.get_main_loop(), "idle_frame")
+			return used
+		if used.value == null:
+			used = yield(_live(stale), "completed")
 		if used.error:
 			return used
 		var asked = how.duplicate()
@@ -1605,18 +1641,12 @@ func _forget(code):
 	_root_client().emit_signal("session_ended", code)
 
 
-# Result of a Credential whose access token should work and is not `stale`; refreshed if there is none.
+# Result of a Credential whose access token should work and is not `stale`.
 func _live(stale):
-	yield(Engine.get_main_loop(), "idle_frame")
-	if flaw:
-		return Result.failed(flaw)
-	var held = _usable(credential(), stale)
-	if held.error or held.value:
-		return held
 	var player = credential().player_id
 	var claim = yield(_claimed(), "completed")  # the first one in refreshes, the others find what it got
 	_held = _file.read()
-	held = _usable(_held, stale)
+	var held = _usable(_held, stale)
 	if held.error == null and _held.player_id != player:
 		held = Result.wrong("player_changed", "Another player signed in here meanwhile.")
 	if held.error == null and held.value == null:

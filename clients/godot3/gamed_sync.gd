@@ -767,18 +767,24 @@ func _pump():
 		return heard
 	for slot in _known():
 		for _step in range(STEPS):
-			var more = yield(_send(client, slot), "completed")
-			if more.error:
-				return more
-			if not more.value:
+			var next = _next(slot)
+			if next.error:
+				return next
+			if next.value == null:
 				break
-		var dismissed = yield(_dismiss(client, slot), "completed")
-		if dismissed.error:
-			return dismissed
+			var sent = yield(_send(client, slot, next.value["sent"]), "completed")
+			if sent.error:
+				return sent
+		if _is_spent(slot):
+			var dismissed = yield(_dismiss(client, slot), "completed")
+			if dismissed.error:
+				return dismissed
 	for slot in _known():
-		var fetched = yield(_fetch(client, slot), "completed")
-		if fetched.error:
-			return fetched
+		var wanted = _wanted(slot)
+		if wanted:
+			var fetched = yield(_fetch(client, slot, wanted), "completed")
+			if fetched.error:
+				return fetched
 	return Result.ok()
 
 
@@ -896,13 +902,8 @@ func _hear_all(client, listed):
 	return Result.ok()
 
 
-# Sends what is pending of a slot; Result of true if there may be more.
-func _send(client, slot):
-	yield(Engine.get_main_loop(), "idle_frame")
-	var next = _next(slot)
-	if next.error or next.value == null:
-		return next if next.error else Result.ok(false)
-	var sent = next.value["sent"]
+# Sends what `_next` noted, and notes the answer.
+func _send(client, slot, sent):
 	var after
 	if sent["local"]:
 		after = yield(_put(client, slot, sent), "completed")
@@ -912,7 +913,7 @@ func _send(client, slot):
 		if after.error.kind in HALTING or after.error.code == "local_disk":
 			return after
 		_refused(slot, after.error)
-		return Result.ok(true)
+		return Result.ok()
 	return _after(slot, after.value)
 
 
@@ -928,8 +929,7 @@ func _after(slot, how):
 			record = Record.disputed(record, how[1])
 		"removed":
 			record = Record.removed(record, how[1])
-	var kept = _keep(record)
-	return kept if kept.error else Result.ok(true)
+	return _keep(record)
 
 
 # Result of the record with what to send now, noted on disk before it is sent: the same again until it is answered.
@@ -957,10 +957,10 @@ func _next(slot):
 
 # Result of what it means, for `_after`.
 func _put(client, slot, sent):
-	yield(Engine.get_main_loop(), "idle_frame")
 	var local = sent["local"]
 	var data = _bytes(slot, local)
 	if data.error:
+		yield(Engine.get_main_loop(), "idle_frame")
 		return data
 	var meta = local["meta"] if local["meta"].size() > 0 else null
 	var put = yield(client.put(slot, data.value, sent["base"], meta, local["content_type"]), "completed")
@@ -991,13 +991,16 @@ func _refused(slot, error):
 	_problems[slot] = {"error": error, "due": OS.get_ticks_msec() + seconds * 1000}
 
 
+func _is_spent(slot):
+	var record = _record(slot)
+	return record["spent"] and not (record["dirty"] or record["sent"] or record["dispute"])
+
+
 # A conflict's copy whose bytes became current is not shown to the player as one any more.
 func _dismiss(client, slot):
 	yield(Engine.get_main_loop(), "idle_frame")
 	var record = _record(slot)
 	var spent = record["spent"]
-	if spent == null or record["dirty"] or record["sent"] or record["dispute"]:
-		return Result.ok()
 	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
 		var done = yield(client.dismiss(slot, spent["version"]), "completed")
 		if done.error and done.error.kind in HALTING:
@@ -1006,16 +1009,19 @@ func _dismiss(client, slot):
 	return Result.failed(kept.error) if kept.error else Result.ok()
 
 
-# What the game may ask for next, so that it can offline.
-func _fetch(client, slot):
-	yield(Engine.get_main_loop(), "idle_frame")
+# What the game may ask for next, so that it can offline; null if it is here.
+func _wanted(slot):
 	var record = _record(slot)
 	var problem = _problems.get(slot)
 	var wanted = record["base"] if not record["dirty"] else null
 	if record["dispute"] or Record.newer(record):
 		wanted = record["dispute"]["current"] if record["dispute"] else record["remote"]
 	if wanted == null or _store.has(slot, wanted) or (problem and OS.get_ticks_msec() < problem["due"]):
-		return Result.ok()
+		return null
+	return wanted
+
+
+func _fetch(client, slot, wanted):
 	var fetched = yield(_fetched(client, wanted), "completed")
 	if fetched.error:
 		if fetched.error.kind in HALTING:
