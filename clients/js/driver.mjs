@@ -140,7 +140,7 @@ const COMMANDS = {
   sync_keep_theirs: (session, { slot }) => shown(session, slot).keepTheirs(),
   sync_merged: (session, { slot, data, meta }) => shown(session, slot).merged(bytes(data), { meta: meta ?? null }),
   sync_dropped: async ({ sync }, { slot }) => sideJson(await sync.dropped(slot)),
-  sync_trouble: ({ sync }) => (sync.trouble ? { code: sync.trouble.code } : null),
+  sync_trouble: ({ sync }) => ({ code: sync.trouble ? sync.trouble.code : null }),
 }
 
 /** @param {Session} session @param {string} slot */
