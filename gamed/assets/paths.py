@@ -5,8 +5,8 @@ equal after NFC and case folding. Beyond it, for the same reason: nothing that W
 characters, whose normal form a later Unicode may change.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterable, Iterator, Mapping
+from re import ASCII, IGNORECASE, compile, escape
 from typing import Final
 from unicodedata import category, normalize
 
@@ -20,6 +20,12 @@ _UNPRINTED: Final = frozenset({"Cc", "Zl", "Zp"})
 _SUPERSCRIPTS: Final = str.maketrans("¹²³", "123")
 _CONSOLE: Final = frozenset({"conin$", "conout$"})
 _NOT_ON_WINDOWS: Final = frozenset('<>:"|?*')
+_DEVICE = "|".join(map(escape, sorted({*DEVICES, *_CONSOLE})))
+_PLAIN: Final = compile(
+    rf"(?:(?!(?:{_DEVICE}) *(?:[./]|\Z))[!#-)+-.0-9;=@-\[\]-~ ]{{0,254}}[!#-)+,\-0-9;=@-\[\]-~](?:/(?!\Z)|\Z))+",
+    ASCII | IGNORECASE,
+)
+"""Paths that are good at first sight: most of them."""
 
 
 @frozen
@@ -37,6 +43,13 @@ def normal(path: str) -> str:
 
 def flaw(path: str) -> str | None:
     """Why a path cannot be in a release; None for a good one, in NFC and with `/` between its segments."""
+    if len(path) <= MAX_PATH_BYTES and _PLAIN.fullmatch(path):
+        return None
+    return careful_flaw(path)
+
+
+def careful_flaw(path: str) -> str | None:
+    """The same, by looking at every rule."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -55,17 +68,21 @@ def clashes(paths: Iterable[str]) -> Iterator[Refused]:
     folders: dict[str, str] = {}
     for path in paths:
         key = folded(path)
-        above = [folder for folder in accumulate(key.split("/"), "{}/{}".format) if folder != key]
         if (twin := files.get(key)) is not None:
             yield Refused(path, f"the same name as {twin} where case does not count")
-        elif (inside := folders.get(key)) is not None:
-            yield Refused(path, f"a file and a folder have this name: {inside}")
-        elif (file := next((files[folder] for folder in above if folder in files), None)) is not None:
-            yield Refused(path, f"a file and a folder have this name: {file}")
-        files.setdefault(key, path)
-        for folder in reversed(above):
-            if folders.setdefault(folder, path) is not path:
-                break  # and whatever is above it
+            continue
+        files[key] = path
+        if (other := folders.get(key) or _above(key, path, files, folders)) is not None:
+            yield Refused(path, f"a file and a folder have this name: {other}")
+
+
+def _above(key: str, path: str, files: Mapping[str, str], folders: dict[str, str]) -> str | None:
+    """Note the folders that a path is in, as far as they are new; a file that has the name of one."""
+    other = None
+    while (key := key.rpartition("/")[0]) and key not in folders:
+        folders[key] = path
+        other = files.get(key, other)
+    return other
 
 
 def folded(path: str) -> str:

@@ -4,9 +4,11 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 from re import ASCII, compile
-from typing import Final
+from typing import Annotated, Any, Final, Literal
 
 from attrs import field, frozen
+from msgspec import Meta, MsgspecError, Struct
+from msgspec.json import Decoder
 
 from gamed.assets import paths
 from gamed.assets.errors import ManifestMalformed
@@ -31,10 +33,10 @@ _MEDIA_TYPE: Final = compile(rf"{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}={_TOKEN}){{0,4}}
 class AssetFile:
     """One file of a release."""
 
-    size: int
-    sha256: str
+    size: Annotated[int, Meta(ge=0, le=MAX_FILE_BYTES)]
+    sha256: Annotated[str, Meta(pattern=rf"\A{_SHA256.pattern}\Z")]
     """In hex, lower case: the name of the object."""
-    type: str
+    type: Annotated[str, Meta(pattern=rf"\A{_MEDIA_TYPE.pattern}\Z")]
     """Media type."""
 
 
@@ -55,6 +57,19 @@ class Manifest:
         return sum(file.size for file in self.files.values())
 
 
+class _Written(Struct):
+    """A manifest as it stands in its file."""
+
+    format: Literal[1]
+    published: str
+    note: str
+    meta: dict[str, Any]
+    files: dict[str, AssetFile]
+
+
+_DECODER: Final = Decoder(_Written)
+
+
 def manifest_bytes(manifest: Manifest) -> bytes:
     """The one way to write it: compact JSON in UTF-8, files in the order of their paths."""
     members = {
@@ -68,26 +83,25 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """What the bytes say, every path judged; ManifestMalformed. Members that a later gamed adds are passed over."""
+    """What the bytes say, every path judged; ManifestMalformed. Members that a later gamed adds are passed over.
+
+    Whoever read them has seen that they give the release's id: they are what was published. So this may be quick.
+    """
     if len(text) > MAX_MANIFEST_BYTES:
         raise ManifestMalformed("larger than any manifest")
     try:
-        members = parse_object(text)
-        if members.get("format") != FORMAT or members["format"] is True:
-            raise ManifestMalformed("a manifest of another version of gamed")
-        files = {path: _file(value) for path, value in _object(members["files"]).items()}
-        published_ms = parse_rfc3339(_text(members["published"]))
-        note, meta = _text(members["note"]), _object(members["meta"])
-    except (JsonMalformed, KeyError, TypeError) as e:
+        written = _DECODER.decode(text)
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as e:
         raise ManifestMalformed(f"no manifest: {e}") from None
+    published_ms = parse_rfc3339(written.published)
     if published_ms is None:
         raise ManifestMalformed("no manifest: published")
-    for path in files:
+    for path in written.files:
         if (flaw := paths.flaw(path)) is not None:
             raise ManifestMalformed(f"a path that no release has: {flaw}")
-    if (clash := next(paths.clashes(files), None)) is not None:
+    if (clash := next(paths.clashes(written.files), None)) is not None:
         raise ManifestMalformed(f"paths that no release has: {clash.reason}")
-    return Manifest(published_ms, files, note, meta)
+    return Manifest(published_ms, written.files, written.note, written.meta)
 
 
 def release_id(text: bytes) -> str:
@@ -126,32 +140,15 @@ def parse_meta(text: bytes) -> dict[str, object]:
     """The owner's JSON object; JsonMalformed with the reason."""
     if len(text) > MAX_META_BYTES:
         raise JsonMalformed(f"longer than {MAX_META_BYTES} bytes")
-    return parse_object(text, max_depth=DEPTH - 1)
+    return parse_object(text, max_depth=DEPTH - 1, whole_number=_whole_number)
+
+
+def _whole_number(digits: str) -> int:
+    """Of 64 bits, as most readers have them."""
+    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
+        raise JsonMalformed("a number is too large for others to read")
+    return int(digits)
 
 
 def _members(file: AssetFile) -> dict[str, object]:
     return {"size": file.size, "sha256": file.sha256, "type": file.type}
-
-
-def _file(value: object) -> AssetFile:
-    members = _object(value)
-    size, digest, media_type = members["size"], _text(members["sha256"]), _text(members["type"])
-    if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= MAX_FILE_BYTES:
-        raise TypeError("size")
-    if not is_object(digest):
-        raise TypeError("sha256")
-    if not is_media_type(media_type):
-        raise TypeError("type")
-    return AssetFile(size, digest, media_type)
-
-
-def _object(value: object) -> dict[str, object]:
-    if not isinstance(value, dict):
-        raise TypeError("an object is missing")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a string is missing")
-    return value

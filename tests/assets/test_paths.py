@@ -3,12 +3,16 @@
 from unicodedata import normalize
 
 from hypothesis import given
-from hypothesis.strategies import characters, lists, text
+from hypothesis.strategies import characters, lists, one_of, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.assets.paths import clashes, flaw, folded, normal
+from gamed.assets.paths import careful_flaw, clashes, flaw, folded, normal
 
 ANY = text(characters(exclude_categories=()))
+STRANGE = ["con", "Aux.txt", "nul ", "nul .x", "com1", "com10", "conin$", "CONOUT$.a", "lpt0", "lpt", ".", "..", ".a"]
+SEGMENTS = sampled_from(
+    [*STRANGE, "a", "B.c", "a.", "a ", "", *("x" * size for size in (254, 255, 256)), *"~[]\\*'\"é"]
+)
 NAMES = text(characters(codec="utf-8", exclude_categories=("Cc", "Cn", "Zl", "Zp"), exclude_characters='\\/<>:"|?*'))
 
 
@@ -79,6 +83,11 @@ class FlawTests(SynchronousTestCase):
             self.assertTrue(all(segment.isprintable() or not segment.isascii() for segment in path.split("/")))
             self.assertFalse(set("\\\0:") & set(path))
 
+    @given(one_of(ANY, text("aA./ \\con:~\x7f", max_size=12), lists(SEGMENTS, max_size=4).map("/".join)))
+    def test_first_sight(self, path: str) -> None:
+        """What is good at first sight is good by every rule."""
+        self.assertEqual(flaw(path), careful_flaw(path))
+
 
 class ClashTests(SynchronousTestCase):
     def test_same_name(self) -> None:
@@ -87,6 +96,7 @@ class ClashTests(SynchronousTestCase):
             ("Data/a", "data/A"),
             ("straße", "STRASSE"),
             (normal("e\u0301"), "É"),
+            (normal("e\u0301"), normal("\u00e9")),
             ("ΣΑΣ", "σας"),
         ):
             [clash] = clashes([first, second])
