@@ -58,6 +58,7 @@ def connect(uri: str) -> sqlite3.Connection:
 def prepare(connection: sqlite3.Connection) -> None:
     """What every connection needs; a checkpoint is made by the WAL's keeper, never inside a commit.
 
+    What a savepoint would take back stays in memory: as a file it cost each batch one, made, written and removed.
     What is erased is overwritten, however this SQLite was built: "erased" is a promise to the player.
     """
     connection.executescript(
@@ -69,6 +70,7 @@ def prepare(connection: sqlite3.Connection) -> None:
         PRAGMA secure_delete = ON;
         PRAGMA journal_size_limit = {WAL_LIMIT_BYTES};
         PRAGMA wal_autocheckpoint = 0;
+        PRAGMA temp_store = MEMORY;
         """
     )
 

@@ -28,10 +28,10 @@ def put_on_top(connection: Connection, limits: SaveLimits, player_id: str, view:
         versions.retire(connection, player_id, now.slot, view.top.version, now.created_ms)
     old = view.size or 0
     grown = Usage(slots=0 if view.head else 1, bytes=now.size - old, history_bytes=old)
-    seq, number = shelves.change(connection, player_id, grown), now.version
+    (seq, kept), number = shelves.change(connection, player_id, grown), now.version
     due_ms = now.created_ms if number > limits.keep_versions else None
     slots.write(connection, player_id, now.slot, head=number, last=number, seq=seq, deleted_ms=None, due_ms=due_ms)
-    _fit(connection, limits, player_id, now, seq)
+    _fit(connection, limits, player_id, now, seq, kept=kept)
     return now
 
 
@@ -40,10 +40,10 @@ def bury(connection: Connection, limits: SaveLimits, player_id: str, head: Versi
     now_ms = tombstone.created_ms
     versions.insert(connection, player_id, tombstone)
     versions.retire(connection, player_id, head.slot, head.version, now_ms)
-    seq = shelves.change(connection, player_id, Usage(-1, -head.size, head.size))
+    seq, kept = shelves.change(connection, player_id, Usage(-1, -head.size, head.size))
     last, due_ms = tombstone.version, now_ms + limits.keep_days * DAY_MS
     slots.write(connection, player_id, head.slot, head=None, last=last, seq=seq, deleted_ms=now_ms, due_ms=due_ms)
-    _fit(connection, limits, player_id, tombstone, seq, spared=head.version)
+    _fit(connection, limits, player_id, tombstone, seq, kept=kept, spared=head.version)
 
 
 def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: Version) -> None:
@@ -56,10 +56,10 @@ def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: 
         old = versions.find(connection, player_id, copy.slot, number)
         if old is not None:
             forget(connection, player_id, old)
-    seq = shelves.change(connection, player_id, Usage(history_bytes=copy.size))
+    seq, kept = shelves.change(connection, player_id, Usage(history_bytes=copy.size))
     due_ms = copy.created_ms + limits.keep_days * DAY_MS
     slots.touch(connection, player_id, copy.slot, last=copy.version, seq=seq, due_ms=due_ms)
-    _fit(connection, limits, player_id, copy, seq, spared=copy.version)
+    _fit(connection, limits, player_id, copy, seq, kept=kept, spared=copy.version)
 
 
 def dismiss(connection: Connection, player_id: str, copy: Version) -> None:
@@ -112,13 +112,22 @@ def trim(
 def tell(connection: Connection, player_id: str, slot: str, seq: int | None = None) -> None:
     """The slot's entry in the list has changed, though no version that is or was current has."""
     view = slots.view(connection, player_id, slot)
-    number = shelves.change(connection, player_id, Usage()) if seq is None else seq
+    number = shelves.change(connection, player_id, Usage())[0] if seq is None else seq
     slots.touch(connection, player_id, slot, last=view.last, seq=number, due_ms=None)
 
 
 def _fit(
-    connection: Connection, limits: SaveLimits, player_id: str, now: Version, seq: int, *, spared: int | None = None
+    connection: Connection,
+    limits: SaveLimits,
+    player_id: str,
+    now: Version,
+    seq: int,
+    *,
+    kept: int,
+    spared: int | None = None,
 ) -> None:
-    """`spared`: of the versions of this slot."""
+    """`kept` are the bytes of the history; `spared`: of the versions of this slot."""
+    if kept <= limits.history_bytes:
+        return
     if trim(connection, limits, player_id, seq, None if spared is None else (now.slot, spared)):
         slots.look_again(connection, player_id, now.slot, now.created_ms)

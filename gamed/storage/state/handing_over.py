@@ -61,7 +61,7 @@ def _give_slot(connection: Connection, player_id: str, heir_id: str, slot: str) 
     head = slots.view(connection, player_id, slot).head
     live = head.size if head else 0
     kept = sum(version.size for version in versions.history(connection, player_id, slot)) - live
-    seq = shelves.change(connection, heir_id, Usage(1 if head else 0, live, kept))
+    seq, _ = shelves.change(connection, heir_id, Usage(1 if head else 0, live, kept))
     values = {"player_id": player_id, "heir_id": heir_id, "slot": slot, "seq": seq}
     where = "WHERE player_id = :player_id AND slot = :slot"
     connection.execute(f"UPDATE save SET player_id = :heir_id, seq = :seq {where}", values)
@@ -78,5 +78,5 @@ def _give_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     copy = Version(slot, number, None, None, Kind.CONFLICT, theirs.blob_id, theirs.body, now_ms, now_ms)
     versions.insert(connection, heir_id, copy)
     kept_blobs.refer(connection, theirs.blob_id, +1)
-    seq = shelves.change(connection, heir_id, Usage(history_bytes=copy.size))
+    seq, _ = shelves.change(connection, heir_id, Usage(history_bytes=copy.size))
     slots.touch(connection, heir_id, slot, last=number, seq=seq, due_ms=now_ms)

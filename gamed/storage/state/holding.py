@@ -17,9 +17,11 @@ def hold(connection: Connection, order: WriteOrder | StageOrder) -> int | NeedsB
     known = kept_blobs.find(connection, player_id, body.sha256)
     if known is not None and _good(connection, order, known):
         return known
+    if known is None and order.data is not None:
+        return kept_blobs.insert(connection, player_id, body.sha256, order.data, order.now_ms)
     fresh = order.appended
     if order.data is not None:
-        fresh = kept_blobs.insert(connection, player_id, order.data, order.now_ms)
+        fresh = kept_blobs.insert(connection, player_id, None, order.data, order.now_ms)
     if fresh is None or not kept_blobs.is_loose(connection, player_id, fresh, body.size):
         return NeedsBytes(known)
     if known is not None:

@@ -20,16 +20,14 @@ def load(connection: Connection, blob_id: int) -> bytes:
     return b"".join(data for (data,) in connection.execute(query, {"blob_id": blob_id}))
 
 
-def insert(connection: Connection, player_id: str, data: bytes, now_ms: int) -> int:
-    """A small blob, like one that the blob lane appended: no hash, no references."""
-    query = """
-        INSERT INTO blob (player_id, size, created_ms) VALUES (:player_id, :size, :now_ms) RETURNING blob_id
-    """
-    values = {"player_id": player_id, "size": len(data), "now_ms": now_ms}
-    ((blob_id,),) = connection.execute(query, values).fetchall()
+def insert(connection: Connection, player_id: str, sha256: bytes | None, data: bytes, now_ms: int) -> int:
+    """A small blob without references; without its hash it is like one that the blob lane appended."""
+    query = "INSERT INTO blob (player_id, sha256, size, created_ms) VALUES (:player_id, :sha256, :size, :now_ms)"
+    values = {"player_id": player_id, "sha256": sha256, "size": len(data), "now_ms": now_ms}
+    blob_id = connection.execute(query, values).lastrowid
     part = "INSERT INTO blob_part (blob_id, n, data) VALUES (:blob_id, 0, :data)"
     connection.execute(part, {"blob_id": blob_id, "data": data})
-    return int(blob_id)
+    return int(blob_id or 0)
 
 
 def is_loose(connection: Connection, player_id: str, blob_id: int, size: int) -> bool:

@@ -35,17 +35,17 @@ def create(connection: Connection, player_id: str, epoch: str) -> None:
     connection.execute(query, {"player_id": player_id, "epoch": epoch})
 
 
-def change(connection: Connection, player_id: str, by: Usage) -> int:
-    """Count one change that adds `by`; returns its number."""
+def change(connection: Connection, player_id: str, by: Usage) -> tuple[int, int]:
+    """Count one change that adds `by`; returns its number, and how many bytes the history has now."""
     query = """
         UPDATE shelf
         SET seq = seq + 1, slots = slots + :slots, live_bytes = live_bytes + :live, kept_bytes = kept_bytes + :kept
         WHERE player_id = :player_id
-        RETURNING seq
+        RETURNING seq, kept_bytes
     """
     values = {"player_id": player_id, "slots": by.slots, "live": by.bytes, "kept": by.history_bytes}
-    ((seq,),) = connection.execute(query, values).fetchall()
-    return int(seq)
+    ((seq, kept),) = connection.execute(query, values).fetchall()
+    return int(seq), int(kept)
 
 
 def forget(connection: Connection, player_id: str, size: int) -> None:

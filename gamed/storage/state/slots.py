@@ -8,16 +8,26 @@ from gamed.saves.version import Kind
 from gamed.storage.state import versions
 
 
+def _prefixed(table: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in versions.COLUMNS.split(", "))
+
+
+_VIEW = f"""
+    SELECT s.last, s.head, {_prefixed("v")} FROM save s
+    LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
+    WHERE s.player_id = :player_id AND s.slot = :slot
+"""
+
+
 def view(connection: Connection, player_id: str, slot: str) -> SlotView:
     """What decides about a slot."""
-    query = "SELECT head, last FROM save WHERE player_id = :player_id AND slot = :slot"
-    row = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
+    row = connection.execute(_VIEW, {"player_id": player_id, "slot": slot}).fetchone()
     if row is None:
         return SlotView()
-    head, last = row
+    last, head, *version = row
     if head is None:
         return SlotView(last, tombstone=versions.newest(connection, player_id, slot, Kind.DELETE))
-    return SlotView(last, head=versions.find(connection, player_id, slot, head))
+    return SlotView(last, head=None if version[0] is None else versions.from_row(tuple(version)))
 
 
 def write(
@@ -100,7 +110,3 @@ def _entry(connection: Connection, player_id: str, slot: str, last: int, deleted
     copies = versions.conflicts_in(connection, player_id, slot)
     removed = now.tombstone.version if now.tombstone else last
     return SlotEntry(slot, now.head, copies, deleted_ms, removed)
-
-
-def _prefixed(table: str) -> str:
-    return ", ".join(f"{table}.{column}" for column in versions.COLUMNS.split(", "))

@@ -48,10 +48,14 @@ def newest(connection: Connection, player_id: str, slot: str, kind: Kind) -> Ver
 
 
 def earlier(connection: Connection, player_id: str, slot: str, base: str | None, sha256: bytes) -> Earlier:
-    """What holds these bytes and was written on top of `base`, the newest of each sort."""
+    """What holds these bytes and was written on top of `base`, the newest of each sort.
+
+    Found by the one blob that has them: of bytes that are new, however long the history is, that is no row.
+    """
     query = f"""
-        SELECT {COLUMNS} FROM save_version
-        WHERE player_id = :player_id AND slot = :slot AND parent_tag IS :base AND sha256 = :sha256
+        SELECT {COLUMNS} FROM save_version INDEXED BY save_version_blob
+        WHERE blob_id = (SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256)
+          AND player_id = :player_id AND slot = :slot AND parent_tag IS :base
         ORDER BY version DESC
     """
     values = {"player_id": player_id, "slot": slot, "base": base, "sha256": sha256}
