@@ -5,7 +5,8 @@ from typing import Protocol
 
 from attrs import frozen
 
-from gamed.assets.delivery import Delivery, Item, Look
+from gamed.assets.delivery import Delivery, Item, Look, StoredFile
+from gamed.assets.errors import AssetsDamaged
 from gamed.assets.reading import AssetReader
 from gamed.http_rules.digest import sha256_field
 from gamed.instants import http_date
@@ -86,12 +87,21 @@ class AssetRoutes:
             return None
         try:
             if length <= INLINE_BYTES:
-                return content.at_once(first, length) or await content.read(first, length)
+                return await _read(content, first, length)
             request.setHeader("Content-Length", str(length))
             await send_file(request, content, first, length)
             return None
         finally:
             content.close()
+
+
+async def _read(file: StoredFile, first: int, length: int) -> bytes:
+    data = file.at_once(first, length)
+    if data is None:
+        data = await file.read(first, length)
+        if len(data) < length:
+            raise AssetsDamaged("a file became shorter while it was open")
+    return data
 
 
 def _described(item: Item, *, private: bool) -> Mapping[str, str]:

@@ -1,0 +1,392 @@
+"""What changes while it is served: channels that move, releases that go, files that are damaged (PROTOCOL 5)."""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from gamed.assets.delivery import Stored
+from gamed.assets.library import KEPT_RELEASES, KEPT_SECONDS
+from gamed.assets.objects import CACHE_BYTES, KEPT_OPEN, OVERHEAD_BYTES, SMALL_BYTES
+from gamed.instants import http_date
+from tests.assets.serving_kit import NOW_MS, ServingCase, at_once
+
+T = TypeVar("T")
+OLD, NEW = b"the old bytes", b"the new ones"
+LARGE = b"large " * 50_000
+
+
+class MovingTests(ServingCase):
+    def test_seen_within_a_second(self) -> None:
+        """A channel that is moved, made or taken away is seen a second later, by every address of it."""
+        old = self.folder.publish("stable", {"a": OLD})
+        self.assertEqual(self.get("/assets/stable/a").body, OLD)
+        new = self.folder.publish("stable", {"a": NEW})
+        self.folder.point("beta", old)
+        self.clock.advance(1)
+        for path in ("", "/a"):
+            self.assertEqual(self.get(f"/assets/stable{path}").headers["asset-release"], new)
+        self.assertEqual(self.get("/assets/stable/a").body, NEW)
+        self.assertEqual(
+            {name: shown["release"] for name, shown in self.listed().items()}, {"beta": old, "stable": new}
+        )
+        (self.folder.path / "channels" / "beta.json").unlink()
+        self.clock.advance(1)
+        self.assertEqual(list(self.listed()), ["stable"])
+        self.refused(self.get("/assets/beta/a"), 404, "channel_not_found")
+
+    def listed(self) -> dict[str, dict[str, str]]:
+        found: dict[str, dict[str, str]] = self.get("/assets/").json["channels"]
+        return found
+
+    def test_not_looked_at_for_each_request(self) -> None:
+        """Within half a second the folder is asked once, however many ask."""
+        self.folder.publish("stable", {"a": OLD})
+        self.get("/assets/stable/a")
+        before = self.away
+        for _ in range(20):
+            self.get("/assets/stable/a")
+            self.get("/assets/")
+        self.assertEqual(self.away, before)
+
+    away = 0
+
+    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
+        self.away += 1
+        return super().run_away(work)
+
+    def test_old_release_stays(self) -> None:
+        """By its own id the old release stays what it was, byte for byte."""
+        old = self.folder.publish("stable", {"a": OLD})
+        whole = self.get(f"/assets/{old}/a")
+        self.folder.publish("stable", {"a": NEW})
+        self.clock.advance(1)
+        again = self.get(f"/assets/{old}/a")
+        self.assertEqual((again.status, again.body), (200, OLD))
+        self.assertEqual(again.headers["etag"], whole.headers["etag"])
+        self.assertEqual(self.get(f"/assets/{old}").status, 200)
+
+    def test_back_is_a_change(self) -> None:
+        """After a rollback a cache that knows the date of what was there before hears of it."""
+        old = self.folder.publish("stable", {"a": OLD}, at_ms=NOW_MS - 60_000)
+        new = self.folder.release({"a": NEW}, at_ms=NOW_MS - 30_000)
+        self.folder.point("stable", new, NOW_MS - 30_000)
+        date = self.get("/assets/stable/a").headers["last-modified"]
+        self.assertEqual(self.get("/assets/stable/a", {"If-Modified-Since": date}).status, 304)
+        self.folder.point("stable", old, NOW_MS)
+        self.clock.advance(1)
+        for path in ("", "/a"):
+            answer = self.get(f"/assets/stable{path}", {"If-Modified-Since": date})
+            self.assertEqual((answer.status, answer.headers["last-modified"]), (200, http_date(NOW_MS)))
+        self.assertEqual(self.get("/assets/stable/a").body, OLD)
+
+    def test_same_bytes_again(self) -> None:
+        """A file that the new release has too is the same file to a cache."""
+        self.folder.publish("stable", {"a": OLD, "b": OLD})
+        tag = self.get("/assets/stable/a").headers["etag"]
+        self.folder.publish("stable", {"a": OLD, "b": NEW})
+        self.clock.advance(1)
+        self.assertEqual(self.get("/assets/stable/a", {"If-None-Match": tag}).status, 304)
+        self.assertEqual(self.get("/assets/stable/b", {"If-None-Match": tag}).status, 200)
+
+    def test_resumed_across_a_move(self) -> None:
+        """Who goes on with a download by its etag gets the rest of the same bytes, or the new ones from the start."""
+        old = self.folder.publish("stable", {"a": LARGE})
+        tag = self.get("/assets/stable/a").headers["etag"]
+        self.folder.publish("stable", {"a": LARGE[::-1]})
+        self.clock.advance(1)
+        wanted = {"Range": "bytes=1000-", "If-Range": tag}
+        moved, pinned = self.get("/assets/stable/a", wanted), self.get(f"/assets/{old}/a", wanted)
+        self.assertEqual((moved.status, moved.body), (200, LARGE[::-1]))
+        self.assertEqual((pinned.status, pinned.body), (206, LARGE[1000:]))
+
+
+class GoneTests(ServingCase):
+    def test_deleted_release(self) -> None:
+        """A release that was deleted is not found: soon, and at once where its files are missed."""
+        gone = self.folder.release({"a": OLD, "b": NEW})
+        self.assertEqual(self.get(f"/assets/{gone}/a").body, OLD)
+        (self.folder.path / "releases" / f"{gone}.json").unlink()
+        self.folder.object_path(NEW).unlink()
+        self.refused(self.get(f"/assets/{gone}/b"), 404, "release_not_found")
+        self.clock.advance(KEPT_SECONDS + 1)
+        self.folder.object_path(OLD).unlink()
+        self.refused(self.get(f"/assets/{gone}"), 404, "release_not_found")
+        self.refused(self.get(f"/assets/objects/{self.folder.object_path(OLD).name}"), 404, "file_not_found")
+
+    def test_many_releases(self) -> None:
+        """A few are kept in memory; all that are on disk are served."""
+        names = [self.folder.release({"a": OLD}, note=str(n)) for n in range(3 * KEPT_RELEASES)]
+        for name in [*names, *names]:
+            self.assertEqual(self.get(f"/assets/{name}/a").body, OLD)
+        self.assertEqual(len(self.library._kept), KEPT_RELEASES)
+
+    def test_unknown_names_are_not_remembered(self) -> None:
+        """Nobody fills the memory with what is not there."""
+        self.folder.publish("stable", {"a": OLD})
+        for n in range(200):
+            self.get(f"/assets/r{n:016x}")
+            self.get(f"/assets/c{n}")
+            self.get(f"/assets/objects/{n:064x}")
+        self.assertEqual((len(self.library._kept), len(self.objects._small), len(self.objects._large)), (0, 0, 0))
+
+
+class DamagedTests(ServingCase):
+    """500 instead of bytes that are not those that were published; everything else is served."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.release = self.folder.publish("stable", {"small": OLD, "large": LARGE, "good": NEW})
+
+    def refuses(self, path: str, code: str = "internal_error") -> None:
+        for method in ("GET", "HEAD"):
+            for name in ("stable", self.release):
+                answer = self.ask(method, f"/assets/{name}/{path}")
+                self.assertEqual(answer.status, 500)
+        self.refused(self.get(f"/assets/stable/{path}"), 500, code)
+        self.assertIn("gamed assets verify", self.browser.events[-1])
+        self.assertEqual(self.get("/assets/stable/good").body, NEW)
+
+    def test_truncated(self) -> None:
+        """Fewer bytes than the manifest says: seen before the head is sent."""
+        for path, data in (("small", OLD), ("large", LARGE)):
+            os.truncate(self.folder.object_path(data), len(data) - 1)
+            self.refuses(path)
+        self.assertEqual(self.get("/assets/stable").status, 200)
+
+    def test_truncated_while_it_is_known(self) -> None:
+        """Also of a file that is open already."""
+        self.assertEqual(self.get("/assets/stable/large").body, LARGE)
+        os.truncate(self.folder.object_path(LARGE), 100_000)
+        self.refuses("large")
+
+    def test_longer(self) -> None:
+        for path, data in (("small", OLD), ("large", LARGE)):
+            with self.folder.object_path(data).open("ab") as file:
+                file.write(b"more")
+            self.refuses(path)
+
+    def test_other_bytes(self) -> None:
+        """Small ones are hashed before they are served; large ones by who loads them, and by `gamed assets verify`."""
+        self.folder.object_path(OLD).write_bytes(OLD[::-1])
+        self.refuses("small")
+
+    def test_missing(self) -> None:
+        for path, data in (("small", OLD), ("large", LARGE)):
+            self.folder.object_path(data).unlink()
+            self.refuses(path)
+
+    def test_mended(self) -> None:
+        """What was published anew is served at once."""
+        self.folder.object_path(LARGE).unlink()
+        self.refuses("large")
+        self.folder.object(LARGE)
+        self.assertEqual(self.get("/assets/stable/large").body, LARGE)
+
+    def test_replaced(self) -> None:
+        """A file that was put in the place of a damaged one is read, not the one that is open."""
+        path = self.folder.object_path(LARGE)
+        path.write_bytes(LARGE[::-1])
+        self.assertEqual(self.get("/assets/stable/large").body, LARGE[::-1])
+        self.folder.object(LARGE)
+        self.assertEqual(self.get("/assets/stable/large").body, LARGE)
+
+    def test_manifest(self) -> None:
+        """A manifest that does not give the release's id; the other channels are listed."""
+        other = self.folder.publish("beta", {"b": NEW})
+        self.folder.put(f"releases/{self.release}.json", b'{"format":1}')
+        self.browser = self.room()
+        self.refuses_name("stable")
+        self.refused(self.get(f"/assets/{self.release}"), 500, "internal_error")
+        self.assertEqual(list(self.get("/assets/").json["channels"]), ["beta"])
+        self.assertEqual(self.get("/assets/beta").headers["asset-release"], other)
+
+    def refuses_name(self, name: str) -> None:
+        self.refused(self.get(f"/assets/{name}"), 500, "internal_error")
+        self.refused(self.get(f"/assets/{name}/good"), 500, "internal_error")
+        self.assertTrue([event for event in self.browser.events if f"channel {name} cannot be shown" in event])
+
+    def test_pointer(self) -> None:
+        """A pointer that cannot be read, or that points at nothing; mended, it is served within a second."""
+        for text in (b"", b"{", b"[]", self.pointer("r0123456789abcdef")):
+            self.folder.put("channels/stable.json", text)
+            self.browser = self.room()
+            self.refuses_name("stable")
+            self.assertEqual(self.get("/assets/").json, {"channels": {}})
+            self.folder.point("stable", self.release)
+            self.clock.advance(1)
+            self.assertEqual(self.get("/assets/stable/good").body, NEW)
+
+    def pointer(self, release: str) -> bytes:
+        self.folder.point("other", release)
+        path = self.folder.path / "channels" / "other.json"
+        text = path.read_bytes()
+        path.unlink()
+        return text
+
+    def test_unreadable(self) -> None:
+        """A folder that cannot be looked at: what was seen last goes on."""
+        self.assertEqual(self.get("/assets/stable/good").body, NEW)
+        channels = self.folder.path / "channels"
+        channels.rename(channels.with_name("away"))
+        channels.write_bytes(b"")
+        self.clock.advance(1)
+        self.assertEqual(self.get("/assets/stable/good").body, NEW)
+        self.browser = self.room()
+        self.refused(self.get("/assets/stable/good"), 500, "internal_error")
+        self.refused(self.get("/assets/"), 500, "internal_error")
+
+
+class KeptTests(ServingCase):
+    """What is in memory and open is bounded, and nobody's for ever."""
+
+    most_open = 3
+
+    def files(self, count: int) -> dict[str, bytes]:
+        return {str(n): b"%d " % n * SMALL_BYTES for n in range(count)}
+
+    def test_open_files(self) -> None:
+        """So many at once; who has not been asked for longest is closed."""
+        files = self.files(10)
+        self.folder.publish("stable", files)
+        for _ in range(2):
+            for path, data in files.items():
+                self.assertEqual(self.get(f"/assets/stable/{path}").body, data)
+                self.assertLessEqual(len(self.objects.open), 3)
+        self.clock.advance(KEPT_SECONDS + 1)
+        self.objects.sweep()
+        self.assertEqual(self.objects.open, set())
+
+    def test_idle_files(self) -> None:
+        """Of files that nobody reads a few are kept open."""
+        self.most_open = 10 * KEPT_OPEN
+        self.browser = self.room()
+        files = self.files(KEPT_OPEN + 5)
+        self.folder.publish("stable", files)
+        for path in files:
+            self.get(f"/assets/stable/{path}", {"Range": "bytes=0-9"})
+        self.assertEqual(len(self.objects.open), KEPT_OPEN)
+
+    def test_none_left(self) -> None:
+        """503 when all that may be open are being read; when one is done there is room."""
+        files = self.files(4)
+        self.folder.publish("stable", files)
+        names = [self.folder.object_path(data).name for data in files.values()]
+        held = [self.successResultOf(self.deferred(name)) for name in names[:3]]
+        answer = self.get("/assets/stable/3")
+        self.refused(answer, 503, "busy")
+        self.assertEqual(answer.headers["retry-after"], "1")
+        held.pop().close()
+        self.assertEqual(self.get("/assets/stable/3").body, files["3"])
+        for stored in held:
+            stored.close()
+
+    def deferred(self, name: str) -> Deferred[Stored]:
+        return Deferred.fromCoroutine(self.objects.get(name))
+
+    def test_small_ones(self) -> None:
+        """In memory up to a bound, the least recently used go first."""
+        files = {str(n): b"%08d" % n * (SMALL_BYTES // 8) for n in range(CACHE_BYTES // SMALL_BYTES + 20)}
+        self.folder.publish("stable", files)
+        for path, data in files.items():
+            self.assertEqual(self.get(f"/assets/stable/{path}").body, data)
+            self.get("/assets/stable/0")
+        kept = self.objects._small
+        self.assertLessEqual(len(kept) * (SMALL_BYTES + OVERHEAD_BYTES), CACHE_BYTES)
+        self.assertIn(self.folder.object_path(files["0"]).name, kept)
+        self.assertNotIn(self.folder.object_path(files["1"]).name, kept)
+        self.clock.advance(KEPT_SECONDS + 1)
+        self.objects.sweep()
+        self.assertEqual((len(kept), self.objects._weight), (0, 0))
+
+
+class TogetherTests(ServingCase):
+    """Threads that take their time; `early` ones have done their work when they land."""
+
+    early = False
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.waiting: list[Callable[[], None]] = []
+
+    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
+        done: Deferred[T] = Deferred()
+        result = at_once(work) if self.early else None
+        self.waiting.append(lambda: (result or at_once(work)).chainDeferred(done))
+        return done
+
+    def land(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for land in waiting:
+            land()
+
+    def land_all(self) -> None:
+        while self.waiting:
+            self.land()
+
+    def test_one_look_for_all(self) -> None:
+        """Who comes while it is looked up waits for the same; who leaves does not stop it."""
+        self.folder.publish("stable", {"large": LARGE})
+        calls = [self.browser.send("GET", "/assets/stable/large") for _ in range(5)]
+        self.assertEqual(len(self.waiting), 1)
+        calls[0].leave()
+        self.land()
+        self.assertEqual(len(self.waiting), 1)
+        self.land_all()
+        self.assertEqual([call.answer.body for call in calls[1:]], [LARGE] * 4)
+        self.assertEqual(len(self.objects.open), 1)
+
+    def test_all_leave(self) -> None:
+        """A file that was opened for nobody any more is kept for a while, then closed."""
+        self.folder.publish("stable", {"large": LARGE})
+        calls = [self.browser.send("GET", "/assets/stable/large") for _ in range(2)]
+        self.land()
+        for call in calls:
+            call.leave()
+        self.land_all()
+        self.assertEqual([file.idle for file in self.objects.open], [True])
+        self.objects.close()
+        self.assertEqual(self.objects.open, set())
+
+    def test_left_while_it_is_read(self) -> None:
+        """The descriptor lives until the thread is done with it: no other file gets its number meanwhile."""
+        self.folder.publish("stable", {"large": LARGE})
+        call = self.browser.send("GET", "/assets/stable/large")
+        for _ in range(2):
+            self.land()
+        [file] = self.objects.open
+        descriptor = file.fileno()
+        call.leave()
+        self.objects.close()
+        os.fstat(descriptor)
+        self.assertEqual(self.objects.open, {file})
+        self.land_all()
+        self.assertEqual(self.objects.open, set())
+        with self.assertRaises(OSError):
+            os.fstat(descriptor)
+
+    def test_truncated_before_a_part_is_sent(self) -> None:
+        """A part that is read before its head is sent, of a file that had it when it was opened: 500."""
+        self.folder.publish("stable", {"large": LARGE})
+        self.early = True
+        call = self.browser.send("GET", "/assets/stable/large", {"Range": "bytes=-1000"})
+        self.land()
+        os.truncate(self.folder.object_path(LARGE), len(LARGE) - 10)
+        self.land_all()
+        self.refused(call.answer, 500, "internal_error")
+
+    def test_truncated_while_it_is_sent(self) -> None:
+        """The connection is broken off: what arrived is never taken for all."""
+        self.crashes = True
+        self.browser = self.room()
+        self.folder.publish("stable", {"large": LARGE})
+        call = self.browser.send("GET", "/assets/stable/large")
+        for _ in range(3):
+            self.land()
+        os.truncate(self.folder.object_path(LARGE), 1000)
+        self.land_all()
+        self.assertTrue(call.closed)
+        self.assertLess(len(call.raw), len(LARGE))
+        self.assertIn(b"Content-Length: %d" % len(LARGE), call.raw)
+        self.assertEqual([file.idle for file in self.objects.open], [True])
