@@ -1,6 +1,7 @@
 """`gamed assets publish`: a folder becomes a release, and a channel points at it (PROTOCOL 5)."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -110,7 +111,11 @@ def publish(  # noqa: PLR0917
 def _source(folder: Path, assets: Assets) -> Path:
     """The folder itself; NotDone where publishing it would hand out the server's own secrets."""
     source = folder.absolute()
-    if not source.is_dir():
+    try:
+        there = source.is_dir()
+    except PermissionError:  # root has become that user
+        raise NotDone(f"{source} is closed to uid {os.geteuid()}, who publishes it; open it to them.") from None
+    if not there:
         raise NotDone(f"{source} is {'no folder' if source.exists() else 'not there'}; name a folder with files in it.")
     real, data = source.resolve(), assets.where.data.resolve()
     if real.is_relative_to(data) or data.is_relative_to(real):

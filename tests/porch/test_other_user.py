@@ -92,6 +92,12 @@ class OtherUserTests(PorchTestCase):
         command = (*self.places, "assets", "publish", str(assets))
         code, _, err = self.run_command(*command, of=(self.python, "-c", RUN))
         self.assertEqual((code, "closed.txt: cannot be read (Permission denied)" in err), (1, True), err)
+        if self.uid == OTHER:
+            (self.folder / "home").mkdir(mode=0o700)
+            (self.folder / "home/assets").mkdir()
+            command = (*self.places, "assets", "publish", str(self.folder / "home/assets"))
+            code, _, err = self.run_command(*command, of=(self.python, "-c", RUN))
+            self.assertEqual((code, f"is closed to uid {OTHER}" in err), (1, True), err)
 
     def test_nobody_else(self) -> None:
         """A user who is neither root nor the service's can do nothing, and is told so in a sentence."""
