@@ -7,6 +7,7 @@ extends SceneTree
 
 const GamedClient = preload("gamed.gd")
 const Sync = preload("gamed_sync.gd")
+const Assets = preload("gamed_assets.gd")
 const Result = GamedClient.Result
 
 var _socket = StreamPeerTCP.new()
@@ -23,7 +24,7 @@ func _serve():
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
 		yield(self, "idle_frame")
 	_socket.set_no_delay(true)
-	var features = ["saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout"]
+	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
 	say({"event": "hello", "language": "GDScript (Godot 3)", "features": features})
 	var line = PoolByteArray()
 	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
@@ -334,3 +335,19 @@ class Session:
 		var value = status.duplicate()
 		value["problem"] = status["problem"].code if status["problem"] else null
 		return value
+
+	# -- downloads --
+
+	# The client keeps releases side by side; the suite looks for the files of the current one.
+	func do_download(command):
+		var target = command["target"]
+		var assets = Assets.new(_client, target + ".releases")
+		var result = yield(assets.download(command["channel"]), "completed")
+		if result.error:
+			return result
+		var files = result.value["files"].keys()
+		for name in files:
+			var to = "%s/%s" % [target, name]
+			yield(assets._copied(assets.path(name).value, to, result.value["files"][name]), "completed")
+		assets.close()
+		return Result.ok({"release": result.value["release"], "files": files})

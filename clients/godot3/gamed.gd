@@ -96,6 +96,7 @@ class GamedError:
 		"UntrustedAddress": "untrusted_address untrusted_certificate",
 		"DownloadCorrupt": "download_corrupt",
 		"InUse": "in_use",
+		"DiskFull": "disk_full",
 		"ConflictOver": "conflict_over",
 		"LocalDamaged": "local_damaged state_damaged local_disk",
 	}
@@ -438,19 +439,23 @@ class Answer:
 				return Result.ok(parsed.result)
 		return Result.failed(GamedError.new("not_gamed", "The server's answer is not a JSON object.", status))
 
-	# Result of this answer, if its bytes are those the server hashed (`Repr-Digest`, RFC 9530).
-	func checked():
-		var named = headers.get("repr-digest", "").split("sha-256=:")
+
+# Judges an answer: its bytes are those the server hashed (`Repr-Digest`, RFC 9530).
+class DigestCheck:
+	extends Reference
+
+	func checked(answer):
+		var named = answer.headers.get("repr-digest", "").split("sha-256=:")
 		if named.size() != 2:
 			return Tools.lacks("Repr-Digest")
-		if named[1].split(":")[0] != Marshalls.raw_to_base64(Tools.hash_of(body)):
-			return Result.wrong("download_corrupt", "The save arrived damaged.")
-		return Result.ok(self)
+		if named[1].split(":")[0] != Marshalls.raw_to_base64(Tools.hash_of(answer.body)):
+			return Result.wrong("download_corrupt", "The answer arrived damaged.")
+		return Result.ok(answer)
 
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
-# `how`: json, body, headers, bearer, check (judge the digest as part of a try), limit in bytes, timeout in seconds
-# for each step on the network, tries, sink (takes the bytes of a success as they come; see gamed_assets.gd).
+# `how`: json, body, headers, bearer, check (judges an answer as part of a try), limit in bytes, timeout in seconds for
+# each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
 func _request(method, path, how = {}):
 	var _me = self  # a coroutine whose object is let go of still comes to its end
 	if flaw:
@@ -477,8 +482,8 @@ func _request(method, path, how = {}):
 	var tries = how.get("tries", _tries)
 	for attempt in range(tries):
 		var result = yield(_once(method, path, body, fields, how), "completed")
-		if result.error == null and how.get("check", false):
-			result = result.value.checked()
+		if result.error == null and how.get("check") != null:
+			result = how["check"].checked(result.value)
 		if result.error == null:
 			return result
 		var error = result.error
@@ -800,23 +805,35 @@ class Claim:
 	var _path = ""
 
 	static func take(folder, name):
-		var made = Claim.new()
-		var me = process(OS.get_process_id())
-		made._path = "%s/%s.lock-%s-%s" % [folder, name, me, Tools.token()]
-		var file = File.new()
-		if file.open(made._path, File.WRITE) != OK:
-			return made  # it will fail where it matters
-		file.close()
+		var made = mark(folder, name)  # where that fails, writing will say so
 		for other in Disk.names(folder):
 			var path = folder + "/" + other
-			if not other.begins_with(name + ".lock-") or path == made._path:
-				continue
-			var whose = other.substr(name.length() + 6, other.length()).split("-")[0]
-			if lives(whose):
-				made.drop()
-				return null
-			Disk.remove(path)
+			if other.begins_with(name + ".lock-") and path != made._path:
+				if lives(other.substr(name.length() + 6, other.length()).split("-")[0]):
+					made.drop()
+					return null
+				Disk.remove(path)
 		return made
+
+	# One of many that may be there at the same time.
+	static func mark(folder, name):
+		var made = Claim.new()
+		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
+		var file = File.new()
+		if file.open(made._path, File.WRITE) == OK:
+			file.close()
+		return made
+
+	# The names that living processes have marked.
+	static func marked(folder):
+		var found = []
+		for each in Disk.names(folder):
+			var halves = each.split(".lock-")
+			if halves.size() == 2 and lives(halves[1].split("-")[0]):
+				found.append(halves[0])
+			else:
+				Disk.remove(folder + "/" + each)
+		return found
 
 	func drop():
 		if _path != "":
@@ -1471,7 +1488,7 @@ static func _deletion(entry):
 # Errors: Deleted, and NotModified if the current version is the one given as `unless`.
 func get_save(slot, unless = null):
 	var headers = {} if unless == null else {"If-None-Match": condition(unless)["If-Match"]}
-	var how = {"headers": headers, "check": true, "limit": MAX_SAVE_BYTES}
+	var how = {"headers": headers, "check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
 	var answer = yield(_slot("GET", slot, "", how), "completed")
 	if answer.error:
 		return Result.ok(null) if answer.error.kind == "NotFound" else answer
@@ -1540,7 +1557,7 @@ static func _version_of(entry):
 
 # The bytes of one version, checked; NotFound when it is no longer kept.
 func version(slot, number):
-	var how = {"check": true, "limit": MAX_SAVE_BYTES}
+	var how = {"check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
 	var answer = yield(_slot("GET", slot, "/versions/%d" % number, how), "completed")
 	return Result.ok(save_of(answer.value)) if answer.error == null else answer
 
