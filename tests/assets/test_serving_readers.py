@@ -1,0 +1,135 @@
+"""Who may read releases, and from which pages (PROTOCOL 1, 4, 5)."""
+
+from itertools import product
+
+from gamed.sessions.credentials import Pair
+from gamed.storage.auth import players, sessions
+from tests.assets.serving_kit import ServingCase
+from tests.sessions.desk import ANNA, NOW_MS
+from tests.sessions.house import House, text
+from tests.support.stores import memory_stores
+
+DATA, LARGE = b"for players", b"for players " * 20_000
+ORIGIN = "https://game.example.org"
+
+
+class PlayersTests(ServingCase):
+    """`assets.access` is `players`."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.house = House(memory_stores())
+        self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
+        self.object = self.folder.object_path(DATA).name
+        self.browser = self.room(self.house.sessions)
+        self.session_id, self.pair = self.successResultOf(self.house.open())
+        self.bearer = self.speaking(self.pair)
+        names = ("", "stable", self.release, "stable/a", f"{self.release}/b", f"objects/{self.object}")
+        self.addresses = [f"/assets/{name}" for name in names]
+
+    def speaking(self, pair: Pair) -> dict[str, str]:
+        return {"Authorization": f"Bearer {text(pair.access)}"}
+
+    def test_players_read(self) -> None:
+        """With a token everything is as it is for everybody, but that nobody else may be given a copy."""
+        for address, more in product(self.addresses, ({}, {"Range": "bytes=0-3"}, {"If-None-Match": "*"})):
+            answer = self.get(address, {**self.bearer, **more})
+            self.assertEqual(answer.status, {"Range": 206, "If-None-Match": 304}.get("".join(more), 200), address)
+            moving = address.startswith("/assets/stable") or address == "/assets/"
+            control = "private, no-cache" if moving else "private, max-age=31536000, immutable"
+            self.assertEqual((answer.headers["cache-control"], answer.headers["vary"]), (control, "Authorization"))
+        self.assertEqual(self.get(f"/assets/{self.release}/b", self.bearer).body, LARGE)
+
+    def test_nobody_else(self) -> None:
+        """401 before anything is said about what there is, whatever the condition; a token elsewhere is none."""
+        for address in (*self.addresses, "/assets/none", "/assets/stable/none", "/assets/r0123456789abcdef"):
+            for method in ("GET", "HEAD"):
+                answer = self.ask(method, address, {"If-None-Match": "*"})
+                self.assertEqual((answer.status, answer.headers["cache-control"]), (401, "no-store"))
+                self.assertEqual(answer.headers["www-authenticate"], 'Bearer realm="gamed"')
+            self.refused(self.get(address), 401, "token_missing")
+            token = self.bearer["Authorization"].removeprefix("Bearer ")
+            self.refused(self.get(f"{address}?access_token={token}"), 401, "token_missing")
+            self.refused(self.get(address, {"Authorization": "Bearer gat_x"}), 401, "token_invalid")
+        self.refused(self.get("/assets/stable", {"If-None-Match": "abc"}), 400, "bad_precondition")
+        self.refused(self.ask("PUT", "/assets/stable"), 405, "method_not_allowed")
+        self.refused(self.get("/assets/stable/", self.bearer), 404, "route_not_found")
+
+    def test_expired(self) -> None:
+        self.house.now_ms += 16 * 60_000
+        answer = self.get("/assets/stable/a", self.bearer)
+        self.refused(answer, 401, "token_expired")
+        self.assertIn("invalid_token", answer.headers["www-authenticate"])
+
+    def test_revoked(self) -> None:
+        """From the next request on."""
+        self.assertEqual(self.get("/assets/stable/a", self.bearer).status, 200)
+        unit = self.house.stores.auth.submit(lambda connection: sessions.revoke(connection, self.session_id, NOW_MS))
+        self.successResultOf(unit)
+        self.refused(self.get("/assets/stable/a", self.bearer), 401, "session_revoked")
+
+    def test_blocked(self) -> None:
+        unit = self.house.stores.auth.submit(lambda connection: players.set_state(connection, ANNA, "blocked"))
+        self.successResultOf(unit)
+        self.refused(self.get("/assets/stable/a", self.bearer), 403, "player_blocked")
+
+    def test_one_look_at_the_token(self) -> None:
+        """The store is asked once for a request, and not for what it delivers."""
+        self.get("/assets/stable", self.bearer)  # the first use of a token is written down
+        before = sum(self.house.stores.reads.batches)
+        self.assertEqual(self.get(f"/assets/{self.release}/b", self.bearer).status, 200)
+        self.assertEqual(sum(self.house.stores.reads.batches) - before, 1)
+
+
+class PublicTests(ServingCase):
+    def test_everybody(self) -> None:
+        """Nobody is asked for a token, and one that is sent is not looked at."""
+        self.folder.publish("stable", {"a": DATA})
+        for headers in ({}, {"Authorization": "Bearer gat_x"}, {"Authorization": "Basic x"}):
+            answer = self.get("/assets/stable/a", headers)
+            self.assertEqual((answer.status, answer.body), (200, DATA))
+            self.assertNotIn("vary", answer.headers)
+            self.assertNotIn("access-control-allow-origin", answer.headers)
+
+
+class OriginTests(ServingCase):
+    """A browser game's page, with `cors_origins`."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
+        self.browser = self.room(origins=frozenset({ORIGIN}))
+
+    def test_listed(self) -> None:
+        """It may read every answer, and the fields that a download needs."""
+        for path, headers, status in (
+            ("stable/a", {}, 200),
+            (f"{self.release}/b", {"Range": "bytes=100-"}, 206),
+            ("stable", {"If-None-Match": f'"{self.release}"'}, 304),
+            ("none", {}, 404),
+            ("stable/b", {"Range": "bytes=999999999-"}, 416),
+        ):
+            answer = self.get(f"/assets/{path}", {"Origin": ORIGIN, **headers})
+            self.assertEqual(answer.status, status)
+            self.assertEqual(
+                (answer.headers["access-control-allow-origin"], answer.headers["vary"]), (ORIGIN, "Origin")
+            )
+            exposed = answer.headers["access-control-expose-headers"].split(", ")
+            self.assertLessEqual({"etag", "repr-digest", "content-range", "asset-release", "retry-after"}, {*exposed})
+            self.assertNotIn("access-control-allow-credentials", answer.headers)
+
+    def test_preflight(self) -> None:
+        """Range, If-Range and a token may be sent."""
+        for path in ("", "stable", "stable/a/b/c", self.release, "objects/" + "0" * 64):
+            asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "GET"}
+            answer = self.ask("OPTIONS", f"/assets/{path}", asked)
+            self.assertEqual((answer.status, answer.headers["access-control-allow-origin"]), (204, ORIGIN), path)
+            allowed = answer.headers["access-control-allow-headers"].split(", ")
+            self.assertLessEqual({"authorization", "if-none-match", "if-range", "range"}, {*allowed})
+            self.assertEqual(answer.headers["access-control-allow-methods"], "GET, HEAD, OPTIONS")
+
+    def test_others(self) -> None:
+        for origin in ("https://evil.example", "null", f"{ORIGIN}.evil.example"):
+            for method in ("GET", "OPTIONS"):
+                answer = self.ask(method, "/assets/stable/a", {"Origin": origin})
+                self.assertEqual([name for name in answer.headers if name.startswith("access-control")], [])
