@@ -27,6 +27,12 @@ def client_address(peer: str | None, forwarded: Sequence[str], trusted: Sequence
     return UNIX if hop is None else str(hop)
 
 
+@lru_cache(1024)
+def own_address(peer: str | None) -> str:
+    """Of a peer that nobody spoke for."""
+    return client_address(peer, (), ())
+
+
 def is_trusted(hop: Address | None, trusted: Sequence[Network]) -> bool:
     """Loopback peers are trusted only when listed; a unix socket (None) always is."""
     return hop is None or any(hop.version == network.version and hop in network for network in trusted)

@@ -11,6 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.web.steps import Steps
 from gamed.web.traces import trace
 
 T = TypeVar("T")
@@ -21,25 +22,30 @@ class Detached:
     """All detached work of the service, so that shutdown can wait for it."""
 
     def __init__(self) -> None:
-        self._running: set[Deferred[Any]] = set()
+        self._running = 0
         self._idle: list[Deferred[None]] = []
         self._abandoned = False
 
     def run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
         """Start the work; the result is the work's, or CancelledError for a watcher that gave up."""
         watcher: Deferred[T] = Deferred()
-        work = Deferred.fromCoroutine(coroutine)
-        self._running.add(work)
+        self._running += 1
 
-        def finished(result: T | Failure) -> None:
-            self._running.discard(work)
+        def done(result: T) -> None:
+            self._running -= 1
             if not watcher.called:
                 watcher.callback(result)
-            elif isinstance(result, Failure) and not self._abandoned:
-                _log.error("work failed after the client left\n{trace}", trace=trace(result.value))
             self._tell_idle()
 
-        work.addBoth(finished)
+        def failed(error: BaseException) -> None:
+            self._running -= 1
+            if not watcher.called:
+                watcher.errback(Failure(error))
+            elif not self._abandoned:
+                _log.error("work failed after the client left\n{trace}", trace=trace(error))
+            self._tell_idle()
+
+        Steps(coroutine, done, failed).go()
         return watcher
 
     def wait(self) -> Deferred[None]:
@@ -53,7 +59,7 @@ class Detached:
         """The service ends before this work has: how it fails then is nobody's news."""
         self._abandoned = True
         if self._running:
-            _log.warn("requests cut short by the end of the service: {count}", count=len(self._running))
+            _log.warn("requests cut short by the end of the service: {count}", count=self._running)
 
     def _tell_idle(self) -> None:
         if not self._running:

@@ -6,10 +6,10 @@ not plain goes the long way, which judges it from its first byte; `--http=stock`
 """
 
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from re import compile
-from typing import Any
+from re import Pattern, compile, escape
+from typing import Any, NamedTuple
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.web.http import NO_BODY_CODES
 from werkzeug.routing import Rule
 
@@ -29,8 +29,7 @@ _HEAD = compile(
 _ARGUMENT = compile(r"<(?:string:)?([a-z_]+)>")
 
 
-@frozen
-class PlainHead:
+class PlainHead(NamedTuple):
     """What the channel and the site ask of a head that needs no more judging."""
 
     method: str
@@ -85,10 +84,6 @@ class PlainFields(Fields):
         return ((name, [value]) for name, value in self._plain.items())
 
 
-Shape = tuple[Sequence[tuple[int, str]], Sequence[tuple[int, str]], Found]
-"""Segments that are texts, segments that are arguments, each with its place; the route."""
-
-
 class Table:
     """Methods and paths of the JSON rooms, compiled from their maps; where a map is not plain, its room is left out.
 
@@ -97,7 +92,7 @@ class Table:
 
     def __init__(self, doorways: Sequence[tuple[str, Doorway]]) -> None:
         self._whole: dict[tuple[str, str], Found] = {}
-        self._shapes: dict[tuple[str, int], list[Shape]] = {}
+        self._shapes: dict[str, list[tuple[Pattern[str], Found]]] = {}
         for doorway in {doorway for _, doorway in doorways if isinstance(doorway.app, JsonApp)}:
             others = [prefix for prefix, other in doorways if other is not doorway]
             for rule in _plain_rules(doorway, others):
@@ -105,15 +100,13 @@ class Table:
                     self._add(doorway, rule, method)
 
     def _add(self, doorway: Doorway, rule: Rule, method: str) -> None:
-        segments = rule.rule.split("/")
-        found = doorway.find("/".join("-" if "<" in segment else segment for segment in segments), method)
+        found = doorway.find(_ARGUMENT.sub("-", rule.rule), method)
         if method == "HEAD" or found.refusal is not None:
             return
         found = evolve(found, handler=getattr(doorway.room, rule.endpoint), kwargs={})
-        texts = [(at, segment) for at, segment in enumerate(segments) if "<" not in segment]
-        names = [(at, match[1]) for at, segment in enumerate(segments) if (match := _ARGUMENT.fullmatch(segment))]
-        if names:
-            self._shapes.setdefault((method, len(segments)), []).append((texts, names, found))
+        if "<" in rule.rule:
+            pattern = compile(_ARGUMENT.sub(r"(?P<\1>[^/]+)", escape(rule.rule)))
+            self._shapes.setdefault(method, []).append((pattern, found))
         else:
             self._whole[method, rule.rule] = found
 
@@ -122,10 +115,10 @@ class Table:
         whole = self._whole.get((method, path))
         if whole is not None:
             return whole, whole.kwargs
-        segments = path.split("/")
-        for texts, names, found in self._shapes.get((method, len(segments)), ()):
-            if all([segments[at] == text for at, text in texts]) and all([segments[at] for at, _ in names]):
-                return found, {name: segments[at] for at, name in names}
+        for pattern, found in self._shapes.get(method, ()):
+            match = pattern.fullmatch(path)
+            if match is not None:
+                return found, match.groupdict()
         return None
 
 

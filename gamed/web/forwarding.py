@@ -6,7 +6,7 @@ from ipaddress import ip_network
 from twisted.logger import Logger
 from twisted.web.http_headers import Headers
 
-from gamed.web.address import Network, client_address, is_trusted, parse_address
+from gamed.web.address import Network, client_address, is_trusted, own_address, parse_address
 
 _log = Logger()
 
@@ -21,7 +21,9 @@ class Forwarding:
     def client(self, peer: str | None, headers: Headers) -> str:
         """`peer` is the TCP peer, None for a unix socket."""
         forwarded = headers.getRawHeaders("x-forwarded-for", [])
-        if forwarded and not self._warned and not (peer is None or is_trusted(parse_address(peer), self._trusted)):
+        if not forwarded:
+            return own_address(peer)
+        if not self._warned and not (peer is None or is_trusted(parse_address(peer), self._trusted)):
             self._warned = True
             _log.warn(
                 "X-Forwarded-For came from a peer that is not trusted and was ignored. If it is your proxy, add to"

@@ -42,7 +42,10 @@ class Steps:
             self._waits = waits
             waits.addBoth(self.go)
             return
-        tell(outcome)
+        try:
+            tell(outcome)
+        finally:
+            outcome = None  # an error knows this frame, which must not know the error
 
     def cancel(self) -> None:
         """What it waits for fails with CancelledError, which it may catch."""
