@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from json import dumps, loads
 from pathlib import Path
 from secrets import token_bytes
+from shutil import rmtree
 
 from gamed.cli.dev_plan import Plan
 from gamed.cli.files import read_file, write_whole
+from gamed.cli.lock import Lock
 from gamed.cli.refusal import Refusal
 from gamed.config.authentication import FILE_NAME
 from gamed.crypto import KEY_BYTES
@@ -16,6 +18,7 @@ MASTER_KEY_ENV = "GAMED_DEV_MASTER_KEY"
 SECRET_ENVS = {"discord": "GAMED_DEV_DISCORD_SECRET", "google": "GAMED_DEV_GOOGLE_SECRET"}
 CLIENT_IDS = {"discord": "80351110224678912", "google": "gamed-dev.apps.googleusercontent.com"}
 KEY_FILE = "master.key"
+DATA = "data"
 
 
 def prepare(plan: Plan) -> Path:
@@ -34,6 +37,19 @@ def prepare(plan: Plan) -> Path:
     except OSError as e:
         raise Refusal(f"{folder} cannot be used ({e.strerror}); name another with --folder DIR.") from None
     return file
+
+
+def clear(folder: Path) -> None:
+    """Remove what earlier starts made; a folder that is not this command's, or in use, is left alone."""
+    try:
+        if not folder.exists():
+            return
+        _kept(folder, folder / FILE_NAME)
+        if (folder / DATA).is_dir():
+            Lock.take(folder / DATA).release()
+        rmtree(folder)
+    except OSError as e:
+        raise Refusal(f"{folder} cannot be removed ({e.strerror}).") from None
 
 
 def _kept(folder: Path, file: Path) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What one start of `gamed dev` is to be: ports, a folder, a page beside it."""
+"""What one start of `gamed dev` is to be: ports, a folder, what is beside it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +13,15 @@ class Plan:
     port: int
     provider_port: int
     static_port: int
-    statics: Sequence[Path]
-    """Folders of a web page; none: nothing listens on `static_port`."""
     place: Path
     temporary: bool
     """Whether `place` goes at the end."""
+    statics: Sequence[Path] = ()
+    """Folders of a web page; none: nothing listens on `static_port`."""
+    assets: Path | None = None
+    """A folder to publish as `stable`; None: samples, where nothing is published."""
+    script: Sequence[str] = ()
+    """A command to run; none: a person stops the server."""
 
     @property
     def server(self) -> str:

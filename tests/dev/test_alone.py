@@ -26,14 +26,16 @@ class AloneTests(SynchronousTestCase):
             if any(target == "gamed.dev" or target.startswith("gamed.dev.") for target in imports(source, modules))
         }
         outside = {module for module in importers if not module.startswith("gamed.dev.")}
-        self.assertEqual(outside, {"gamed.cli.dev_folder", "gamed.cli.dev_service"})
+        self.assertEqual(outside, {"gamed.cli.dev_folder", "gamed.cli.dev_samples", "gamed.cli.dev_service"})
         named = {
             module
             for module, source in modules.items()
             for target in imports(source, modules)
             if target in ("gamed.cli.dev_service", "gamed.cli.dev_folder", "gamed.cli.dev_command")
         }
-        self.assertEqual(named, {"gamed.cli.commands", "gamed.cli.dev_command", "gamed.cli.dev_service"})
+        self.assertEqual(
+            named, {"gamed.cli.commands", "gamed.cli.dev_command", "gamed.cli.dev_samples", "gamed.cli.dev_service"}
+        )
 
     def test_serve_does_not_load_it(self) -> None:
         """Everything that `serve` consists of is imported, and nothing of the provider is."""
