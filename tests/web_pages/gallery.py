@@ -48,7 +48,11 @@ CHANNEL_REFUSALS = (
 )
 """What the rooms of browser routes say themselves."""
 ANYWHERE = ("gamed.web.errors", "gamed.store", "gamed.limits")
-COMMON = sorted({code for kind, _, code in STATUS if kind.__module__ in ANYWHERE} - {"unhealthy"} | {"internal_error"})
+NOT_IN_BROWSERS = {"unhealthy", "bad_precondition"}
+"""Of /healthz, and of rooms that answer conditional requests."""
+COMMON = sorted(
+    {code for kind, _, code in STATUS if kind.__module__ in ANYWHERE} - NOT_IN_BROWSERS | {"internal_error"}
+)
 """Problems any room may meet: in a browser room they are pages."""
 
 
