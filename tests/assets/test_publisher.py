@@ -14,6 +14,7 @@ from gamed.assets.disk import publishing
 from gamed.assets.errors import AssetsBusy, AssetsFull, PublishRefused
 from gamed.assets.publisher import Order, Publisher
 from gamed.assets.release import parse_manifest
+from gamed.assets.scanning import SourceUnusable, digest_of, scan
 from tests.assets.kit import FILES, NOW_MS, AssetsCase, meddling, served, unseen
 
 MIB = 1024 * 1024
@@ -207,6 +208,12 @@ class RefusedTests(AssetsCase):
 
         reasons = self.refused(lambda: self.publish(growing=meddling("storing", change)))
         self.assertEqual(reasons, {"data/level1.pck": "changed while it was read"})
+
+    def test_changed_meanwhile(self) -> None:
+        """Bytes that change behind the reader's back, with the length as before, are found by their time."""
+        [file] = [each for each in scan(self.source).files if each.path == "readme.txt"]
+        error = self.assertRaises(SourceUnusable, digest_of, file, lambda chunk: self.put({"readme.txt": b"HELLO"}))
+        self.assertEqual(str(error), "changed while it was read")
 
     def test_unreadable_folder(self) -> None:
         """A folder that goes away is named."""
