@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from gamed.clock import now_ms
 from gamed.config.model import Config
-from gamed.config.settings import LogFormat, Settings
+from gamed.config.settings import HttpWay, LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.delivering import Delivering
 from gamed.keeping import Keeping
@@ -89,7 +89,7 @@ class Gamed(MultiService):
         count = None if settings.admin is None else self._tally.request
         style = settings.log_format
         self._log = AccessLog(_log_lines(style), reactor, now_ms, style, count=count)
-        policy = _http_policy(self._config, settings.game.saves.upload_seconds)
+        policy = _http_policy(settings)
         self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
@@ -205,14 +205,16 @@ def _terms(config: Config) -> LoginTerms:
     )
 
 
-def _http_policy(config: Config, upload_seconds: int) -> HttpPolicy:
+def _http_policy(settings: Settings) -> HttpPolicy:
+    config = settings.config
     host = urlsplit(config.public_url).hostname if config.public_url else None
     return HttpPolicy(
         host or "127.0.0.1",
         config.trusted_proxies,
         frozenset(config.cors_origins),
         config.limits.connections,
-        upload_seconds=upload_seconds,
+        upload_seconds=settings.game.saves.upload_seconds,
+        fast=settings.http is HttpWay.FAST,
     )
 
 

@@ -15,8 +15,8 @@ from gamed import __version__
 from gamed.cli import logging, opening, places, reading
 from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
-from gamed.cli.refusal import CONFIGURATION, end, ending
-from gamed.config.settings import LogFormat
+from gamed.cli.refusal import CONFIGURATION, Refusal, end, ending
+from gamed.config.settings import HttpWay, LogFormat
 from gamed.ops.sd_notify import Manager
 
 _held: list[Lock] = []
@@ -55,6 +55,7 @@ class ServeOptions(Spoken):
         ],
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
         ["admin", None, None, "Where to serve /metrics and /readyz, an endpoint for this machine only [nowhere]."],
+        ["http", None, "fast", "How plain requests are served: fast, or stock to rule the short way out."],
         ["log-format", None, "text", "What a line of the log looks like: text, json or journal (for systemd)."],
     ]
     optFlags = [  # noqa: RUF012
@@ -77,10 +78,19 @@ class ServeOptions(Spoken):
         """Of every line that this process writes, but for a refusal to start."""
         return logging.log_format(self["log-format"])
 
+    @property
+    def http(self) -> HttpWay:
+        """Refusal for a word that is none."""
+        try:
+            return HttpWay(self["http"])
+        except ValueError:
+            raise Refusal(f"--http: expected one of {', '.join(HttpWay)}.") from None
+
     def postOptions(self) -> None:
         harden()
         with ending(), logging.early(self.log_format):
             logging.choose(getattr(self.parent, "parent", None), self.log_format)
+            self.http  # noqa: B018 (refused here, before anything is made)
             self.opened = reading.read_all(places.find(os.environ, self["config"], self["data"]))
 
 
@@ -118,7 +128,7 @@ def makeService(options: Options) -> IService:
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(_end_well, reactor)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
-        service: IService = build(reactor, evolve(settings, log_format=serve.log_format), manager)
+        service: IService = build(reactor, evolve(settings, log_format=serve.log_format, http=serve.http), manager)
         return service
 
 

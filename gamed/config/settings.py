@@ -29,6 +29,14 @@ class LogFormat(StrEnum):
     JOURNAL = "journal"
 
 
+class HttpWay(StrEnum):
+    """How plain requests are served; what is answered is the same."""
+
+    FAST = "fast"
+    STOCK = "stock"
+    """As all others are, through Klein."""
+
+
 @frozen
 class Settings:
     """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
@@ -45,5 +53,6 @@ class Settings:
     key_source: KeySource
     game: Game = field(factory=Game)
     log_format: LogFormat = LogFormat.TEXT
+    http: HttpWay = HttpWay.FAST
     admin: str | None = None
     """The endpoint string of `/metrics` and `/readyz`; None: there is none."""

@@ -23,3 +23,5 @@ class HttpPolicy:
     upload_seconds: int = 600
     idle_seconds: int = 30
     trusted_idle_seconds: int = 180
+    fast: bool = True
+    """Whether plain requests take the short way (gamed.web.fast)."""

@@ -61,7 +61,6 @@ class Site(HTTPFactory):
         access_log: AccessLog,
         now_ms: Now,
         random: Random,
-        fast: bool = True,
     ) -> None:
         super().__init__(reactor=clock)
         self._policy = policy
@@ -70,7 +69,7 @@ class Site(HTTPFactory):
         self._now_ms = now_ms
         self._random = random
         self._routes = Routes(rooms)
-        self._table = Table(self._routes.doorways) if fast else None
+        self._table = Table(self._routes.doorways) if policy.fast else None
         self._cors = Cors(policy.cors_origins)
         self._forwarding = Forwarding(policy.trusted_proxies)
         self._connections = Connections(policy)
@@ -249,7 +248,6 @@ def build_site(
     access_log: AccessLog,
     now_ms: Now,
     random: Random,
-    fast: bool = True,
 ) -> Site:
-    """The factory to listen with; `clock` is the reactor. Without `fast` every request goes the long way."""
-    return Site(rooms, policy, clock, access_log=access_log, now_ms=now_ms, random=random, fast=fast)
+    """The factory to listen with; `clock` is the reactor."""
+    return Site(rooms, policy, clock, access_log=access_log, now_ms=now_ms, random=random)
