@@ -335,6 +335,14 @@ namespace Gamed
         }
     }
 
+    /// <summary>Another process, or another object of this one, has the folder open.</summary>
+    public class InUse : GamedError
+    {
+        public InUse(string code, string detail) : base(code, detail)
+        {
+        }
+    }
+
     /// <summary>From answers to typed errors.</summary>
     static class Errors
     {
@@ -1294,6 +1302,8 @@ namespace Gamed
             catch (Exception e)
             {
                 cancel.ThrowIfCancellationRequested();
+                if (e is SinkFailed)
+                    ExceptionDispatchInfo.Capture(e.InnerException).Throw();
                 if (e is GamedError || !IsNetwork(e))
                     throw;
                 throw new Unreachable("unreachable", Origin + " does not answer (" + e.GetType().Name + ").", 0, null, e);
@@ -1317,11 +1327,31 @@ namespace Gamed
                         break;
                     step.CancelAfter(Timeout.Infinite);
                     size += read;
-                    await part(buffer, read).ConfigureAwait(false);
+                    await GiveAsync(part, buffer, read).ConfigureAwait(false);
                 }
             }
             if (!IsWhole(head, size, request.Method))
                 throw new Unreachable("unreachable", "The answer of the server broke off.");
+        }
+
+        /// <summary>What the other end of the sink throws is not about the network.</summary>
+        sealed class SinkFailed : Exception
+        {
+            internal SinkFailed(Exception inner) : base(inner.Message, inner)
+            {
+            }
+        }
+
+        static async Task GiveAsync(Func<byte[], int, Task> part, byte[] buffer, int size)
+        {
+            try
+            {
+                await part(buffer, size).ConfigureAwait(false);
+            }
+            catch (Exception e)
+            {
+                throw new SinkFailed(e);
+            }
         }
 
         static async Task<int> ReadPartAsync(Stream body, byte[] buffer, CancellationTokenSource step)
@@ -1536,7 +1566,7 @@ namespace Gamed
                 IDisposable held;
                 while ((held = Disk.TryLock(path + ".lock")) == null)
                     await Task.Delay(50, cancel).ConfigureAwait(false);
-                return new Release(() =>
+                return new Once(() =>
                 {
                     held.Dispose();
                     tasks.Release();
@@ -1576,21 +1606,21 @@ namespace Gamed
         }
     }
 
-    /// <summary>Once.</summary>
-    sealed class Release : IDisposable
+    /// <summary>What Dispose does, once.</summary>
+    sealed class Once : IDisposable
     {
         Action how;
 
-        internal Release(Action how)
+        internal Once(Action how)
         {
             this.how = how;
         }
 
         public void Dispose()
         {
-            Action once = Interlocked.Exchange(ref how, null);
-            if (once != null)
-                once();
+            Action first = Interlocked.Exchange(ref how, null);
+            if (first != null)
+                first();
         }
     }
 
@@ -1939,7 +1969,7 @@ namespace Gamed
             }
         }
 
-        static byte[] Bytes(string path)
+        internal static byte[] Bytes(string path)
         {
             return Encoding.UTF8.GetBytes(path + "\0");
         }

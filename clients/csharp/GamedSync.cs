@@ -28,14 +28,6 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
-    /// <summary>Another process, or another Sync of this one, has this player's folder open.</summary>
-    public class InUse : GamedError
-    {
-        public InUse(string code, string detail) : base(code, detail)
-        {
-        }
-    }
-
     /// <summary>A file of this device does not hold what was written to it.</summary>
     public class LocalDamaged : GamedError
     {

@@ -1,0 +1,139 @@
+// A game of one number, in the console: signs in, plays offline too, asks when two devices both went on.
+//
+//     mcs Example.cs GamedClient.cs GamedSync.cs GamedAssets.cs        (or: csc; or a project with these files)
+//     mono Example.exe http://127.0.0.1:8080
+
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using System.Text;
+using System.Threading;
+using System.Threading.Tasks;
+using Gamed;
+
+/// <summary>How the sign-in talks to whoever sits at the console. A game shows buttons and a text field.</summary>
+sealed class ConsolePerson : IPerson
+{
+    public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
+    {
+        Console.WriteLine("Sign in with: " + string.Join(", ", providers));
+        string typed = (Console.ReadLine() ?? "").Trim();
+        return Task.FromResult(providers.Contains(typed) ? typed : providers[0]);
+    }
+
+    public void BrowserOpened(string url, bool opened)
+    {
+        Console.WriteLine(opened ? "Sign in in your browser. If it did not open:" : "Open this in a browser:");
+        Console.WriteLine("  " + url);
+    }
+
+    public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
+    {
+        return Task.Run(() =>
+        {
+            if (attemptsLeft != null)
+                Console.WriteLine("That is not the code. You can try " + attemptsLeft + " more.");
+            else if (showCode != null)
+                showCode();
+            for (string code = null; ;)
+            {
+                Console.WriteLine("Type the code the browser shows (like BKT-RVW):");
+                string line = Console.ReadLine();
+                if (line == null || (code = SignIn.FinishCode(line)) != null)
+                    return code;
+            }
+        }, cancel);
+    }
+}
+
+static class Example
+{
+    static int Main(string[] arguments)
+    {
+        try
+        {
+            PlayAsync(arguments.Length > 0 ? arguments[0] : "http://127.0.0.1:8080").Wait();
+            return 0;
+        }
+        catch (AggregateException e)
+        {
+            Console.Error.WriteLine(e.InnerException.Message);
+            return 1;
+        }
+    }
+
+    static async Task PlayAsync(string server)
+    {
+        var client = new GamedClient(server, new GamedOptions { App = "gamed-example" });
+        if (!await client.SignedInAsync())
+        {
+            bool here = Environment.GetEnvironmentVariable("NO_BROWSER") == null;
+            var how = new SignInOptions { Loopback = here };
+            if (!here)
+                how.OpenBrowser = null;
+            await client.SignInAsync(new ConsolePerson(), how);
+        }
+        Console.WriteLine("Playing as " + (await client.CredentialAsync()).PlayerId);
+        Console.WriteLine("add N | load | sync | mine | theirs | files | leave | quit");
+        using (Sync sync = await Sync.OpenAsync(client))
+        {
+            string line;
+            while ((line = Console.ReadLine()) != null && line != "quit")
+            {
+                try
+                {
+                    await DoAsync(client, sync, line.Trim());
+                }
+                catch (GamedError error)
+                {
+                    Console.WriteLine(error.Detail + " [" + error.Code + "]");
+                }
+            }
+        }
+    }
+
+    static async Task DoAsync(GamedClient client, Sync sync, string line)
+    {
+        if (line.StartsWith("add "))
+        {
+            int sum = Number(await sync.ReadAsync("auto")) + int.Parse(line.Substring(4));
+            var meta = new Dictionary<string, object> { { "title", "at " + sum } };
+            await sync.WriteAsync("auto", Encoding.UTF8.GetBytes(sum.ToString()), meta);
+        }
+        else if (line == "sync")
+            await sync.PumpAsync();
+        else if (line == "mine")
+            await (await sync.ConflictsAsync()).First().KeepMineAsync();
+        else if (line == "theirs")
+            await (await sync.ConflictsAsync()).First().KeepTheirsAsync();
+        else if (line == "files")
+            await FilesAsync(client);
+        else if (line == "leave")
+            Console.WriteLine(await client.SignOutAsync() ? "Signed out." : "Signed out here; the server was not told.");
+        foreach (SyncConflict conflict in await sync.ConflictsAsync())
+            Console.WriteLine("Both went on: here " + Number(await conflict.MineAsync()) + ", elsewhere " +
+                Number(await conflict.TheirsAsync()) + ". Keep mine or theirs?");
+        Console.WriteLine("The number is " + Number(await sync.ReadAsync("auto")) + ", " +
+            (await sync.StatusAsync("auto")).State);
+    }
+
+    static async Task FilesAsync(GamedClient client)
+    {
+        using (var assets = new Assets(client))
+        {
+            Manifest found = await assets.DownloadAsync("stable",
+                told => Console.WriteLine(told.Stage + " " + told.Done + " of " + told.Size));
+            Console.WriteLine(found.Release + " is in " + assets.Switch().Folder);
+        }
+    }
+
+    static int Number(Save save)
+    {
+        return save == null ? 0 : int.Parse(Encoding.UTF8.GetString(save.Data));
+    }
+
+    static int Number(SyncSide side)
+    {
+        return side == null ? 0 : int.Parse(Encoding.UTF8.GetString(side.Data));
+    }
+}

@@ -1,0 +1,948 @@
+// Downloads for GamedClient.cs: the files that a game loads, always of one release, never half of two.
+//
+// Copy it beside GamedClient.cs; C# 6, nothing beyond mscorlib, System and System.Core.
+//
+//     var assets = new Assets(client);                     // or new Assets(client, folder); asks no server
+//     await assets.DownloadAsync("stable", progress: Show);       // only what is new; broken off, it goes on next time
+//     File.OpenRead(assets.PathOf("data/level1.pck"));     // of the release that is whole and newest; offline too
+//
+// A release that is being played is never touched: a download makes another one beside it, and then changes over at
+// once. Its folder, which any program may read:
+//
+//     current                   the release to load, one line; replaced last
+//     releases/<release>/...    its files, under their own paths
+//     releases/<release>.json   its manifest; there once every file is
+//     staging/                  what has not arrived yet, kept for the next time
+//     use/                      which release some process has open
+//     lock                      held by the one process that downloads
+//
+// Every failure is a GamedError, or an IOException of this device's disk. Methods may be called from any thread.
+
+using System;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.Globalization;
+using System.IO;
+using System.Linq;
+using System.Runtime.ExceptionServices;
+using System.Runtime.InteropServices;
+using System.Security.Cryptography;
+using System.Text;
+using System.Text.RegularExpressions;
+using System.Threading;
+using System.Threading.Tasks;
+
+namespace Gamed
+{
+    /// <summary>This device has no room for the release; what arrived is kept for the next time.</summary>
+    public class DiskFull : GamedError
+    {
+        public DiskFull(Exception inner) : base("disk_full",
+            "This device has no room for the download: free some space, then start it again.", 0, null, inner)
+        {
+        }
+    }
+
+    // --- What a release is: judged before anything of it is used -------------------------------------------------------
+
+    /// <summary>One file of a release (PROTOCOL 5).</summary>
+    public sealed class AssetFile
+    {
+        static readonly Regex Hashes = new Regex(@"\A[0-9a-f]{64}\z");
+
+        /// <summary>Bytes.</summary>
+        public long Size { get; private set; }
+
+        /// <summary>64 digits of hex.</summary>
+        public string Sha256 { get; private set; }
+
+        /// <summary>A media type.</summary>
+        public string Type { get; private set; }
+
+        internal static AssetFile Of(object value)
+        {
+            var members = value as IDictionary<string, object>;
+            var file = new AssetFile
+            {
+                Size = Members.Of<long>(members, "size"),
+                Sha256 = Members.Of<string>(members, "sha256"),
+                Type = Members.Maybe<string>(members, "type") ?? GamedClient.Bytes,
+            };
+            if (file.Size < 0 || !Hashes.IsMatch(file.Sha256))
+                throw new NotGamed("The release's list of files is malformed.");
+            return file;
+        }
+    }
+
+    /// <summary>What a release has (PROTOCOL 5).</summary>
+    public sealed class Manifest
+    {
+        const int MaxFiles = 100000;
+
+        internal static readonly Regex Releases = new Regex(@"\Ar[0-9a-f]{16}\z");
+
+        internal byte[] Raw;
+
+        /// <summary>`r` and 16 digits of hex.</summary>
+        public string Release { get; private set; }
+
+        /// <summary>RFC 3339.</summary>
+        public string Published { get; private set; }
+
+        public string Note { get; private set; }
+
+        /// <summary>The owner's own words for the game.</summary>
+        public IDictionary<string, object> Meta { get; private set; }
+
+        /// <summary>By path: relative, with `/`, fit for every file system that players have.</summary>
+        public IDictionary<string, AssetFile> Files { get; private set; }
+
+        /// <summary>Bytes of all files.</summary>
+        public long Size
+        {
+            get { return Files.Values.Sum(file => file.Size); }
+        }
+
+        /// <summary>The id of a release: of the exact bytes of its manifest.</summary>
+        internal static string ReleaseOf(byte[] raw)
+        {
+            return "r" + Saves.Hex(Saves.Hash(raw)).Substring(0, 16);
+        }
+
+        /// <summary>NotGamed for anything that this device should not write.</summary>
+        internal static Manifest Of(byte[] raw)
+        {
+            IDictionary<string, object> value;
+            try
+            {
+                value = Json.Parse(raw) as IDictionary<string, object>;
+            }
+            catch (FormatException e)
+            {
+                throw new NotGamed("The server's list of files is malformed.", 0, e);
+            }
+            if (Members.Maybe<long>(value, "format") != 1)
+                throw new NotGamed("The release has a format that this game does not know; update the game.");
+            var listed = Members.Of<Dictionary<string, object>>(value, "files");
+            if (listed.Count > MaxFiles)
+                throw new NotGamed("The release has more files than this game takes.");
+            AssetPaths.Refuse(listed.Keys);
+            Dictionary<string, AssetFile> files = listed.ToDictionary(pair => pair.Key, pair => AssetFile.Of(pair.Value));
+            if (files.Values.GroupBy(file => file.Sha256).Any(same => same.Any(file => file.Size != same.First().Size)))
+                throw new NotGamed("The release gives a file two sizes.");
+            return new Manifest
+            {
+                Raw = raw,
+                Release = ReleaseOf(raw),
+                Published = Members.Maybe<string>(value, "published") ?? "",
+                Note = Members.Maybe<string>(value, "note") ?? "",
+                Meta = Members.Maybe<Dictionary<string, object>>(value, "meta") ?? new Dictionary<string, object>(),
+                Files = files,
+            };
+        }
+    }
+
+    /// <summary>Which paths may be files of this device.</summary>
+    static class AssetPaths
+    {
+        const int MaxPathBytes = 1024, MaxNameBytes = 255;
+
+        static readonly char[] NotOnWindows = "<>:\"|?*\\".ToCharArray();
+
+        /// <summary>NotGamed unless each can be a file below a folder, beside all the others, on any system.</summary>
+        internal static void Refuse(IEnumerable<string> paths)
+        {
+            var files = new HashSet<string>(StringComparer.Ordinal);
+            var folders = new HashSet<string>(StringComparer.Ordinal);
+            foreach (string path in paths)
+            {
+                string flaw = FlawOf(path);
+                if (flaw != null)
+                    throw new NotGamed("The release has a file that must not be written here: '" + path + "' " + flaw + ".");
+                string key = Fold(path);
+                List<string> above = Above(key).ToList();
+                if (!files.Add(key) || folders.Contains(key) || above.Any(files.Contains))
+                    throw new NotGamed("The release has two files, or a file and a folder, of one name: '" + path + "'.");
+                folders.UnionWith(above);
+            }
+        }
+
+        static IEnumerable<string> Above(string path)
+        {
+            for (int at = path.IndexOf('/'); at >= 0; at = path.IndexOf('/', at + 1))
+                yield return path.Substring(0, at);
+        }
+
+        /// <summary>Equal for two paths that are one where case does not count.</summary>
+        static string Fold(string path)
+        {
+            return path.Normalize(NormalizationForm.FormC).ToUpperInvariant().ToLowerInvariant()
+                .Normalize(NormalizationForm.FormC);
+        }
+
+        /// <summary>Why no file may be called so; null for a good one.</summary>
+        internal static string FlawOf(string path)
+        {
+            string[] names = path.Split('/');
+            if (Encoding.UTF8.GetByteCount(path) > MaxPathBytes
+                || names.Any(name => Encoding.UTF8.GetByteCount(name) > MaxNameBytes))
+                return "is too long";
+            if (names.Any(name => name == "" || name == "." || name == ".."))
+                return "leads elsewhere";
+            if (path.IndexOfAny(NotOnWindows) >= 0 || path.Any(IsUnprinted))
+                return "has characters that some systems refuse";
+            if (path.Normalize(NormalizationForm.FormC) != path)
+                return "is not in the normal form NFC";
+            if (names.Any(name => name.EndsWith(".", StringComparison.Ordinal) || name.EndsWith(" ", StringComparison.Ordinal)))
+                return "ends in a dot or a space";
+            return names.Any(IsDevice) ? "is a device on Windows" : null;
+        }
+
+        /// <summary>Control and separating characters. Half ones do not come: <see cref="Json"/> refuses them.</summary>
+        static bool IsUnprinted(char c)
+        {
+            UnicodeCategory category = char.GetUnicodeCategory(c);
+            return category == UnicodeCategory.Control || category == UnicodeCategory.LineSeparator
+                || category == UnicodeCategory.ParagraphSeparator;
+        }
+
+        static bool IsDevice(string name)
+        {
+            string stem = name.Split('.')[0].TrimEnd(' ').ToLowerInvariant();
+            stem = stem.Replace('\u00b9', '1').Replace('\u00b2', '2').Replace('\u00b3', '3');
+            return stem == "conin$" || stem == "conout$" || Saves.Devices.IsMatch(stem);
+        }
+    }
+
+    // --- The disk ------------------------------------------------------------------------------------------------------
+
+    /// <summary>The folder, as the top of this file shows it.</summary>
+    sealed class AssetFolder
+    {
+        readonly string root;
+
+        [DllImport("libc", SetLastError = true)]
+        static extern int link(byte[] from, byte[] to);
+
+        [DllImport("kernel32.dll", SetLastError = true, CharSet = CharSet.Unicode)]
+        [return: MarshalAs(UnmanagedType.Bool)]
+        static extern bool CreateHardLinkW(string to, string from, IntPtr security);
+
+        internal AssetFolder(string root)
+        {
+            this.root = root;
+        }
+
+        internal string Staging
+        {
+            get { return Path.Combine(root, "staging"); }
+        }
+
+        string Releases
+        {
+            get { return Path.Combine(root, "releases"); }
+        }
+
+        string Use
+        {
+            get { return Path.Combine(root, "use"); }
+        }
+
+        internal void Make()
+        {
+            foreach (string folder in new[] { Releases, Staging, Use })
+                Disk.PrivateFolder(folder);
+        }
+
+        /// <summary>The one process that downloads; null if another does.</summary>
+        internal IDisposable TryLock()
+        {
+            return Disk.TryLock(Path.Combine(root, "lock"));
+        }
+
+        /// <summary>What the pointer says, or null.</summary>
+        internal string Current
+        {
+            get
+            {
+                byte[] text = Disk.Read(Path.Combine(root, "current"));
+                string release = text == null ? "" : Encoding.ASCII.GetString(text).Trim();
+                return Manifest.Releases.IsMatch(release) ? release : null;
+            }
+        }
+
+        internal void Point(string release)
+        {
+            Disk.WriteWhole(Path.Combine(root, "current"), Encoding.ASCII.GetBytes(release + "\n"));
+        }
+
+        internal string FolderOf(string release)
+        {
+            return Path.Combine(Releases, release);
+        }
+
+        internal string PathOf(string release, string path)
+        {
+            return Path.Combine(FolderOf(release), path.Replace('/', Path.DirectorySeparatorChar));
+        }
+
+        /// <summary>Of a release that is here, whole; null for any other.</summary>
+        internal Manifest ManifestOf(string release)
+        {
+            byte[] raw = release == null ? null : Disk.Read(FolderOf(release) + ".json");
+            if (raw == null || Manifest.ReleaseOf(raw) != release)
+                return null;
+            try
+            {
+                return Manifest.Of(raw);
+            }
+            catch (NotGamed)
+            {
+                return null;
+            }
+        }
+
+        /// <summary>Every release that is here, whole.</summary>
+        internal IEnumerable<Manifest> Whole()
+        {
+            return Directory.GetFiles(Releases, "*.json").Select(Path.GetFileNameWithoutExtension)
+                .Where(name => Manifest.Releases.IsMatch(name)).Select(ManifestOf).Where(manifest => manifest != null);
+        }
+
+        /// <summary>The release is whole from here on: its files are on disk, and so are their names.</summary>
+        internal void KeepManifest(Manifest manifest)
+        {
+            string folder = FolderOf(manifest.Release);
+            Disk.PrivateFolder(folder);
+            foreach (string each in Directory.GetDirectories(folder, "*", SearchOption.AllDirectories))
+                Disk.SyncFolder(each);
+            Disk.SyncFolder(folder);
+            Disk.SyncFolder(Releases);
+            Disk.WriteWhole(folder + ".json", manifest.Raw);
+        }
+
+        /// <summary>The same bytes under a second name: a hard link, or a copy where there are none.</summary>
+        internal void PutBeside(string source, string target)
+        {
+            Disk.PrivateFolder(Path.GetDirectoryName(target));
+            if (File.Exists(target))
+                File.Delete(target);
+            bool linked = Disk.IsWindows ? CreateHardLinkW(target, source, IntPtr.Zero)
+                : link(Disk.Bytes(source), Disk.Bytes(target)) == 0;
+            if (linked)
+                return;
+            string temporary = Path.Combine(Staging, Guid.NewGuid().ToString("N"));
+            File.Copy(source, temporary);
+            using (var file = new FileStream(temporary, FileMode.Open, FileAccess.ReadWrite))
+                Disk.Sync(file);
+            Disk.Move(temporary, target);
+        }
+
+        // -- who has what open --
+
+        /// <summary>The current release, which nobody removes while `held` is not disposed; null: nothing is here yet.
+        /// </summary>
+        internal string Hold(out IDisposable held)
+        {
+            for (; ; )
+            {
+                string release = Current;
+                held = null;
+                if (release == null || !File.Exists(FolderOf(release) + ".json"))
+                    return null;
+                string mark = Path.Combine(Use, release + "." + Guid.NewGuid().ToString("N"));
+                IDisposable handle = Disk.TryLock(mark);
+                // whoever removes a release points elsewhere first, and then looks for marks
+                bool whole = handle != null && Current == release && File.Exists(mark)
+                    && File.Exists(FolderOf(release) + ".json");
+                var marked = new Once(() =>
+                {
+                    handle.Dispose();
+                    Try(() => File.Delete(mark));
+                });
+                if (whole)
+                {
+                    held = marked;
+                    return release;
+                }
+                if (handle != null)
+                    marked.Dispose();
+            }
+        }
+
+        /// <summary>Releases that some process has open. Marks of processes that are gone are removed.</summary>
+        ISet<string> Held()
+        {
+            var found = new HashSet<string>();
+            foreach (string mark in Directory.GetFiles(Use))
+            {
+                IDisposable free = Disk.TryLock(mark);
+                if (free == null)
+                    found.Add(Path.GetFileName(mark).Split('.')[0]);
+                else
+                    using (free)
+                        Try(() => File.Delete(mark));
+            }
+            return found;
+        }
+
+        /// <summary>Releases that nobody uses any more. What the system does not let go of yet goes the next time.
+        /// </summary>
+        internal void RemoveOthers(string keep)
+        {
+            ISet<string> spared = Held();
+            spared.Add(keep);
+            foreach (string path in Directory.GetFiles(Releases, "*.json"))
+                if (!spared.Contains(Path.GetFileNameWithoutExtension(path)))
+                    Try(() => File.Delete(path));
+            foreach (string path in Directory.GetDirectories(Releases))
+                if (!spared.Contains(Path.GetFileName(path)))
+                    Try(() => Directory.Delete(path, true));
+            foreach (string path in Directory.GetFiles(Staging))
+                Try(() => File.Delete(path));
+        }
+
+        internal static void Try(Action what)
+        {
+            try
+            {
+                what();
+            }
+            catch (IOException)
+            {
+            }
+            catch (UnauthorizedAccessException)
+            {
+            }
+        }
+
+        internal static string DigestOf(string path)
+        {
+            using (var file = new FileStream(path, FileMode.Open, FileAccess.Read, FileShare.Read, 1 << 20))
+            using (var sha256 = new SHA256Managed())
+                return Saves.Hex(sha256.ComputeHash(file));
+        }
+    }
+
+    // --- A download ----------------------------------------------------------------------------------------------------
+
+    /// <summary>For a bar.</summary>
+    public sealed class AssetProgress
+    {
+        /// <summary>looking (what is here already), fetching, finishing.</summary>
+        public string Stage { get; internal set; }
+
+        public string Release { get; internal set; }
+
+        /// <summary>Bytes that need not be fetched any more.</summary>
+        public long Done { get; internal set; }
+
+        /// <summary>All bytes of the release.</summary>
+        public long Size { get; internal set; }
+
+        /// <summary>Bytes that came over the network since the download began.</summary>
+        public long Fetched { get; internal set; }
+    }
+
+    /// <summary>A token goes along only where the server asks for one: public files need no sign-in.</summary>
+    sealed class AssetAccess
+    {
+        readonly GamedClient client;
+        volatile bool asked;
+
+        internal AssetAccess(GamedClient client)
+        {
+            this.client = client;
+        }
+
+        internal Wire Wire
+        {
+            get { return client.Wire; }
+        }
+
+        internal async Task<T> AskAsync<T>(Func<string, Task<T>> call, CancellationToken cancel)
+        {
+            if (!asked)
+            {
+                try
+                {
+                    return await call(null).ConfigureAwait(false);
+                }
+                catch (SignInRequired error)
+                {
+                    if (error.Code != "token_missing")
+                        throw;
+                }
+                asked = true;
+            }
+            return await client.InNameAsync(used => call(used.AccessToken), cancel).ConfigureAwait(false);
+        }
+    }
+
+    /// <summary>One release into the folder. What is missing comes over a few connections; one that fails ends all.
+    /// </summary>
+    sealed class Download
+    {
+        const int Workers = 4, MaxErrorBytes = 1 << 20;
+        const long TellMilliseconds = 100;
+
+        readonly AssetAccess access;
+        readonly AssetFolder place;
+        readonly Manifest manifest;
+        readonly Action<AssetProgress> tell;
+        readonly CancellationToken cancel;
+
+        /// <summary>Around the numbers below, which all connections share.</summary>
+        readonly object gate = new object();
+
+        readonly Stopwatch clock = Stopwatch.StartNew();
+        readonly AssetProgress progress;
+        long told = long.MinValue / 2;
+
+        internal Download(AssetAccess access, AssetFolder place, Manifest manifest, Action<AssetProgress> tell,
+            CancellationToken cancel)
+        {
+            this.access = access;
+            this.place = place;
+            this.manifest = manifest;
+            this.tell = tell;
+            this.cancel = cancel;
+            progress = new AssetProgress { Release = manifest.Release, Size = manifest.Size };
+        }
+
+        /// <summary>Whether anything was missing, or not where it belongs.</summary>
+        internal bool Changed { get; private set; }
+
+        /// <summary>Every file is in the release's folder, and on disk, when it ends. `again`: read what is whole, too.
+        /// </summary>
+        internal async Task RunAsync(bool again)
+        {
+            Stage("looking");
+            Dictionary<string, List<string>> missing = Missing(again);
+            Stage("fetching");
+            Changed = Changed || missing.Count > 0;
+            var wanted = new ConcurrentQueue<AssetFile>(manifest.Files.Values.Where(f => missing.ContainsKey(f.Sha256))
+                .GroupBy(file => file.Sha256).Select(same => same.First()));
+            using (CancellationTokenSource over = CancellationTokenSource.CreateLinkedTokenSource(cancel))
+            {
+                ExceptionDispatchInfo failure = null;
+                Func<Task> work = async () =>
+                {
+                    try
+                    {
+                        AssetFile file;
+                        while (!over.IsCancellationRequested && wanted.TryDequeue(out file))
+                            await FileAsync(file, missing[file.Sha256], over.Token).ConfigureAwait(false);
+                    }
+                    catch (Exception e)
+                    {
+                        Interlocked.CompareExchange(ref failure, ExceptionDispatchInfo.Capture(e), null);
+                        over.Cancel();
+                    }
+                };
+                await Task.WhenAll(Enumerable.Range(0, Math.Min(Workers, wanted.Count)).Select(n => Task.Run(work)))
+                    .ConfigureAwait(false);
+                cancel.ThrowIfCancellationRequested();
+                if (failure != null)
+                    failure.Throw();
+            }
+            Stage("finishing");
+        }
+
+        // -- what is here --
+
+        /// <summary>Where the bytes of a hash belong that are not here. Bytes of any release that is here are not fetched
+        /// again.</summary>
+        Dictionary<string, List<string>> Missing(bool again)
+        {
+            bool whole = place.ManifestOf(manifest.Release) != null;
+            var here = new Dictionary<string, string>();
+            foreach (Manifest other in place.Whole())
+                foreach (KeyValuePair<string, AssetFile> file in other.Files)
+                    if (other.Release != manifest.Release)
+                        here[file.Value.Sha256] = place.PathOf(other.Release, file.Key);
+            var missing = new Dictionary<string, List<string>>();
+            foreach (KeyValuePair<string, AssetFile> entry in manifest.Files)
+            {
+                cancel.ThrowIfCancellationRequested();
+                AssetFile file = entry.Value;
+                string target = place.PathOf(manifest.Release, entry.Key), source;
+                if (Holds(target, file, again || !whole))
+                    Count(file.Size, 0);
+                else if (here.TryGetValue(file.Sha256, out source) && Holds(source, file, true))
+                {
+                    Changed = true;
+                    place.PutBeside(source, target);
+                    Count(file.Size, 0);
+                }
+                else if (missing.ContainsKey(file.Sha256))
+                    missing[file.Sha256].Add(target);
+                else
+                    missing[file.Sha256] = new List<string> { target };
+            }
+            return missing;
+        }
+
+        static bool Holds(string path, AssetFile file, bool read)
+        {
+            var found = new FileInfo(path);
+            if (!found.Exists || found.Length != file.Size || (found.Attributes & FileAttributes.ReparsePoint) != 0)
+                return false;
+            return !read || AssetFolder.DigestOf(path) == file.Sha256;
+        }
+
+        // -- what comes --
+
+        async Task FileAsync(AssetFile file, List<string> targets, CancellationToken over)
+        {
+            string part = Path.Combine(place.Staging, file.Sha256);
+            for (int left = 1; ; left--)
+            {
+                await FetchAsync(file, part, over).ConfigureAwait(false);
+                if (AssetFolder.DigestOf(part) == file.Sha256)
+                    break;
+                File.Delete(part);
+                Count(-file.Size, 0);
+                if (left == 0)
+                    throw new DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.");
+            }
+            foreach (string target in targets)
+                place.PutBeside(part, target);
+            File.Delete(part);
+            Count(file.Size * (targets.Count - 1), 0);
+        }
+
+        /// <summary>What is missing of a file. A try that brought something counts as none.</summary>
+        async Task FetchAsync(AssetFile file, string part, CancellationToken over)
+        {
+            using (var opened = new FileStream(part, FileMode.OpenOrCreate, FileAccess.ReadWrite, FileShare.Read))
+            {
+                if (opened.Length > file.Size)
+                    opened.SetLength(0);
+                opened.Seek(0, SeekOrigin.End);
+                Count(opened.Length, 0);
+                for (int attempt = 0; opened.Length < file.Size; attempt++)
+                {
+                    long before = opened.Length;
+                    GamedError error;
+                    try
+                    {
+                        await access.AskAsync(token => StreamAsync(file, opened, token, over), over).ConfigureAwait(false);
+                        break;
+                    }
+                    catch (GamedError e)
+                    {
+                        error = e;
+                    }
+                    if (opened.Length > before)
+                        attempt = 0;
+                    double pause = Wire.PauseAfter(error, attempt);
+                    if (!error.Passing || attempt + 1 >= access.Wire.Tries || pause > Wire.LongestPauseSeconds)
+                        ExceptionDispatchInfo.Capture(error).Throw();
+                    await access.Wire.Options.Sleep(TimeSpan.FromSeconds(pause), over).ConfigureAwait(false);
+                }
+                Disk.Sync(opened);
+            }
+        }
+
+        async Task<bool> StreamAsync(AssetFile file, FileStream part, string token, CancellationToken over)
+        {
+            var how = new Call { Bearer = token };
+            long start = part.Length, skip = 0;
+            if (start > 0)
+            {
+                how.Headers["Range"] = "bytes=" + start.ToString(CultureInfo.InvariantCulture) + "-";
+                how.Headers["If-Range"] = "\"" + file.Sha256 + "\"";
+            }
+            var refused = new MemoryStream();
+            Func<Answer, Func<byte[], int, Task>> sink = head =>
+            {
+                if (head.Status != 200 && head.Status != 206)
+                    return (data, size) =>
+                    {
+                        refused.Write(data, 0, (int)Math.Min(size, MaxErrorBytes - refused.Length));
+                        return Wire.Done;
+                    };
+                skip = SkippedOf(head, file, start);
+                return (data, size) =>
+                {
+                    int before = (int)Math.Min(skip, size);
+                    skip -= before;
+                    if (part.Length + size - before > file.Size)
+                        throw new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+                    part.Write(data, before, size - before);
+                    Count(size - before, size - before);
+                    return Wire.Done;
+                };
+            };
+            GamedRequest request = access.Wire.RequestOf("GET", "/assets/objects/" + file.Sha256, how);
+            Answer answer = await access.Wire.StreamAsync(request, sink, over).ConfigureAwait(false);
+            answer.Body = refused.ToArray();
+            if (answer.Status != 200 && answer.Status != 206)
+                throw Errors.Of(answer);
+            if (part.Length != file.Size)
+                throw new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+            return true;
+        }
+
+        /// <summary>How many bytes come before the wanted ones: none, unless it is the whole file after all.</summary>
+        static long SkippedOf(Answer head, AssetFile file, long start)
+        {
+            string coding = head.Header("Content-Encoding").ToLowerInvariant();
+            if (coding != "" && coding != "identity")
+                throw new NotGamed("Something between here and the server changes the files on their way.");
+            if (head.Status == 200)
+                return start;
+            string expected = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, file.Size - 1,
+                file.Size);
+            if (start == 0 || head.Header("Content-Range") != expected)
+                throw new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+            return 0;
+        }
+
+        void Stage(string stage)
+        {
+            lock (gate)
+                progress.Stage = stage;
+            Tell(true);
+        }
+
+        void Count(long done, long fetched)
+        {
+            lock (gate)
+            {
+                progress.Done += done;
+                progress.Fetched += fetched;
+            }
+            Tell(false);
+        }
+
+        /// <summary>One at a time; often, but not at every byte.</summary>
+        void Tell(bool now)
+        {
+            lock (gate)
+            {
+                long time = clock.ElapsedMilliseconds;
+                if (!now && time - told < TellMilliseconds)
+                    return;
+                told = time;
+                tell(new AssetProgress
+                {
+                    Stage = progress.Stage, Release = progress.Release, Done = progress.Done, Size = progress.Size,
+                    Fetched = progress.Fetched,
+                });
+            }
+        }
+    }
+
+    // --- What a game sees ----------------------------------------------------------------------------------------------
+
+    /// <summary>A release that is here, whole; nobody removes it while this process has it open.</summary>
+    public sealed class LocalRelease
+    {
+        readonly AssetFolder place;
+
+        internal LocalRelease(AssetFolder place, Manifest manifest)
+        {
+            this.place = place;
+            Manifest = manifest;
+        }
+
+        public string Id
+        {
+            get { return Manifest.Release; }
+        }
+
+        public string Folder
+        {
+            get { return place.FolderOf(Id); }
+        }
+
+        public Manifest Manifest { get; private set; }
+
+        /// <summary>Of one of its files; throws NotFound if it has no such file.</summary>
+        public string PathOf(string name)
+        {
+            if (!Manifest.Files.ContainsKey(name))
+                throw new NotFound("file_not_found", "'" + name + "' is not in this release.");
+            return place.PathOf(Id, name);
+        }
+    }
+
+    /// <summary>What this device has of a server's releases. Nothing but <see cref="DownloadAsync"/> asks the server.
+    /// </summary>
+    public sealed class Assets : IDisposable
+    {
+        const int MaxManifestBytes = 32 << 20;
+
+        /// <summary>How often a download begins anew because its release is gone at the server.</summary>
+        const int Restarts = 3;
+
+        static readonly Regex Channels = new Regex(@"\A[a-z][a-z0-9-]{0,31}\z");
+
+        readonly object gate = new object();
+        readonly AssetFolder place;
+        readonly AssetAccess access;
+        LocalRelease open;
+        IDisposable held;
+
+        /// <summary>`folder` instead of one beside the credential; nothing else may be in it. Throws IOException.</summary>
+        public Assets(GamedClient client, string folder = null)
+        {
+            Folder = Path.GetFullPath(folder ?? Path.Combine(client.Folder, "assets", client.Place));
+            place = new AssetFolder(Folder);
+            access = new AssetAccess(client);
+            place.Make();
+        }
+
+        public string Folder { get; private set; }
+
+        // -- what is here: no network --
+
+        /// <summary>The newest whole release when this was first asked for, and the same from then on, until
+        /// <see cref="Switch"/>. Null: nothing was downloaded yet.</summary>
+        public LocalRelease Current
+        {
+            get
+            {
+                lock (gate)
+                    return open ?? Switch();
+            }
+        }
+
+        /// <summary>Of a file of the current release. Throws NotFound, and Unreachable while no release has arrived.
+        /// </summary>
+        public string PathOf(string name)
+        {
+            LocalRelease release = Current;
+            if (release == null)
+                throw new Unreachable("not_arrived", "The game's files have not been downloaded yet.");
+            return release.PathOf(name);
+        }
+
+        /// <summary>Go on with the newest whole release, here in this process: when nothing of the old one is in use. Null:
+        /// there is none.</summary>
+        public LocalRelease Switch()
+        {
+            lock (gate)
+            {
+                IDisposable fresh;
+                string release = place.Hold(out fresh);
+                Manifest manifest = place.ManifestOf(release);
+                Dispose();
+                if (manifest == null)
+                {
+                    if (fresh != null)
+                        fresh.Dispose();
+                    return null;
+                }
+                held = fresh;
+                return open = new LocalRelease(place, manifest);
+            }
+        }
+
+        /// <summary>Let other processes remove the release that this one had open.</summary>
+        public void Dispose()
+        {
+            lock (gate)
+            {
+                if (held != null)
+                    held.Dispose();
+                held = null;
+                open = null;
+            }
+        }
+
+        // -- the server --
+
+        /// <summary>
+        /// The channel's release (or one named by its id), whole and current on this device when it ends. Bytes that are
+        /// here already are not fetched; with `verify` they are read first, whatever is known of them. `progress` is called
+        /// on threads of the pool, often. What arrived stays for the next time. This process goes on with the release it has
+        /// open: see <see cref="Switch"/>. Throws NotFound, SignInRequired where files are for players only, DiskFull,
+        /// DownloadCorrupt, InUse, Unreachable and its kin, IOException, OperationCanceledException.
+        /// </summary>
+        public Task<Manifest> DownloadAsync(string channel = "stable", Action<AssetProgress> progress = null,
+            bool verify = false, CancellationToken cancel = default(CancellationToken))
+        {
+            if (!Channels.IsMatch(channel) && !Manifest.Releases.IsMatch(channel))
+                throw new Refused("invalid_channel",
+                    "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.");
+            return Task.Run(() => AloneAsync(channel, progress ?? (told => { }), verify, cancel), cancel);
+        }
+
+        async Task<Manifest> AloneAsync(string channel, Action<AssetProgress> progress, bool verify,
+            CancellationToken cancel)
+        {
+            using (IDisposable alone = place.TryLock())
+            {
+                if (alone == null)
+                    throw new InUse("in_use", "Another process is downloading into this folder.");
+                for (int left = Restarts - 1; ; left--)
+                {
+                    Manifest manifest = await ManifestAsync(channel, cancel).ConfigureAwait(false);
+                    try
+                    {
+                        var download = new Download(access, place, manifest, progress, cancel);
+                        await download.RunAsync(verify).ConfigureAwait(false);
+                        if (download.Changed || place.ManifestOf(manifest.Release) == null)
+                            place.KeepManifest(manifest);
+                        if (place.Current != manifest.Release)
+                            place.Point(manifest.Release);
+                        place.RemoveOthers(manifest.Release);
+                        return manifest;
+                    }
+                    catch (NotFound)  // removed at the server meanwhile: there is a newer one
+                    {
+                        if (left == 0)
+                            throw;
+                    }
+                    catch (IOException e)
+                    {
+                        int code = Marshal.GetHRForException(e) & 0xffff;
+                        if (code == 112 || code == 39)  // ERROR_DISK_FULL, ERROR_HANDLE_DISK_FULL
+                            throw new DiskFull(e);
+                        throw;
+                    }
+                }
+            }
+        }
+
+        /// <summary>All that follows is of this one release, whatever is published meanwhile.</summary>
+        async Task<Manifest> ManifestAsync(string channel, CancellationToken cancel)
+        {
+            Manifest here = place.ManifestOf(place.Current);
+            var how = new Call { Check = CheckRelease, Limit = MaxManifestBytes };
+            if (here != null)
+                how.Headers["If-None-Match"] = "\"" + here.Release + "\"";
+            try
+            {
+                Answer answer = await access.AskAsync(token =>
+                {
+                    how.Bearer = token;
+                    return access.Wire.CallAsync("GET", "/assets/" + channel, how, cancel);
+                }, cancel).ConfigureAwait(false);
+                return Manifest.Of(answer.Body);
+            }
+            catch (NotModified)
+            {
+                if (here == null)
+                    throw;
+                return here;
+            }
+        }
+
+        /// <summary>The manifest is the one that its name is the hash of.</summary>
+        static void CheckRelease(Answer answer)
+        {
+            string named = answer.Header("Asset-Release");
+            if (named == "")
+                named = Regex.Match(answer.Header("ETag"), "\\A(?:W/)?\"([^\"]*)\"\\z").Groups[1].Value;
+            if (!Manifest.Releases.IsMatch(named))
+                throw new NotGamed("The server's answer lacks 'ETag'.");
+            if (Manifest.ReleaseOf(answer.Body) != named)
+                throw new DownloadCorrupt("download_corrupt", "The list of files arrived damaged.");
+        }
+    }
+}
