@@ -7,8 +7,6 @@ from tests.conformance.kit import CLIENTS, ConformanceCase
 
 
 class Python(ConformanceCase):
-    lacks = frozenset({"assets"})
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [sys.executable, str(CLIENTS / "conformance" / "drivers" / "python_driver.py")]

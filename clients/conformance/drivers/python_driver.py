@@ -16,10 +16,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
 
+import gamed_assets as ga
 import gamed_client as gc
 import gamed_sync as gs
 
-FEATURES = ["saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout"]
+FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
 OUT = threading.Lock()
 
 
@@ -202,6 +203,17 @@ class Commands:
     def dismiss(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         seat.client.dismiss(how["slot"], how["number"])
         return {}
+
+    # -- downloads --
+
+    def download(self, seat: Seat, how: Mapping[str, Any]) -> Any:
+        target = Path(how["target"])
+        with ga.Assets(seat.client, target.with_name(target.name + ".releases")) as assets:
+            manifest = assets.download(how["channel"])
+            link = target.with_name(target.name + ".new")
+            link.symlink_to(assets.folder / "releases" / manifest.release)
+            link.replace(target)
+        return {"release": manifest.release, "files": list(manifest.files)}
 
     # -- offline play --
 

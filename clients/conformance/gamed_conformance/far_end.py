@@ -1,7 +1,8 @@
 """The far end of the wire: passes requests on to the real server, and misbehaves as a scenario's rules say.
 
 A rule is data: `on` ("METHOD /path", with `*`), perhaps `when` (what the request must be like) and `times`, and what
-happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `change`, `kill`. The first that fits is taken.
+happens: `answer`, `raw`, `lose`, `tear`, `delay`, `hold`, `change`, `cut`, `kill`, `endless`. The first that fits is
+taken.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from .matching import matches
 from .service import Service
+from .shelf import Shelf
 from .wire import LIMIT_SECONDS, Answer, Request, Torn, forward, read_request
 
 SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
@@ -93,7 +95,7 @@ class FarEnd:
     """Those that this end handed out."""
     fate: Callable[[Request], Mapping[str, Any] | None] = lambda request: None
     """For requests that no rule fits: what happens, as in a rule."""
-    watch: Callable[[Request], object] = lambda request: None
+    shelf: Shelf = field(default_factory=Shelf)
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
@@ -137,7 +139,6 @@ class FarEnd:
 
     def _exchange(self, connection: socket.socket) -> None:
         request = read_request(connection, time.monotonic)
-        self.watch(request)
         self.secrets |= set(SECRET.findall(request.body)) | set(SECRET.findall(repr(request.headers).encode()))
         with self._changed:
             self.seen.append(request)
@@ -178,6 +179,8 @@ class FarEnd:
         raw = changed(answer, deed.get("change", {})).raw(request.method)
         if deed.get("lose") == "answer":
             return b""
+        if "cut" in deed:  # so many bytes of the body
+            return raw[: raw.index(b"\r\n\r\n") + 4 + deed["cut"]]
         return raw[: len(raw) // 2 if len(raw) < 400 else len(raw) - 10] if deed.get("tear") == "answer" else raw
 
     def _kill(self, request: Request, when: str) -> None:
@@ -192,6 +195,8 @@ class FarEnd:
             raise Torn
 
     def _passed_on(self, request: Request, deed: Mapping[str, Any]) -> Answer:
+        if delivered := self.shelf.answer(request):
+            return delivered
         if self.service is None:
             self.unexpected.append(request.line)
             return answer_of({"status": 404, "problem": "route_not_found"})

@@ -79,7 +79,7 @@ def filled(value: Any, memory: Mapping[str, Any]) -> Any:
         if set(value) == {"$repeat"}:
             text, count = value["$repeat"]
             return text * count
-        return {name: filled(item, memory) for name, item in value.items()}
+        return {filled(name, memory): filled(item, memory) for name, item in value.items()}
     return value
 
 
