@@ -1,11 +1,13 @@
 /** The conformance suite's way to this client: commands on stdin, answers on stdout (clients/conformance/README.md). */
 
+import { rename, symlink } from "node:fs/promises"
 import { createInterface } from "node:readline"
 
 import { Conflict, GamedClient, GamedError, InvalidProof, SaveInfo } from "./gamed.mjs"
+import { Assets } from "./gamed_assets.mjs"
 import { Sync } from "./gamed_sync.mjs"
 
-const FEATURES = ["saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout"]
+const FEATURES = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
 
 /** @param {object} line */
 const say = (line) => process.stdout.write(`${JSON.stringify(line)}\n`)
@@ -120,6 +122,14 @@ const COMMANDS = {
   restore: async ({ client }, { slot, number, base }) =>
     infoJson(await client.restore(slot, number, { base: base ?? null })),
   dismiss: ({ client }, { slot, number }) => client.dismiss(slot, number),
+
+  download: async ({ client }, { channel, target }) => {
+    const assets = await Assets.open(client, { folder: `${target}.store` })
+    const { release, files } = await assets.download(channel)
+    await symlink(`${target}.store/releases/${release}`, `${target}.new`)
+    await rename(`${target}.new`, target)
+    return { release, files: [...files.keys()] }
+  },
 
   sync_open: async (session) => void (session.sync = await Sync.open(session.client)),
   sync_close: ({ sync }) => sync?.close(),

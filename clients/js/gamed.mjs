@@ -210,6 +210,11 @@ export class SaveCorrupt extends GamedError {
   static kind = "SaveCorrupt"
 }
 
+/** Another tab or process, or another part of this one, has it open. */
+export class InUse extends GamedError {
+  static kind = "InUse"
+}
+
 /** @typedef {new (code: string, detail: string, more?: object) => GamedError} ErrorClass */
 
 /** @type {Map<string, ErrorClass>} */
@@ -873,12 +878,27 @@ async function lockProcess(path) {
 }
 
 /**
+ * Without waiting, until it is given back or the tab or process ends; null if another has it.
+ * @param {string} name in Node.js a path @returns {Promise<(() => void) | null>}
+ */
+export function tryLock(name) {
+  if (IN_NODE) return lockOf(name)
+  return new Promise((resolve, reject) => {
+    const hold = (/** @type {Lock | null} */ lock) => {
+      if (lock === null) return resolve(null)
+      return new Promise((release) => resolve(() => release(undefined)))
+    }
+    navigator.locks.request(name, { ifAvailable: true }, hold).catch(reject)
+  })
+}
+
+/**
  * A lock named by a path, which the system releases when the process dies; null if another has it. Node.js cannot lock
  * files, so it is a name to listen on: one of Linux's without a file, a pipe of Windows, elsewhere a socket. Where none
  * can be had, two processes may refresh at once: the server forgives that for 30 s.
  * @param {string} path @param {string} [platform] @returns {Promise<(() => void) | null>}
  */
-export async function tryLock(path, platform = process.platform) {
+export async function lockOf(path, platform = process.platform) {
   const [{ resolve }, { tmpdir, userInfo }, { realpath, unlink }] = await Promise.all(
     ["path", "os", "fs/promises"].map(node),
   )

@@ -26,6 +26,7 @@ import {
   GamedClient,
   GamedError,
   IN_NODE,
+  InUse,
   NotFound,
   NotGamed,
   PlayerBlocked,
@@ -48,6 +49,8 @@ import {
   writeWhole,
 } from "./gamed.mjs"
 
+export { InUse }
+
 /** @import { Save, Deletion, Version } from "./gamed.mjs" */
 
 const FORMAT = 1
@@ -60,11 +63,6 @@ const STEPS = 4
 
 /** What ends a pump: it is about the server or the player, not about one slot. */
 const HALTING = [Unreachable, Busy, RateLimited, SignInRequired, PlayerBlocked, NotGamed, UntrustedAddress]
-
-/** Another tab or process, or another Sync of this one, has this player's folder open. */
-export class InUse extends GamedError {
-  static kind = "InUse"
-}
 
 /** What this device keeps does not hold what was written to it. */
 export class LocalDamaged extends GamedError {
@@ -465,7 +463,7 @@ class DatabaseStore {
 
   /** @param {string} name */
   static async open(name) {
-    const release = await heldLock(name)
+    const release = await tryLock(name)
     if (!release) throw inUse()
     return new DatabaseStore(await openDatabase(name, ["state", "records", "bodies"]), release)
   }
@@ -543,20 +541,6 @@ function readRecord(text, slot, where) {
 }
 
 const inUse = () => new InUse("in_use", "This game is running already, with the same saves.")
-
-/**
- * A lock of the browser, until it is given back or the tab ends.
- * @param {string} name @returns {Promise<null | (() => void)>}
- */
-function heldLock(name) {
-  return new Promise((resolve, reject) => {
-    const hold = (/** @type {Lock | null} */ lock) => {
-      if (lock === null) return resolve(null)
-      return new Promise((release) => resolve(() => release(undefined)))
-    }
-    navigator.locks.request(name, { ifAvailable: true }, hold).catch(reject)
-  })
-}
 
 // --- What a game sees ------------------------------------------------------------------------------------------------
 

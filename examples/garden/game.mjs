@@ -94,7 +94,7 @@ async function signIn(event) {
     localStorage.setItem("server", String(client.origin))
     await play(client)
   } catch (error) {
-    if (abort !== signingIn) return
+    if (abort !== signingIn) return // another one was begun
     showStart()
     if (!(error instanceof LoginCancelled)) tell("start-problem", wordsOf(error))
   }
@@ -144,7 +144,7 @@ class Play {
     const running = (this.running = new AbortController())
     this.sync
       .run(running.signal, () => this.look())
-      .catch((error) => {
+      .catch((/** @type {any} */ error) => {
         if (error instanceof SignInRequired) leave(error.detail)
         else tell("state", wordsOf(error))
       })
@@ -332,7 +332,7 @@ element("offline").addEventListener("change", () => {
   else playing?.goOnline()
 })
 element("load").addEventListener("click", () => playing?.load())
-element("choose").addEventListener("click", () => playing?.sync.conflicts.slice(0, 1).map((one) => playing?.ask(one)))
+element("choose").addEventListener("click", () => playing?.sync.conflicts.slice(0, 1).map((/** @type {any} */ one) => playing?.ask(one)))
 element("keep-mine").addEventListener("click", () => playing?.choose("keepMine"))
 element("keep-theirs").addEventListener("click", () => playing?.choose("keepTheirs"))
 element("later").addEventListener("click", () => playing?.decideLater())

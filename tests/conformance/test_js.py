@@ -6,8 +6,6 @@ from tests.conformance.kit import CLIENTS, ConformanceCase
 
 
 class JavaScript(ConformanceCase):
-    lacks = frozenset({"assets"})
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return ["node", str(CLIENTS / "js" / "driver.mjs")]

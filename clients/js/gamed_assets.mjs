@@ -1,0 +1,808 @@
+/**
+ * Downloads for gamed.mjs: the files that a game loads, always of one release, never half of two.
+ *
+ * Copy it beside gamed.mjs; no packages, no build.
+ *
+ *     const assets = await Assets.open(client)                      // asks no server
+ *     await assets.download("stable", { progress: show })           // only what is new; it goes on where it broke off
+ *     image.src = await assets.url("pictures/meadow.svg")           // of the newest whole release; offline too
+ *
+ * A release that is being played is never touched: a download makes another one beside it, and then changes over at
+ * once. The one before stays until the next. In Node.js the folder is, for any program to read:
+ *
+ *     current                   the release to load, one line; replaced last
+ *     releases/<release>/...    its files, under their own paths
+ *     releases/<release>.json   its manifest; there once every file is
+ *     objects/                  the same files by their hashes, and for the next release
+ *     staging/                  what has not arrived yet, kept for the next time
+ *
+ * In a browser all of it is in IndexedDB. Every failure is a GamedError, or what the system throws.
+ *
+ * @module
+ */
+
+import {
+  DownloadCorrupt,
+  GamedClient,
+  GamedError,
+  IN_NODE,
+  InUse,
+  NotFound,
+  NotGamed,
+  NotModified,
+  Refused,
+  SignInRequired,
+  Unreachable,
+  openDatabase,
+  pauseAfter,
+  sha256Hex,
+  syncFolder,
+  transact,
+  tryLock,
+  unlessMissing,
+  writeWhole,
+} from "./gamed.mjs"
+
+export { InUse }
+
+/** @import { Answer, Request } from "./gamed.mjs" */
+
+const WORKERS = 4
+const TRIES = 4
+const LONGEST_PAUSE_SECONDS = 30
+const MAX_MANIFEST_BYTES = 32 << 20
+const MAX_FILES = 100_000
+/** How often a download begins anew because its release is gone at the server. */
+const RESTARTS = 3
+/** What a browser keeps of a file at a time. */
+const CHUNK_BYTES = 1 << 20
+/** Left free on the disk, beside what is downloaded. */
+const SPARE_BYTES = 16 << 20
+
+/** This device has no room for the release; what arrived is kept for the next time. */
+export class DiskFull extends GamedError {
+  static kind = "DiskFull"
+}
+
+// --- What a release is: judged before anything of it is used ---------------------------------------------------------
+
+const RELEASE = /^r[0-9a-f]{16}$/
+const CHANNEL = /^[a-z][a-z0-9-]{0,31}$/
+const SHA256 = /^[0-9a-f]{64}$/
+
+/** @typedef {{ size: number, sha256: string, type: string }} AssetFile */
+
+const malformed = () => new NotGamed("not_gamed", "The release's list of files is malformed.")
+
+/** What a release has, by path: relative, with `/`, fit for every file system that players have. */
+export class Manifest {
+  /**
+   * @param {string} release @param {any} value @param {Map<string, AssetFile>} files @param {Uint8Array} raw
+   */
+  constructor(release, value, files, raw) {
+    this.release = release
+    this.published = String(value.published || "")
+    this.note = String(value.note || "")
+    /** The owner's own words for the game. @type {{ [name: string]: any }} */
+    this.meta = isObject(value.meta) ? value.meta : {}
+    this.files = files
+    this.raw = raw
+    Object.freeze(this)
+  }
+
+  /** NotGamed for anything that this device should not keep. @param {Uint8Array} raw */
+  static async of(raw) {
+    let value
+    try {
+      value = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(raw))
+    } catch {
+      throw malformed()
+    }
+    if (!isObject(value) || value.format !== 1) {
+      throw new NotGamed("not_gamed", "The release has a format that this game does not know; update the game.")
+    }
+    if (!isObject(value.files)) throw malformed()
+    const paths = Object.keys(value.files)
+    if (paths.length > MAX_FILES) throw new NotGamed("not_gamed", `The release has more than ${MAX_FILES} files.`)
+    refusePaths(paths)
+    /** @type {Map<string, AssetFile>} */
+    const files = new Map(paths.map((path) => [path, fileOf(value.files[path])]))
+    const sizes = new Map()
+    for (const { sha256, size } of files.values()) {
+      if ((sizes.get(sha256) ?? size) !== size) throw malformed()
+      sizes.set(sha256, size)
+    }
+    return new Manifest(await releaseOf(raw), value, files, raw)
+  }
+
+  /** Bytes to fetch, if nothing is here. */
+  get size() {
+    return this.contents.reduce((size, file) => size + file.size, 0)
+  }
+
+  /** Each content once. @returns {AssetFile[]} */
+  get contents() {
+    return [...new Map([...this.files.values()].map((file) => [file.sha256, file])).values()]
+  }
+}
+
+/** @param {unknown} value */
+function isObject(value) {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+}
+
+/** @param {any} value @returns {AssetFile} */
+function fileOf(value) {
+  if (!isObject(value) || !Number.isSafeInteger(value.size) || value.size < 0 || !SHA256.test(value.sha256)) {
+    throw malformed()
+  }
+  return { size: value.size, sha256: value.sha256, type: String(value.type || "application/octet-stream") }
+}
+
+/** The id of a release: of the exact bytes of its manifest. @param {Uint8Array} raw */
+const releaseOf = async (raw) => `r${(await sha256Hex(raw)).slice(0, 16)}`
+
+/** NotGamed unless each can be a file below a folder, beside all the others, on any system. @param {string[]} paths */
+function refusePaths(paths) {
+  const files = new Set()
+  const folders = new Set()
+  for (const path of paths) {
+    const flaw = flawOf(path)
+    if (flaw) throw new NotGamed("not_gamed", `The release has a file that must not be written here: it ${flaw}.`)
+    const names = path.toUpperCase().toLowerCase().normalize("NFC").split("/")
+    const above = names.slice(1).map((_, depth) => names.slice(0, depth + 1).join("/"))
+    const key = names.join("/")
+    if (files.has(key) || folders.has(key) || above.some((folder) => files.has(folder))) {
+      throw new NotGamed("not_gamed", "The release has two files, or a file and a folder, of one name.")
+    }
+    files.add(key)
+    for (const folder of above) folders.add(folder)
+  }
+}
+
+const DEVICES = /^(con|prn|aux|nul|conin\$|conout\$|(com|lpt)[0-9\u00b9\u00b2\u00b3])$/i
+
+/** Why no file may be called so; null for a good one. @param {string} path */
+function flawOf(path) {
+  const bytes = (/** @type {string} */ text) => new TextEncoder().encode(text).length
+  const names = path.split("/")
+  if (bytes(path) > 1024 || names.some((name) => bytes(name) > 255)) return "is too long"
+  if (names.some((name) => name === "" || name === "." || name === "..")) return "leads elsewhere"
+  if (/[<>:"|?*\\]|[\p{Cc}\p{Cs}\p{Zl}\p{Zp}]/u.test(path)) return "has characters that some systems refuse"
+  if (path.normalize("NFC") !== path) return "is not in the normal form NFC"
+  if (names.some((name) => /[. ]$/.test(name))) return "ends in a dot or a space"
+  if (names.some((name) => DEVICES.test(name.split(".")[0].trimEnd()))) return "is a device on Windows"
+  return null
+}
+
+// --- What is kept on this device -------------------------------------------------------------------------------------
+
+/** @typedef {{ size: number, write: (data: Uint8Array) => Promise<void>, close: () => Promise<void> }} Part */
+
+/**
+ * @typedef {object} AssetStore
+ * @property {string} lock its name
+ * @property {() => Promise<string | null>} current
+ * @property {(release: string) => Promise<Uint8Array | null>} manifest
+ * @property {(file: AssetFile) => Promise<boolean>} has whole
+ * @property {(sha256: string) => Promise<Part>} part to go on with; `size` is what is there
+ * @property {(sha256: string) => Promise<void>} drop what arrived of it
+ * @property {(file: AssetFile) => Promise<boolean>} finish the part becomes the file, if it has this hash
+ * @property {(file: AssetFile) => Promise<boolean>} check read once more; else it is gone
+ * @property {(manifest: Manifest) => Promise<void>} publish all or nothing: this is `current` then
+ * @property {(keep: Manifest[]) => Promise<void>} removeOthers
+ * @property {(release: string, path: string, file: AssetFile) => Promise<Blob | Uint8Array | null>} read
+ * @property {() => Promise<number>} free bytes
+ */
+
+/** Files in a folder. @implements {AssetStore} */
+class FolderStore {
+  /** @param {string} folder @param {any} fs @param {any} crypto */
+  constructor(folder, fs, crypto) {
+    this.folder = folder
+    this.fs = fs
+    this.crypto = crypto
+    this.lock = `${folder}/lock`
+  }
+
+  /** @param {string} folder */
+  static async open(folder) {
+    const fs = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:fs/promises")
+    const crypto = await import(/* webpackIgnore: true */ /* @vite-ignore */ "node:crypto")
+    for (const name of ["releases", "objects", "staging"]) await fs.mkdir(`${folder}/${name}`, { recursive: true })
+    return new FolderStore(folder, fs, crypto)
+  }
+
+  async current() {
+    const text = await this.fs.readFile(`${this.folder}/current`, "utf8").catch(unlessMissing)
+    return text && RELEASE.test(text.trim()) ? text.trim() : null
+  }
+
+  /** @param {string} release */
+  manifest(release) {
+    return this.fs.readFile(`${this.folder}/releases/${release}.json`).catch(unlessMissing)
+  }
+
+  /** @param {AssetFile} file */
+  async has({ sha256, size }) {
+    const found = await this.fs.stat(this.#object(sha256)).catch(unlessMissing)
+    return found !== null && found.size === size
+  }
+
+  /** @param {string} sha256 @returns {Promise<Part>} */
+  async part(sha256) {
+    const handle = await this.fs.open(this.#part(sha256), "a")
+    const { size } = await handle.stat()
+    return { size, write: (data) => handle.writeFile(data), close: () => handle.close() }
+  }
+
+  /** @param {string} sha256 */
+  async drop(sha256) {
+    await this.fs.unlink(this.#part(sha256)).catch(unlessMissing)
+  }
+
+  /** @param {AssetFile} file */
+  async finish({ sha256 }) {
+    if ((await this.#digest(this.#part(sha256))) !== sha256) return false
+    const handle = await this.fs.open(this.#part(sha256), "r+")
+    await handle.sync().finally(() => handle.close())
+    await this.fs.rename(this.#part(sha256), this.#object(sha256))
+    return true
+  }
+
+  /** @param {AssetFile} file */
+  async check({ sha256 }) {
+    const good = (await this.#digest(this.#object(sha256))) === sha256
+    if (!good) await this.fs.unlink(this.#object(sha256))
+    return good
+  }
+
+  /** @param {string} path */
+  async #digest(path) {
+    const hash = this.crypto.createHash("sha256")
+    const handle = await this.fs.open(path)
+    for await (const block of handle.createReadStream()) hash.update(block)
+    return hash.digest("hex")
+  }
+
+  /** @param {Manifest} manifest */
+  async publish(manifest) {
+    const folder = `${this.folder}/releases/${manifest.release}`
+    const folders = new Set([`${this.folder}/releases`, `${this.folder}/objects`])
+    for (const [path, { sha256 }] of manifest.files) {
+      const target = `${folder}/${path}`
+      const above = target.slice(0, target.lastIndexOf("/"))
+      await this.fs.mkdir(above, { recursive: true })
+      await this.#put(this.#object(sha256), target)
+      for (let at = above; at.length >= folder.length; at = at.slice(0, at.lastIndexOf("/"))) folders.add(at)
+    }
+    for (const place of folders) await syncFolder(place)
+    await writeWhole(`${this.folder}/releases/${manifest.release}.json`, manifest.raw)
+    await writeWhole(`${this.folder}/current`, new TextEncoder().encode(`${manifest.release}\n`))
+  }
+
+  /**
+   * The same bytes under another name; a copy where the file system has no links.
+   * @param {string} from @param {string} to
+   */
+  async #put(from, to) {
+    const here = await this.fs.stat(to).catch(unlessMissing)
+    const there = await this.fs.stat(from)
+    if (here && here.ino === there.ino && here.dev === there.dev) return
+    const temporary = `${this.folder}/staging/link`
+    await this.fs.unlink(temporary).catch(unlessMissing)
+    await this.fs.link(from, temporary).catch(() => this.fs.copyFile(from, temporary))
+    await this.fs.rename(temporary, to)
+  }
+
+  /** @param {Manifest[]} keep */
+  async removeOthers(keep) {
+    const releases = new Set(keep.map(({ release }) => release))
+    for (const name of await this.fs.readdir(`${this.folder}/releases`)) {
+      const place = `${this.folder}/releases/${name}`
+      if (!releases.has(name.split(".")[0])) await this.fs.rm(place, { recursive: true, force: true })
+    }
+    const objects = new Set(keep.flatMap(({ contents }) => contents.map(({ sha256 }) => sha256)))
+    for (const name of await this.fs.readdir(`${this.folder}/objects`)) {
+      if (!objects.has(name)) await this.fs.unlink(`${this.folder}/objects/${name}`)
+    }
+    for (const name of await this.fs.readdir(`${this.folder}/staging`)) {
+      await this.fs.unlink(`${this.folder}/staging/${name}`)
+    }
+  }
+
+  /** @param {string} release @param {string} path @returns {Promise<Uint8Array | null>} */
+  async read(release, path) {
+    const found = await this.fs.readFile(`${this.folder}/releases/${release}/${path}`).catch(unlessMissing)
+    return found && new Uint8Array(found)
+  }
+
+  async free() {
+    const { bavail, bsize } = await this.fs.statfs(this.folder)
+    return bavail * bsize
+  }
+
+  /** @param {string} sha256 */
+  #object(sha256) {
+    return `${this.folder}/objects/${sha256}`
+  }
+
+  /** @param {string} sha256 */
+  #part(sha256) {
+    return `${this.folder}/staging/${sha256}`
+  }
+}
+
+/** A database of IndexedDB: files as Blobs, by their hashes. @implements {AssetStore} */
+class BlobStore {
+  /** @param {IDBDatabase} database */
+  constructor(database) {
+    this.database = database
+    this.lock = database.name
+  }
+
+  /** @param {string} name */
+  static async open(name) {
+    return new BlobStore(await openDatabase(name, ["state", "manifests", "objects", "parts"]))
+  }
+
+  /** @returns {Promise<string | null>} */
+  async current() {
+    return (await this.#do("state", "readonly", (state) => state.get("current"))) ?? null
+  }
+
+  /** @param {string} release @returns {Promise<Uint8Array | null>} */
+  async manifest(release) {
+    return (await this.#do("manifests", "readonly", (manifests) => manifests.get(release))) ?? null
+  }
+
+  /** @param {AssetFile} file */
+  async has({ sha256 }) {
+    return (await this.#do("objects", "readonly", (objects) => objects.count(sha256))) > 0
+  }
+
+  /** @param {string} sha256 @returns {Promise<Part>} */
+  async part(sha256) {
+    const chunks = await this.#chunks(sha256)
+    let number = chunks.length
+    /** @type {Uint8Array[]} */
+    let held = []
+    let size = 0
+    const flush = async () => {
+      if (size === 0) return
+      const chunk = new Blob(/** @type {any} */ (held))
+      await this.#do("parts", "readwrite", (parts) => parts.put(chunk, [sha256, number++]))
+      held = []
+      size = 0
+    }
+    return {
+      size: chunks.reduce((sum, chunk) => sum + chunk.size, 0),
+      write: async (data) => {
+        held.push(data)
+        size += data.length
+        if (size >= CHUNK_BYTES) await flush()
+      },
+      close: flush,
+    }
+  }
+
+  /** @param {string} sha256 @returns {Promise<Blob[]>} */
+  #chunks(sha256) {
+    return this.#do("parts", "readonly", (parts) => parts.getAll(rangeOf(sha256)))
+  }
+
+  /** @param {string} sha256 */
+  async drop(sha256) {
+    await this.#do("parts", "readwrite", (parts) => parts.delete(rangeOf(sha256)))
+  }
+
+  /** @param {AssetFile} file */
+  async finish({ sha256, type }) {
+    const whole = new Blob(await this.#chunks(sha256), { type })
+    if ((await sha256Hex(new Uint8Array(await whole.arrayBuffer()))) !== sha256) return false
+    await transact(this.database, ["objects", "parts"], "readwrite", (of) => {
+      of("objects").put(whole, sha256)
+      of("parts").delete(rangeOf(sha256))
+    })
+    return true
+  }
+
+  /** @param {AssetFile} file */
+  async check({ sha256 }) {
+    const blob = await this.#do("objects", "readonly", (objects) => objects.get(sha256))
+    const good = blob && (await sha256Hex(new Uint8Array(await blob.arrayBuffer()))) === sha256
+    if (!good) await this.#do("objects", "readwrite", (objects) => objects.delete(sha256))
+    return Boolean(good)
+  }
+
+  /** @param {Manifest} manifest */
+  async publish({ release, raw }) {
+    await transact(this.database, ["state", "manifests"], "readwrite", (of) => {
+      of("manifests").put(raw, release)
+      of("state").put(release, "current")
+    })
+  }
+
+  /** @param {Manifest[]} keep */
+  async removeOthers(keep) {
+    const releases = new Set(keep.map(({ release }) => release))
+    const objects = new Set(keep.flatMap(({ contents }) => contents.map(({ sha256 }) => sha256)))
+    await this.#sweep("manifests", (key) => !releases.has(key))
+    await this.#sweep("objects", (key) => !objects.has(key))
+    await this.#do("parts", "readwrite", (parts) => parts.clear())
+  }
+
+  /** @param {string} store @param {(key: string) => boolean} goes */
+  async #sweep(store, goes) {
+    const keys = (await this.#do(store, "readonly", (of) => of.getAllKeys())).filter(goes)
+    await transact(this.database, [store], "readwrite", (of) => {
+      for (const key of keys) of(store).delete(key)
+    })
+  }
+
+  /** @param {string} release @param {string} path @param {AssetFile} file @returns {Promise<Blob | null>} */
+  async read(release, path, { sha256, type }) {
+    const blob = await this.#do("objects", "readonly", (objects) => objects.get(sha256))
+    return blob ? blob.slice(0, blob.size, type) : null
+  }
+
+  async free() {
+    const { quota = Infinity, usage = 0 } = (await navigator.storage?.estimate?.()) ?? {}
+    return quota - usage
+  }
+
+  /** @param {string} store @param {IDBTransactionMode} mode @param {(store: IDBObjectStore) => IDBRequest} step */
+  #do(store, mode, step) {
+    return transact(this.database, [store], mode, (of) => step(of(store)))
+  }
+}
+
+/** @param {string} sha256 */
+const rangeOf = (sha256) => IDBKeyRange.bound([sha256, 0], [sha256, Infinity])
+
+// --- A download ------------------------------------------------------------------------------------------------------
+
+/**
+ * How far it is, in bytes; `fetched`: over the network since it began.
+ * @typedef {{ stage: "looking" | "fetching" | "finishing", release: string, done: number, size: number,
+ *   fetched: number }} Progress
+ */
+
+/** One release onto this device. */
+class Download {
+  done = 0
+  fetched = 0
+  /** @type {"looking" | "fetching" | "finishing"} */
+  stage = "looking"
+  #stop = new AbortController()
+
+  /**
+   * @param {Access} access @param {AssetStore} store @param {Manifest} manifest
+   * @param {(progress: Progress) => unknown} tell
+   */
+  constructor(access, store, manifest, tell) {
+    this.access = access
+    this.store = store
+    this.manifest = manifest
+    this.tell = tell
+  }
+
+  /** Every file is here when it returns. @param {boolean} verify @param {AbortSignal | undefined} signal */
+  async run(verify, signal) {
+    /** @type {AssetFile[]} */
+    const missing = []
+    for (const file of this.manifest.contents) {
+      signal?.throwIfAborted()
+      const here = (await this.store.has(file)) && (!verify || (await this.store.check(file)))
+      if (here) this.#count(file.size)
+      else missing.push(file)
+    }
+    await this.#makeRoom(missing)
+    this.stage = "fetching"
+    const stop = () => this.#stop.abort(signal?.reason)
+    signal?.addEventListener("abort", stop)
+    try {
+      const workers = Array.from({ length: Math.min(WORKERS, missing.length) }, () => this.#work(missing))
+      const failed = (await Promise.allSettled(workers)).some(({ status }) => status === "rejected")
+      if (failed) throw this.#stop.signal.reason
+    } finally {
+      signal?.removeEventListener("abort", stop)
+    }
+    this.stage = "finishing"
+    this.#count(0)
+  }
+
+  /** Before a byte is fetched: better no download than half of one. @param {AssetFile[]} missing */
+  async #makeRoom(missing) {
+    if (missing.length === 0) return
+    const needed = missing.reduce((sum, { size }) => sum + size, SPARE_BYTES) - (await this.store.free())
+    if (needed > 0) throw diskFull(needed)
+  }
+
+  /** The first that fails ends all. @param {AssetFile[]} missing */
+  async #work(missing) {
+    try {
+      for (let file = missing.pop(); file; file = missing.pop()) await this.#fetch(file)
+    } catch (error) {
+      missing.length = 0
+      this.#stop.abort(error)
+      throw error
+    }
+  }
+
+  /** @param {AssetFile} file */
+  async #fetch(file) {
+    for (let damaged = 0; ; damaged++) {
+      await this.#arrive(file)
+      if (await this.store.finish(file)) return
+      await this.store.drop(file.sha256)
+      this.#count(-file.size)
+      if (damaged) throw new DownloadCorrupt("download_corrupt", "A file of the release arrived damaged, twice.")
+    }
+  }
+
+  /** All its bytes. A try that brought something counts as none. @param {AssetFile} file */
+  async #arrive(file) {
+    let counted = 0
+    for (let attempt = 0; ; attempt++) {
+      const part = await this.store.part(file.sha256)
+      let { size } = part
+      if (size > file.size) {
+        await part.close()
+        await this.store.drop(file.sha256)
+        continue
+      }
+      this.#count(size - counted)
+      counted = size
+      let pause
+      try {
+        if (size === file.size) return
+        await this.#stream(file, size, async (data) => {
+          await part.write(data)
+          size += data.length
+          counted = size
+          this.fetched += data.length
+          this.#count(data.length)
+        })
+      } catch (error) {
+        if (!(error instanceof GamedError) || this.#stop.signal.aborted) throw error
+        if (size > part.size) attempt = 0
+        pause = pauseAfter(error, attempt)
+        if (!error.passing || attempt + 1 >= TRIES || pause > LONGEST_PAUSE_SECONDS) throw error
+      } finally {
+        await part.close()
+      }
+      if (pause !== undefined) await this.access.sleep(pause)
+      this.#stop.signal.throwIfAborted()
+    }
+  }
+
+  /**
+   * From `start` on.
+   * @param {AssetFile} file @param {number} start @param {(data: Uint8Array) => Promise<void>} take
+   */
+  async #stream({ sha256, size }, start, take) {
+    /** @type {Record<string, string>} */
+    const headers = start ? { Range: `bytes=${start}-${size - 1}`, "If-Range": `"${sha256}"` } : {}
+    let skip = -1
+    let left = size - start
+    const sink = async (/** @type {Uint8Array} */ data, /** @type {Answer} */ answer) => {
+      if (skip < 0) skip = skipOf(answer, start, size)
+      const passed = Math.min(skip, data.length)
+      skip -= passed
+      left -= data.length - passed
+      if (left < 0) throw otherBytes()
+      if (data.length > passed) await take(data.subarray(passed))
+    }
+    const how = { headers, sink, tries: 1, limit: Infinity, signal: this.#stop.signal }
+    await this.access.get(`/assets/objects/${sha256}`, how)
+    if (left > 0) throw new Unreachable("unreachable", "The answer of the server broke off.")
+  }
+
+  /** @param {number} bytes */
+  #count(bytes) {
+    this.done += bytes
+    const { release, size } = this.manifest
+    this.tell({ stage: this.stage, release, done: this.done, size, fetched: this.fetched })
+  }
+}
+
+/**
+ * How many bytes come before the wanted ones: none, unless it is the whole file after all.
+ * @param {Answer} answer @param {number} start @param {number} size
+ */
+function skipOf(answer, start, size) {
+  if (answer.status !== 206) return start
+  if (answer.headers.get("Content-Range") !== `bytes ${start}-${size - 1}/${size}`) throw otherBytes()
+  return 0
+}
+
+const otherBytes = () => new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.")
+
+/** @param {number} missing bytes */
+function diskFull(missing) {
+  const more = `about ${Math.ceil(missing / 1e6)} MB are missing`
+  return new DiskFull("disk_full", `This device has no room for the download: ${more}. Make some, then start it again.`)
+}
+
+/** A token goes along only where the server asks for one: public files need no sign-in. */
+class Access {
+  #asked = false
+  #client
+
+  /** @param {GamedClient} client */
+  constructor(client) {
+    this.#client = client
+    this.sleep = client._wire.patience.sleep
+  }
+
+  /** @param {string} path @param {Request} how */
+  async get(path, how) {
+    if (!this.#asked) {
+      try {
+        return await this.#client._wire.call("GET", path, how)
+      } catch (error) {
+        if (!(error instanceof SignInRequired) || error.code !== "token_missing") throw error
+      }
+      this.#asked = true
+    }
+    return this.#client._game("GET", path, how)
+  }
+}
+
+/** What this device has of a server's releases. Nothing but `download` asks the server. */
+export class Assets {
+  #store
+  #access
+
+  /**
+   * `folder` instead of one beside the credential; nothing else may be in it. In a browser a name.
+   * @param {GamedClient} client @param {{ folder?: string }} [options]
+   */
+  static async open(client, { folder } = {}) {
+    const store = IN_NODE
+      ? await FolderStore.open(folder ?? `${client.folder}/assets-js/${client.place}`)
+      : await BlobStore.open(`gamed/${client.app}/${folder ?? "assets"}/${client.place}`)
+    const assets = new Assets(client, store)
+    await assets.switch()
+    return assets
+  }
+
+  /** Use `open`. @param {GamedClient} client @param {AssetStore} store */
+  constructor(client, store) {
+    this.#store = store
+    this.#access = new Access(client)
+    /**
+     * The newest whole release when this was opened, and the same from then on, until `switch`; null: nothing was
+     * downloaded yet.
+     * @type {Manifest | null}
+     */
+    this.current = null
+  }
+
+  /** Go on with the newest whole release: when nothing of the old one is in use. */
+  async switch() {
+    this.current = await this.#newest()
+    return this.current
+  }
+
+  async #newest() {
+    const release = await this.#store.current()
+    const raw = release && (await this.#store.manifest(release))
+    return raw ? Manifest.of(raw) : null
+  }
+
+  /** Where a file of the current release is; Node.js only. @param {string} name */
+  path(name) {
+    const [release] = this.#find(name)
+    return `${/** @type {FolderStore} */ (this.#store).folder}/releases/${release}/${name}`
+  }
+
+  /**
+   * Of a file of the current release; throws NotFound, and Unreachable while no release has arrived.
+   * @param {string} name
+   */
+  async blob(name) {
+    const [release, file] = this.#find(name)
+    const found = await this.#store.read(release, name, file)
+    if (found === null) throw new NotFound("file_not_found", `The file ${name} is gone from this device.`)
+    return found instanceof Blob ? found : new Blob([/** @type {any} */ (found)], { type: file.type })
+  }
+
+  /** The bytes. @param {string} name */
+  async bytes(name) {
+    return new Uint8Array(await (await this.blob(name)).arrayBuffer())
+  }
+
+  /**
+   * An address for pictures and sounds of this page; give it back with URL.revokeObjectURL. Never open it as a page of
+   * its own: what runs there runs as yours.
+   * @param {string} name
+   */
+  async url(name) {
+    return URL.createObjectURL(await this.blob(name))
+  }
+
+  /** @param {string} name @returns {[string, AssetFile]} */
+  #find(name) {
+    if (this.current === null) {
+      throw new Unreachable("not_arrived", "The game's files have not been downloaded yet.")
+    }
+    const file = this.current.files.get(name)
+    if (!file) throw new NotFound("file_not_found", `The release has no file ${name}.`)
+    return [this.current.release, file]
+  }
+
+  /**
+   * The channel's release (or one named by its id), whole and on this device when it returns. Bytes that are here
+   * already are not fetched; with `verify` they are read first. `progress` is called often; it may throw to end the
+   * download, as `signal` does. What arrived stays for the next. This one goes on with the release it has open: see
+   * `switch`. Throws NotFound, SignInRequired where files are for players only, DiskFull, DownloadCorrupt, InUse,
+   * Unreachable and its kin.
+   * @param {string} [channel]
+   * @param {{ progress?: (progress: Progress) => unknown, verify?: boolean, signal?: AbortSignal }} [options]
+   * @returns {Promise<Manifest>}
+   */
+  async download(channel = "stable", { progress = () => undefined, verify = false, signal } = {}) {
+    if (!CHANNEL.test(channel) && !RELEASE.test(channel)) {
+      throw new Refused("invalid_channel", "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.")
+    }
+    const release = await tryLock(this.#store.lock)
+    if (!release) throw new InUse("in_use", "These files are being downloaded already, in another window.")
+    try {
+      for (let left = RESTARTS - 1; ; left--) {
+        const manifest = await this.#manifest(channel, signal)
+        try {
+          return await this.#fetch(manifest, progress, verify, signal)
+        } catch (error) {
+          if (!(error instanceof NotFound) || !left) throw error // else: removed meanwhile, there is a newer one
+        }
+      }
+    } catch (error) {
+      const name = /** @type {any} */ (error)?.code ?? /** @type {any} */ (error)?.name
+      if (name === "ENOSPC" || name === "EDQUOT" || name === "QuotaExceededError") throw diskFull(SPARE_BYTES)
+      throw error
+    } finally {
+      release()
+    }
+  }
+
+  /**
+   * All that follows is of this one release, whatever is published meanwhile.
+   * @param {string} channel @param {AbortSignal | undefined} signal
+   */
+  async #manifest(channel, signal) {
+    const here = await this.#newest()
+    /** @type {Record<string, string>} */
+    const headers = here ? { "If-None-Match": `"${here.release}"` } : {}
+    const how = { headers, check: checkRelease, limit: MAX_MANIFEST_BYTES, signal }
+    try {
+      return await Manifest.of((await this.#access.get(`/assets/${channel}`, how)).body)
+    } catch (error) {
+      if (!(error instanceof NotModified) || here === null) throw error
+      return here
+    }
+  }
+
+  /**
+   * @param {Manifest} manifest @param {(progress: Progress) => unknown} progress @param {boolean} verify
+   * @param {AbortSignal | undefined} signal
+   */
+  async #fetch(manifest, progress, verify, signal) {
+    await new Download(this.#access, this.#store, manifest, progress).run(verify, signal)
+    await this.#store.publish(manifest)
+    const before = this.current
+    if (this.current === null) this.current = manifest
+    await this.#store.removeOthers(before ? [manifest, before] : [manifest])
+    return manifest
+  }
+}
+
+/** The manifest is the one that its name is the hash of. @param {Answer} answer */
+async function checkRelease(answer) {
+  const named = answer.headers.get("Asset-Release") ?? (answer.headers.get("ETag") ?? "").replace(/^"|"$/g, "")
+  if (!RELEASE.test(named)) throw new NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
+  if ((await releaseOf(answer.body)) !== named) {
+    throw new DownloadCorrupt("download_corrupt", "The list of files arrived damaged.")
+  }
+}
