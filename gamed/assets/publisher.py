@@ -4,77 +4,29 @@ Objects first, on disk, under a name of their own each; then the manifest that n
 the manifest. Whoever is killed in between leaves the old release whole, and the channel at it.
 """
 
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from typing import Final
 
-from attrs import field, frozen
+from attrs import frozen
 
 from gamed.assets import channels, crew
 from gamed.assets.crew import Growing, Meter
-from gamed.assets.disk import free_bytes, make_folder, make_folders, pointing, publishing, sync_folder, write_whole
+from gamed.assets.disk import free_bytes, make_folders, pointing, publishing, sync_folder, write_whole
 from gamed.assets.errors import AssetsDamaged, AssetsError, AssetsFull, NotFound, PublishRefused
 from gamed.assets.media_types import media_type
 from gamed.assets.paths import Refused
+from gamed.assets.plan import Order, Plan, Published
 from gamed.assets.release import MAX_MANIFEST_BYTES, AssetFile, Manifest, manifest_bytes, parse_manifest, release_id
-from gamed.assets.scanning import CHANGED, Found, Scan, SourceUnusable, digest_of, hashes, scan
-from gamed.assets.store import RELEASES, SUFFIX, TMP, AssetStore
+from gamed.assets.scanning import Found, Scan, hashes, scan
+from gamed.assets.store import RELEASES, SUFFIX, AssetStore
+from gamed.assets.storing import full, store_objects
 from gamed.assets.verifying import object_is_whole
 from gamed.instants import Now
 
 BLOCK: Final = 4096
 """What a file takes of a disk at least."""
-_FULL: Final = (ENOSPC, EDQUOT, EFBIG)
-
-
-@frozen
-class Order:
-    """What is to be published, and how."""
-
-    folder: Path
-    channel: str
-    note: str = ""
-    meta: Mapping[str, object] = field(factory=dict)
-    types: Mapping[str, str] = field(factory=dict)
-    """Media types by suffix, before gamed's own."""
-    hidden: bool = False
-    """Names that begin with a dot, too."""
-    repair: bool = False
-    """Read what is in the store already, and write it anew where it is damaged."""
-
-
-@frozen
-class Plan:
-    """What publishing would do."""
-
-    files: Mapping[str, AssetFile]
-    new: Mapping[str, Found]
-    """By SHA-256: the objects that the store does not have, and a file with their bytes."""
-    hidden: Sequence[str]
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.size for file in self.files.values())
-
-    @property
-    def new_bytes(self) -> int:
-        return sum(found.size for found in self.new.values())
-
-
-@frozen
-class Published:
-    """What was done."""
-
-    plan: Plan
-    release: str | None
-    """None when it was only tried."""
-    before: str | None = None
-    """What the channel pointed at; the same when nothing was new."""
-    past_lost: bool = False
 
 
 @frozen
@@ -111,7 +63,7 @@ class Publisher:
             present = self._same(order, plan)
             stored: list[Path] = []
             try:
-                self._store_objects(plan, stored)
+                store_objects(self._store, plan.new, stored, self._growing, self._look)
                 if present is not None:  # and only repaired
                     return Published(plan, present, present)
                 return self._point(order, plan, stored)
@@ -162,26 +114,6 @@ class Publisher:
         folder = self._store.folder
         return self._free_bytes(folder if folder.exists() else folder.parent)
 
-    def _store_objects(self, plan: Plan, stored: list[Path]) -> None:
-        """Each in `tmp` first, all of them whole before the first gets its place; `stored` gets what is in place."""
-        if not plan.new:
-            return
-        staged = self._store.folder / TMP / "publish"
-        try:
-            make_folder(staged)
-            with self._growing("storing", plan.new_bytes) as shown:
-                crew.each(plan.new, lambda each, meter: _copy(plan.new[each], staged / each, meter), shown, self._look)
-            for sha256 in plan.new:
-                place = self._store.object_path(sha256)
-                make_folder(place.parent)
-                if not place.exists():
-                    stored.append(place)
-                (staged / sha256).rename(place)
-        except OSError as e:
-            raise _full(e) from None
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
-
     def _look(self) -> None:
         """While bytes are written, others write too."""
         if (free := self._free()) < self._min_free_bytes:
@@ -199,7 +131,7 @@ class Publisher:
             with pointing(self._store.folder):
                 moved = channels.move(self._store, order.channel, release, self._keep_releases, self._now_ms())
         except OSError as e:
-            raise _full(e) from None
+            raise full(e) from None
         return Published(plan, release, moved.before, moved.past_lost)
 
     def _withdraw(self, channel: str, stored: Sequence[Path]) -> None:
@@ -218,31 +150,8 @@ def _require_manifest(files: Mapping[str, AssetFile], order: Order) -> None:
         raise PublishRefused([Refused(".", f"its manifest would have {size} bytes, more than {MAX_MANIFEST_BYTES}")])
 
 
-def _copy(found: Found, target: Path, meter: Meter) -> None:
-    """What is stored is hashed again: PublishRefused when it is not what was read before."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-
-        def write(chunk: memoryview) -> None:
-            meter.add(len(chunk))
-            while chunk:
-                chunk = chunk[os.write(descriptor, chunk) :]
-
-        if digest_of(found, write) != target.name:
-            raise SourceUnusable(CHANGED)
-        os.fsync(descriptor)
-    except SourceUnusable as e:
-        raise PublishRefused([Refused(found.path, str(e))]) from None
-    finally:
-        os.close(descriptor)
-
-
 def _pointed(store: AssetStore, channel: str) -> str | None:
     try:
         return store.pointer(channel).release
     except NotFound:
         return None
-
-
-def _full(error: OSError) -> Exception:
-    return AssetsFull(f"the disk has no room any more ({error.strerror})") if error.errno in _FULL else error

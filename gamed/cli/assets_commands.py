@@ -1,40 +1,18 @@
 """`gamed assets`: what games load, published and looked after from the host (PROTOCOL 5)."""
 
-import json
-from collections.abc import Iterator
-
 import click
 
-from gamed.assets import channels, collecting, listing, verifying
+from gamed.assets import channels
 from gamed.assets.channels import Moved
-from gamed.assets.collecting import Collected
-from gamed.assets.listing import Listed, Overview
-from gamed.assets.verifying import Verified
 from gamed.cli.arguments import json_option
 from gamed.cli.asking import confirm, yes_option
 from gamed.cli.assets_host import Assets, Release, channel_argument, refusing
 from gamed.cli.assets_publish import publish
+from gamed.cli.assets_upkeep import gc, ls, verify
 from gamed.cli.host import Host
 from gamed.cli.people import report
-from gamed.cli.progress import growing
-from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.refusal import ending
 from gamed.clock import now_ms
-from gamed.durations import DurationMalformed, parse_duration
-from gamed.instants import rfc3339
-
-
-class Duration(click.ParamType[int]):
-    """`24h` -> seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_duration(str(value))
-        except DurationMalformed:
-            self.fail("expected a duration such as 24h.", param, ctx)
 
 
 @click.group(short_help="Publish what games load, and look after it.")
@@ -91,59 +69,8 @@ def drop(host: Host, channel: str, yes: bool, as_json: bool) -> None:
         report({"channel": channel, "before": before}, f"{channel} is no channel any more", as_json=as_json)
 
 
-@assets.command(short_help="Show channels, releases, and what they take.")
-@json_option
-@click.pass_obj
-def ls(host: Host, as_json: bool) -> None:
-    """Show where channels point, which releases are kept, and what they take of the disk."""
-    with ending():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
-            found = listing.overview(opened.store, opened.keep, now_ms())
-        if as_json:
-            say(json.dumps(_listed(found), indent=2))
-        for line in [] if as_json else _listing(found):
-            say(line)
-
-
-@assets.command(short_help="Read every object again, and check its hash.")
-@click.argument("release", type=Release(), required=False)
-@json_option
-@click.pass_obj
-def verify(host: Host, release: str | None, as_json: bool) -> None:
-    """Read every object again, or those of one release, and check that each is what its name says.
-
-    Ends with 0 if all is well, else with 1 and a line for each flaw.
-    """
-    with ending():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
-            found = verifying.verify(opened.store, growing, release)
-        _verified(found, as_json=as_json)
-
-
-@assets.command(short_help="Delete releases that no channel needs any more.")
-@click.option(
-    "--older-than", type=Duration(), default="24h", show_default=True, metavar="DURATION", help="For so long."
-)
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
-@json_option
-@click.pass_obj
-def gc(host: Host, older_than: int, dry_run: bool, as_json: bool) -> None:
-    """Delete releases that no channel has needed for 24 hours, and the objects that only they have.
-
-    Each channel needs what it points at and what it pointed at before, as many as `assets.keep_releases` in game.json.
-    """
-    with ending():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
-            done = collecting.collect(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
-        if not dry_run and (done.releases or done.objects):
-            opened.tell("assets gc")
-        _collected(done, dry_run=dry_run, as_json=as_json)
-
-
-assets.add_command(publish)
+for command in (publish, ls, verify, gc):
+    assets.add_command(command)
 
 
 def _moved(opened: Assets, command: str, moved: Moved, *, as_json: bool) -> None:
@@ -158,81 +85,3 @@ def _moved(opened: Assets, command: str, moved: Moved, *, as_json: bool) -> None
         f"{moved.channel} points at {moved.release}{before}{lost}",
         as_json=as_json,
     )
-
-
-def _listed(found: Overview) -> dict[str, object]:
-    return {
-        "channels": {
-            channel: {
-                "release": pointer.release,
-                "pointed": rfc3339(pointer.pointed_ms),
-                "before": [each.release for each in pointer.history],
-            }
-            for channel, pointer in found.channels.items()
-        },
-        "releases": [_release(each) for each in found.releases],
-        "damaged": list(found.damaged),
-        "objects": found.objects,
-        "bytes": found.bytes,
-        "release_bytes": found.release_bytes,
-    }
-
-
-def _release(each: Listed) -> dict[str, object]:
-    return {
-        "release": each.release,
-        "published": rfc3339(each.manifest.published_ms),
-        "note": each.manifest.note,
-        "channels": list(each.channels),
-        "files": len(each.manifest.files),
-        "bytes": each.manifest.size,
-        "own_bytes": each.own_bytes,
-        "unneeded_since": None if each.unneeded_ms is None else rfc3339(each.unneeded_ms),
-    }
-
-
-def _listing(found: Overview) -> Iterator[str]:
-    if not found.channels and not found.releases and not found.damaged:
-        yield "nothing is published yet; see: gamed assets publish --help"
-        return
-    for channel, pointer in found.channels.items():
-        yield f"{channel:32}  {pointer.release}  since {rfc3339(pointer.pointed_ms)}"
-    for each in found.releases:
-        state = " ".join(each.channels) or ("before" if each.unneeded_ms is None else "not needed")
-        size = f"{len(each.manifest.files):>6} files {each.manifest.size:>14} bytes {each.own_bytes:>14} its own"
-        yield f"{each.release}  {rfc3339(each.manifest.published_ms)} {size}  {state}  {each.manifest.note}".rstrip()
-    yield f"{found.objects} objects, {found.bytes} bytes on disk, for releases of {found.release_bytes} bytes in all"
-    for damaged in found.damaged:
-        yield f"{damaged} is damaged; see: gamed assets verify"
-
-
-def _verified(found: Verified, *, as_json: bool) -> None:
-    counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
-    if as_json:
-        say(json.dumps({**counts, "flaws": found.flaws}, indent=2))
-    if found.flaws:
-        advice = "Damaged objects are written anew by publishing the same files again: gamed assets publish --repair"
-        count = f"{len(found.flaws)} flaw{'s' if len(found.flaws) > 1 else ''}"
-        raise NotDone("\n".join([*([] if as_json else found.flaws), count, advice]))
-    if not as_json:
-        say(f"all is well: {found.releases} releases, {found.objects} objects, {found.bytes} bytes read")
-
-
-def _collected(done: Collected, *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        members = {
-            "releases": done.releases,
-            "objects": len(done.objects),
-            "bytes": done.bytes,
-            "waiting": done.waiting,
-            "waiting_bytes": done.waiting_bytes,
-            "dry_run": dry_run,
-        }
-        say(json.dumps(members, indent=2))
-        return
-    for release in done.releases:
-        say(f"{release} {'would be' if dry_run else 'is'} deleted")
-    what = "would be deleted" if dry_run else "deleted"
-    say(f"{what}: {len(done.releases)} releases, {len(done.objects)} objects, {done.bytes} bytes")
-    if done.waiting or done.waiting_bytes:
-        say(f"not needed, but not for so long yet: {len(done.waiting)} releases, {done.waiting_bytes} bytes")

@@ -9,7 +9,8 @@ import click
 
 from gamed.assets.errors import PublishRefused
 from gamed.assets.paths import Refused
-from gamed.assets.publisher import Order, Plan, Published, Publisher
+from gamed.assets.plan import Order, Plan, Published
+from gamed.assets.publisher import Publisher
 from gamed.assets.release import is_media_type, note_flaw, parse_meta
 from gamed.cli.arguments import TEXT, Text, json_option
 from gamed.cli.assets_host import Assets, Channel, refusing

@@ -9,7 +9,8 @@ from sqlite3 import Connection
 from tempfile import TemporaryDirectory
 
 from gamed.assets.errors import PublishRefused
-from gamed.assets.publisher import Order, Publisher
+from gamed.assets.plan import Order
+from gamed.assets.publisher import Publisher
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli.assets_host import refusing
 from gamed.cli.dev_folder import DATA

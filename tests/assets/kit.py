@@ -10,7 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.assets import channels, collecting
 from gamed.assets.crew import Growing
-from gamed.assets.publisher import Order, Published, Publisher
+from gamed.assets.plan import Order, Published
+from gamed.assets.publisher import Publisher
 from gamed.assets.release import parse_manifest
 from gamed.assets.store import AssetStore
 from tests.support.stores import data_folder

@@ -12,7 +12,8 @@ from unicodedata import normalize
 from gamed.assets import channels
 from gamed.assets.disk import publishing
 from gamed.assets.errors import AssetsBusy, AssetsFull, PublishRefused
-from gamed.assets.publisher import Order, Publisher
+from gamed.assets.plan import Order
+from gamed.assets.publisher import Publisher
 from gamed.assets.release import parse_manifest
 from gamed.assets.scanning import SourceUnusable, digest_of, scan
 from tests.assets.kit import FILES, NOW_MS, AssetsCase, meddling, served, unseen
