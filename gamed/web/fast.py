@@ -170,6 +170,8 @@ class PlainRequest(Request):
         self.route = found
         self.head = head
         self.whole = head.length == 0
+        if head.headers.hasHeader(b"cookie"):
+            self.parseCookies()
 
     def start(self) -> None:
         """As Request.begin()."""

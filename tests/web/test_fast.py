@@ -1,0 +1,208 @@
+"""The short way answers as the long one does, byte for byte: hand-made requests, and those with some bytes changed."""
+
+import gc
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.web.fast import PlainRequest, plain_head
+from gamed.web.gates import Head
+from gamed.web.http_policy import HttpPolicy
+from tests.support.http import BASE_HOST, Browser, request_bytes
+from tests.web.rooms import CollectRoom, EchoRoom, PagesRoom
+
+JSON = {"Content-Type": "application/json"}
+MUTANTS = 600
+PATHS = (
+    *("/echo/text", "/echo/any", "/echo/query?a=1&b=%20", "/echo/query?a=1&a=2", "/echo/query?#", "/echo/name/anna"),
+    *("/echo/name/", "/echo/name/a/b", "/echo/name/a%2Fb", "/echo/name/%61", "/echo/name/..", "/echo/name/~a.b-c_d"),
+    *("/echo/typed", "/echo/nothing", "/echo/text/", "/echo//text", "/echo", "/echo/", "/", "*", "", "/game/", "/game"),
+    *("/auth/echo", "/auth/page/collect", "/auth/page/" + "t" * 22, "/auth/page/form", "/echo/nowhere", "/ECHO/text"),
+    *(
+        "http://game.example/echo/text",
+        "http://other.example/echo/text",
+        "/echo/text?",
+        "/echo/te xt",
+        "/echo/t\u00e9xt",
+    ),
+)
+FIELDS: Sequence[dict[str, str]] = (
+    {},
+    {"Connection": "close"},
+    {"Connection": "keep-alive"},
+    {"Connection": "Upgrade, keep-alive", "Upgrade": "h2c"},
+    {"Host": "localhost:8080"},
+    {"Host": "other.example"},
+    {"Host": "GAME.example.:443"},
+    {"Host": ""},
+    {"X-Forwarded-For": "192.0.2.7, 198.51.100.1"},
+    {"X-Empty": "", "X-Blank": " \t ", "x-latin": "\u00e9"},
+    {"Origin": "https://page.example"},
+    {"Authorization": "Bearer nothing"},
+    {"Cookie": "gl=abc; other=1"},
+    {"Expect": "100-continue"},
+    {"Content-Length": "0"},
+    {"Content-Length": "00"},
+    {"Content-Length": "+3"},
+    {"Content-Length": "9" * 30},
+    {"Transfer-Encoding": "chunked"},
+    {"Transfer-Encoding": "identity"},
+    {"Transfer-Encoding": "chunked", "Content-Length": "3"},
+)
+ODD = (
+    b"GET /echo/text HTTP/1.0\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\r\n\r\n",
+    b"GET /echo/text HTTP/2.0\r\nHost: game.example\r\n\r\n",
+    b"get /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\nHost: game.example\n\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nHost: game.example\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: b\r\n c\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA : b\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: b\x00c\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: b\rc\r\n\r\n",
+    b"\r\nGET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n",
+    b"\r\n\r\nGET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\n" + b"A: b\r\n" * 63 + b"\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\n" + b"".join(b"A%d: b\r\n" % n for n in range(63)) + b"\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\n" + b"".join(b"A%d: b\r\n" % n for n in range(64)) + b"\r\n",
+    *(
+        b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: %b\r\n\r\n" % (b"x" * (16 * 1024 - 52 + more))
+        for more in range(-2, 3)
+    ),
+    b"PUT /echo/any HTTP/1.1\r\nHost: game.example\r\nContent-Length: 3\r\n\r\nabcPUT /echo/any HTTP/1.1\r\n",
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n" * 5,
+    b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n\r\n\r\nGET /echo/text HTTP/1.1\r\n\r\n",
+    b"GET /echo/nothing HTTP/1.1\r\nHost: game.example\r\n\r\nGET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n",
+    b"DELETE /echo/nothing HTTP/1.1\r\nHost: game.example\r\nContent-Length: 2\r\n\r\nxyGET /echo/typed HTTP/1.1\r\n",
+)
+
+
+def made() -> Iterator[bytes]:
+    """Requests written by hand, each kind on each path."""
+    for path in PATHS:
+        for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
+            yield request_bytes(method, path)
+    for fields in FIELDS:
+        yield request_bytes("GET", "/echo/text", fields)
+        yield request_bytes("PUT", "/echo/any", JSON | fields, b"{}")
+        yield request_bytes("POST", "/auth/echo", JSON | fields, b"3\r\n{ }\r\n0\r\n\r\n")
+    for body in (b"", b"{}", b'{"number":1}', b"[1]", b'{"number":1,"number":2}', b"x" * 9000, b"\xff"):
+        yield request_bytes("POST", "/echo/json", JSON, body)
+        yield request_bytes("POST", "/echo/json", {"Content-Type": "text/plain"}, body)
+        yield request_bytes("POST", "/echo/optional", {}, body)
+    yield from ODD
+
+
+def mutated(random: Random, sent: bytes) -> bytes:
+    """With a few bytes taken away, put in, replaced or said twice."""
+    for _ in range(random.choice((1, 1, 2, 3))):
+        at, end = sorted(random.randrange(len(sent) + 1) for _ in range(2))
+        end = min(end, at + random.randint(1, 12))
+        new = random.choice((b"", random.randbytes(1), b"\r\n", b" ", b":", b"\t", b"%", sent[at:end] * 2, b"\r\nA: b"))
+        sent = sent[:at] + new + sent[end:]
+    return sent
+
+
+def pieces(random: Random, sent: bytes) -> Sequence[bytes]:
+    """In one, or cut somewhere."""
+    cuts = sorted(random.randrange(len(sent) + 1) for _ in range(random.choice((0, 0, 0, 1, 2))))
+    return [sent[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(sent)], strict=True)]
+
+
+class SameCase(SynchronousTestCase):
+    """`ways` are two services that differ in nothing but their way."""
+
+    origins: Sequence[str] = ()
+
+    def same(self, parts: Sequence[bytes]) -> int:
+        """How many plain requests there were; both ways are compared in what is sent, logged, called and closed."""
+        seen = [self.told(parts, fast) for fast in (True, False)]
+        (one, plain), (other, _) = seen
+        self.assertEqual(one, other, parts)
+        return plain
+
+    def told(self, parts: Sequence[bytes], fast: bool) -> tuple[Any, int]:
+        echo, counted = EchoRoom(), []
+        browser = Browser(
+            [echo, PagesRoom(), CollectRoom()],
+            HttpPolicy(BASE_HOST, cors_origins=self.origins, fast=fast),
+            crashes=True,
+        )
+        connection = browser.connect()
+        plain = browser.site.plain
+        browser.site.plain = lambda data, channel: counted.append(plain(data, channel)) or counted[-1]  # type: ignore
+        for part in parts:
+            browser.watched(lambda part=part: connection.send(part))  # type: ignore[misc]
+        raw, fate = connection.raw, (connection.closed, connection.closing)
+        browser.clock.advance(11)
+        ended = connection.raw, connection.closed
+        connection.leave()
+        told = raw, fate, ended, browser.log.lines, [shown(call) for call in echo.calls], browser.events
+        return told, sum(one is not None for one in counted)
+
+
+def shown(call: Any) -> Any:
+    """A head by what is in it: the two ways keep its fields in different places."""
+    if not isinstance(call, Head):
+        return call
+    fields = sorted((name.lower(), *values) for name, values in call.headers.getAllRawHeaders())
+    return call.method, call.path, call.query, dict(call.kwargs), call.length, call.address, fields
+
+
+class SameTests(SameCase):
+    def test_hand_made(self) -> None:
+        """Every path, method, field and body, and what is no request at all."""
+        corpus = list(made())
+        plain = [self.same([sent]) for sent in corpus]
+        self.assertGreater(len(corpus), 300)
+        self.assertGreater(sum(plain), 70)
+
+    def test_mutants(self) -> None:
+        """Some bytes changed, and cut where it happens to fall."""
+        random, corpus = Random(11), list(made())
+        corpus += len(corpus) * [
+            request_bytes("GET", "/echo/text", {"Accept": "*/*"}),
+            request_bytes("GET", "/echo/name/anna?a=1", {"Authorization": "Bearer nothing"}),
+            request_bytes("PUT", "/echo/any", JSON, b"{}"),
+        ]
+        plain = [self.same(pieces(random, mutated(random, random.choice(corpus)))) for _ in range(MUTANTS)]
+        self.assertGreater(sum(plain), MUTANTS // 20)
+
+    def test_one_after_another(self) -> None:
+        """Whole requests on one connection, cut anywhere."""
+        random, corpus = Random(12), [sent for sent in made() if plain_head(sent) is not None]
+        plain = [self.same(pieces(random, b"".join(random.choices(corpus, k=4)))) for _ in range(60)]
+        self.assertGreater(sum(plain), 10)
+
+
+class SameForPagesTests(SameCase):
+    origins = ("https://page.example",)
+
+    def test_origins(self) -> None:
+        """A game in a browser: the fields for its origin, on every answer."""
+        for origin in ("https://page.example", "https://other.example"):
+            for method, path in (
+                ("GET", "/game/"),
+                ("GET", "/echo/text"),
+                ("POST", "/auth/echo"),
+                ("OPTIONS", "/game/"),
+            ):
+                self.same([request_bytes(method, path, {"Origin": origin})])
+
+
+class GarbageTests(SynchronousTestCase):
+    def test_nothing_is_left_for_the_collector(self) -> None:
+        """An answered plain request, refused or not, is gone with its last reference."""
+        browser = Browser([EchoRoom()], HttpPolicy(BASE_HOST))
+        connection = browser.connect()
+        for path in ("/echo/text", "/echo/name/anna", "/echo/query?a=1"):
+            connection.send(request_bytes("GET", path))
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for path in ("/echo/text", "/echo/name/anna", "/echo/query?a=1", "/echo/typed"):
+            connection.send(request_bytes("GET", path))
+        left = [each for each in gc.get_objects() if isinstance(each, PlainRequest)]
+        self.assertEqual(left, [])
