@@ -29,8 +29,8 @@ class Cursor:
         return EntityTag(str(self))
 
     def follows(self, since: "Cursor") -> bool:
-        """Whether what changed after `since` can be told; who knows nothing yet misses nothing."""
-        return since == UNBORN or (since.epoch == self.epoch and since.seq <= self.seq)
+        """Whether both are of one past, and `since` is not ahead."""
+        return since.epoch == self.epoch and since.seq <= self.seq
 
 
 UNBORN: Final = Cursor("0", 0)

@@ -17,6 +17,13 @@ class Holdings:
     erasing: bool = False
     """Rows of an erased shelf are still going; nothing new may come between them."""
 
+    def tells(self, since: Cursor) -> bool:
+        """Whether what changed after `since` can be told.
+
+        Who knew nothing yet misses nothing, unless what they wrote themselves was erased meanwhile.
+        """
+        return self.erased_ms is None if since == UNBORN else self.cursor.follows(since)
+
     def erased_since(self, epoch: str) -> bool:
         """Whether the shelf was erased after a request saw this epoch, or is being erased; needs no clock."""
         if self.erasing:

@@ -222,6 +222,15 @@ class ListTest(SaveCase):
         since = self.ask("GET", f"/game/saves?since={cursor}").json
         self.assertEqual(([save["slot"] for save in since["saves"]], "reset" in since), (["auto"], False))
 
+    def test_newcomer_and_erased(self) -> None:
+        """What a newcomer wrote after the first look is erased: the next look says so."""
+        cursor = self.ask("GET", "/game/saves").json["cursor"]
+        self.put("auto", ONE)
+        erased = self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})
+        self.assertEqual(erased.status, 204)
+        since = self.ask("GET", f"/game/saves?since={cursor}").json
+        self.assertEqual((since["saves"], since.get("reset")), ([], True))
+
     def test_overview(self) -> None:
         """Player, time, usage and limits."""
         self.put("a", ONE)

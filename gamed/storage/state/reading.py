@@ -22,7 +22,7 @@ def list_saves(connection: Connection, player_id: str, since: Cursor | None, con
         return Listing(cursor, None)
     if holdings.erasing:
         return Listing(cursor, (), reset=since is not None)
-    if since is not None and cursor.follows(since):
+    if since is not None and holdings.tells(since):
         return Listing(cursor, slots.changed(connection, player_id, since.seq))
     return Listing(cursor, slots.live(connection, player_id), reset=since is not None)
 
