@@ -99,8 +99,8 @@ def mutated(random: Random, sent: bytes) -> bytes:
     """With a few bytes taken away, put in, replaced or said twice."""
     for _ in range(random.choice((1, 1, 2, 3))):
         at, end = sorted(random.randrange(len(sent) + 1) for _ in range(2))
-        end = min(end, at + random.randint(1, 12))
-        new = random.choice((b"", random.randbytes(1), b"\r\n", b" ", b":", b"\t", b"%", sent[at:end] * 2, b"\r\nA: b"))
+        end = min(end, at + random.choice((0, 0, 1, 1, 12)))
+        new = random.choice((b"", b"a", b"-", random.randbytes(1), b"\r\n", b" ", b":", b"\t", b"%", sent[at:end] * 2, b"\r\nA: b"))
         sent = sent[:at] + new + sent[end:]
     return sent
 
@@ -168,7 +168,7 @@ class SameTests(SameCase):
             request_bytes("PUT", "/echo/any", JSON, b"{}"),
         ]
         plain = [self.same(pieces(random, mutated(random, random.choice(corpus)))) for _ in range(MUTANTS)]
-        self.assertGreater(sum(plain), MUTANTS // 20)
+        self.assertGreater(sum(plain), 20)
 
     def test_one_after_another(self) -> None:
         """Whole requests on one connection, cut anywhere."""
