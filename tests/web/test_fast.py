@@ -100,7 +100,9 @@ def mutated(random: Random, sent: bytes) -> bytes:
     for _ in range(random.choice((1, 1, 2, 3))):
         at, end = sorted(random.randrange(len(sent) + 1) for _ in range(2))
         end = min(end, at + random.choice((0, 0, 1, 1, 12)))
-        new = random.choice((b"", b"a", b"-", random.randbytes(1), b"\r\n", b" ", b":", b"\t", b"%", sent[at:end] * 2, b"\r\nA: b"))
+        new = random.choice(
+            (b"", b"a", b"-", random.randbytes(1), b"\r\n", b" ", b":", b"\t", b"%", sent[at:end] * 2, b"\r\nA: b")
+        )
         sent = sent[:at] + new + sent[end:]
     return sent
 
