@@ -10,7 +10,7 @@ from typing import Final
 from gamed.assets import crew
 from gamed.assets.crew import Growing, Meter
 from gamed.assets.disk import make_folder
-from gamed.assets.errors import AssetsFull, PublishRefused
+from gamed.assets.errors import AssetsDamaged, AssetsFull, PublishRefused
 from gamed.assets.paths import Refused
 from gamed.assets.scanning import CHANGED, Found, SourceUnusable, digest_of
 from gamed.assets.store import TMP, AssetStore
@@ -27,7 +27,7 @@ def store_objects(
 ) -> None:
     """Each in `tmp` first, all of them whole before the first gets its place; `placed` gets those that are in place.
 
-    PublishRefused, AssetsFull, an OSError, or what `look` raises, which is asked some times a second.
+    PublishRefused, AssetsFull, AssetsDamaged, an OSError, or what `look` raises, which is asked some times a second.
     """
     if not new:
         return
@@ -36,9 +36,12 @@ def store_objects(
         make_folder(staged)
         with growing("storing", sum(found.size for found in new.values())) as shown:
             crew.each(new, lambda sha256, meter: _copy(new[sha256], staged / sha256, meter), shown, look)
+        for folder in {store.object_path(sha256).parent for sha256 in new}:
+            make_folder(folder)
+            if folder.is_symlink():  # readers would refuse to go on there
+                raise AssetsDamaged(f"{folder} is a link")
         for sha256 in new:
             place = store.object_path(sha256)
-            make_folder(place.parent)
             if not place.exists():
                 placed.append(place)
             (staged / sha256).rename(place)

@@ -95,19 +95,13 @@ def refusing(folder: Path) -> Iterator[None]:
     """What the assets folder says, as one sentence."""
     try:
         yield
-    except AssetsBusy as e:
+    except (AssetsBusy, AssetsUnreadable, NothingBefore) as e:
         raise NotDone(f"Nothing was changed: {e}.") from None
     except AssetsFull as e:
         raise NotDone(f"Nothing was changed: {e}. Make room on the disk of {folder}, or see: gamed assets gc") from None
-    except ChannelNotFound as e:
-        raise NotDone(f"There is no channel {e}; see: gamed assets ls") from None
-    except ReleaseNotFound as e:
-        raise NotDone(f"There is no release {e}; see: gamed assets ls") from None
-    except NothingBefore as e:
-        raise NotDone(f"Nothing was changed: {e}.") from None
+    except (ChannelNotFound, ReleaseNotFound) as e:
+        kind = "channel" if isinstance(e, ChannelNotFound) else "release"
+        raise NotDone(f"There is no {kind} {e}; see: gamed assets ls") from None
     except AssetsDamaged as e:
-        raise NotDone(
-            f"Nothing was changed, for {folder} is damaged: {e}. What is wrong, says: gamed assets verify"
-        ) from None
-    except AssetsUnreadable as e:
-        raise NotDone(f"Nothing was changed: {e}.") from None
+        advice = "What is wrong, says: gamed assets verify"
+        raise NotDone(f"Nothing was changed, for {folder} is damaged: {e}. {advice}") from None

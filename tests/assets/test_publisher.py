@@ -5,13 +5,14 @@ import shutil
 import socket
 import tracemalloc
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from unicodedata import normalize
 
 from gamed.assets import channels
 from gamed.assets.disk import publishing
-from gamed.assets.errors import AssetsBusy, AssetsFull, PublishRefused
+from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsFull, PublishRefused
 from gamed.assets.plan import Order
 from gamed.assets.publisher import Publisher
 from gamed.assets.release import parse_manifest
@@ -265,6 +266,17 @@ class RefusedTests(AssetsCase):
         (self.store.folder / "channels/.new").mkdir()
         self.assertRaises(OSError, self.publish)
         self.assertEqual(self.tree(), self.before)
+
+    def test_linked_shard(self) -> None:
+        """A folder of the store that is a link is not written through: nobody would read what is behind it."""
+        content = next(each for number in range(10_000) if not self.shard(each := b"%d" % number).exists())
+        self.shard(content).symlink_to(self.source)
+        self.put({"new.bin": content})
+        self.assertRaises(AssetsDamaged, self.publish)
+        self.assertEqual(self.tree(), self.before)
+
+    def shard(self, content: bytes) -> Path:
+        return self.store.object_path(sha256(content).hexdigest()).parent
 
     def test_one_at_a_time(self) -> None:
         """A second publish is told so at once; a channel can be moved meanwhile."""
