@@ -652,7 +652,7 @@ namespace Gamed
             long start = part.Length, skip = 0;
             if (start > 0)
             {
-                how.Headers["Range"] = "bytes=" + start.ToString(CultureInfo.InvariantCulture) + "-";
+                how.Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start, file.Size - 1);
                 how.Headers["If-Range"] = "\"" + file.Sha256 + "\"";
             }
             var refused = new MemoryStream();

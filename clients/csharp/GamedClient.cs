@@ -625,10 +625,10 @@ namespace Gamed
 
             object Value(int depth)
             {
-                if (depth > Depth)
-                    throw Wrong("less depth");
                 Space();
                 char c = Peek();
+                if (depth == Depth && (c == '{' || c == '['))
+                    throw Wrong("less depth");
                 if (c == '{')
                     return Object(depth);
                 if (c == '[')
@@ -1078,11 +1078,16 @@ namespace Gamed
             if (request.Headers.TryGetValue("Content-Type", out value))
                 http.ContentType = value;
             if (request.Headers.TryGetValue("Range", out value))
-                http.AddRange("bytes", long.Parse(Regex.Match(value, @"\Abytes=([0-9]+)-\z").Groups[1].Value,
-                    CultureInfo.InvariantCulture));
+                SetRange(http, Regex.Match(value, @"\Abytes=([0-9]+)-([0-9]+)\z"));
             if (request.Method != "GET" && request.Method != "HEAD")
                 http.ContentLength = request.Body == null ? 0 : request.Body.Length;
             return http;
+        }
+
+        static void SetRange(HttpWebRequest http, Match range)
+        {
+            http.AddRange("bytes", long.Parse(range.Groups[1].Value, CultureInfo.InvariantCulture),
+                long.Parse(range.Groups[2].Value, CultureInfo.InvariantCulture));
         }
 
         static async Task WriteAsync(HttpWebRequest http, byte[] body, CancellationTokenSource step, TimeSpan timeout)

@@ -8,8 +8,8 @@ from pathlib import Path
 from shutil import rmtree, which
 
 CSHARP = Path(__file__).parents[2] / "clients" / "csharp"
-SPECIMENS = Path(__file__).parent / "specimens"
-CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs"))
+CHECKS = Path(__file__).parent / "specimens" / "Checks.cs"
+CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs"))
 COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
 SECONDS = 240
 
@@ -31,12 +31,15 @@ def folder() -> Path:
 
 
 @cache
-def built(name: str, *sources: Path) -> Path:
-    """An .exe of the client and these files; an AssertionError with what the compiler said."""
-    target = folder() / f"{name}.exe"
-    compiler = [tool(COMPILER[0]), *COMPILER[1:]]
+def built(name: str, *sources: Path, alone: bool = False) -> Path:
+    """An .exe of the client and these files; an AssertionError with what the compiler said.
+
+    `alone`: a library, of these files and nothing but the client's first.
+    """
+    target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
+    compiler = [tool(COMPILER[0]), *COMPILER[1:], *(["-target:library"] if alone else [])]
     done = subprocess.run(
-        [*compiler, f"-out:{target}", *map(str, (*CLIENT, *sources))],
+        [*compiler, f"-out:{target}", *map(str, ((CLIENT[:1] if alone else CLIENT) + sources))],
         capture_output=True,
         text=True,
         timeout=SECONDS,

@@ -1,0 +1,357 @@
+// What the tests ask of the C# client from inside. Checks.exe NAME ARGUMENTS...; silence and 0 is well.
+
+using System;
+using System.Collections.Generic;
+using System.Diagnostics;
+using System.IO;
+using System.Linq;
+using System.Net;
+using System.Net.Sockets;
+using System.Text;
+using System.Threading;
+using System.Threading.Tasks;
+using Gamed;
+
+/// <summary>An engine's main thread that is never given a turn.</summary>
+sealed class Stuck : SynchronizationContext
+{
+    internal static int Asked;
+
+    public override void Post(SendOrPostCallback callback, object state)
+    {
+        Interlocked.Increment(ref Asked);
+    }
+}
+
+static class Checks
+{
+    static int Main(string[] arguments)
+    {
+        string[] rest = arguments.Skip(1).ToArray();
+        try
+        {
+            typeof(Checks).GetMethod(arguments[0]).Invoke(null, rest);
+            return 0;
+        }
+        catch (Exception e)
+        {
+            Exception cause = e;
+            while (cause.InnerException != null && !(cause is GamedError))
+                cause = cause.InnerException;
+            Console.WriteLine(cause is GamedError ? ((GamedError)cause).Code : cause.ToString());
+            return 1;
+        }
+    }
+
+    static void Expect(bool holds, string what)
+    {
+        if (!holds)
+            throw new InvalidOperationException("not so: " + what);
+    }
+
+    static T Thrown<T>(Action action, string what) where T : Exception
+    {
+        try
+        {
+            action();
+        }
+        catch (T e)
+        {
+            return e;
+        }
+        catch (AggregateException e)
+        {
+            if (e.InnerException is T)
+                return (T)e.InnerException;
+            throw;
+        }
+        throw new InvalidOperationException("nothing was thrown: " + what);
+    }
+
+    public static void JsonIsRefused()
+    {
+        string[] bad =
+        {
+            "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{\"a\":1,\"a\":2}", "{\"a\":{\"b\":1,\"b\":1}}", "{a:1}", "'a'", "01",
+            "1.", ".5", "+1", "-", "1e", "0x10", "NaN", "Infinity", "-Infinity", "1e999", "tru", "nul", "True", "\"a",
+            "\"\t\"", "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"", "\"\\ud800\"", "\"\\udc00\\ud800\"", "\"\\ud800x\"", "[1 2]",
+            "1 2", "{} []", "\ufeff{}", "[1]\0", "{\"a\" 1}", "\"\\", "[\"a\",", "// x\n1", "\u00a01", "\u0661",
+            new string('[', 33) + new string(']', 33), new string('[', 100000), "{\"a\":" + new string('[', 40),
+        };
+        foreach (string text in bad)
+            Thrown<FormatException>(() => Json.Parse(text), text);
+        byte[][] bytes =
+        {
+            new byte[] { 0xff }, new byte[] { 0x22, 0xc3, 0x22 }, new byte[] { 0x22, 0xed, 0xa0, 0x80, 0x22 },
+            new byte[] { 0xef, 0xbb, 0xbf, 0x31 }, new byte[] { 0x22, 0xc0, 0xaf, 0x22 },
+        };
+        foreach (byte[] text in bytes)
+            Thrown<FormatException>(() => Json.Parse(text), BitConverter.ToString(text));
+    }
+
+    public static void JsonComesBack()
+    {
+        string text = "{\"a\":[1,-2,0,9223372036854775807,18446744073709551616,1.5,-0.001,1E+20,true,false,null],"
+            + "\"\":\"\\\"\\\\\\u000a\\u00e9\\ud83d\\ude00\\u007f/\",\"deep\":" + new string('[', 31) + new string(']', 31) + "}";
+        Expect(Json.Write(Json.Parse(text)) == text, Json.Write(Json.Parse(text)));
+        Expect((string)Json.Parse("\"\\u00e9\\/\\b\\f\\n\\r\\t\"") == "\u00e9/\b\f\n\r\t", "escapes");
+        Expect((long)Json.Parse(" \t\r\n7 ") == 7, "space");
+        Expect(Json.Same(Json.Parse("{\"a\":1,\"b\":[1.0]}"), Json.Parse("{\"b\":[1],\"a\":1}")), "the same");
+        Expect(!Json.Same(Json.Parse("{\"a\":1}"), Json.Parse("{\"a\":\"1\"}")), "another");
+        Expect(!Json.Same(Json.Parse("[1]"), Json.Parse("[1,1]")) && !Json.Same(null, Json.Parse("{}")), "others");
+        object[] not = { double.NaN, double.PositiveInfinity, "\ud800", "x\udc00", new object(), DateTime.Now };
+        foreach (object value in not)
+            Thrown<ArgumentException>(() => Json.Write(value), value.ToString());
+        var round = new List<object>();
+        round.Add(round);
+        Thrown<ArgumentException>(() => Json.Write(round), "a list in itself");
+        Thread.CurrentThread.CurrentCulture = new System.Globalization.CultureInfo("de-DE");
+        Expect(Json.Write(1.5) == "1.5" && (double)Json.Parse("1.5") == 1.5, "another culture");
+    }
+
+    public static void Slots()
+    {
+        foreach (string slot in new[] { "a", "0", "auto", "a.b-c_d", new string('a', 64), "console", "com", "nul1" })
+            Expect(Saves.PathOf(slot) == "/game/saves/" + slot, slot);
+        string[] bad =
+        {
+            null, "", "A", ".a", "-a", "_a", "a.", "a/b", "..", "a b", "a\n", "\u00e9", "con", "con.x", "nul", "com1", "lpt9.sav",
+            new string('a', 65), "a%2e", "a\0", "aux", "prn.a.b", "\u0661",
+        };
+        foreach (string slot in bad)
+            Expect(Thrown<Refused>(() => Saves.PathOf(slot), slot).Code == "invalid_slot", slot);
+    }
+
+    public static void Paths()
+    {
+        foreach (string path in new[] { "a", "a/b/c.pck", "Data/L\u00e9vel 1.pck", "a..b", ".a", "console.txt", "com" })
+            Expect(AssetPaths.FlawOf(path) == null, path);
+        string[] bad =
+        {
+            "", "/", "/a", "a/", "a//b", ".", "..", "a/../b", "a/..", "./a", "a\\b", "c:a", "a:b", "a\0b", "a\nb", "a*", "a?",
+            "a<", "a|b", "a\"", "a.", "a ", "a./b", "con", "a/NUL.txt", "com1", "COM\u00b9", "conin$", "e\u0301", "a\u2028b",
+            "lpt3 .x", new string('a', 256), string.Join("/", Enumerable.Repeat("abcdefgh", 200)), "\u0085",
+        };
+        foreach (string path in bad)
+            Expect(AssetPaths.FlawOf(path) != null, path);
+        string[][] pairs = { new[] { "a", "A" }, new[] { "a", "a/b" }, new[] { "A/b", "a" }, new[] { "\u00e9", "\u00c9" } };
+        foreach (string[] pair in pairs)
+            Thrown<NotGamed>(() => AssetPaths.Refuse(pair), string.Join(" ", pair));
+        AssetPaths.Refuse(new[] { "a/b", "a/c", "ab", "b" });
+    }
+
+    public static void Origins()
+    {
+        var good = new Dictionary<string, string>
+        {
+            { "play.example.org", "https://play.example.org" }, { " https://Play.Example.org./ ", "https://play.example.org" },
+            { "https://play.example.org:443", "https://play.example.org" }, { "localhost:8080", "http://localhost:8080" },
+            { "http://127.0.0.1:80", "http://127.0.0.1" }, { "[::1]:8080", "http://[::1]:8080" },
+            { "https://b\u00fccher.example", "https://xn--bcher-kva.example" }, { "https://[2001:db8::1]:8443", "https://[2001:db8::1]:8443" },
+        };
+        foreach (KeyValuePair<string, string> pair in good)
+            Expect(Origin.Entered(pair.Key).ToString() == pair.Value, pair.Key + " is " + Origin.Entered(pair.Key));
+        string[] bad =
+        {
+            "", "http://play.example.org", "http://192.168.1.2:8080", "ftp://a", "https://", "https://a@b", "https://a:b@c",
+            "https://a:0", "https://a:65536", "https://a:99999", "https://a:x", "https://a/b", "https://a?x", "https://a#x",
+            "https://a b", "javascript://a", "https://a\\b", "https://[a]", "https://[::1", "http://127.0.0.1.example.org",
+            "http://localhost.example.org", "https://a:8\u0661", "file:///etc/passwd", "https:///a", "http://127.1",
+        };
+        foreach (string address in bad)
+            Expect(Thrown<UntrustedAddress>(() => Origin.Entered(address), address).Code == "untrusted_address", address);
+        Origin here = Origin.Entered("https://play.example.org");
+        Expect(here.Require("https://play.example.org:443/auth/login/x?a=1").Length > 0, "its own");
+        Expect(here.PathOf("https://play.example.org/auth/x?y#z") == "/auth/x", "a path");
+        string[] foreign =
+        {
+            "http://play.example.org/", "https://play.example.org:444/", "https://play.example.org.evil.example/",
+            "https://evil.example/https://play.example.org/", "https://play.example.org@evil.example/",
+            "https://play.example.org\\@evil.example/", "https://play.example.org/ --x", "https://play.example.org/\n",
+            "https://play.example.org/\"", "//play.example.org/", "/auth/login/x", "file:///x", "https://play.example.org/'",
+        };
+        foreach (string url in foreign)
+            Thrown<UntrustedAddress>(() => here.Require(url), url);
+    }
+
+    public static void Words()
+    {
+        Expect(SignIn.FinishCode(" bkt-rvw ") == "BKTRVW" && SignIn.FinishCode("b k t r v w") == "BKTRVW", "a code");
+        foreach (string typed in new[] { "", "BKT-RV", "BKT-RVWX", "AKT-RVW", "BKT-RV1", "\u0411KTRVW" })
+            Expect(SignIn.FinishCode(typed) == null, typed);
+        foreach (string tag in new[] { "", "1-a", "W/\"1-a\"", "\"a\"b\"", "\"a\r\nX: y\"", "\"\"" })
+            Thrown<Refused>(() => ((Base)tag).ToString(), tag);
+        Base whatever = "*", none = (Save)null;
+        Expect(whatever.ToString() == "*" && none == null, "bases");
+        Thrown<Refused>(() => Saves.Plain(new Dictionary<string, object> { { "a", double.NaN } }), "meta");
+    }
+
+    /// <summary>No secret comes out by accident.</summary>
+    public static void Secrets(string folder)
+    {
+        Credential credential = Credential.Of(Origin.Entered("localhost:1"), Complete("gat_secret", "grc_secret"), 0);
+        Expect(!credential.ToString().Contains("secret") && credential.ToJson().Contains("grc_secret"), "a credential");
+        var request = new GamedRequest { Method = "GET", Url = "u", Headers = new Dictionary<string, string> { { "a", "secret" } } };
+        Expect(request.ToString() == "GET u", "a request");
+        Thrown<NotGamed>(() => Credential.Of(Origin.Entered("localhost:1"), Complete("a b\r\nX: y", "grc_"), 0), "malformed");
+        string[] foreign = { "", "{}", "[]", "null", "{\"origin\":1}", credential.ToJson().Replace("localhost", "example") };
+        foreach (string text in foreign)
+            Expect(Credential.FromJson(text, Origin.Entered("localhost:1")) == null, text);
+        string kept = credential.ToJson();
+        Expect(Credential.FromJson(kept, Origin.Entered("localhost:1")).ToJson() == kept, "its own");
+    }
+
+    static Dictionary<string, object> Complete(string access, string refresh)
+    {
+        return new Dictionary<string, object>
+        {
+            { "player", new Dictionary<string, object> { { "id", "ply_1" } } }, { "session_id", "ses_1" }, { "provider", "local" },
+            { "access_token", access }, { "refresh_credential", refresh }, { "expires_in", 900L },
+        };
+    }
+
+    /// <summary>Writes what only this user may read; the test looks at the modes.</summary>
+    public static void Kept(string folder)
+    {
+        var file = new CredentialFile(Path.Combine(folder, "a", "b", "place"));
+        using (file.LockAsync(CancellationToken.None).Result)
+        {
+            Expect(file.Read() == null, "nothing yet");
+            file.Write("old");
+            file.Write("n\u00e9w");
+            Expect(file.Read() == "n\u00e9w", "the newest");
+            Expect(Disk.TryLock(Path.Combine(folder, "a", "b", "place.lock")) == null, "it is held");
+            Task<IDisposable> second = file.LockAsync(new CancellationTokenSource(100).Token);
+            Thrown<OperationCanceledException>(() => second.Wait(), "a second holder");
+        }
+        using (file.LockAsync(CancellationToken.None).Result)
+            file.Delete();
+        file.Delete();
+        Expect(file.Read() == null, "gone");
+        Disk.WriteWhole(Path.Combine(folder, "a", "b", "place.json"), new byte[] { 1 });
+    }
+
+    /// <summary>Prints whether another process holds it.</summary>
+    public static void Locked(string path)
+    {
+        using (IDisposable held = Disk.TryLock(path))
+            Console.WriteLine(held == null ? "held" : "free");
+    }
+
+    public static void WhoIsSignedIn(string server, string folder)
+    {
+        var client = new GamedClient(server, new GamedOptions { Folder = folder });
+        Credential credential = client.CredentialAsync().Result;
+        Console.WriteLine(credential == null ? "nobody" : credential.PlayerId);
+        if (credential != null)
+            client.ListSavesAsync().Wait();
+    }
+
+    /// <summary>Nothing waits for the thread that called.</summary>
+    public static void NeverNeedsTheCallersThread(string server, string folder)
+    {
+        SynchronizationContext.SetSynchronizationContext(new Stuck());
+        var client = new GamedClient(server, new GamedOptions { Folder = folder });
+        Expect(client.PolicyAsync().Wait(30000), "the policy");
+        Expect(client.ListSavesAsync().Wait(30000), "the list");
+        Expect(client.PutAsync("auto", new byte[] { 1 }, null).Wait(30000), "a save");
+        using (Sync sync = Sync.OpenAsync(client).Result)
+        {
+            Expect(sync.WriteAsync("other", new byte[] { 2 }).Wait(30000), "a write");
+            Task[] many = Enumerable.Range(0, 10).Select(n => sync.WriteAsync("other", new[] { (byte)(n + 3) })).ToArray();
+            Expect(Task.WaitAll(many, 60000) && sync.ReadAsync("other").Result.Data[0] == 12, "writes keep their order");
+        }
+        Expect(client.SignOutAsync().Wait(30000), "signing out");
+        Expect(Stuck.Asked == 0, "the caller's thread was asked for " + Stuck.Asked + " times");
+    }
+
+    // -- a far end that misbehaves below HTTP --
+
+    static GamedClient To(TcpListener listener, string folder, double seconds)
+    {
+        int port = ((IPEndPoint)listener.LocalEndpoint).Port;
+        return new GamedClient("http://127.0.0.1:" + port, new GamedOptions
+        {
+            Folder = folder, TimeoutSeconds = seconds, Tries = 1,
+        });
+    }
+
+    static TcpListener FarEnd(Action<NetworkStream> each)
+    {
+        var listener = new TcpListener(IPAddress.Loopback, 0);
+        listener.Start();
+        new Thread(() =>
+        {
+            for (; ; )
+            {
+                TcpClient one = listener.AcceptTcpClient();
+                each(one.GetStream());
+            }
+        }) { IsBackground = true }.Start();
+        return listener;
+    }
+
+    static void Say(NetworkStream stream, string text)
+    {
+        byte[] data = Encoding.ASCII.GetBytes(text);
+        stream.Write(data, 0, data.Length);
+    }
+
+    public static void Silence(string folder)
+    {
+        GamedClient mute = To(FarEnd(stream => { }), folder, 0.5);
+        Expect(Thrown<Unreachable>(() => mute.PolicyAsync().Wait(), "no answer").Code == "unreachable", "mute");
+        GamedClient slow = To(FarEnd(stream => Say(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{\"a\"")), folder, 0.5);
+        Thrown<Unreachable>(() => slow.PolicyAsync().Wait(), "half an answer");
+        using (var cancel = new CancellationTokenSource(200))
+        {
+            Stopwatch clock = Stopwatch.StartNew();
+            GamedClient patient = To(FarEnd(stream => { }), folder, 300);
+            Thrown<OperationCanceledException>(() => patient.PolicyAsync(cancel.Token).Wait(), "cancelled");
+            Expect(clock.Elapsed.TotalSeconds < 60, "cancelled soon");
+        }
+    }
+
+    /// <summary>A server that judges an upload by its head answers, and reads no further.</summary>
+    public static void EarlyAnswer(string folder)
+    {
+        string problem = "{\"code\":\"save_too_large\",\"detail\":\"Too large.\"}";
+        TcpListener far = FarEnd(stream =>
+        {
+            stream.Read(new byte[4096], 0, 4096);
+            Say(stream, "HTTP/1.1 413 X\r\nContent-Type: application/problem+json\r\nConnection: close\r\nContent-Length: "
+                + problem.Length + "\r\n\r\n" + problem);
+            stream.Close();
+        });
+        GamedClient client = To(far, folder, 30);
+        string kept = Credential.Of(client.Origin, Complete("gat_x", "grc_x"), 1e12).ToJson();
+        Disk.PrivateFolder(folder);
+        Disk.WriteWhole(Path.Combine(client.Folder, client.Place + ".json"), Encoding.ASCII.GetBytes(kept));
+        GamedError error = Thrown<GamedError>(() => client.PutAsync("auto", new byte[24 << 20], null).Wait(), "too large");
+        Expect(error is QuotaExceeded || error is Unreachable, error.ToString());
+        Console.WriteLine(error.Code);
+    }
+
+    /// <summary>Prints the release, and how many bytes came.</summary>
+    public static void Fetch(string server, string folder, string state)
+    {
+        var options = new GamedOptions { Folder = state };
+        options.Sleep = (time, cancel) => Task.Delay(5, cancel);
+        long fetched = 0, done = 0, size = 0;
+        using (var assets = new Assets(new GamedClient(server, options), folder))
+        {
+            Manifest found = assets.DownloadAsync("stable", told =>
+            {
+                fetched = told.Fetched;
+                done = told.Done;
+                size = told.Size;
+            }).Result;
+            LocalRelease release = assets.Switch();
+            Expect(release.Id == found.Release && done == size, "whole: " + done + " of " + size);
+            foreach (KeyValuePair<string, AssetFile> file in release.Manifest.Files)
+                Expect(new FileInfo(assets.PathOf(file.Key)).Length == file.Value.Size, file.Key);
+            Console.WriteLine(release.Folder);
+            Console.WriteLine(fetched);
+        }
+    }
+}
