@@ -11,7 +11,7 @@ from attrs import frozen
 
 from gamed.assets import channels, marks
 from gamed.assets.disk import make_folders, pointing, publishing, sync_folder
-from gamed.assets.errors import AssetsError
+from gamed.assets.errors import AssetsDamaged, AssetsError
 from gamed.assets.pointer import Pointer
 from gamed.assets.release import parse_manifest
 from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore
@@ -48,7 +48,12 @@ def collect(store: AssetStore, keep: int, older_than_seconds: int, now_ms: int, 
 
 
 def _pointers(store: AssetStore) -> dict[str, Pointer]:
-    return {channel: store.pointer(channel) for channel in store.channels()}
+    pointers = {channel: store.pointer(channel) for channel in store.channels()}
+    there = set(store.releases())
+    for channel, pointer in pointers.items():
+        if pointer.release not in there:
+            raise AssetsDamaged(f"channel {channel} points at {pointer.release}, which is not there")
+    return pointers
 
 
 def _judged(

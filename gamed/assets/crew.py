@@ -48,6 +48,7 @@ def each(
 
     def drain() -> None:
         for item in todo:
+            meter.add(0)  # also where items have no bytes to count
             task(item, meter)
 
     with ThreadPoolExecutor(THREADS) as threads:

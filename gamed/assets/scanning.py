@@ -62,9 +62,10 @@ class Scan:
 def scan(folder: Path, *, hidden: bool = False) -> Scan:
     """Every file below the folder; no link is followed. `hidden`: names that begin with a dot, too."""
     found = Scan()
-    _walk(os.fsencode(folder), "", found, hidden=hidden)
+    _walk(os.fsencode(folder), found, hidden=hidden)
     found.files.sort(key=lambda file: file.path)
     found.hidden.sort()
+    found.refused.sort(key=lambda each: each.path)
     found.refused += paths.clashes(file.path for file in found.files)
     if not found.files and not found.refused:
         found.refused.append(Refused(".", "there is no file in it"))
@@ -130,38 +131,45 @@ def _read_into(descriptor: int, view: memoryview) -> int:
         raise SourceUnusable(_unreadable(e)) from None
 
 
-def _walk(folder: bytes, above: str, found: Scan, *, hidden: bool) -> None:
+def _walk(folder: bytes, found: Scan, *, hidden: bool) -> None:
+    """Folder by folder, and not by recursion: there may be a thousand, one inside the other."""
+    waiting = [(folder, "")]
+    while waiting and len(found.files) <= MAX_FILES:
+        here, above = waiting.pop()
+        for entry in _entries(here, above, found):
+            path = above + paths.normal(entry.name.decode("utf-8", "surrogateescape"))
+            if entry.name.startswith(b".") and not hidden:
+                found.hidden.append(path)
+            elif _judge(entry, path, found):
+                waiting.append((entry.path, f"{path}/"))
+
+
+def _entries(folder: bytes, above: str, found: Scan) -> "list[os.DirEntry[bytes]]":
     try:
         with os.scandir(folder) as entries:
-            inside = sorted(entries, key=lambda entry: entry.name)
+            return list(entries)
     except OSError as e:
-        found.refused.append(Refused(above or ".", _unreadable(e)))
-        return
-    for entry in inside:
-        if len(found.files) > MAX_FILES:
-            return
-        path = above + paths.normal(entry.name.decode("utf-8", "surrogateescape"))
-        if entry.name.startswith(b".") and not hidden:
-            found.hidden.append(path)
-        else:
-            _judge(entry, path, found, hidden=hidden)
+        found.refused.append(Refused(above.removesuffix("/") or ".", _unreadable(e)))
+        return []
 
 
-def _judge(entry: "os.DirEntry[bytes]", path: str, found: Scan, *, hidden: bool) -> None:
+def _judge(entry: "os.DirEntry[bytes]", path: str, found: Scan) -> bool:
+    """A file, found or refused; whether it is a folder to go into."""
     try:
         state = entry.stat(follow_symlinks=False)
     except OSError as e:
         found.refused.append(Refused(path, _unreadable(e)))
-        return
-    if S_ISDIR(state.st_mode):
-        _walk(entry.path, f"{path}/", found, hidden=hidden)
-    elif not S_ISREG(state.st_mode):
+        return False
+    if not S_ISREG(state.st_mode) and not S_ISDIR(state.st_mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(state.st_mode)), "no file")
         found.refused.append(Refused(path, kind))
     elif (flaw := paths.flaw(path)) is not None:
         found.refused.append(Refused(path, flaw))
+    elif S_ISDIR(state.st_mode):
+        return True
     else:
         found.files.append(Found(path, entry.path, state.st_size, _identity(state)))
+    return False
 
 
 def _identity(state: os.stat_result) -> tuple[int, int, int, int]:

@@ -126,6 +126,10 @@ class CollectTests(AssetsCase):
             self.assertRaises(AssetsDamaged, self.collect)
             self.assertEqual(self.tree(), before)
             path.write_bytes(good)
+        newest = self.store.folder / "releases" / f"{self.three}.json"
+        newest.rename(self.folder / "away")
+        self.assertRaises(AssetsDamaged, self.collect)
+        (self.folder / "away").rename(newest)
         (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"damaged")
         self.assertEqual(self.collect().releases, [self.one])
 

@@ -162,6 +162,20 @@ class RefusedTests(AssetsCase):
             self.assertIn(reason, reasons.pop(path))
         self.assertEqual(reasons, {})
 
+    def test_deep_folders(self) -> None:
+        """Deeper than any path may be, and than a program can call itself: the first that is too deep is named."""
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.source)
+        for _ in range(600):
+            os.mkdir("d")
+            os.chdir("d")
+            self.addCleanup(os.rmdir, "d")  # no tool has to go down there
+            self.addCleanup(os.chdir, "..")
+        Path("f").write_bytes(b"")
+        self.addCleanup(os.unlink, "f")
+        [(path, reason)] = self.refused().items()
+        self.assertEqual((path, "longer than 1024 bytes" in reason), ("/".join(["d"] * 513), True))
+
     def test_empty_folder(self) -> None:
         """A folder that is not mounted must not take everything from players."""
         shutil.rmtree(self.source)
