@@ -75,6 +75,7 @@ class AssetRoutes:
         if not delivery.modified:
             request.setResponseCode(304)
             return None
+        request.setHeader("Content-Type", delivery.item.type)
         if delivery.part is not None:
             request.setResponseCode(206)
             request.setHeader("Content-Range", delivery.part.content_range)
@@ -114,7 +115,6 @@ def _described(item: Item, *, private: bool) -> Mapping[str, str]:
         "Accept-Ranges": "bytes",
         "Repr-Digest": sha256_field(bytes.fromhex(item.sha256)),
         "Content-Security-Policy": "sandbox",
-        "Content-Type": item.type,
     }
     if private:
         headers["Vary"] = "Authorization"

@@ -122,6 +122,7 @@ class FilesTests(ServingCase):
                 answer = self.get(address, headers)
                 self.assertEqual((answer.status, answer.body), (304, b""), (address, headers))
                 self.assertNotIn("content-length", answer.headers)
+                self.assertNotIn("gamed-protocol", answer.headers)
                 kept = {k: v for k, v in self.shown(whole).items() if k != "content-type"}
                 self.assertEqual(self.shown(answer), kept)
             for headers in ({"If-None-Match": '"x"'}, {"If-None-Match": '"x"', "If-Modified-Since": date}):

@@ -8,6 +8,7 @@ from re import search
 
 from attrs import asdict, frozen
 
+from tests.assets.serving_kit import Folder
 from tests.e2e.keeper import gamed
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
@@ -64,7 +65,9 @@ def token_of(service: Service, name: str) -> str:
 
 
 def fill(service: Service, token: str) -> None:
-    """`auto` has a history and a conflict copy, `slot-1` was deleted; these are the document's examples."""
+    """`auto` has a history and a conflict copy, `slot-1` was deleted, `stable` has a file; these are the document's
+    examples."""
+    Folder(service.data / "assets").publish("stable", {"readme.txt": b"test"})
 
     def put(slot: str, body: bytes, **headers: str) -> Mapping[str, object]:
         fields = {name.replace("_", "-"): value for name, value in headers.items()}
