@@ -5,6 +5,7 @@ using System.Collections.Concurrent;
 using System.Collections.Generic;
 using System.IO;
 using System.Linq;
+using System.Runtime.InteropServices;
 using System.Text;
 using System.Threading;
 using System.Threading.Tasks;
@@ -169,7 +170,7 @@ static class Program
 {
     static readonly string[] Features =
     {
-        "saves", "sync", "loopback", "parallel", "shared_store", "clock", "timeout",
+        "saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout",
     };
 
     static readonly string[] SavesCommands =
@@ -276,6 +277,8 @@ static class Program
             throw new Unsupported("no client " + name);
         if (SavesCommands.Contains(todo))
             return await SavesAsync(seat, todo, how);
+        if (todo == "download")
+            return await DownloadAsync(seat, how);
         if (todo != null && todo.StartsWith("sync_"))
             return await SyncsAsync(seat, todo, how);
         return await SignInsAsync(seat, todo, how);
@@ -372,6 +375,23 @@ static class Program
                 return Nothing;
             default:
                 throw new Unsupported(todo);
+        }
+    }
+
+    [DllImport("libc")]
+    static extern int symlink(byte[] target, byte[] link);
+
+    /// <summary>The folder that the suite looks into is a link to the release.</summary>
+    static async Task<object> DownloadAsync(Seat seat, Args how)
+    {
+        string target = how.Text("target"), link = target + ".new";
+        using (var assets = new Assets(seat.Client, target + ".releases"))
+        {
+            Manifest found = await assets.DownloadAsync(how.Text("channel"));
+            if (symlink(Disk.Bytes(assets.Switch().Folder), Disk.Bytes(link)) != 0)
+                throw new IOException("cannot link " + link);
+            Disk.Move(link, target);
+            return new Dictionary<string, object> { { "release", found.Release }, { "files", found.Files.Keys } };
         }
     }
 

@@ -7,8 +7,6 @@ from tests.csharp.building import CSHARP, built, tool
 
 
 class CSharp(ConformanceCase):
-    lacks = frozenset({"assets"})
-
     @classmethod
     def driver(cls) -> Sequence[str]:
         return [tool("mono"), str(built("Driver", CSHARP / "Driver.cs"))]
