@@ -1,0 +1,112 @@
+"""The page for game developers says what is true: its programs run, its files, names and codes exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copy
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.web.codes import CODES
+from tests.client.reference import gamed_client as gc
+from tests.client_assets.reference import gamed_assets as ga
+from tests.porch.process import GAMED, WAIT_SECONDS, environment
+from tests.test_guides import blocks
+from tests.test_spec import ROOT
+
+PAGE = "docs/game-developers.md"
+OWN_CODES = {"unreachable", "untrusted_address", "disk_full"}
+"""Of the clients: no server sends them."""
+WRAPPED = """
+using System; using System.Collections.Concurrent; using System.Collections.Generic; using System.Threading;
+using System.Threading.Tasks; using Gamed;
+static class Application {{ public const string version = "1"; public static void OpenURL(string url) {{ }} }}
+static class Page {{
+    static bool OpenOnMainThread(string url) {{ Application.OpenURL(url); return true; }}
+    static async Task PlayAsync(string server, IPerson person, ConcurrentQueue<SyncStatus> changed,
+        CancellationTokenSource stopped, byte[] bytes) {{
+{text}
+    }}
+}}
+"""
+
+
+def text() -> str:
+    return (ROOT / PAGE).read_text("utf-8")
+
+
+class PageTests(SynchronousTestCase):
+    def test_programs(self) -> None:
+        """Python, JavaScript and curl, as they are printed, one after the other against `gamed dev`."""
+        folder = Path(self.mktemp()).absolute()
+        folder.mkdir()
+        for client in (*(ROOT / "clients/python").glob("gamed_*.py"), *(ROOT / "clients/js").glob("gamed*.mjs")):
+            copy(client, folder)
+        [script] = [block for block in blocks(PAGE, "python") if "GAMED_PLAYERS" in block]
+        [[page], [curl]] = blocks(PAGE, "js"), blocks(PAGE, "bash")
+        for name, program in (("online.py", script), ("online.mjs", page), ("online.sh", curl)):
+            (folder / name).write_text(program)
+        command = f"sh -ec '{sys.executable} online.py; node online.mjs; bash -e online.sh'"
+        done = subprocess.run(
+            [*GAMED, "dev", "--script", command],
+            capture_output=True,
+            text=True,
+            timeout=2 * WAIT_SECONDS,
+            cwd=folder,
+            env=environment({"HOME": str(folder)}),
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.splitlines()[:2], ["all is well", "level 1"])
+        [printed] = [block for block in blocks(PAGE, "") if block.startswith('{"slot":"curl"')]
+        said = "\n".join(done.stdout.splitlines()[2:])
+        self.assertTrue(re.fullmatch(re.escape(printed.strip()).replace(r"\.\.\.", ".*"), said), said)
+
+    def test_csharp(self) -> None:
+        """Its lines are compiled with the client."""
+        folder = Path(self.mktemp())
+        folder.mkdir()
+        [lines] = blocks(PAGE, "csharp")
+        (folder / "Page.cs").write_text(WRAPPED.format(text=lines))
+        client = [str(path) for path in (ROOT / "clients/csharp").glob("Gamed*.cs")]
+        command = ["mcs", "-target:library", f"-out:{folder}/Page.dll", f"{folder}/Page.cs", *client]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_SECONDS, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_python(self) -> None:
+        """The person of its first lines has what a person needs."""
+        first, _ = blocks(PAGE, "python")
+        asked = {name for name in vars(gc.Person) if not name.startswith("_")}
+        self.assertEqual(set(re.findall(r"def (\w+)", first)), asked)
+
+    def test_godot(self) -> None:
+        """What its lines call is there, with as many arguments at least."""
+        [lines] = blocks(PAGE, "gdscript")
+        source = "".join(path.read_text("utf-8") for path in (ROOT / "clients/godot3").glob("gamed*.gd"))
+        called = set(re.findall(r"(?:client|saves)\.(\w+)\(", lines))
+        self.assertEqual(called, {"signed_in", "sign_in", "run", "read", "write"})
+        self.assertEqual({name for name in called if f"\nfunc {name}(" not in source}, set())
+
+    def test_files(self) -> None:
+        """Each file that is to be copied is there, in the folder that is named."""
+        rows = re.findall(r"(?m)^\| .+? \| `(clients/\w+/)`: (.+?) \|", text())
+        self.assertGreaterEqual(len(rows), 4)
+        named = [ROOT / folder / file for folder, files in rows for file in re.findall(r"`(\S+?)`", files)]
+        self.assertEqual([str(file) for file in named if not file.is_file()], [])
+
+    def test_codes(self) -> None:
+        """Each code is one that the server sends, or one of the clients' own."""
+        table = text().partition("| When | Show |")[2].partition("\n\n")[0]
+        named = {code for row in re.findall(r"\((`.+?`)[^)]*\) \|", table) for code in re.findall(r"`(\w+)`", row)}
+        states = {"newer", "conflict", "refused"}
+        self.assertEqual(named - set(CODES) - OWN_CODES - states, set())
+        self.assertIs(gc.BY_CODE["session_revoked"], gc.SignInRequired)
+        self.assertEqual(ga.disk_full().code, "disk_full")
+
+    def test_commands(self) -> None:
+        """Each command line of the Python client is one that it takes."""
+        lines = [line for block in blocks(PAGE, "") for line in block.splitlines() if "gamed_client.py" in line]
+        self.assertGreaterEqual(len(lines), 3)
+        for line in lines:
+            gc.parser().parse_args(line.split()[2:])
