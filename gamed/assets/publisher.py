@@ -20,7 +20,7 @@ from gamed.assets.paths import Refused
 from gamed.assets.plan import Order, Plan, Published
 from gamed.assets.release import MAX_MANIFEST_BYTES, AssetFile, Manifest, manifest_bytes, parse_manifest, release_id
 from gamed.assets.scanning import Found, Scan, hashes, scan
-from gamed.assets.store import RELEASES, SUFFIX, AssetStore
+from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore
 from gamed.assets.storing import full, store_objects
 from gamed.assets.verifying import object_is_whole
 from gamed.instants import Now
@@ -124,8 +124,8 @@ class Publisher:
         release = release_id(text)
         path = self._store.folder / RELEASES / f"{release}{SUFFIX}"
         try:
-            for folder in {self._store.object_path(file.sha256).parent for file in plan.files.values()}:
-                sync_folder(folder)  # also of what another publish left that was killed before it came to this
+            for folder in self._folders(plan):
+                sync_folder(folder)  # also what another publish made that was killed before it came to this
             stored.insert(0, path)
             write_whole(path, text)
             with pointing(self._store.folder):
@@ -133,6 +133,12 @@ class Publisher:
         except OSError as e:
             raise full(e) from None
         return Published(plan, release, moved.before, moved.past_lost)
+
+    def _folders(self, plan: Plan) -> list[Path]:
+        """Whose names have to last before a manifest may name what is in them: the innermost first."""
+        store = self._store
+        shards = {store.object_path(file.sha256).parent for file in plan.files.values()}
+        return [*sorted(shards), store.folder / OBJECTS, store.folder, store.folder.parent]
 
     def _withdraw(self, channel: str, stored: Sequence[Path]) -> None:
         """What came to nothing is taken away again, the manifest first; unless the channel points at it already."""

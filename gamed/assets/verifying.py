@@ -1,7 +1,7 @@
 """Every byte of the assets folder read again, and every name in it looked up (PROTOCOL 5)."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256 as new_sha256
 from threading import Lock
 
@@ -100,18 +100,19 @@ def _pointers(store: AssetStore, done: Verified) -> None:
             done.flaws.append(f"channel {channel}: {e}")
 
 
-def _users(manifests: Mapping[str, Manifest]) -> dict[str, list[str]]:
-    """By object: who has it, as a person would find it."""
-    users: dict[str, list[str]] = {}
+Users = Mapping[str, Sequence[tuple[str, str]]]
+"""By object: release and path of each that has it."""
+
+
+def _users(manifests: Mapping[str, Manifest]) -> Users:
+    users: dict[str, list[tuple[str, str]]] = {}
     for release, manifest in manifests.items():
         for path, file in manifest.files.items():
-            users.setdefault(file.sha256, []).append(f"{path} of {release}")
+            users.setdefault(file.sha256, []).append((release, path))
     return users
 
 
-def _objects(
-    store: AssetStore, growing: Growing, sizes: Mapping[str, int], users: Mapping[str, list[str]], done: Verified
-) -> None:
+def _objects(store: AssetStore, growing: Growing, sizes: Mapping[str, int], users: Users, done: Verified) -> None:
     lock = Lock()
 
     def look(sha256: str, meter: Meter) -> None:
@@ -126,11 +127,12 @@ def _objects(
     done.objects, done.bytes = len(sizes), sum(sizes.values())
 
 
-def _flaw(store: AssetStore, sha256: str, users: list[str]) -> str | None:
+def _flaw(store: AssetStore, sha256: str, users: Sequence[tuple[str, str]]) -> str | None:
     """What to say of a bad object; None for one that was collected while this looked."""
-    there = os.path.lexists(store.object_path(sha256))
-    if not there and not users:
+    there, releases = os.path.lexists(store.object_path(sha256)), set(store.releases())
+    left = [f"{path} of {release}" for release, path in users if release in releases]
+    if not there and not left:
         return None
-    more = f" and {len(users) - SHOWN_USERS} more" if len(users) > SHOWN_USERS else ""
-    used = ", ".join(users[:SHOWN_USERS]) + more if users else "no release has it"
+    more = f" and {len(left) - SHOWN_USERS} more" if len(left) > SHOWN_USERS else ""
+    used = ", ".join(left[:SHOWN_USERS]) + more if left else "no release has it"
     return f"object {sha256} is {'damaged' if there else 'missing'}: {used}"

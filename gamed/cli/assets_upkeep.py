@@ -136,11 +136,17 @@ def _verified(found: Verified, *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({**counts, "flaws": found.flaws}, indent=2))
     if found.flaws:
-        advice = "Damaged objects are written anew by publishing the same files again: gamed assets publish --repair"
         count = f"{len(found.flaws)} flaw{'s' if len(found.flaws) > 1 else ''}"
-        raise NotDone("\n".join([*([] if as_json else found.flaws), count, advice]))
+        raise NotDone("\n".join([*([] if as_json else found.flaws), count, *_advice(found)]))
     if not as_json:
         say(f"all is well: {found.releases} releases, {found.objects} objects, {found.bytes} bytes read")
+
+
+def _advice(found: Verified) -> Iterator[str]:
+    if any(flaw.startswith("channel ") for flaw in found.flaws):
+        yield "Point the channel at a release that is whole: gamed assets point"
+    if any(flaw.startswith(("object ", "release ")) for flaw in found.flaws):
+        yield "Publish the same files again, which writes what is damaged anew: gamed assets publish --repair"
 
 
 def _collected(done: Collected, *, dry_run: bool, as_json: bool) -> None:

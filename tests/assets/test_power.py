@@ -46,7 +46,8 @@ class OrderTests(AssetsCase):
             self.assertLess(self.at("sync", staged), self.at("rename", place))
             self.assertLess(self.at("rename", place), self.last("sync", place.parent))
             self.assertLess(self.last("sync", place.parent), self.at("rename", manifest))
-            self.assertLess(self.at("sync", self.store.folder / "objects"), self.at("rename", manifest))
+        for folder in (self.store.folder / "objects", self.store.folder, self.store.folder.parent):
+            self.assertLess(self.last("sync", folder), self.at("rename", manifest))
         self.assertLess(self.at("rename", manifest), self.last("sync", manifest.parent))
         self.assertLess(self.last("sync", manifest.parent), self.at("rename", pointer))
         self.assertEqual(self.events[-1], ("sync", pointer.parent))

@@ -2,7 +2,7 @@
 
 from gamed.assets.errors import ReleaseNotFound
 from gamed.assets.verifying import Verified, verify
-from tests.assets.kit import FILES, AssetsCase, unseen
+from tests.assets.kit import FILES, AssetsCase, meddling, unseen
 
 
 class VerifyTests(AssetsCase):
@@ -34,6 +34,12 @@ class VerifyTests(AssetsCase):
         self.assertIn(f"object {readme} is damaged: copy.txt of {self.one}, readme.txt of {self.one}", flaws)
         self.assertIn(f"object {level2} is missing: data/level2.pck of {self.one}", flaws)
         self.assertEqual(len(self.verify().flaws), 3)
+
+    def test_collected_meanwhile(self) -> None:
+        """What a gc takes away while it is being read is no flaw."""
+        self.keep = 1
+        found = verify(self.store, meddling("reading", lambda: self.collect(0)))
+        self.assertEqual((len(self.store.releases()), found.flaws), (1, []))
 
     def test_nobodys_object(self) -> None:
         """An object that no release has is read, too."""
