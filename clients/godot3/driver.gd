@@ -329,7 +329,7 @@ class Session:
 		return _save(_sync.dropped(command["slot"]))
 
 	func do_sync_trouble(_command):
-		return Result.ok({"code": _sync.trouble.code} if _sync.trouble else null)
+		return Result.ok({"code": _sync.trouble.code if _sync.trouble else null})
 
 	func _status(status):
 		var value = status.duplicate()

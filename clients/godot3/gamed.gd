@@ -174,10 +174,8 @@ class GamedError:
 		var error
 		if value.get("code") is String:
 			var code = value["code"]
-			var words = value.get("detail")
-			if not words is String:
-				words = value.get("title")
-			error = GamedError.new(code, words if words is String else code, answer.status, value)
+			var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
+			error = GamedError.new(code, words if words != "" else code, answer.status, value)
 		else:
 			error = _of_status(answer.status)
 		var asked = answer.headers.get("retry-after", "")
@@ -200,8 +198,8 @@ class GamedError:
 	static func of_login(value):
 		if not value is Dictionary or not value.get("code") is String:
 			return Tools.lacks("problem").error
-		var words = value.get("detail")
-		return GamedError.new(value["code"], words if words is String else value["code"], 0, value, true)
+		var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
+		return GamedError.new(value["code"], words if words != "" else value["code"], 0, value, true)
 
 
 class Result:
@@ -238,7 +236,10 @@ class Tools:
 
 	# 1 to `most` characters, all of them out of `allowed`.
 	static func only(text, allowed, most = 1000000):
-		return text != "" and text.length() <= most and text.lstrip(allowed) == ""
+		var long = text.length()
+		if long == 0 or long > most or text.lstrip(allowed) != "":
+			return false
+		return text.to_ascii().get_string_from_ascii().length() == long  # lstrip takes NUL along; here the text ends
 
 	# An engine's JSON knows floats only. What is no whole number that a float holds exactly is not one.
 	static func integer(value, otherwise = null):
@@ -247,6 +248,10 @@ class Tools:
 		if typeof(value) == TYPE_REAL and value == floor(value) and abs(value) <= 9007199254740991.0:
 			return int(value)
 		return otherwise
+
+	# A member that is a text; "" for anything else, so that it can be compared.
+	static func text(of, name):
+		return of[name] if of.get(name) is String else ""
 
 	static func lacks(name):
 		return Result.wrong("not_gamed", "The server's answer lacks '%s'." % name)
@@ -280,21 +285,30 @@ class Tools:
 	# JSON in one line of ASCII, members in order: for headers, and to compare two values.
 	static func ascii_json(value):
 		var text = JSON.print(value, "", true)
+		if only(text, VISIBLE + " \"") and text.find("\\v") < 0:
+			return text
 		var parts = PoolStringArray()
 		var begin = 0
-		for i in range(text.length()):
+		var i = 0
+		while i < text.length():
+			var at = i
 			var unit = text.ord_at(i)
-			if unit < 128:
-				continue
-			parts.append(text.substr(begin, i - begin))
-			begin = i + 1
-			if unit > 0xFFFF:
-				unit -= 0x10000
-				parts.append("\\u%04x\\u%04x" % [0xD800 + (unit >> 10), 0xDC00 + (unit & 0x3FF)])
-			else:
-				parts.append("\\u%04x" % unit)
+			if unit == 92:  # of an escape; the engine has \v, too, which JSON does not
+				i += 1
+				unit = 11 if text.ord_at(i) == 118 else 92
+			if unit < 32 or unit > 126:
+				parts.append(text.substr(begin, at - begin))
+				parts.append(_escaped(unit))
+				begin = i + 1
+			i += 1
 		parts.append(text.substr(begin, text.length() - begin))
 		return parts.join("")
+
+	static func _escaped(unit):
+		if unit > 0xFFFF:
+			unit -= 0x10000
+			return "\\u%04x\\u%04x" % [0xD800 + (unit >> 10), 0xDC00 + (unit & 0x3FF)]
+		return "\\u%04x" % unit
 
 	static func same_json(one, other):
 		return ascii_json(one) == ascii_json(other)
@@ -530,7 +544,8 @@ func _exchange(http, method, path, body, fields, how):
 
 
 func _connected(http, timeout):
-	var host = "127.0.0.1" if origin.host == "localhost" and origin.scheme == "http" else origin.host
+	# the engine asks one address of a name only, and cannot write "::1" into the request's head
+	var host = {"localhost": "127.0.0.1", "::1": "localhost"}.get(origin.host, origin.host)
 	var error = http.connect_to_host(host, origin.port, origin.scheme == "https", true)
 	var since = OS.get_ticks_msec()
 	while true:
@@ -746,10 +761,26 @@ class Disk:
 		if size_of(temporary) != data.size():
 			return false  # the disk is full
 		flush(temporary)
-		if Directory.new().rename(temporary, path) != OK:
+		if not rename(temporary, path):
 			return false
 		flush(path.get_base_dir())
 		return true
+
+	static func rename(path, other):
+		return Directory.new().rename(path, other) == OK
+
+	# Not private, and below a folder that is.
+	static func make_folders(path):
+		return Directory.new().make_dir_recursive(path) == OK
+
+	# A file, or a folder that is empty.
+	static func remove_any(path):
+		return Directory.new().remove(path) == OK
+
+	# In bytes; 0 where nobody knows.
+	static func space(path):
+		var directory = Directory.new()
+		return directory.get_space_left() if directory.open(path) == OK else 0
 
 	# null when there is no such file. Where renaming over a file is not one step, the new one may lie beside.
 	static func read(path):
@@ -769,9 +800,7 @@ class Disk:
 		return size
 
 	static func remove(path):
-		if File.new().file_exists(path):
-			return Directory.new().remove(path) == OK
-		return true
+		return remove_any(path) if File.new().file_exists(path) else true
 
 	static func names(path):
 		var found = []
@@ -842,7 +871,7 @@ class Claim:
 
 	func _notification(what):
 		if what == NOTIFICATION_PREDELETE and _path != "":
-			Directory.new().remove(_path)
+			Disk.remove_any(_path)
 
 	# `<pid>.<when it began>`, so that a number that is given anew is another process.
 	static func process(pid):
@@ -860,7 +889,7 @@ class Claim:
 			return whose == process(pid)
 		match OS.get_name():
 			"X11", "Server":
-				return Directory.new().dir_exists("/proc/%d" % pid) and whose == process(pid)
+				return whose == process(pid)
 			"OSX":
 				return Disk._run("ps", ["-p", str(pid)])
 			"Windows":
@@ -1131,7 +1160,7 @@ class SignIn:
 		_login_url = found["login_url"]
 		_poll_path = Origin.path_of(found["url"]).split("?")[0].split("#")[0]
 		_max_wait = int(min(found["max_wait"], 25))
-		_code_only = value.get("return_proof") == "code"
+		_code_only = Tools.text(value, "return_proof") == "code"
 		if _listener:
 			_listener.login_id = found["login_id"]
 		return Result.ok()
@@ -1155,11 +1184,11 @@ class SignIn:
 			if answer.error:
 				return answer
 			var value = answer.value
-			if value.get("status") == "complete":
+			if Tools.text(value, "status") == "complete":
 				if proof and proof.kind == "ticket":
 					yield(_until_replied(proof), "completed")
 				return answer
-			if value.get("status") == "failed":
+			if Tools.text(value, "status") == "failed":
 				return Result.failed(GamedError.of_login(value.get("problem")))
 			if not value.get("stage") is String:
 				return Tools.lacks("stage")
@@ -1278,8 +1307,8 @@ class SaveInfo:
 		if not _is_etag(made["etag"]) or not Tools.is_sha256(made["sha256"]):
 			return Result.wrong("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
 		for each in [["content_type", "application/octet-stream"], ["modified", ""]]:
-			var text = value.get(each[0])
-			made[each[0]] = text if text is String and text != "" else each[1]
+			var text = Tools.text(value, each[0])
+			made[each[0]] = text if text != "" else each[1]
 		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
 		made["conflicts"] = []
 		if value.get("conflicts") is Array:

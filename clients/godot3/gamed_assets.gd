@@ -87,7 +87,7 @@ class Manifest:
 			made["files"][path] = file
 			made["size"] += file["size"]
 		for name in ["published", "note"]:
-			made[name] = value[name] if value.get(name) is String else ""
+			made[name] = Tools.text(value, name)
 		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
 		return Result.ok(made)
 
@@ -108,7 +108,7 @@ class Manifest:
 		if not value is Dictionary or not value.get("sha256") is String or not Tools.is_sha256(value["sha256"]):
 			return null
 		var size = Tools.integer(value.get("size"), -1)
-		var type = value["type"] if value.get("type") is String else "application/octet-stream"
+		var type = Tools.text(value, "type")
 		return {"size": size, "sha256": value["sha256"], "type": type} if size >= 0 else null
 
 	# NotGamed unless each can be a file below a folder, beside all the others, on any system.
@@ -196,6 +196,9 @@ class Part:
 		if answer.headers.get("content-encoding", "identity").to_lower() != "identity":
 			return GamedError.new("not_gamed", "Something between here and the server changes the files on their way.")
 		if answer.status == 206 and answer.headers.get("content-range", "") != said:
+			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		var length = answer.headers.get("content-length", "")
+		if length != "" and length != str(file["size"] - (_at if answer.status == 206 else 0)):
 			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
 		_out = File.new()
 		if answer.status == 200:  # the whole file after all
@@ -411,8 +414,7 @@ func _room(missing):
 	for digest in missing:
 		var file = missing[digest]["file"]
 		needed += file["size"] * missing[digest]["targets"].size() - int(max(0, Disk.size_of(_staged(file))))
-	var directory = Directory.new()
-	var free = directory.get_space_left() if directory.open(folder) == OK else 0
+	var free = Disk.space(folder)
 	return Part.full(needed - free) if missing.size() > 0 and free > 0 and free < needed else null
 
 
@@ -449,9 +451,11 @@ func _arrive(part):
 		var error = part.close()
 		if error:
 			return error
-		if answer.error == null:
-			continue
+		if answer.error == null and part.arrived() == size:
+			break
 		error = answer.error
+		if error == null:
+			error = GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
 		attempt = 0 if part.arrived() > before else attempt
 		var seconds = GamedClient.pause_after(error, attempt)
 		var last = attempt + 1 == GamedClient.TRIES or seconds > GamedClient.LONGEST_PAUSE_SECONDS
@@ -473,8 +477,8 @@ func _put(source, wanted):
 		if not yield(_copied(source, target, file), "completed"):
 			return Part.full()
 		count(file["size"], 0)
-	Directory.new().make_dir_recursive(last.get_base_dir())
-	return null if Directory.new().rename(source, last) == OK else Part.full()
+	Disk.make_folders(last.get_base_dir())
+	return null if Disk.rename(source, last) else Part.full()
 
 
 # Under another name, too, if the bytes are what they should be.
@@ -488,8 +492,8 @@ func _copied(source, target, file):
 		Disk.remove(temporary)
 		return false
 	Disk.flush(temporary)
-	Directory.new().make_dir_recursive(target.get_base_dir())
-	return Directory.new().rename(temporary, target) == OK
+	Disk.make_folders(target.get_base_dir())
+	return Disk.rename(temporary, target)
 
 
 # Of a file, a block in each frame; into another one at the same time, if that is named.
@@ -543,4 +547,4 @@ func _remove_others(keep):
 func _remove_all(path):
 	for name in Disk.names(path):
 		_remove_all(path + "/" + name)
-	Directory.new().remove(path)
+	Disk.remove_any(path)

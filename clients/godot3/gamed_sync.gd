@@ -356,7 +356,7 @@ class Store:
 				var words = "%s cannot be read; the files beside it are untouched." % path
 				return Result.wrong("state_damaged", words)
 			if whole == null:
-				Directory.new().rename(path + ".new", path)
+				Disk.rename(path + ".new", path)
 			found[slot] = record
 			_tidy(record)
 		return Result.ok(found)
