@@ -72,7 +72,7 @@ setup(
         "twisted[tls]>=26.10",
         "werkzeug>=3,<4",
     ],
-    extras_require={"tests": TESTS},
+    extras_require={"tests": TESTS, "bench": ["matplotlib>=3.9"]},
     classifiers=[
         "Framework :: Twisted",
         "Operating System :: POSIX :: Linux",

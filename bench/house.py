@@ -4,7 +4,6 @@ import http.client
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -12,48 +11,57 @@ from pathlib import Path
 from secrets import token_bytes
 from sqlite3 import Connection
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+from attrs import frozen
 
-from gamed.cli.host import Host  # noqa: E402
-from gamed.crypto import Keys  # noqa: E402
-from gamed.sessions.credentials import SessionPolicy, mint, new_session_id  # noqa: E402
-from gamed.storage.auth.players import create_player  # noqa: E402
-from gamed.storage.auth.sessions import open_session  # noqa: E402
+from bench.process import Process, free_port
+from gamed.cli.host import Host
+from gamed.crypto import Keys
+from gamed.sessions.credentials import Pair, SessionPolicy, mint, new_session_id
+from gamed.storage.auth.players import create_player
+from gamed.storage.auth.sessions import open_session
 
-CONFIG = {"mode": "local", "session": {"access_ttl": "24h"}}
+LIMITS = {"starts_per_minute": 0, "live_logins_per_address": 0, "live_logins": 0, "refreshes_per_minute": 0}
+CONFIG = {"mode": "local", "session": {"access_ttl": "24h"}, "limits": LIMITS}
 GAME = {"writes_per_minute": 0, "min_free_bytes": 0, "bytes": "8 GiB"}
+GAMED = (sys.executable, "-m", "gamed")
+
+
+@frozen
+class Player:
+    """Somebody signed in."""
+
+    access: str
+    refresh: str
 
 
 class House:
-    """`python -m gamed serve` in `folder`."""
+    """`gamed serve` in `folder`; `command` is what runs in place of `python -m gamed`."""
 
-    def __init__(self, folder: Path, game: Mapping[str, object] = GAME) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        game: Mapping[str, object] = GAME,
+        *,
+        command: Sequence[str] = GAMED,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder, self.data = folder, folder / "data"
+        self.port = free_port()
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "authentication.json").write_text(json.dumps(CONFIG))
         (folder / "game.json").write_text(json.dumps(game))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        places = ["--config", str(folder / "authentication.json"), "--data", str(self.data)]
+        listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
+        words = [*command, "serve", *places, *listen, *arguments]
+        self.process = Process(words, self.port, folder / "log", environment or {})
 
     def start(self) -> "House":
-        places = ["--config", str(self.folder / "authentication.json"), "--data", str(self.data)]
-        listen = ["--listen", f"tcp:{self.port}:interface=127.0.0.1"]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "gamed", "serve", *places, *listen], cwd=ROOT, stdout=log, stderr=log
-            )
-        while True:
-            try:
-                self.request(self.connect(), "GET", "/healthz", "")
-                return self
-            except OSError:
-                time.sleep(0.05)
+        self.process.start()
+        return self
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait()
+        self.process.stop()
 
     def connect(self) -> http.client.HTTPConnection:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -61,18 +69,17 @@ class House:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connection
 
-    def sign_in(self, players: Sequence[str]) -> list[str]:
-        """Access tokens of these players, who are made where they are not there yet; once the service ran."""
+    def sign_in(self, players: Sequence[str]) -> list[Player]:
+        """These players, who are made where they are not there yet; once the service ran."""
         host = Host(str(self.folder / "authentication.json"), str(self.data), development=False)
 
-        def unit(connection: Connection, keys: Keys) -> list[str]:
-            return [_token(connection, keys, player_id) for player_id in players]
+        def unit(connection: Connection, keys: Keys) -> list[Player]:
+            return [_sign_in(connection, keys, player_id) for player_id in players]
 
         return host.open().run(unit)
 
     def rss_mib(self, name: str = "VmRSS") -> float:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1]) / 1024
+        return self.process.memory_mib(name)
 
     @staticmethod
     def request(
@@ -89,7 +96,7 @@ class House:
         return answer.status, answer.read()
 
 
-def _token(connection: Connection, keys: Keys, player_id: str) -> str:
+def _sign_in(connection: Connection, keys: Keys, player_id: str) -> Player:
     now_ms = time.time_ns() // 1_000_000
     policy = SessionPolicy(access_seconds=24 * 3600, refresh_seconds=720 * 3600)
     pair = mint(token_bytes, now_ms, policy, now_ms)
@@ -106,7 +113,11 @@ def _token(connection: Connection, keys: Keys, player_id: str) -> str:
         pair=pair,
         now_ms=now_ms,
     )
-    return pair.access.reveal().decode()
+    return _shown(pair)
+
+
+def _shown(pair: Pair) -> Player:
+    return Player(pair.access.reveal().decode(), pair.refresh.reveal().decode())
 
 
 def percentile(values: Sequence[float], part: float) -> float:

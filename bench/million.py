@@ -1,6 +1,6 @@
 """A million saves against an empty store: list, read and PUT of the same player, in rounds that take turns.
 
-python bench/million.py [--saves 1000000] [--rounds 5] [--folder DIR]
+python -m bench.million [--saves 1000000] [--rounds 5] [--folder DIR]
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from sqlite3 import Connection, connect
 
-from house import House, disk_probe_ms, percentile
+from bench.house import House, disk_probe_ms, percentile
 
 SLOTS, VERSIONS, SIZE = 100, 3, 1024
 PLAYERS, REQUESTS = 20, 200
@@ -77,7 +77,7 @@ class Side:
         self.house.start().stop()
         fill(self.house.data, saves)
         self.players = [player(number * spread) for number in range(PLAYERS)]
-        self.tokens = self.house.sign_in(self.players)
+        self.tokens = [player.access for player in self.house.sign_in(self.players)]
         self.house.start()
         self.connection = self.house.connect()
 

@@ -1,6 +1,6 @@
 """How long each unit of the sweep holds the write lane of state.db: its own time, and with its commit.
 
-python bench/sweep.py [--slots 3000] [--versions 40]
+python -m bench.sweep [--slots 3000] [--versions 40]
 """
 
 import argparse
@@ -16,8 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from sqlite3 import Connection
 
-from house import disk_probe_ms, percentile
-
+from bench.house import disk_probe_ms, percentile
 from gamed.saves.limits import SaveLimits
 from gamed.storage import parts
 from gamed.storage.files import connect, file_uri, prepare

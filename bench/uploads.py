@@ -1,6 +1,6 @@
 """64 PUTs of 16 MiB at once: memory of the service above idle, and small GETs meanwhile.
 
-python bench/uploads.py [--clients 64] [--mib 16]
+python -m bench.uploads [--clients 64] [--mib 16]
 """
 
 import argparse
@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from house import House, disk_probe_ms, percentile
+from bench.house import House, disk_probe_ms, percentile
 
 PLAYERS = 8
 PIECE = 64 * 1024
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def measure(house: House, clients: int, mib: int) -> None:
-    tokens = house.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
+    tokens = [player.access for player in house.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])]
     connection = house.connect()
     House.request(connection, "PUT", "/game/saves/small", tokens[0], body=b"x" * 1000)
     alone = get_for(house, connection, tokens[0], seconds=3)

@@ -1,0 +1,97 @@
+"""`python -m bench`: every path against its references, in rounds that take turns. See bench/README.md."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from bench import alone
+from bench.house import disk_probe_ms
+from bench.plots import draw
+from bench.report import TITLE, as_json, lines
+from bench.rounds import Outcome, measure
+from bench.rows import ROWS, Row
+from bench.servers import Missing, Servers
+
+ALONE = ("start", "waiters")
+SMOKING = 8
+"""Rows at once."""
+
+
+def options(words: Sequence[str] | None = None) -> argparse.Namespace:
+    names = [row.name for row in ROWS] + list(ALONE)
+    parser = argparse.ArgumentParser("bench", description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="everything once, as short as it goes: does it still run?")
+    parser.add_argument("--only", action="append", choices=names, metavar="PATH", help=", ".join(names))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=int, default=3, help="of one run; wrk knows whole ones")
+    parser.add_argument("--waiters", type=int, default=10_000)
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="a PNG per path; needs matplotlib")
+    given = parser.parse_args(words)
+    if given.smoke:
+        given.rounds, given.seconds, given.waiters = 1, 1, 50
+    return given
+
+
+def main() -> None:
+    given = options()
+    if shutil.which("wrk") is None:
+        sys.exit("bench: wrk is missing; on Debian: apt-get install wrk")
+    folder = Path(tempfile.mkdtemp(prefix="gamed-bench-"))
+    try:
+        run(given, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(given: argparse.Namespace, folder: Path) -> None:
+    machine = {"load": os.getloadavg()[0], "cpus": os.cpu_count(), "flush_ms": disk_probe_ms(folder)}
+    print(
+        f"load {machine['load']:.1f}, {machine['cpus']} CPUs, a flush of 4 KiB {machine['flush_ms']:.2f} ms", flush=True
+    )
+    rows = [row for row in ROWS if given.only is None or row.name in given.only]
+    outcomes = measure_rows(rows, folder, given)
+    others: dict[str, Mapping[str, float]] = {}
+    if given.only is None or "start" in given.only:
+        others["start"] = alone.start_and_memory(folder, given.rounds)
+    if given.only is None or "waiters" in given.only:
+        others["waiters"] = alone.waiters(folder, given.waiters)
+    for name, figures in others.items():
+        print(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in figures.items()))
+    if given.json is not None:
+        found = {"machine": machine, "rows": as_json(outcomes), **others}
+        given.json.write_text(json.dumps(found, indent=1))
+    if given.plots is not None:
+        draw(outcomes, given.plots)
+
+
+def measure_rows(rows: Sequence[Row], folder: Path, given: argparse.Namespace) -> list[Outcome]:
+    """One after another; only where the figures do not matter, all at once."""
+    servers = Servers(folder)
+
+    def one(row: Row) -> Outcome | None:
+        try:
+            outcome = measure(servers, row, given.rounds, given.seconds, warm=not given.smoke)
+        except Missing as e:
+            print(f"{row.name}: left out, this machine has not {e}")
+            return None
+        print("\n".join(lines([outcome])), flush=True)
+        return outcome
+
+    print("\n".join(TITLE), flush=True)
+    try:
+        servers.get("G")
+        with ThreadPoolExecutor(SMOKING if given.smoke else 1) as threads:
+            return [outcome for outcome in threads.map(one, rows) if outcome is not None]
+    finally:
+        servers.stop()
+
+
+if __name__ == "__main__":
+    main()

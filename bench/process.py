@@ -1,0 +1,82 @@
+"""A server as a process: pinned to one processor, asked how much of it it used."""
+
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CPUS = sorted(os.sched_getaffinity(0))
+SERVER_CPU, CLIENT_CPU = CPUS[0], CPUS[-1]
+TICKS = os.sysconf("SC_CLK_TCK")
+PATIENCE_SECONDS = 60
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Process:
+    """`words`, once started; it is up when `/healthz` answers anything."""
+
+    def __init__(self, words: Sequence[str], port: int, log: Path, environment: Mapping[str, str]) -> None:
+        self.words, self.port, self._log = words, port, log
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+
+    def start(self) -> float:
+        """Seconds from its start to its first answer."""
+        began = time.perf_counter()
+        with self._log.open("ab") as log:
+            self._child = subprocess.Popen(
+                ["taskset", "-c", str(SERVER_CPU), *self.words], cwd=ROOT, env=self._environment, stdout=log, stderr=log
+            )
+        while not self._answers():
+            if self._child.poll() is not None or time.perf_counter() - began > PATIENCE_SECONDS:
+                self.stop()
+                raise RuntimeError(
+                    f"{' '.join(self.words)} does not answer; its log is {self._log.read_text()[-2000:]}"
+                )
+            time.sleep(0.005)
+        return time.perf_counter() - began
+
+    def _answers(self) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+        except OSError:
+            return False
+        finally:
+            connection.close()
+        return True
+
+    def terminate(self) -> None:
+        """By number: whoever forked since is not its parent."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def stop(self) -> None:
+        self._child.terminate()
+        try:
+            self._child.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def cpu_seconds(self) -> float:
+        """Of all its threads so far, user and system."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / TICKS
+
+    def memory_mib(self, name: str = "VmRSS") -> float:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith(name)).split()[1]) / 1024

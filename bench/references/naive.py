@@ -1,0 +1,45 @@
+"""N: Klein as it comes, adbapi with five threads, one hop for the token and one for the save. PORT FOLDER"""
+
+import sys
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any
+
+from klein import Klein
+from twisted.enterprise.adbapi import ConnectionPool
+from twisted.internet import endpoints, reactor
+from twisted.web.server import Site
+
+from bench.references.reads import head_of, indexer_of, player_of, save_of
+from gamed.storage.files import prepare
+
+FOLDER = Path(sys.argv[2])
+INDEXER = indexer_of(FOLDER)
+app = Klein()
+
+
+def pool(name: str) -> ConnectionPool:
+    return ConnectionPool("sqlite3", str(FOLDER / "data" / name), check_same_thread=False, cp_openfun=opened, cp_max=5)
+
+
+def opened(connection: Connection) -> None:
+    connection.isolation_level = None
+    prepare(connection)
+
+
+TOKENS, SAVES = pool("auth.db"), pool("state.db")
+
+
+@app.route("/game/saves/<string:slot>")
+async def read(request: Any, slot: str) -> bytes:
+    shown = request.getHeader("authorization")
+    player_id = await TOKENS.runWithConnection(lambda connection: player_of(connection, INDEXER, shown))
+    sight = await SAVES.runWithConnection(lambda connection: save_of(connection, player_id, slot))
+    for name, value in head_of(sight).items():
+        request.setHeader(name, value)
+    return sight.data
+
+
+if __name__ == "__main__":
+    endpoints.TCP4ServerEndpoint(reactor, int(sys.argv[1]), interface="127.0.0.1").listen(Site(app.resource()))
+    reactor.run()

@@ -1,0 +1,75 @@
+"""Rounds that take turns: what disturbs one contender disturbs the others too, and only their ratio counts."""
+
+from collections.abc import Mapping, Sequence
+from statistics import median, quantiles
+
+from attrs import frozen
+
+from bench.rows import Row, Side
+from bench.servers import Servers
+from bench.wrk import Measured, run
+
+WARM_SECONDS = 1
+SPENDING = frozenset({"refresh"})
+"""Kinds that use credentials up: each round signs in anew."""
+
+
+@frozen
+class Ratio:
+    """Of gamed's rate to another's, round by round."""
+
+    rounds: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return median(self.rounds)
+
+    @property
+    def spread(self) -> float:
+        """Between the quartiles, as a part of the median."""
+        if len(self.rounds) < 3:
+            return 0.0
+        low, _, high = quantiles(self.rounds, n=4, method="inclusive")
+        return (high - low) / self.median
+
+
+@frozen
+class Outcome:
+    """One row. `sides` has all rounds of each contender, gamed's own under the row's name."""
+
+    row: Row
+    sides: Mapping[str, Sequence[Measured]]
+
+    @property
+    def own(self) -> Sequence[Measured]:
+        return self.sides[self.row.name]
+
+    def ratio(self, other: str) -> Ratio:
+        pairs = zip(self.own, self.sides[other], strict=True)
+        return Ratio([mine.per_second / theirs.per_second for mine, theirs in pairs])
+
+    def cost(self, other: str) -> Ratio:
+        """The other's processor time for a request to gamed's: what the ratio would be if nothing else ran."""
+        pairs = zip(self.own, self.sides[other], strict=True)
+        return Ratio([theirs.cpu_us / max(1.0, mine.cpu_us) for mine, theirs in pairs])
+
+
+def measure(servers: Servers, row: Row, rounds: int, seconds: int, *, warm: bool) -> Outcome:
+    """Every contender once a round, in an order that turns."""
+    sides = {row.name: Side(row.server, row.load), **row.others}
+    if warm:
+        for side in sides.values():
+            _run(servers, side, WARM_SECONDS)
+    found: dict[str, list[Measured]] = {name: [] for name in sides}
+    for number in range(rounds):
+        names = list(sides)
+        for name in names if number % 2 else reversed(names):
+            found[name].append(_run(servers, sides[name], seconds))
+    return Outcome(row, found)
+
+
+def _run(servers: Servers, side: Side, seconds: int) -> Measured:
+    process = servers.get(side.server)
+    if side.load.kind in SPENDING:
+        servers.sign_in(side.server)
+    return run(process, side.load, servers.players(side.server), seconds)

@@ -1,0 +1,66 @@
+"""What is measured: each path, against whom, and how much is wanted."""
+
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from bench.wrk import Load
+
+SAVE = "/game/saves/auto"
+OK = "/healthz"
+
+
+@frozen
+class Side:
+    """One contender of a row: a server by its letter (`G` is gamed), and what it is asked."""
+
+    server: str
+    load: Load
+
+
+@frozen
+class Row:
+    """`wanted`: at least so many times the rate of that contender; `G` of the same name is measured first."""
+
+    name: str
+    load: Load
+    others: Mapping[str, Side]
+    wanted: Mapping[str, float]
+    server: str = "G"
+    note: str = field(default="")
+
+
+def _against_k(connections: int = 16) -> dict[str, Side]:
+    return {"K": Side("K", Load("plain", OK, connections))}
+
+
+def _reads() -> dict[str, Side]:
+    return {name: Side(name, Load("read", SAVE)) for name in ("N", "D")}
+
+
+ROWS = (
+    Row("healthz", Load("plain", OK), _against_k(), {"K": 2.5}),
+    Row("config", Load("plain", "/auth/config"), _against_k(), {"K": 2.5}),
+    Row("read", Load("read", SAVE), _against_k() | _reads(), {"K": 1.2, "N": 4.0, "D": 0.9}),
+    Row("read-304", Load("known", SAVE), {"read": Side("G", Load("read", SAVE))}, {"read": 1.0}),
+    Row("put-1", Load("write", SAVE, 1), {"W1": Side("W1", Load("write", SAVE, 1))}, {"W1": 0.9}),
+    Row("put-16", Load("write", SAVE, 16), _against_k(), {"K": 0.5}),
+    Row(
+        "put-64",
+        Load("write", SAVE, 64),
+        _against_k(64) | {"W1": Side("W1", Load("write", SAVE, 64))},
+        {"K": 0.6, "W1": 2.5},
+    ),
+    Row(
+        "put-64-slow",
+        Load("write", SAVE, 64),
+        {"W1": Side("W1-slow", Load("write", SAVE, 64))},
+        {"W1": 12.0},
+        server="G-slow",
+        note="each flush 2 ms longer",
+    ),
+    Row("refresh", Load("refresh", "/auth/session/refresh"), _against_k(), {"K": 0.4}),
+    Row("login", Load("login", "/auth/login"), _against_k(), {"K": 0.4}),
+    Row("log", Load("plain", OK), {"quiet": Side("quiet", Load("plain", OK))}, {"quiet": 0.95}, server="G-admin"),
+    Row("read-fast", Load("read", SAVE), {"stock": Side("G-stock", Load("read", SAVE))}, {}),
+)

@@ -1,0 +1,50 @@
+"""The driver: wrk on a processor of its own, with a script that makes random players and fresh bytes."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from bench.process import CLIENT_CPU, Process
+
+SCRIPT = Path(__file__).parent / "wrk.lua"
+
+
+@frozen
+class Load:
+    """What is asked: `kind` as wrk.lua knows it, a path, and how many connections ask it."""
+
+    kind: str
+    path: str
+    connections: int = 16
+    more: tuple[str, ...] = ()
+
+
+@frozen
+class Measured:
+    """One run. `cpu_us`: what the server spent of its processor for each request, in microseconds."""
+
+    per_second: float
+    cpu_us: float
+    p50_ms: float
+    p99_ms: float
+
+
+def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
+    """RuntimeError when one answer was an error, or a connection broke."""
+    words: Sequence[str] = [
+        *("taskset", "-c", str(CLIENT_CPU), "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout=60s"),
+        *("-s", str(SCRIPT), f"http://127.0.0.1:{server.port}", "--"),
+        *(load.kind, str(players), load.path, *load.more),
+    ]
+    before = server.cpu_seconds()
+    said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=seconds + 60).stdout
+    spent = server.cpu_seconds() - before
+    line = next(line for line in said.splitlines() if line.startswith("RESULT "))
+    result = json.loads(line.removeprefix("RESULT "))
+    if result["wrong"] or result["broken"] or not result["requests"]:
+        raise RuntimeError(f"{load.kind} {load.path}: {line}")
+    asked = result["requests"]
+    return Measured(asked / result["seconds"], spent / asked * 1e6, result["p50_ms"], result["p99_ms"])

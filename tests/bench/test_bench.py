@@ -1,0 +1,41 @@
+"""The measurements still run, and say what they found. Figures are not judged here: this machine does other things."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from bench.report import verdict
+from bench.rounds import Ratio
+from bench.rows import ROWS
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 300
+
+
+class SmokeTests(SynchronousTestCase):
+    def test_every_path_is_measured(self) -> None:
+        """`python -m bench --smoke`: real servers, wrk, no answer wrong, a figure for each path."""
+        found = Path(self.mktemp()).absolute()
+        words = [sys.executable, "-m", "bench", "--smoke", "--json", str(found)]
+        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        told = json.loads(found.read_text())
+        self.assertEqual([row["path"] for row in told["rows"]], [row.name for row in ROWS])
+        for row in told["rows"]:
+            for name, rounds in row["sides"].items():
+                self.assertGreater(rounds[0]["per_second"], 0, (row["path"], name))
+        self.assertGreater(told["start"]["memory_mib"], 0)
+        self.assertGreater(told["waiters"]["first_wake_ms"], 0)
+
+
+class VerdictTests(SynchronousTestCase):
+    def test_a_target_binds_where_the_ratio_is_at_rest(self) -> None:
+        """Met or missed where the quartiles are less than a tenth of the median apart."""
+        self.assertEqual(verdict(Ratio([1.0, 1.01, 1.02, 1.0, 1.01]), 1.0), "met")
+        self.assertEqual(verdict(Ratio([1.0, 1.01, 1.02, 1.0, 1.01]), 1.2), "missed")
+        self.assertEqual(verdict(Ratio([1.0, 1.5, 2.0, 1.0, 3.0]), 1.2), "restless")
+        self.assertEqual(verdict(Ratio([2.0]), 1.2), "restless")
+        self.assertEqual(verdict(Ratio([2.0]), None), "")
