@@ -643,9 +643,15 @@ class Download:
         return [Piece(file, number, self._place.staging / f"{file.sha256}.{number}") for number in numbers]
 
     def _make_room(self) -> None:
-        """Before a byte is fetched: better no download than half of one."""
+        """Before a byte is fetched: better no download than half of one. Parts that nobody waits for go."""
         wanted = {file.sha256: file.size for file in self._manifest.files.values() if file.sha256 in self._missing}
-        held = sum(part.lstat().st_size for part in self._place.staging.iterdir())
+        held = 0
+        for part in self._place.staging.iterdir():
+            if part.name.partition(".")[0] in wanted:
+                held += part.lstat().st_size
+            else:
+                with contextlib.suppress(OSError):
+                    part.unlink()
         needed = max(0, sum(wanted.values()) - held) + SPARE_BYTES if wanted else 0
         free = shutil.disk_usage(self._place.root).free
         if needed > free:
@@ -921,7 +927,7 @@ class Assets:
             if self._place.current != manifest.release:
                 self._place.point(manifest.release)
             self._place.remove_others(manifest.release)
-            if download.changed:
+            if download.changed or verify:
                 known.tidy()
 
 

@@ -373,6 +373,13 @@ class Misbehaviour(AssetsCase):
         self.assertEqual(len(self.fake.asked()), asked)
         self.assert_has(FIRST)
 
+    def test_parts_of_another_release(self) -> None:
+        """What arrived of files that nobody wants any more counts for nothing, and makes room."""
+        (self.folder / "staging" / f"{sha256(b'other').hexdigest()}.0").write_bytes(bytes(1000))
+        self.patch(ga.shutil, "disk_usage", lambda path: ga.shutil._ntuple_diskusage(100, 98, 2))
+        self.raised(ga.DiskFull, "disk_full")
+        self.assertEqual(list((self.folder / "staging").iterdir()), [])
+
     def test_disk_fills_up(self) -> None:
         """In the middle of it: typed, and the old release stays."""
         for number in (ga.errno.ENOSPC, ga.errno.EDQUOT):
