@@ -113,9 +113,10 @@ class Driver:
 
     def _hear(self, line: str) -> None:
         try:
-            value = json.loads(line)
+            value = json.loads(line, strict=False)
         except ValueError:
-            return  # it stays among the lines
+            self._fail(f"the driver said a line that is no JSON: {line[:300]!r}")
+            return
         if value.get("event") == "hello":
             self.features, self.language = frozenset(value.get("features") or ()), str(value.get("language", ""))
             self._greeted.set()
@@ -126,11 +127,13 @@ class Driver:
         elif pending := self._pending.pop(value.get("id"), None):
             pending.give(value)
 
+    def _fail(self, detail: str) -> None:
+        for pending in list(self._pending.values()):
+            pending.give({"error": {"code": "driver_failed", "kind": "Driver", "detail": detail}})
+
     def _end(self) -> None:
         self._over.set()
-        for pending in list(self._pending.values()):
-            detail = f"the driver ended. It said:\n{self.said()}"
-            pending.give({"error": {"code": "driver_ended", "kind": "Driver", "detail": detail}})
+        self._fail("the driver ended")
         with self._changed:
             self._changed.notify_all()
 

@@ -24,7 +24,7 @@ CONFIG: dict[str, Any] = {
     "limits": {name: 0 for name in ("starts_per_minute", "entries_per_minute", "refreshes_per_minute")}
     | {"live_logins_per_address": 0, "passwords_per_minute": 0},
 }
-GAME = {"writes_per_minute": 0, "save_bytes": 1 << 20, "slots": 64}
+GAME = {"writes_per_minute": 0, "save_bytes": 1 << 17, "slots": 64}
 
 
 class ServiceFailed(Exception):

@@ -69,11 +69,15 @@ class Stage(Surroundings):
         return process, {"client": client, **encoded(how)}
 
     def _do(self, do: str, step: dict[str, Any]) -> None:
-        self._judge(do, step, self._sent(do, step))
+        self._judge(do, step, self.send(do, step))
 
-    def _sent(self, do: str, step: dict[str, Any]) -> Pending:
+    def send(self, do: str, step: Mapping[str, Any]) -> Pending:
         process, arguments = self._arguments(do, dict(step))
         return self.world.driver(process).send(do, **arguments)
+
+    @staticmethod
+    def bytes_of(text: str) -> str:
+        return str(encoded({"text": text})["data"])
 
     def _judge(self, do: str, step: dict[str, Any], pending: Pending) -> None:
         try:
@@ -94,7 +98,7 @@ class Stage(Surroundings):
 
     def _start(self, do: str, step: dict[str, Any]) -> None:
         """A command whose answer is awaited by `finish`."""
-        self._pending[step.get("as", do)] = self._sent(do, step)
+        self._pending[step.get("as", do)] = self.send(do, step)
 
     def _finish(self, name: str, step: dict[str, Any]) -> None:
         self._judge(name, step, self._pending.pop(name))

@@ -11,7 +11,7 @@ from typing import Any
 from .always import judge
 from .browser import PageFailed
 from .driver import CommandFailed, DriverFailed
-from .matching import Mismatch
+from .matching import Mismatch, filled
 from .service import ServiceFailed
 from .stage import Stage
 from .walk import WALKS
@@ -87,6 +87,6 @@ def steps(scenario: Scenario) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 def perform(stage: Stage, step: Mapping[str, Any]) -> None:
     if "walk" in step:
-        WALKS[step["walk"]](stage, step)
+        WALKS[step["walk"]](stage, filled(dict(step), stage.memory))
     else:
         stage.perform(step)
