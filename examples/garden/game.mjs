@@ -1,6 +1,7 @@
 /** The page around the garden: sign-in, saving, offline play, and the choice when two tabs went on. */
 
 import { GamedClient, GamedError, LoginCancelled, SignInRequired, finishCode } from "./gamed.mjs"
+import { Assets } from "./gamed_assets.mjs"
 import { InUse, Sync } from "./gamed_sync.mjs"
 import { STAGES, described, loaded, newGarden, pressed, saved } from "./garden.mjs"
 
@@ -9,6 +10,7 @@ import { STAGES, described, loaded, newGarden, pressed, saved } from "./garden.m
 
 const SLOT = "garden"
 const APP = "garden"
+const SCENE = "meadow.svg"
 const TABS = 8
 
 /** @param {string} id @returns {any} */
@@ -93,14 +95,14 @@ async function signIn(event) {
     if (!client.signedIn) await client.signIn(person, { signal: abort.signal })
     localStorage.setItem("server", String(client.origin))
     await play(client)
-  } catch (error) {
+  } catch (/** @type {any} */ error) {
     if (abort !== signingIn) return // another one was begun
     showStart()
     if (!(error instanceof LoginCancelled)) tell("start-problem", wordsOf(error))
   }
 }
 
-/** @param {unknown} error */
+/** @param {any} error */
 function wordsOf(error) {
   if (error instanceof GamedError) return error.detail
   console.error(error)
@@ -132,6 +134,7 @@ class Play {
     tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
     await this.load()
     this.goOnline()
+    showScene(this.client).catch((/** @type {any} */ error) => console.warn(wordsOf(error))) // the game goes without
   }
 
   async stop() {
@@ -249,6 +252,26 @@ class Play {
   }
 }
 
+/**
+ * A picture out of the server's release: the one that is here, and then the newest.
+ * @param {GamedClient} client
+ */
+async function showScene(client) {
+  const assets = await Assets.open(client)
+  const draw = async () => {
+    if (!assets.current?.files.has(SCENE)) return
+    const image = element("scene-image")
+    URL.revokeObjectURL(image.src)
+    image.src = await assets.url(SCENE)
+    image.hidden = false
+    tell("scene-text", `The meadow is from the server: release ${assets.current.release}`)
+  }
+  await draw()
+  await assets.download("stable")
+  await assets.switch()
+  await draw()
+}
+
 /** @param {HTMLElement} grid @param {Garden} garden @param {((at: number) => void)} [press] */
 function drawPlots(grid, garden, press) {
   if (grid.children.length === 0) {
@@ -332,7 +355,9 @@ element("offline").addEventListener("change", () => {
   else playing?.goOnline()
 })
 element("load").addEventListener("click", () => playing?.load())
-element("choose").addEventListener("click", () => playing?.sync.conflicts.slice(0, 1).map((/** @type {any} */ one) => playing?.ask(one)))
+element("choose").addEventListener("click", () =>
+  playing?.sync.conflicts.slice(0, 1).map((/** @type {any} */ one) => playing?.ask(one)),
+)
 element("keep-mine").addEventListener("click", () => playing?.choose("keepMine"))
 element("keep-theirs").addEventListener("click", () => playing?.choose("keepTheirs"))
 element("later").addEventListener("click", () => playing?.decideLater())

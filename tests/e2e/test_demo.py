@@ -1,0 +1,156 @@
+"""The demo in a browser, as its page says to start it: a sign-in, saves, two tabs that went on, an asset."""
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page
+
+from tests.e2e.chromium import Window
+from tests.porch.process import GAMED, ROOT, PorchTestCase, free_port
+
+SIDES = ("mine", "theirs")
+SERVED = ("--static", "examples/garden", "--static", "clients/js", "--assets", "examples/garden/assets")
+
+
+class DemoTests(PorchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.ports = {name: free_port() for name in ("--port", "--provider-port", "--static-port")}
+        self.base = f"http://127.0.0.1:{self.ports['--port']}"
+        self.address = f"http://127.0.0.1:{self.ports['--static-port']}/"
+        self.serve()
+        self.errors: list[str] = []
+        self.window = Window()
+        self.addCleanup(self.window.close)
+
+    def serve(self) -> None:
+        served = [str(ROOT / word) if "/" in word else word for word in SERVED]
+        ports = [f"{name}={port}" for name, port in self.ports.items()]
+        process = self.start(*GAMED, "dev", *ports, *served, f"--folder={self.folder / 'dev'}")
+        self.await_answer(self.ports["--port"], process)
+
+    def tab(self) -> Page:
+        def opened(first: Page) -> Page:
+            page = first.context.new_page()
+            page.on("pageerror", lambda error: self.errors.append(str(error)))
+            page.goto(self.address)
+            return page
+
+        return self.window.step(opened)
+
+    def does(self, step: Callable[[], object]) -> object:
+        return self.window.step(lambda page: step())
+
+    def sign_in(self, tab: Page) -> None:
+        """As Anna, in the tab that the page opens; the code is typed in."""
+
+        def through(first: Page) -> None:
+            tab.get_by_label("Server").fill(self.base)
+            tab.get_by_role("button", name="Sign in", exact=True).click()
+            with tab.context.expect_page() as opened:
+                tab.get_by_role("button", name="Sign in with Discord").click()
+            browser = opened.value
+            browser.get_by_role("button", name="Continue with Discord").click()
+            browser.get_by_role("button", name="Continue as Anna").click()
+            code = browser.locator(".code").inner_text().strip()
+            tab.get_by_label("The six letters").fill("not it")
+            tab.get_by_role("button", name="Continue").click()
+            tab.get_by_text("The code has six letters").wait_for()
+            tab.get_by_label("The six letters").fill(code.lower())
+            tab.get_by_role("button", name="Continue").click()
+            tab.get_by_role("heading", name="Your plots").wait_for()
+            browser.close()
+
+        self.window.step(through)
+
+    def press(self, tab: Page, *plots: int) -> None:
+        self.does(lambda: [tab.get_by_role("button", name=re.compile(rf"^Plot {plot}:")).click() for plot in plots])
+
+    def says(self, tab: Page, text: str) -> None:
+        """Exactly, somewhere that can be seen."""
+        self.does(tab.get_by_text(text, exact=True).locator("visible=true").first.wait_for)
+
+    def keep(self, tab: Page, button: str) -> None:
+        self.does(tab.get_by_role("button", name=button).click)
+        self.does(lambda: tab.locator("#conflict").wait_for(state="hidden"))
+
+    def fits(self, tab: Page) -> None:
+        """On a phone nothing has to be pushed sideways, light or dark."""
+
+        def widths(first: Page) -> list[int]:
+            tab.set_viewport_size({"width": 360, "height": 740})
+            found = []
+            for scheme in ("dark", "light"):
+                tab.emulate_media(color_scheme=scheme)
+                found.append(tab.evaluate("document.documentElement.scrollWidth"))
+            return found
+
+        self.assertEqual(self.window.step(widths), [360, 360])
+
+    def test_whole(self) -> None:
+        """Sign in, save, go on in two tabs, choose either side, reload; nothing of the chosen side is lost."""
+        first = self.tab()
+        self.fits(first)
+        self.sign_in(first)
+        self.says(first, "Saved")
+        self.fits(first)
+        plot = self.does(lambda: first.get_by_role("button", name="Plot 1: empty").bounding_box())
+        self.assertGreaterEqual(min(plot["width"], plot["height"]), 44)
+        self.press(first, 1, 2, 2, 3, 3, 3)
+        self.says(first, "1 flower, 2 growing, 0 picked")
+        self.says(first, "Saved")
+        self.does(lambda: first.locator("#scene-image").wait_for())
+        self.assertEqual(self.does(lambda: first.locator("#scene-image").evaluate("image => image.naturalWidth")), 640)
+
+        second = self.tab()
+        self.says(second, "1 flower, 2 growing, 0 picked")
+        self.says(second, "Tab 2: it saves as a device of its own.")
+        self.does(lambda: first.get_by_label("Stay offline").check())
+        self.press(first, 7)
+        self.says(first, "Offline: kept in this browser")
+        self.press(second, 12, 12)
+        self.says(second, "Saved")
+        self.does(lambda: first.get_by_label("Stay offline").uncheck())
+        self.says(first, "Which garden do you want to keep?")
+        self.fits(first)
+        sides = {side: self.does(lambda side=side: first.locator(f"#{side}-text").inner_text()) for side in SIDES}
+        self.assertEqual(sides, {"mine": "1 flower, 3 growing, 0 picked", "theirs": "1 flower, 3 growing, 0 picked"})
+        for side in SIDES:
+            self.assertRegex(
+                self.does(lambda side=side: first.locator(f"#{side}-when").inner_text()), r"Saved .*\d:\d\d"
+            )
+        self.does(lambda: first.get_by_role("button", name="Decide later").click())
+        self.says(first, "Kept in this browser; waits for your choice")
+        self.press(first, 8)
+        self.does(lambda: first.get_by_role("button", name="Choose").click())
+        self.keep(first, "Keep this tab's")
+        self.says(first, "1 flower, 4 growing, 0 picked")
+        self.says(first, "Saved")
+
+        self.does(lambda: second.get_by_role("button", name="Load it").click())
+        self.says(second, "1 flower, 4 growing, 0 picked")
+        self.does(lambda: first.get_by_label("Stay offline").check())
+        self.press(first, 20)
+        self.press(second, 3)
+        self.says(second, "0 flowers, 4 growing, 1 picked")
+        self.says(second, "Saved")
+        self.does(lambda: first.get_by_label("Stay offline").uncheck())
+        self.keep(first, "Keep the other one")
+        self.says(first, "0 flowers, 4 growing, 1 picked")
+        self.does(first.reload)
+        self.says(first, "0 flowers, 4 growing, 1 picked")
+        self.does(lambda: first.get_by_role("button", name="Sign out").click())
+        self.says(first, "Sign in to play")
+        self.assertEqual(self.errors, [])
+
+    def test_away(self) -> None:
+        """Without a network the game plays on; what was kept goes up by itself when there is one again."""
+        tab = self.tab()
+        self.sign_in(tab)
+        self.says(tab, "Saved")
+        self.does(lambda: tab.context.set_offline(True))
+        self.press(tab, 1, 2)
+        self.says(tab, "Offline: kept in this browser")
+        self.does(lambda: tab.context.set_offline(False))
+        self.says(tab, "Saved")
+        self.assertEqual(self.errors, [])
