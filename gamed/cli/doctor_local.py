@@ -9,6 +9,9 @@ from pathlib import Path
 from secrets import token_bytes
 from sqlite3 import Connection
 
+from gamed.assets import channels
+from gamed.assets.errors import AssetsDamaged, AssetsUnreadable, ReleaseNotFound
+from gamed.assets.store import FOLDER, AssetStore
 from gamed.cli import key_file, keys
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.health import to_server
@@ -50,6 +53,7 @@ def steps(places: Places, opened: Opened | None) -> Sequence[Step]:
         partial(_files, places),
         partial(_store, places.data / AUTH_DB),
         partial(_store, places.data / STATE_DB),
+        partial(_assets, AssetStore(places.data / FOLDER)),
         lambda: [local.judge_server(server(places.data))],
     ]
     if opened is None:
@@ -122,6 +126,30 @@ def _store(path: Path) -> list[Finding]:
 def _quick(connection: Connection) -> list[str]:
     found = connection.execute("PRAGMA quick_check(1)").fetchall()
     return [str(line) for (line,) in found if line != "ok"]
+
+
+def _assets(store: AssetStore) -> list[Finding]:
+    """Nothing is said where nothing is published."""
+    if facts(store.folder) is None:
+        return []
+    flaws: list[str] = []
+    try:
+        names = store.channels()
+        for channel in names:
+            flaws += _flaws(store, channel)
+    except AssetsUnreadable as e:
+        return [local.judge_assets(0, [str(e)])]
+    return [local.judge_assets(len(names), flaws)] if names else []
+
+
+def _flaws(store: AssetStore, channel: str) -> list[str]:
+    try:
+        channels.whole(store, store.pointer(channel).release)
+    except ReleaseNotFound as e:
+        return [f"channel {channel} points at {e}, which is not there"]
+    except AssetsDamaged as e:
+        return [f"channel {channel}: {e}"]
+    return []
 
 
 def _disk(data: Path, min_free_bytes: int) -> list[Finding]:

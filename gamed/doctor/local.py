@@ -89,6 +89,13 @@ def judge_store(name: str, schema: int, flaws: Sequence[str]) -> Finding:
     return ok(name, f"opens, schema {schema}, passes a quick check")
 
 
+def judge_assets(channels: int, flaws: Sequence[str]) -> Finding:
+    """Where channels point; `flaws` as far as they show without reading every file."""
+    if flaws:
+        return problem("assets", flaws[0], "Run gamed assets verify for all of it, and what to do.")
+    return ok("assets", f"{channels} channels point at releases that are there")
+
+
 def judge_open_files(most: int, wanted: int) -> Finding:
     """How many files a process may open here, and how many `limits.connections` asks for."""
     if most < wanted:

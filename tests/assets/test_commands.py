@@ -7,6 +7,8 @@ from typing import Any
 
 from gamed.assets.disk import publishing
 from gamed.assets.store import AssetStore
+from gamed.cli import doctor_local
+from gamed.doctor.findings import Level
 from gamed.storage.command import once
 from gamed.storage.migrations import prepare_files
 from tests.assets.kit import AssetsCase, contents, served
@@ -215,6 +217,18 @@ class LookingAfterTests(CommandCase):
         self.assertEqual((done["releases"], done["objects"], done["bytes"]), ([self.one], 1, 5))
         self.assertNotIn(self.one, self.said("ls"))
         self.refused(1, "There is no release", arguments=["point", "stable", self.one])
+
+    def test_doctor(self) -> None:
+        """It looks where channels lead, and says nothing of assets where nothing is published."""
+        store = AssetStore(self.folder / "other")
+        self.assertEqual(doctor_local._assets(store), [])
+        self.assertEqual([each.level for each in doctor_local._assets(self.store)], [Level.OK])
+        self.damaged().unlink()
+        [finding] = doctor_local._assets(self.store)
+        self.assertEqual((finding.level, "1 of its objects" in finding.said), (Level.PROBLEM, True))
+        (self.store.folder / "releases" / f"{self.two}.json").unlink()
+        [finding] = doctor_local._assets(self.store)
+        self.assertIn("which is not there", finding.said)
 
     def test_damaged_pointer(self) -> None:
         """Listed and verified as damaged; nothing is collected; pointing anew mends it."""

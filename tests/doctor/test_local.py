@@ -66,6 +66,12 @@ class LocalTests(SynchronousTestCase):
         finding = local.judge_store("auth.db", 7, ["row 3 missing from index"])
         self.assertEqual((finding.level, "row 3 missing" in finding.said), (PROBLEM, True))
 
+    def test_assets(self) -> None:
+        """Channels that lead nowhere are a problem, and the first is told."""
+        self.assertEqual(local.judge_assets(2, []).level, OK)
+        finding = local.judge_assets(2, ["channel stable: lost", "channel beta: lost"])
+        self.assertEqual((finding.level, finding.said), (PROBLEM, "channel stable: lost"))
+
     def test_open_files(self) -> None:
         """Enough files for the connections that are allowed."""
         self.assertEqual([local.judge_open_files(most, 20_256).level for most in (20_256, 20_255)], [OK, WARNING])
