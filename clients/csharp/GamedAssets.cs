@@ -38,8 +38,10 @@ namespace Gamed
     /// <summary>This device has no room for the release; what arrived is kept for the next time.</summary>
     public class DiskFull : GamedError
     {
-        public DiskFull(Exception inner) : base("disk_full",
-            "This device has no room for the download: free some space, then start it again.", 0, null, inner)
+        /// <summary>`missing`: bytes.</summary>
+        public DiskFull(long missing, Exception inner) : base("disk_full", "This device has no room for the download: " +
+            (missing / 1048576.0).ToString("0.0", CultureInfo.InvariantCulture) +
+            " MiB are still to come. Free some space, then start it again.", 0, null, inner)
         {
         }
     }
@@ -511,6 +513,16 @@ namespace Gamed
             progress = new AssetProgress { Release = manifest.Release, Size = manifest.Size };
         }
 
+        /// <summary>Bytes that are not here yet.</summary>
+        internal long Missing
+        {
+            get
+            {
+                lock (gate)
+                    return progress.Size - progress.Done;
+            }
+        }
+
         /// <summary>Whether anything was missing, or not where it belongs.</summary>
         internal bool Changed { get; private set; }
 
@@ -519,7 +531,7 @@ namespace Gamed
         internal async Task RunAsync(bool again)
         {
             Stage("looking");
-            Dictionary<string, List<string>> missing = Missing(again);
+            Dictionary<string, List<string>> missing = Look(again);
             Stage("fetching");
             Changed = Changed || missing.Count > 0;
             var wanted = new ConcurrentQueue<AssetFile>(manifest.Files.Values.Where(f => missing.ContainsKey(f.Sha256))
@@ -554,7 +566,7 @@ namespace Gamed
 
         /// <summary>Where the bytes of a hash belong that are not here. Bytes of any release that is here are not fetched
         /// again.</summary>
-        Dictionary<string, List<string>> Missing(bool again)
+        Dictionary<string, List<string>> Look(bool again)
         {
             bool whole = place.ManifestOf(manifest.Release) != null;
             var here = new Dictionary<string, string>();
@@ -882,9 +894,9 @@ namespace Gamed
                 for (int left = Restarts - 1; ; left--)
                 {
                     Manifest manifest = await ManifestAsync(channel, cancel).ConfigureAwait(false);
+                    var download = new Download(access, place, manifest, progress, cancel);
                     try
                     {
-                        var download = new Download(access, place, manifest, progress, cancel);
                         await download.RunAsync(verify).ConfigureAwait(false);
                         if (download.Changed || place.ManifestOf(manifest.Release) == null)
                             place.KeepManifest(manifest);
@@ -902,7 +914,7 @@ namespace Gamed
                     {
                         int code = Marshal.GetHRForException(e) & 0xffff;
                         if (code == 112 || code == 39)  // ERROR_DISK_FULL, ERROR_HANDLE_DISK_FULL
-                            throw new DiskFull(e);
+                            throw new DiskFull(download.Missing, e);
                         throw;
                     }
                 }

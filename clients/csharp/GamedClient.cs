@@ -3281,8 +3281,15 @@ namespace Gamed
             return renewed;
         }
 
-        /// <summary>What a finished sign-in brought; on disk before it is used.</summary>
-        async Task<Credential> KeepAsync(IDictionary<string, object> complete, CancellationToken cancel)
+        /// <summary>What a finished sign-in brought (PROTOCOL 3.5), or `gamed players token` and `gamed dev` for a game's
+        /// own tests; on disk before it is used.</summary>
+        public Task<Credential> KeepAsync(IDictionary<string, object> complete,
+            CancellationToken cancel = default(CancellationToken))
+        {
+            return Task.Run(() => KeepHereAsync(complete, cancel), cancel);
+        }
+
+        async Task<Credential> KeepHereAsync(IDictionary<string, object> complete, CancellationToken cancel)
         {
             Credential fresh = Credential.Of(Origin, complete, options.Now()), before;
             using (await store.LockAsync(cancel).ConfigureAwait(false))

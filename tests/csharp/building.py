@@ -9,6 +9,7 @@ from shutil import rmtree, which
 
 CSHARP = Path(__file__).parents[2] / "clients" / "csharp"
 CHECKS = Path(__file__).parent / "specimens" / "Checks.cs"
+ENGINES = CHECKS.with_name("Engines.cs")
 CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs"))
 COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
 SECONDS = 240
