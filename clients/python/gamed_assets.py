@@ -305,6 +305,20 @@ def digest_of(file: Path) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True)
+class Hold:
+    """A locked mark: this process has the release open. The system lets go of it when the process dies."""
+
+    release: str
+    mark: Path
+    handle: int
+
+    def let_go(self) -> None:
+        os.close(self.handle)
+        with contextlib.suppress(OSError):
+            self.mark.unlink()
+
+
 class Place:
     """The folder, as the top of this file shows it."""
 
@@ -372,21 +386,19 @@ class Place:
 
     # -- who has what open --
 
-    def hold(self) -> tuple[str, int] | None:
-        """The current release and a handle: nobody removes it while that is open. None: nothing is here yet."""
+    def hold(self) -> Hold | None:
+        """The current release: nobody removes it before the hold is let go. None: nothing is here yet."""
         while True:
             release = self.current
             if release is None or not self._manifest(release).exists():
                 return None
             mark = self.use / f"{release}.{os.getpid()}-{secrets.token_hex(4)}"
-            handle = os.open(mark, os.O_RDWR | os.O_CREAT, 0o600)
-            held = try_lock_file(handle)
+            hold = Hold(release, mark, os.open(mark, os.O_RDWR | os.O_CREAT, 0o600))
+            locked = try_lock_file(hold.handle)
             # whoever removes a release points elsewhere first, and then looks for marks
-            if held and self.current == release and mark.exists() and self._manifest(release).exists():
-                return release, handle
-            os.close(handle)
-            with contextlib.suppress(OSError):
-                mark.unlink()
+            if locked and self.current == release and mark.exists() and self._manifest(release).exists():
+                return hold
+            hold.let_go()
 
     def held(self) -> set[str]:
         """Releases that some process has open. Marks of processes that are gone are removed."""
@@ -808,7 +820,7 @@ class Assets:
         self._place = Place(self.folder)
         self._access = Access(client)
         self._lock = threading.RLock()
-        self._open: tuple[Release, int] | None = None
+        self._open: tuple[Release, Hold] | None = None
         self._place.make()
 
     def __enter__(self) -> Assets:
@@ -849,18 +861,18 @@ class Assets:
         """Let other processes remove the release that this one had open."""
         with self._lock:
             if self._open:
-                os.close(self._open[1])
+                self._open[1].let_go()
             self._open = None
 
-    def _newest(self) -> tuple[Release, int] | None:
-        held = self._place.hold()
-        if held is None:
+    def _newest(self) -> tuple[Release, Hold] | None:
+        hold = self._place.hold()
+        if hold is None:
             return None
-        manifest = self._place.manifest(held[0])
+        manifest = self._place.manifest(hold.release)
         if manifest is None:
-            os.close(held[1])
+            hold.let_go()
             return None
-        return Release(held[0], self._place.folder(held[0]).absolute(), manifest), held[1]
+        return Release(hold.release, self._place.folder(hold.release).absolute(), manifest), hold
 
     # -- the server --
 

@@ -169,6 +169,15 @@ class Pins(AssetsCase):
         self.assertFalse((self.folder / "releases" / old).exists())
         self.assertEqual({mark.name.split(".")[0] for mark in (self.folder / "use").iterdir()}, {new})
 
+    def test_let_go(self) -> None:
+        """What is closed leaves no mark, so that starts of the game do not pile up."""
+        self.fake.publish(FIRST)
+        self.assets.download()
+        self.assertEqual(self.assets.switch().id, self.assets.current.id)
+        self.assertEqual(len(list((self.folder / "use").iterdir())), 1)
+        self.assets.close()
+        self.assertEqual(list((self.folder / "use").iterdir()), [])
+
     def test_process_that_is_gone(self) -> None:
         """Its mark keeps nothing."""
         old = self.fake.publish(FIRST)
