@@ -173,6 +173,14 @@ class EchoRoom:
         request.write(b"abc")
         raise ValueError("the disk is gone")
 
+    @app.route("/echo/tree/leaf/<string:name>", methods=["GET"])
+    def echo_leaf(self, request: Request, name: str) -> bytes:
+        return write_json(request, 200, {"leaf": name})
+
+    @app.route("/echo/tree/<string:name>/<path:path>", methods=["GET"])
+    def echo_tree(self, request: Request, name: str, path: str) -> bytes:
+        return write_json(request, 200, {"name": name, "path": path})
+
     async def _wait(self) -> None:
         answer: Deferred[None] = Deferred()
         self.waiting.append(answer)

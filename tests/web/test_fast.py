@@ -19,6 +19,9 @@ PATHS = (
     *("/echo/text", "/echo/any", "/echo/query?a=1&b=%20", "/echo/query?a=1&a=2", "/echo/query?#", "/echo/name/anna"),
     *("/echo/name/", "/echo/name/a/b", "/echo/name/a%2Fb", "/echo/name/%61", "/echo/name/..", "/echo/name/~a.b-c_d"),
     *("/echo/typed", "/echo/nothing", "/echo/text/", "/echo//text", "/echo", "/echo/", "/", "*", "", "/game/", "/game"),
+    *("/echo/tree", "/echo/tree/a", "/echo/tree/a/", "/echo/tree/a/b", "/echo/tree/a/b/", "/echo/tree/a/b/c/d"),
+    *("/echo/tree/leaf", "/echo/tree/leaf/", "/echo/tree/leaf/a", "/echo/tree/leaf/a/", "/echo/tree/leaf/a/b"),
+    *("/echo/tree/a//b", "/echo/tree/../b", "/echo/tree/a/../b", "/echo/tree/a/b%20c", "/echo/tree/a/b.c-d_e~f"),
     *("/auth/echo", "/auth/page/collect", "/auth/page/" + "t" * 22, "/auth/page/form", "/echo/nowhere", "/ECHO/text"),
     *(
         "http://game.example/echo/text",
