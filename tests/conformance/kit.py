@@ -20,14 +20,24 @@ from twisted.trial.unittest import SynchronousTestCase
 CLIENTS = Path(__file__).parents[2] / "clients"
 sys.path.insert(0, str(CLIENTS / "conformance"))
 
-from gamed_conformance.suite import FEATURES, Scenario, lacking, run, scenarios  # noqa: E402
+from gamed_conformance.suite import FEATURES, Scenario, ScenarioFailed, lacking, run, scenarios  # noqa: E402
 from gamed_conformance.world import World  # noqa: E402
+
+__all__ = ["CLIENTS", "ConformanceCase", "ScenarioFailed", "World", "lender", "run", "scenarios"]
+
+
+@cache
+def lender() -> World:
+    """Has the service of all tests of a process, and no driver."""
+    world = World([])
+    register(world.close)
+    return world
 
 
 @cache
 def world_of(case: type["ConformanceCase"]) -> World:
-    """For all tests of a process: the driver and the service start once."""
-    world = World(case.driver())
+    """For all tests of a process: the driver starts once."""
+    world = World(case.driver(), lender=lender())
     register(world.close)
     return world
 

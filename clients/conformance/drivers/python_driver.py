@@ -298,6 +298,10 @@ def error_of(error: gc.GamedError) -> dict[str, Any]:
     return shown
 
 
+class Unsupported(Exception):
+    """A command that is not in the README."""
+
+
 def perform(command: Mapping[str, Any]) -> Any:
     name, do = command.get("client") or "", str(command.get("do"))
     if do == "open":
@@ -311,7 +315,7 @@ def perform(command: Mapping[str, Any]) -> Any:
         return {}
     method = getattr(COMMANDS, do, None)
     if method is None:
-        raise LookupError(do)
+        raise Unsupported(do)
     return method(SEATS[name], command)
 
 
@@ -320,7 +324,7 @@ def answer(command: Mapping[str, Any]) -> None:
         result = {"ok": perform(command)}
     except gc.GamedError as error:
         result = {"error": error_of(error)}
-    except LookupError as error:
+    except Unsupported as error:
         result = {"error": {"code": "unsupported", "kind": "Driver", "detail": repr(error)}}
     except Exception as error:
         result = {"error": {"code": "driver_failed", "kind": "Driver", "detail": repr(error)}}

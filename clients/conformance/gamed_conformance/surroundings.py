@@ -40,7 +40,7 @@ class Surroundings:
 
     def _service(self, what: str, step: dict[str, Any]) -> None:
         """`kill`, `start`, `restart`; `revive`: starts it once a rule has killed it."""
-        service = self.world.service if what == "restart" else self.world.running
+        service = self.world.service if what == "restart" else self.world.known_service
         if what == "revive" and service and not service.died.wait(LIMIT_SECONDS):
             raise Mismatch("no rule killed the server")
         if service and what in ("kill", "restart"):

@@ -33,19 +33,21 @@ def posted(port: int, path: str, body: dict[str, Any], bearer: str | None = None
 class World:
     """`close` ends all of it. Processes start when a scenario needs them, and live on for the next."""
 
-    def __init__(self, driver: str | Sequence[str], gamed: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, driver: str | Sequence[str], gamed: Sequence[str] | None = None, lender: World | None = None
+    ) -> None:
+        """`gamed`: the command of the server; `lender`: another world, whose server this one uses."""
+        self._lender = lender
         self.command = shlex.split(driver) if isinstance(driver, str) else list(driver)
         self._gamed = gamed
         self.folder = Path(mkdtemp(prefix="gamed-conformance-"))
         self._drivers: dict[str, Driver] = {}
-        self.running: Service | None = None
-        """Or killed, by a scenario."""
-        self._players = 0
+        self._own: Service | None = None
 
     def close(self) -> None:
         self.kill_all()
-        if self.running is not None:
-            self.running.kill()
+        if self._own is not None:
+            self._own.kill()
         rmtree(self.folder, ignore_errors=True)
 
     def driver(self, number: str = "1") -> Driver:
@@ -68,16 +70,22 @@ class World:
     @property
     def service(self) -> Service:
         """Running, whatever the scenario before did."""
-        if self.running is None:
-            self.running = Service(self.folder / "service", self._gamed)
-        if not self.running.runs:
-            self.running.start()
-        return self.running
+        if self._lender:
+            return self._lender.service
+        if self._own is None:
+            self._own = Service(self.folder / "service", self._gamed)
+        if not self._own.runs:
+            self._own.start()
+        return self._own
+
+    @property
+    def known_service(self) -> Service | None:
+        """As it is, also killed; None where no scenario needed one yet."""
+        return self._lender.known_service if self._lender else self._own
 
     def player(self) -> dict[str, str]:
         """A new account at the real server, without a session."""
-        self._players += 1
-        name = f"player{self._players}"
+        name = f"player-{secrets.token_hex(8)}"
         self.session({"name": name, "create": "yes"})
         return {"name": name}
 
