@@ -26,8 +26,8 @@ _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _HEAD = compile(
     rb"([A-Z]+) (/[A-Za-z0-9/._~-]*)(?:\?([!-\"$-~]*))? HTTP/1\.1\r\n((?:%b:[\t -~\x80-\xff]*\r\n)+)\r\n" % _TOKEN
 )
-_ARGUMENT = compile(r"<(?:string:)?([a-z_]+)>")
-_REST = compile(r"<path:([a-z_]+)>")
+_ARGUMENT = compile(r"<(?:string:)?([a-z_][a-z_0-9]*)>")
+_REST = compile(r"<path:([a-z_][a-z_0-9]*)>")
 
 
 class PlainHead(NamedTuple):
@@ -153,7 +153,7 @@ def _both_fit(one: Sequence[str], other: Sequence[str]) -> bool:
     """A rule for any further segments is asked last; as by the map, where the other has a text for its argument."""
     rest, other_rest = "<path:" in one[-1], "<path:" in other[-1]
     pairs = list(zip(one[:-1] if rest else one, other, strict=False))
-    alike = all(a == b or "<" in a + b for a, b in pairs)
+    alike = all(a == b or ("<" in a + b and a != "" != b) for a, b in pairs)
     if rest and not other_rest:
         return alike and len(other) >= len(one) and any("<" in b and "<" not in a for a, b in pairs)
     return alike and (rest or (len(one) == len(other) and not other_rest))
