@@ -1,5 +1,7 @@
 """`gamed dev` as a game developer uses it: one command, the reference client, a browser; no internet."""
 
+import json
+
 from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
@@ -18,18 +20,20 @@ class DevTests(PorchTestCase):
         window.wait_for("You can go back to the game")
 
     def test_whole(self) -> None:
-        """Sign in at both providers, save, load; after a restart on the same folder everything is there."""
+        """Sign in as somebody new, and as Anna; save, load; after a restart on the same folder everything is there."""
         ports = [f"--port={free_port()}", f"--provider-port={free_port()}", f"--folder={self.folder / 'dev'}"]
         base = f"http://127.0.0.1:{ports[0].partition('=')[2]}"
         process = self.start(*GAMED, "dev", *ports)
         self.await_answer(int(base.rpartition(":")[2]), process)
         players = {}
-        for provider in ("discord", "google"):
+        for provider, person in (("discord", "Chidi"), ("google", "Anna")):
             client, window = gc.GamedClient(base, folder=self.folder / provider), Window()
             self.addCleanup(window.close)
-            self.sign_in(window, client, provider, "Anna")
+            self.sign_in(window, client, provider, person)
             client.put("auto", provider.encode(), base=None)
             players[provider] = client.credential.player_id
+        samples = json.loads((self.folder / "dev" / "players.json").read_text())["players"]
+        self.assertEqual(players["google"], samples["anna"]["player"]["id"])
         self.assertNotEqual(players["discord"], players["google"])
         self.assertEqual(self.stop(process), 0, self.output())
         process = self.start(*GAMED, "dev", *ports)
