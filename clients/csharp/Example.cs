@@ -109,7 +109,7 @@ static class Example
         else if (line == "files")
             await FilesAsync(client);
         else if (line == "leave")
-            Console.WriteLine(await client.SignOutAsync() ? "Signed out." : "Signed out here; the server was not told.");
+            Console.WriteLine(await client.SignOutAsync() ? "Signed out." : "Signed out; the server was not told.");
         foreach (SyncConflict conflict in await sync.ConflictsAsync())
             Console.WriteLine("Both went on: here " + Number(await conflict.MineAsync()) + ", elsewhere " +
                 Number(await conflict.TheirsAsync()) + ". Keep mine or theirs?");

@@ -7,7 +7,7 @@
 //     File.OpenRead(assets.PathOf("data/level1.pck"));     // of the release that is whole and newest; offline too
 //
 // A release that is being played is never touched: a download makes another one beside it, and then changes over at
-// once. Its folder, which any program may read:
+// once. Its folder, which any program of this user may read:
 //
 //     current                   the release to load, one line; replaced last
 //     releases/<release>/...    its files, under their own paths
@@ -39,14 +39,15 @@ namespace Gamed
     public class DiskFull : GamedError
     {
         /// <summary>`missing`: bytes.</summary>
-        public DiskFull(long missing, Exception inner) : base("disk_full", "This device has no room for the download: " +
+        public DiskFull(long missing, Exception inner) : base("disk_full",
+            "This device has no room for the download: " +
             (missing / 1048576.0).ToString("0.0", CultureInfo.InvariantCulture) +
             " MiB are still to come. Free some space, then start it again.", 0, null, inner)
         {
         }
     }
 
-    // --- What a release is: judged before anything of it is used -------------------------------------------------------
+    // --- What a release is: judged before anything of it is used -----------------------------------------------------
 
     /// <summary>One file of a release (PROTOCOL 5).</summary>
     public sealed class AssetFile
@@ -130,7 +131,8 @@ namespace Gamed
             if (listed.Count > MaxFiles)
                 throw new NotGamed("The release has more files than this game takes.");
             AssetPaths.Refuse(listed.Keys);
-            Dictionary<string, AssetFile> files = listed.ToDictionary(pair => pair.Key, pair => AssetFile.Of(pair.Value));
+            Dictionary<string, AssetFile> files =
+                listed.ToDictionary(pair => pair.Key, pair => AssetFile.Of(pair.Value));
             if (files.Values.GroupBy(file => file.Sha256).Any(same => same.Any(file => file.Size != same.First().Size)))
                 throw new NotGamed("The release gives a file two sizes.");
             return new Manifest
@@ -161,11 +163,11 @@ namespace Gamed
             {
                 string flaw = FlawOf(path);
                 if (flaw != null)
-                    throw new NotGamed("The release has a file that must not be written here: '" + path + "' " + flaw + ".");
+                    throw new NotGamed("The release has a file that must not be written: '" + path + "' " + flaw + ".");
                 string key = Fold(path);
                 List<string> above = Above(key).ToList();
                 if (!files.Add(key) || folders.Contains(key) || above.Any(files.Contains))
-                    throw new NotGamed("The release has two files, or a file and a folder, of one name: '" + path + "'.");
+                    throw new NotGamed("The release has two files, or file and folder, of one name: '" + path + "'.");
                 folders.UnionWith(above);
             }
         }
@@ -196,12 +198,13 @@ namespace Gamed
                 return "has characters that some systems refuse";
             if (path.Normalize(NormalizationForm.FormC) != path)
                 return "is not in the normal form NFC";
-            if (names.Any(name => name.EndsWith(".", StringComparison.Ordinal) || name.EndsWith(" ", StringComparison.Ordinal)))
+            if (names.Any(name => name[name.Length - 1] == '.' || name[name.Length - 1] == ' '))
                 return "ends in a dot or a space";
             return names.Any(IsDevice) ? "is a device on Windows" : null;
         }
 
-        /// <summary>Control and separating characters. Half ones do not come: <see cref="Json"/> refuses them.</summary>
+        /// <summary>Control and separating characters. Half ones do not come: <see cref="Json"/> refuses
+        /// them.</summary>
         static bool IsUnprinted(char c)
         {
             UnicodeCategory category = char.GetUnicodeCategory(c);
@@ -217,7 +220,7 @@ namespace Gamed
         }
     }
 
-    // --- The disk ------------------------------------------------------------------------------------------------------
+    // --- The disk ----------------------------------------------------------------------------------------------------
 
     /// <summary>The folder, as the top of this file shows it.</summary>
     sealed class AssetFolder
@@ -330,9 +333,9 @@ namespace Gamed
             Disk.PrivateFolder(Path.GetDirectoryName(target));
             if (File.Exists(target))
                 File.Delete(target);
-            bool linked = Disk.IsWindows ? CreateHardLinkW(target, source, IntPtr.Zero)
-                : link(Disk.Bytes(source), Disk.Bytes(target)) == 0;
-            if (linked)
+            if (Disk.IsWindows && CreateHardLinkW(target, source, IntPtr.Zero))
+                return;
+            if (Disk.HasLibc && link(Disk.Bytes(source), Disk.Bytes(target)) == 0)
                 return;
             string temporary = Path.Combine(Staging, Guid.NewGuid().ToString("N"));
             File.Copy(source, temporary);
@@ -427,7 +430,7 @@ namespace Gamed
         }
     }
 
-    // --- A download ----------------------------------------------------------------------------------------------------
+    // --- A download --------------------------------------------------------------------------------------------------
 
     /// <summary>For a bar.</summary>
     public sealed class AssetProgress
@@ -564,8 +567,8 @@ namespace Gamed
 
         // -- what is here --
 
-        /// <summary>Where the bytes of a hash belong that are not here. Bytes of any release that is here are not fetched
-        /// again.</summary>
+        /// <summary>Where the bytes of a hash belong that are not here. Bytes of any release that is here are not
+        /// fetched again.</summary>
         Dictionary<string, List<string>> Look(bool again)
         {
             bool whole = place.ManifestOf(manifest.Release) != null;
@@ -640,7 +643,8 @@ namespace Gamed
                     GamedError error;
                     try
                     {
-                        await access.AskAsync(token => StreamAsync(file, opened, token, over), over).ConfigureAwait(false);
+                        await access.AskAsync(token => StreamAsync(file, opened, token, over), over)
+                            .ConfigureAwait(false);
                         break;
                     }
                     catch (GamedError e)
@@ -664,7 +668,8 @@ namespace Gamed
             long start = part.Length, skip = 0;
             if (start > 0)
             {
-                how.Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start, file.Size - 1);
+                how.Headers["Range"] = string.Format(CultureInfo.InvariantCulture, "bytes={0}-{1}", start,
+                    file.Size - 1);
                 how.Headers["If-Range"] = "\"" + file.Sha256 + "\"";
             }
             var refused = new MemoryStream();
@@ -682,7 +687,7 @@ namespace Gamed
                     int before = (int)Math.Min(skip, size);
                     skip -= before;
                     if (part.Length + size - before > file.Size)
-                        throw new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+                        throw OtherBytes();
                     part.Write(data, before, size - before);
                     Count(size - before, size - before);
                     return Wire.Done;
@@ -694,8 +699,13 @@ namespace Gamed
             if (answer.Status != 200 && answer.Status != 206)
                 throw Errors.Of(answer);
             if (part.Length != file.Size)
-                throw new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+                throw OtherBytes();
             return true;
+        }
+
+        static DownloadCorrupt OtherBytes()
+        {
+            return new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
         }
 
         /// <summary>How many bytes come before the wanted ones: none, unless it is the whole file after all.</summary>
@@ -709,7 +719,7 @@ namespace Gamed
             string expected = string.Format(CultureInfo.InvariantCulture, "bytes {0}-{1}/{2}", start, file.Size - 1,
                 file.Size);
             if (start == 0 || head.Header("Content-Range") != expected)
-                throw new DownloadCorrupt("download_corrupt", "The server sends other bytes than its release has.");
+                throw OtherBytes();
             return 0;
         }
 
@@ -748,7 +758,7 @@ namespace Gamed
         }
     }
 
-    // --- What a game sees ----------------------------------------------------------------------------------------------
+    // --- What a game sees --------------------------------------------------------------------------------------------
 
     /// <summary>A release that is here, whole; nobody removes it while this process has it open.</summary>
     public sealed class LocalRelease
@@ -782,8 +792,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>What this device has of a server's releases. Nothing but <see cref="DownloadAsync"/> asks the server.
-    /// </summary>
+    /// <summary>What this device has of a server's releases. Nothing but <see cref="DownloadAsync"/> asks the server;
+    /// the rest reads this device's disk on the thread that calls.</summary>
     public sealed class Assets : IDisposable
     {
         const int MaxManifestBytes = 32 << 20;
@@ -799,7 +809,8 @@ namespace Gamed
         LocalRelease open;
         IDisposable held;
 
-        /// <summary>`folder` instead of one beside the credential; nothing else may be in it. Throws IOException.</summary>
+        /// <summary>`folder` instead of one beside the credential; nothing else may be in it. Throws
+        /// IOException.</summary>
         public Assets(GamedClient client, string folder = null)
         {
             Folder = Path.GetFullPath(folder ?? Path.Combine(client.Folder, "assets", client.Place));
@@ -833,8 +844,8 @@ namespace Gamed
             return release.PathOf(name);
         }
 
-        /// <summary>Go on with the newest whole release, here in this process: when nothing of the old one is in use. Null:
-        /// there is none.</summary>
+        /// <summary>Go on with the newest whole release, here in this process: when nothing of the old one is in use.
+        /// Null: there is none.</summary>
         public LocalRelease Switch()
         {
             lock (gate)
@@ -868,13 +879,12 @@ namespace Gamed
 
         // -- the server --
 
-        /// <summary>
-        /// The channel's release (or one named by its id), whole and current on this device when it ends. Bytes that are
-        /// here already are not fetched; with `verify` they are read first, whatever is known of them. `progress` is called
-        /// on threads of the pool, often. What arrived stays for the next time. This process goes on with the release it has
-        /// open: see <see cref="Switch"/>. Throws NotFound, SignInRequired where files are for players only, DiskFull,
-        /// DownloadCorrupt, InUse, Unreachable and its kin, IOException, OperationCanceledException.
-        /// </summary>
+        /// <summary>The channel's release (or one named by its id), whole and current on this device when it ends.
+        /// Bytes that are here already are not fetched; with `verify` they are read first, whatever is known of them.
+        /// `progress` is called on threads of the pool, often. What arrived stays for the next time. This process
+        /// goes on with the release it has open: see <see cref="Switch"/>. Throws NotFound, SignInRequired where
+        /// files are for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin, IOException,
+        /// OperationCanceledException.</summary>
         public Task<Manifest> DownloadAsync(string channel = "stable", Action<AssetProgress> progress = null,
             bool verify = false, CancellationToken cancel = default(CancellationToken))
         {

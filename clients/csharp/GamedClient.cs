@@ -34,7 +34,7 @@ using System.Threading.Tasks;
 
 namespace Gamed
 {
-    // --- Errors: one class for each thing a game does about them, chosen by `code` ------------------------------------
+    // --- Errors: one class for each thing a game does about them, chosen by `code` -----------------------------------
 
     /// <summary>
     /// Why something did not work: <see cref="Code"/> is for the program, <see cref="Detail"/> for the person.
@@ -381,7 +381,7 @@ namespace Gamed
             GamedError error = code == null ? OfStatus(answer) : OfCode(code, Words(problem, code), answer, problem);
             string after = answer.Header("Retry-After");
             if (Regex.IsMatch(after, @"\A[0-9]+\z"))
-                error.RetryAfter = int.Parse(after.Substring(0, Math.Min(6, after.Length)), CultureInfo.InvariantCulture);
+                error.RetryAfter = int.Parse(after.Length > 6 ? "999999" : after, CultureInfo.InvariantCulture);
             return error;
         }
 
@@ -429,7 +429,8 @@ namespace Gamed
             return new Refused(code, detail, status, problem);
         }
 
-        /// <summary>Of an answer without a problem: gamed always sends one, so something in front of it spoke.</summary>
+        /// <summary>Of an answer without a problem: gamed always sends one, so something in front of it
+        /// spoke.</summary>
         static GamedError OfStatus(Answer answer)
         {
             int status = answer.Status;
@@ -459,7 +460,7 @@ namespace Gamed
         }
     }
 
-    // --- JSON ----------------------------------------------------------------------------------------------------------
+    // --- JSON --------------------------------------------------------------------------------------------------------
 
     /// <summary>
     /// JSON (RFC 8259), strictly: one value, no name twice, no lone surrogates, at most <see cref="Depth"/> deep.
@@ -710,12 +711,11 @@ namespace Gamed
                 int found = "\"\\/bfnrt".IndexOf(c);
                 if (found >= 0)
                     return "\"\\/\b\f\n\r\t"[found];
-                int number;
-                if (c != 'u' || at + 4 >= text.Length || !Regex.IsMatch(text.Substring(at + 1, 4), @"\A[0-9A-Fa-f]{4}\z"))
+                string digits = c == 'u' && at + 4 < text.Length ? text.Substring(at + 1, 4) : "";
+                if (!Regex.IsMatch(digits, @"\A[0-9A-Fa-f]{4}\z"))
                     throw Wrong("an escape");
-                number = int.Parse(text.Substring(at + 1, 4), NumberStyles.HexNumber, CultureInfo.InvariantCulture);
                 at += 4;
-                return (char)number;
+                return (char)int.Parse(digits, NumberStyles.HexNumber, CultureInfo.InvariantCulture);
             }
 
             object ReadNumber()
@@ -807,13 +807,14 @@ namespace Gamed
 
             void Space()
             {
-                while (at < text.Length && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r'))
+                while (at < text.Length && " \t\n\r".IndexOf(text[at]) >= 0)
                     at++;
             }
 
             FormatException Wrong(string expected)
             {
-                return new FormatException("JSON: expected " + expected + " at " + at.ToString(CultureInfo.InvariantCulture));
+                string where = at.ToString(CultureInfo.InvariantCulture);
+                return new FormatException("JSON: expected " + expected + " at " + where);
             }
         }
     }
@@ -843,7 +844,7 @@ namespace Gamed
         }
     }
 
-    // --- Addresses -----------------------------------------------------------------------------------------------------
+    // --- Addresses ---------------------------------------------------------------------------------------------------
 
     /// <summary>Scheme, host and port: who a server is to the player. https, or http on this machine only.</summary>
     public sealed class Origin
@@ -961,7 +962,7 @@ namespace Gamed
         }
     }
 
-    // --- The wire ------------------------------------------------------------------------------------------------------
+    // --- The wire ----------------------------------------------------------------------------------------------------
 
     /// <summary>One request, for whatever sends it: see <see cref="GamedOptions.Send"/>.</summary>
     public sealed class GamedRequest
@@ -1311,7 +1312,8 @@ namespace Gamed
                     ExceptionDispatchInfo.Capture(e.InnerException).Throw();
                 if (e is GamedError || !IsNetwork(e))
                     throw;
-                throw new Unreachable("unreachable", Origin + " does not answer (" + e.GetType().Name + ").", 0, null, e);
+                string detail = Origin + " does not answer (" + e.GetType().Name + ").";
+                throw new Unreachable("unreachable", detail, 0, null, e);
             }
         }
 
@@ -1381,7 +1383,8 @@ namespace Gamed
             if (head.Status == 204 || head.Status == 304 || method == "HEAD")
                 return true;
             long length;
-            if (long.TryParse(head.Header("Content-Length"), NumberStyles.None, CultureInfo.InvariantCulture, out length))
+            string named = head.Header("Content-Length");
+            if (long.TryParse(named, NumberStyles.None, CultureInfo.InvariantCulture, out length))
                 return size == length;
             return head.Header("Transfer-Encoding") != "";
         }
@@ -1409,7 +1412,7 @@ namespace Gamed
         }
     }
 
-    // --- What is kept between runs -------------------------------------------------------------------------------------
+    // --- What is kept between runs -----------------------------------------------------------------------------------
 
     /// <summary>One sign-in of one player at one server.</summary>
     public sealed class Credential
@@ -1671,9 +1674,9 @@ namespace Gamed
             {
                 var given = new Blob { Size = data.Length, Data = pinned.AddrOfPinnedObject() };
                 Blob found;
-                bool done = seal
-                    ? CryptProtectData(ref given, "gamed", IntPtr.Zero, IntPtr.Zero, IntPtr.Zero, NoUi, out found)
-                    : CryptUnprotectData(ref given, IntPtr.Zero, IntPtr.Zero, IntPtr.Zero, IntPtr.Zero, NoUi, out found);
+                IntPtr none = IntPtr.Zero;
+                bool done = seal ? CryptProtectData(ref given, "gamed", none, none, none, NoUi, out found)
+                    : CryptUnprotectData(ref given, none, none, none, none, NoUi, out found);
                 if (!done)
                     throw new Win32Exception(Marshal.GetLastWin32Error());
                 var result = new byte[found.Size];
@@ -1708,7 +1711,8 @@ namespace Gamed
             uint accountSize, byte[] account, uint size, byte[] data, IntPtr item);
 
         [DllImport(Library)]
-        static extern int SecKeychainItemModifyAttributesAndData(IntPtr item, IntPtr attributes, uint size, byte[] data);
+        static extern int SecKeychainItemModifyAttributesAndData(IntPtr item, IntPtr attributes, uint size,
+            byte[] data);
 
         [DllImport(Library)]
         static extern int SecKeychainItemDelete(IntPtr item);
@@ -1794,6 +1798,12 @@ namespace Gamed
         internal static readonly bool IsMac = !IsWindows && File.Exists("/usr/bin/security")
             && Directory.Exists("/System/Library/Frameworks/Security.framework");
 
+        /// <summary>Linux, macOS and their kin. Where it cannot be called an app's folder is its own anyway.</summary>
+        internal static bool HasLibc = FindsLibc();
+
+        [DllImport("libc")]
+        static extern int getpid();
+
         [DllImport("libc", SetLastError = true)]
         static extern int mkdir(byte[] path, uint mode);
 
@@ -1822,6 +1832,20 @@ namespace Gamed
         [return: MarshalAs(UnmanagedType.Bool)]
         static extern bool MoveFileExW(string from, string to, int flags);
 
+        static bool FindsLibc()
+        {
+            try
+            {
+                return !IsWindows && getpid() > 0;
+            }
+            catch (Exception e)
+            {
+                if (e is DllNotFoundException || e is EntryPointNotFoundException)
+                    return false;
+                throw;
+            }
+        }
+
         /// <summary>There, for this user only, and on disk.</summary>
         internal static void PrivateFolder(string folder)
         {
@@ -1830,7 +1854,7 @@ namespace Gamed
             string parent = Path.GetDirectoryName(folder);
             if (!string.IsNullOrEmpty(parent))
                 PrivateFolder(parent);
-            if (IsWindows)
+            if (!HasLibc)
             {
                 Directory.CreateDirectory(folder);
                 return;
@@ -1887,7 +1911,7 @@ namespace Gamed
         static string Temporary(string path)
         {
             string folder = Path.GetDirectoryName(path);
-            if (IsWindows)
+            if (!HasLibc)
             {
                 string name = Path.Combine(folder, "." + Guid.NewGuid().ToString("N") + ".new");
                 new FileStream(name, FileMode.CreateNew).Dispose();
@@ -1904,7 +1928,7 @@ namespace Gamed
         internal static void Sync(FileStream file)
         {
             file.Flush(true);
-            if (!IsWindows && fsync(file.SafeFileHandle.DangerousGetHandle().ToInt32()) != 0)
+            if (HasLibc && fsync(file.SafeFileHandle.DangerousGetHandle().ToInt32()) != 0)
                 throw Failed(file.Name);
         }
 
@@ -1921,14 +1945,18 @@ namespace Gamed
                 }
                 return;
             }
-            if (rename(Bytes(from), Bytes(to)) != 0)
+            if (!HasLibc && File.Exists(to))
+                File.Replace(from, to, null);
+            else if (!HasLibc)
+                File.Move(from, to);
+            else if (rename(Bytes(from), Bytes(to)) != 0)
                 throw Failed(to);
             SyncFolder(Path.GetDirectoryName(to));
         }
 
         internal static void SyncFolder(string folder)
         {
-            if (IsWindows || string.IsNullOrEmpty(folder))
+            if (!HasLibc || string.IsNullOrEmpty(folder))
                 return;
             int handle = open(Bytes(folder), 0);
             if (handle < 0)
@@ -1946,32 +1974,38 @@ namespace Gamed
             SyncFolder(Path.GetDirectoryName(path));
         }
 
-        /// <summary>Held until disposed, or null if another holds it. Where a file system has no locks two processes may
-        /// refresh at once: the server forgives that for 30 s (PROTOCOL 3.7).</summary>
+        /// <summary>Held until disposed, or null if another holds it. Where a file system has no locks two processes
+        /// may refresh at once: the server forgives that for 30 s (PROTOCOL 3.7).</summary>
         internal static IDisposable TryLock(string path)
         {
             try
             {
-                FileShare share = IsWindows ? FileShare.None : FileShare.ReadWrite | FileShare.Delete;
+                FileShare share = HasLibc ? FileShare.ReadWrite | FileShare.Delete : FileShare.None;
                 var file = new FileStream(path, FileMode.OpenOrCreate, FileAccess.ReadWrite, share);
-                if (IsWindows)
+                if (!HasLibc)
                     return file;
                 chmod(Bytes(path), 384);  // 0600
                 int handle = file.SafeFileHandle.DangerousGetHandle().ToInt32();
                 if (flock(handle, Exclusive | NotWaiting) == 0)
                     return file;
-                int error = Marshal.GetLastWin32Error();
-                if (error != 11 && error != 35)  // EWOULDBLOCK of Linux and of macOS; else there are no locks here
-                    return file;
+                if (!IsTaken(Marshal.GetLastWin32Error()))
+                    return file;  // there are no locks here
                 file.Dispose();
                 return null;
             }
             catch (IOException e)
             {
-                if (IsWindows && (Marshal.GetHRForException(e) & 0xffff) == 32)  // ERROR_SHARING_VIOLATION
+                int code = Marshal.GetHRForException(e) & 0xffff;  // 32: ERROR_SHARING_VIOLATION
+                if (code == 32 || (HasLibc && IsTaken(code)))  // newer .NET asks for a shared lock when it opens a file
                     return null;
                 throw;
             }
+        }
+
+        /// <summary>EWOULDBLOCK of Linux and of macOS.</summary>
+        static bool IsTaken(int error)
+        {
+            return error == 11 || error == 35;
         }
 
         internal static byte[] Bytes(string path)
@@ -2002,7 +2036,7 @@ namespace Gamed
         }
     }
 
-    // --- The sign-in ---------------------------------------------------------------------------------------------------
+    // --- The sign-in -------------------------------------------------------------------------------------------------
 
     /// <summary>
     /// How a sign-in talks to the person in front of the screen. A game brings its own. Called on threads of the pool:
@@ -2016,9 +2050,9 @@ namespace Gamed
         /// <summary>The sign-in goes on in the browser; show `url` if it could not be opened.</summary>
         void BrowserOpened(string url, bool opened);
 
-        /// <summary>The code the browser shows, or null to ask no more. `showCode` opens the page that shows it ("Show me
-        /// a code"); null: the page shows it already. `attemptsLeft` is given after a wrong one. `cancel` says that it is
-        /// not needed any more: the browser came back, or the sign-in is over.</summary>
+        /// <summary>The code the browser shows, or null to ask no more. `showCode` opens the page that shows it
+        /// ("Show me a code"); null: the page shows it already. `attemptsLeft` is given after a wrong one. `cancel`
+        /// says that it is not needed any more: the browser came back, or the sign-in is over.</summary>
         Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel);
     }
 
@@ -2049,12 +2083,13 @@ namespace Gamed
     /// <summary>The person's own browser.</summary>
     public static class Browser
     {
-        /// <summary>By the system's function for opening addresses, never through a shell; false: there is none.</summary>
+        /// <summary>By the system's function for opening addresses, never through a shell; false: there is
+        /// none.</summary>
         public static bool Open(string url)
         {
             Origin.Of(url);
             if (Disk.IsWindows)
-                return Started(new ProcessStartInfo(url) { UseShellExecute = true });  // ShellExecute, which is no shell
+                return Started(new ProcessStartInfo(url) { UseShellExecute = true });  // ShellExecute, no shell
             string[] openers = Disk.IsMac ? new[] { "/usr/bin/open" } : new[] { "xdg-open", "x-www-browser" };
             return openers.Any(opener => Started(new ProcessStartInfo(opener, url) { UseShellExecute = false }));
         }
@@ -2226,7 +2261,8 @@ namespace Gamed
             }
             var proof = new Proof("ticket", ticket);
             proofs.Add(proof);
-            await Task.WhenAny(proof.Answered.Task, Task.Delay(TimeSpan.FromSeconds(ReturnSeconds))).ConfigureAwait(false);
+            Task late = Task.Delay(TimeSpan.FromSeconds(ReturnSeconds));
+            await Task.WhenAny(proof.Answered.Task, late).ConfigureAwait(false);
             string location = "Location: " + doneUrl + "?login_id=" + Uri.EscapeDataString(LoginId) + "\r\n";
             await WriteAsync(stream, "303 See Other", location).ConfigureAwait(false);
             proof.Replied.TrySetResult(true);
@@ -2239,8 +2275,8 @@ namespace Gamed
             string[] hosts = lines.Skip(1).Where(line => line.StartsWith("host:", StringComparison.OrdinalIgnoreCase))
                 .Select(line => line.Substring(5).Trim()).ToArray();
             string host = "127.0.0.1:" + Port.ToString(CultureInfo.InvariantCulture);
-            if (request.Length != 3 || request[0] != "GET" || !request[2].StartsWith("HTTP/1.", StringComparison.Ordinal)
-                || hosts.Length != 1 || hosts[0] != host)
+            if (request.Length != 3 || request[0] != "GET"
+                || !request[2].StartsWith("HTTP/1.", StringComparison.Ordinal) || hosts.Length != 1 || hosts[0] != host)
                 return null;
             string[] target = request[1].Split(new[] { '?' }, 2);
             if (target[0] != "/gamed/return" || target.Length != 2 || LoginId == "")
@@ -2290,6 +2326,7 @@ namespace Gamed
         long maxWait;
         bool codeOnly, asked;
         volatile string secret;
+        volatile bool cancelled;
         Stopwatch clock;
         double deadline;
 
@@ -2316,7 +2353,10 @@ namespace Gamed
             try
             {
                 await StartAsync(cancel).ConfigureAwait(false);
-                Show();
+                if (!cancelled)
+                    Show();
+                else
+                    await CancelAsync().ConfigureAwait(false);
                 IDictionary<string, object> complete = await SettleAsync(cancel).ConfigureAwait(false);
                 return await keep(complete, cancel).ConfigureAwait(false);
             }
@@ -2336,9 +2376,11 @@ namespace Gamed
             throw failure.SourceException;
         }
 
-        /// <summary>After this no credential of the login works; RunAsync throws LoginCancelled. Never throws.</summary>
+        /// <summary>After this no credential of the login works; RunAsync throws LoginCancelled. Never
+        /// throws.</summary>
         public async Task CancelAsync()
         {
+            cancelled = true;
             if (secret == null)
                 return;
             var how = new Call { Bearer = secret, Timeout = 5, Tries = 1 };
@@ -2396,7 +2438,7 @@ namespace Gamed
                 string status = Members.Maybe<string>(answer, "status");
                 if (status == "complete")
                 {
-                    if (proof != null && proof.Kind == "ticket")  // the browser gets its page before this process may end
+                    if (proof != null && proof.Kind == "ticket")  // the browser gets its page before the game may end
                         await Task.WhenAny(proof.Replied.Task, Task.Delay(1000, cancel)).ConfigureAwait(false);
                     return answer;
                 }
@@ -2500,7 +2542,7 @@ namespace Gamed
         }
     }
 
-    // --- Saves ---------------------------------------------------------------------------------------------------------
+    // --- Saves -------------------------------------------------------------------------------------------------------
 
     /// <summary>One version of one slot (PROTOCOL 4). <see cref="Etag"/> is what a later write names as its base.
     /// </summary>
@@ -2682,8 +2724,8 @@ namespace Gamed
         }
     }
 
-    /// <summary>What a write is based on: a Save or SaveInfo that was read, or its etag; <see cref="Whatever"/> for what
-    /// is there, null for an empty slot.</summary>
+    /// <summary>What a write is based on: a Save or SaveInfo that was read, or its etag; <see cref="Whatever"/> for
+    /// what is there, null for an empty slot.</summary>
     public sealed class Base
     {
         static readonly Regex Tags = new Regex("\\A(\\*|\"[!#-~]{1,100}\")\\z");
@@ -2717,7 +2759,8 @@ namespace Gamed
 
         internal static Dictionary<string, string> Condition(Base on)
         {
-            return new Dictionary<string, string> { { on == null ? "If-None-Match" : "If-Match", on == null ? "*" : on.tag } };
+            string name = on == null ? "If-None-Match" : "If-Match";
+            return new Dictionary<string, string> { { name, on == null ? "*" : on.tag } };
         }
 
         public override string ToString()
@@ -2804,7 +2847,7 @@ namespace Gamed
         }
     }
 
-    // --- The client ----------------------------------------------------------------------------------------------------
+    // --- The client --------------------------------------------------------------------------------------------------
 
     /// <summary>How a client works; all optional.</summary>
     public sealed class GamedOptions
@@ -2834,7 +2877,8 @@ namespace Gamed
         public Func<Origin, ICredentialStore> Store { get; set; }
 
         /// <summary>Sends one request and returns its answer, of any status; follows no redirect, keeps no cookie.
-        /// What it throws for a lost answer is IOException, WebException, TimeoutException or SocketException.</summary>
+        /// What it throws for a lost answer is IOException, WebException, TimeoutException or
+        /// SocketException.</summary>
         public Func<GamedRequest, CancellationToken, Task<GamedResponse>> Send { get; set; }
 
         /// <summary>Between two tries.</summary>
@@ -2949,10 +2993,8 @@ namespace Gamed
             }, cancel);
         }
 
-        /// <summary>
-        /// Through the browser; ends once the credential is on disk. A sign-in that was kept here before is ended at the
-        /// server. Throws LoginFailed and its kin, GamedError, OperationCanceledException.
-        /// </summary>
+        /// <summary>Through the browser; ends once the credential is on disk. A sign-in that was kept here before is
+        /// ended at the server. Throws LoginFailed and its kin, GamedError, OperationCanceledException.</summary>
         public async Task<Credential> SignInAsync(IPerson person, SignInOptions how = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -3023,11 +3065,14 @@ namespace Gamed
         /// <summary>False: the server could not be told.</summary>
         async Task<bool> TellLogoutAsync(Credential kept, string scope, CancellationToken cancel)
         {
-            var body = new Dictionary<string, object> { { "refresh_credential", kept.RefreshCredential }, { "scope", scope } };
+            var body = new Dictionary<string, object>
+            {
+                { "refresh_credential", kept.RefreshCredential }, { "scope", scope },
+            };
+            var how = new Call { Json = body, Timeout = 5, Tries = 2 };
             try
             {
-                await wire.CallAsync("POST", "/auth/session/logout", new Call { Json = body, Timeout = 5, Tries = 2 }, cancel)
-                    .ConfigureAwait(false);
+                await wire.CallAsync("POST", "/auth/session/logout", how, cancel).ConfigureAwait(false);
                 return true;
             }
             catch (GamedError)
@@ -3064,10 +3109,8 @@ namespace Gamed
             return Then(GameAsync("GET", path, how, cancel), answer => Changes.Of(answer.Json(), since == null));
         }
 
-        /// <summary>
-        /// The current bytes, checked; null if the slot was never written. Throws Deleted, and NotModified if the current
-        /// version is the one given as `unless`.
-        /// </summary>
+        /// <summary>The current bytes, checked; null if the slot was never written. Throws Deleted, and NotModified
+        /// if the current version is the one given as `unless`.</summary>
         public async Task<Save> GetAsync(string slot, Base unless = null,
             CancellationToken cancel = default(CancellationToken))
         {
@@ -3088,11 +3131,9 @@ namespace Gamed
             }
         }
 
-        /// <summary>
-        /// Write, on top of `on`: what was read before, its etag, Base.Whatever, null for a new slot. Ends when the server
-        /// has it on disk. Throws Conflict when the slot holds something else; the server then keeps both. Sending the
-        /// same bytes twice is one write. Leave `data` as it is meanwhile.
-        /// </summary>
+        /// <summary>Write, on top of `on`: what was read before, its etag, Base.Whatever, null for a new slot. Ends
+        /// when the server has it on disk. Throws Conflict when the slot holds something else; the server then keeps
+        /// both. Sending the same bytes twice is one write. Leave `data` as it is meanwhile.</summary>
         public Task<SaveInfo> PutAsync(string slot, byte[] data, Base on, string contentType = Bytes,
             IDictionary<string, object> meta = null, CancellationToken cancel = default(CancellationToken))
         {
@@ -3132,7 +3173,8 @@ namespace Gamed
 
         /// <summary>What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict.
         /// </summary>
-        public Task<IList<SaveVersion>> VersionsAsync(string slot, CancellationToken cancel = default(CancellationToken))
+        public Task<IList<SaveVersion>> VersionsAsync(string slot,
+            CancellationToken cancel = default(CancellationToken))
         {
             return Then(GameAsync("GET", Saves.PathOf(slot) + "/versions", new Call(), cancel),
                 answer => (IList<SaveVersion>)Members.Objects(answer.Json(), "versions").Select(SaveVersion.Of).ToList()
@@ -3176,14 +3218,15 @@ namespace Gamed
 
         // -- staying signed in --
 
-        /// <summary>The same sign-in for one player: PlayerChanged when another has signed in here since. `tries`: 0 for as
-        /// many as this one's.</summary>
+        /// <summary>The same sign-in for one player: PlayerChanged when another has signed in here since. `tries`: 0
+        /// for as many as this one's.</summary>
         public GamedClient Only(string playerId, int tries = 0)
         {
             return new GamedClient(this, playerId, tries);
         }
 
-        /// <summary>A request in the player's name; once more with a newer token if the first turns out stale.</summary>
+        /// <summary>A request in the player's name; once more with a newer token if the first turns out
+        /// stale.</summary>
         Task<Answer> GameAsync(string method, string path, Call how, CancellationToken cancel)
         {
             return Task.Run(() => InNameAsync(used =>
@@ -3229,7 +3272,8 @@ namespace Gamed
             return false;
         }
 
-        /// <summary>A credential whose access token should work and is not `stale`; refreshed if there is none.</summary>
+        /// <summary>A credential whose access token should work and is not `stale`; refreshed if there is
+        /// none.</summary>
         async Task<Credential> LiveAsync(string stale, CancellationToken cancel)
         {
             Credential known = await CredentialAsync(cancel).ConfigureAwait(false);
@@ -3239,8 +3283,9 @@ namespace Gamed
                 throw new PlayerChanged();
             if (Works(known, stale))
                 return known;
-            using (await store.LockAsync(cancel).ConfigureAwait(false))  // the first one in refreshes, the others find it
+            using (await store.LockAsync(cancel).ConfigureAwait(false))
             {
+                // the first one in refreshes, the others find what it got
                 Credential kept = Kept();
                 if (kept == null)
                     held = null;
@@ -3281,8 +3326,8 @@ namespace Gamed
             return renewed;
         }
 
-        /// <summary>What a finished sign-in brought (PROTOCOL 3.5), or `gamed players token` and `gamed dev` for a game's
-        /// own tests; on disk before it is used.</summary>
+        /// <summary>What a finished sign-in brought (PROTOCOL 3.5), or `gamed players token` and `gamed dev` for a
+        /// game's own tests; on disk before it is used.</summary>
         public Task<Credential> KeepAsync(IDictionary<string, object> complete,
             CancellationToken cancel = default(CancellationToken))
         {

@@ -45,7 +45,7 @@ namespace Gamed
         }
     }
 
-    // --- What is known of a slot: pure, every change makes a new record ------------------------------------------------
+    // --- What is known of a slot: pure, every change makes a new record ----------------------------------------------
 
     /// <summary>Bytes on this device, in a file named by their hash.</summary>
     sealed class Local
@@ -81,7 +81,8 @@ namespace Gamed
         {
             if (one == null || other == null)
                 return one == other;
-            return one.Sha256 == other.Sha256 && one.ContentType == other.ContentType && Json.Same(one.Meta, other.Meta);
+            return one.Sha256 == other.Sha256 && one.ContentType == other.ContentType
+                && Json.Same(one.Meta, other.Meta);
         }
 
         internal static object ToJson(Local local)
@@ -234,8 +235,8 @@ namespace Gamed
             return record.Moved();
         }
 
-        /// <summary>Both sides have the same bytes; another label is brought up still, or taken over if the game has none.
-        /// </summary>
+        /// <summary>Both sides have the same bytes; another label is brought up still, or taken over if the game has
+        /// none.</summary>
         Record Settled(SaveInfo remote)
         {
             return With(r =>
@@ -263,8 +264,8 @@ namespace Gamed
             });
         }
 
-        /// <summary>In a whole list. `known`: what this stands on is in the past that the server has now. Where it is not,
-        /// the server has lost what it had acknowledged, and what the game has is news again.</summary>
+        /// <summary>In a whole list. `known`: what this stands on is in the past that the server has now. Where it is
+        /// not, the server has lost what it had acknowledged, and what the game has is news again.</summary>
         internal Record Relisted(bool known, bool deleted, bool listed)
         {
             Record record = known || Dirty || Local == null ? this : With(r => r.Dirty = true);
@@ -429,12 +430,11 @@ namespace Gamed
         }
     }
 
-    // --- The disk ------------------------------------------------------------------------------------------------------
+    // --- The disk ----------------------------------------------------------------------------------------------------
 
-    /// <summary>
-    /// A folder of one player at one server: `cursor`, `lock`, and for each slot a folder with `record` and bodies. Bodies
-    /// are on disk before the record that names them, and go after it; only this user can read any of it.
-    /// </summary>
+    /// <summary>A folder of one player at one server: `cursor`, `lock`, and for each slot a folder with `record` and
+    /// bodies. Bodies are on disk before the record that names them, and go after it; only this user can read any of
+    /// it.</summary>
     sealed class Store : IDisposable
     {
         readonly string folder;
@@ -471,7 +471,8 @@ namespace Gamed
                 }
                 catch (Exception e)
                 {
-                    if (!(e is FormatException || e is NotGamed || e is InvalidCastException || e is KeyNotFoundException))
+                    if (!(e is FormatException || e is NotGamed || e is InvalidCastException
+                        || e is KeyNotFoundException))
                         throw;
                     throw new LocalDamaged("state_damaged",
                         path + " cannot be read; the files beside it are untouched.", e);
@@ -561,7 +562,7 @@ namespace Gamed
         }
     }
 
-    // --- What a game sees ----------------------------------------------------------------------------------------------
+    // --- What a game sees --------------------------------------------------------------------------------------------
 
     /// <summary>One slot, for a menu.</summary>
     public sealed class SyncStatus
@@ -575,7 +576,8 @@ namespace Gamed
         /// elsewhere; conflict: the player has to choose; refused: see Problem, the bytes are kept here.</summary>
         public string State { get; internal set; }
 
-        /// <summary>Of what ReadAsync would give, in bytes, as are the next two; null: nothing, it is deleted.</summary>
+        /// <summary>Of what ReadAsync would give, in bytes, as are the next two; null: nothing, it is
+        /// deleted.</summary>
         public long? Size { get; internal set; }
 
         public IDictionary<string, object> Meta { get; internal set; }
@@ -583,8 +585,8 @@ namespace Gamed
         /// <summary>RFC 3339, to show.</summary>
         public string Modified { get; internal set; }
 
-        /// <summary>Versions at the server that lost a conflict, of any device: GamedClient.RestoreAsync or DismissAsync
-        /// them.</summary>
+        /// <summary>Versions at the server that lost a conflict, of any device: GamedClient.RestoreAsync or
+        /// DismissAsync them.</summary>
         public IList<long> Copies { get; internal set; }
 
         public GamedError Problem { get; internal set; }
@@ -608,8 +610,8 @@ namespace Gamed
         public string Modified { get; internal set; }
     }
 
-    /// <summary>Both sides went on from <see cref="BaseAsync"/>. Nothing of the slot is sent until it is answered; the game
-    /// may play on.</summary>
+    /// <summary>Both sides went on from <see cref="BaseAsync"/>. Nothing of the slot is sent until it is answered;
+    /// the game may play on.</summary>
     public sealed class SyncConflict
     {
         readonly Sync sync;
@@ -625,8 +627,8 @@ namespace Gamed
 
         public string Slot { get; private set; }
 
-        /// <summary>changed; deleted: at the server; lost: the server does not know this save (erased, or an old backup).
-        /// </summary>
+        /// <summary>changed; deleted: at the server; lost: the server does not know this save (erased, or an old
+        /// backup).</summary>
         public string Reason
         {
             get { return Shown.Reason; }
@@ -674,7 +676,8 @@ namespace Gamed
             }
         }
 
-        /// <summary>Write this device's over theirs, which stays in the server's history. Throws ConflictOver.</summary>
+        /// <summary>Write this device's over theirs, which stays in the server's history. Throws
+        /// ConflictOver.</summary>
         public Task KeepMineAsync()
         {
             return sync.AnswerAsync(this, record => record.KeptMine());
@@ -741,8 +744,8 @@ namespace Gamed
     {
         const int WaitSeconds = 25;
 
-        /// <summary>A write that the server refused is tried again after this long, unless it says otherwise: limits can be
-        /// changed.</summary>
+        /// <summary>A write that the server refused is tried again after this long, unless it says otherwise: limits
+        /// can be changed.</summary>
         const double AgainSeconds = 300;
 
         /// <summary>How often one pump goes on with a slot that changes meanwhile.</summary>
@@ -751,7 +754,8 @@ namespace Gamed
         readonly GamedClient client;
         readonly Store store;
 
-        /// <summary>Around every look at the records and every change; never held while the network is awaited.</summary>
+        /// <summary>Around every look at the records and every change; never held while the network is
+        /// awaited.</summary>
         readonly object gate = new object();
 
         readonly object turn = new object();
@@ -770,8 +774,8 @@ namespace Gamed
         {
             PlayerId = playerId;
             this.client = client;
-            string place = Path.Combine(folder ?? Path.Combine(client.Folder, "sync"), client.Place, SafeName(playerId));
-            store = new Store(Path.GetFullPath(place));
+            folder = folder ?? Path.Combine(client.Folder, "sync");
+            store = new Store(Path.GetFullPath(Path.Combine(folder, client.Place, SafeName(playerId))));
             try
             {
                 records = store.Records();
@@ -810,41 +814,48 @@ namespace Gamed
             get { return trouble; }
         }
 
-        /// <summary>Let another process have the folder, once what was begun is done. What is pending stays pending.
-        /// </summary>
+        /// <summary>Let another process have the folder, once what was called before is done: waits for this device's
+        /// disk. What is pending stays pending.</summary>
         public void Dispose()
         {
-            lock (gate)
+            CloseAsync().Wait();
+        }
+
+        /// <summary>The same without waiting here.</summary>
+        public Task CloseAsync()
+        {
+            return InTurn(() =>
             {
-                if (!closed)
-                    store.Dispose();
-                closed = true;
-            }
+                lock (gate)
+                {
+                    if (!closed)
+                        store.Dispose();
+                    return closed = true;
+                }
+            });
         }
 
         // -- the game's side: this device only, no network --
 
-        /// <summary>
-        /// The newest bytes this device knows; what the game writes next stands on them. Null if the slot was never
-        /// written. Throws Deleted, LocalDamaged, and Unreachable while a save that is known has not arrived. In a conflict
-        /// it is this device's side. Etag is empty for what the server does not have yet.
-        /// </summary>
+        /// <summary>The newest bytes this device knows; what the game writes next stands on them. Null if the slot
+        /// was never written. Throws Deleted, LocalDamaged, and Unreachable while a save that is known has not
+        /// arrived. In a conflict it is this device's side. Etag is empty for what the server does not have
+        /// yet.</summary>
         public Task<Save> ReadAsync(string slot)
         {
             return InTurn(() => Look(slot, true));
         }
 
-        /// <summary>The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere.</summary>
+        /// <summary>The same bytes, but the next write does not stand on them: for a preview, or a copy
+        /// elsewhere.</summary>
         public Task<Save> PeekAsync(string slot)
         {
             return InTurn(() => Look(slot, false));
         }
 
-        /// <summary>
-        /// On this device's disk when it ends, on top of what the game last read or wrote here. It goes up with the next
-        /// pump. Newer bytes replace older ones that did not go up yet. Leave `data` as it is meanwhile. Throws IOException
-        /// when this device cannot keep it.
-        /// </summary>
+        /// <summary>On this device's disk when it ends, on top of what the game last read or wrote here. It goes up
+        /// with the next pump. Newer bytes replace older ones that did not go up yet. Leave `data` as it is
+        /// meanwhile. Throws IOException when this device cannot keep it.</summary>
         public Task WriteAsync(string slot, byte[] data, IDictionary<string, object> meta = null,
             string contentType = GamedClient.Bytes)
         {
@@ -862,7 +873,8 @@ namespace Gamed
             });
         }
 
-        /// <summary>What this device knows to be newest; a delete at the server can be taken back for a while.</summary>
+        /// <summary>What this device knows to be newest; a delete at the server can be taken back for a
+        /// while.</summary>
         public Task DeleteAsync(string slot)
         {
             Saves.PathOf(slot);
@@ -896,8 +908,8 @@ namespace Gamed
             });
         }
 
-        /// <summary>What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind.
-        /// </summary>
+        /// <summary>What gave way here last, to theirs or to a delete, also one of this device: for who changes their
+        /// mind.</summary>
         public Task<SyncSide> DroppedAsync(string slot)
         {
             return InTurn(() => Side(slot, record => record.Dropped));
@@ -937,7 +949,10 @@ namespace Gamed
                 if (seen.Local == null)
                     return null;
                 string etag = seen.Dirty || seen.Base == null ? "" : seen.Base.Etag;
-                return new Save { Etag = etag, Data = data, ContentType = seen.Local.ContentType, Meta = seen.Local.Meta };
+                return new Save
+                {
+                    Etag = etag, Data = data, ContentType = seen.Local.ContentType, Meta = Saves.Plain(seen.Local.Meta),
+                };
             }
         }
 
@@ -984,7 +999,7 @@ namespace Gamed
                     Slot = slot,
                     State = State(record, problem),
                     Size = shown == null ? (long?)null : shown.Size,
-                    Meta = shown == null ? new Dictionary<string, object>() : shown.Meta,
+                    Meta = Saves.Plain(shown == null ? null : shown.Meta),
                     Modified = shown == null ? "" : shown.Modified,
                     Copies = record.Remote == null ? new List<long>() : record.Remote.Conflicts,
                     Problem = problem == null ? null : problem.Error,
@@ -1040,7 +1055,7 @@ namespace Gamed
         {
             return new SyncSide
             {
-                Data = data, ContentType = local.ContentType, Meta = local.Meta, Modified = local.Modified,
+                Data = data, ContentType = local.ContentType, Meta = Saves.Plain(local.Meta), Modified = local.Modified,
             };
         }
 
@@ -1119,11 +1134,10 @@ namespace Gamed
 
         // -- the server's side --
 
-        /// <summary>
-        /// Hear what changed, bring up what is pending, fetch what is newer; gives what a game should look at again. Throws
-        /// what is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot is in its
-        /// status. Nothing is lost by a failure, or by the end of the process: call it again.
-        /// </summary>
+        /// <summary>Hear what changed, bring up what is pending, fetch what is newer; gives what a game should look
+        /// at again. Throws what is about the server or the player (Unreachable, SignInRequired, ...); what is about
+        /// one slot is in its status. Nothing is lost by a failure, or by the end of the process: call it
+        /// again.</summary>
         public Task<IList<SyncStatus>> PumpAsync(CancellationToken cancel = default(CancellationToken))
         {
             return Task.Run(async () =>
@@ -1167,11 +1181,10 @@ namespace Gamed
                 await FetchAsync(only, slot, cancel).ConfigureAwait(false);
         }
 
-        /// <summary>
-        /// Pump whenever there is something to do, until `stop`, then end soon. `changed` is called on threads of the pool,
-        /// with what a game should look at again. Throws what waiting does not help against: SignInRequired, PlayerBlocked,
-        /// InUse once this Sync is closed. All else is tried again, and in Trouble meanwhile.
-        /// </summary>
+        /// <summary>Pump whenever there is something to do, until `stop`, then end soon. `changed` is called on
+        /// threads of the pool, with what a game should look at again. Throws what waiting does not help against:
+        /// SignInRequired, PlayerBlocked, InUse once this Sync is closed. All else is tried again, and in Trouble
+        /// meanwhile.</summary>
         public Task RunAsync(Action<SyncStatus> changed, CancellationToken stop)
         {
             return Task.Run(() => RunHereAsync(changed ?? (status => { }), stop));
@@ -1295,7 +1308,8 @@ namespace Gamed
 
         async Task<bool> WaitedAsync(string asked, CancellationToken cancel)
         {
-            Changes found = await client.Only(PlayerId, 1).ChangesAsync(asked, WaitSeconds, cancel).ConfigureAwait(false);
+            Changes found = await client.Only(PlayerId, 1).ChangesAsync(asked, WaitSeconds, cancel)
+                .ConfigureAwait(false);
             return found.Cursor != asked;
         }
 
@@ -1366,8 +1380,8 @@ namespace Gamed
             return await only.ChangesAsync(null, 0, cancel).ConfigureAwait(false);  // it does not know such a cursor
         }
 
-        /// <summary>The past may be another one: what this device stands on must be in the server's, or it is news again.
-        /// </summary>
+        /// <summary>The past may be another one: what this device stands on must be in the server's, or it is news
+        /// again.</summary>
         async Task HearAllAsync(GamedClient only, IDictionary<string, SaveInfo> listed, CancellationToken cancel)
         {
             lock (gate)
@@ -1435,8 +1449,8 @@ namespace Gamed
             return true;
         }
 
-        /// <summary>The record with what to send now, noted on disk before it is sent: the same again until it is answered.
-        /// </summary>
+        /// <summary>The record with what to send now, noted on disk before it is sent: the same again until it is
+        /// answered.</summary>
         Record Next(string slot)
         {
             lock (gate)

@@ -37,6 +37,15 @@ class Rules(ClientCase):
         modes = {path.name: S_IMODE(path.stat().st_mode) for path in place.iterdir()}
         self.assertEqual(modes, {"place.json": 0o600, "place.lock": 0o600})
 
+    def test_what_is_kept_without_libc(self) -> None:
+        """Where the system's own calls are not found: whole and locked all the same."""
+        self.assertEqual(self.check("KeptWithoutLibc", self.folder), "")
+
+    def test_cancelled_before_it_began(self) -> None:
+        """The person is shown nothing, and the server is told."""
+        self.assertEqual(self.check("Cancelled", self.server, self.folder), "")
+        self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
+
     def test_the_lock_is_that_of_the_python_client(self) -> None:
         """Two games of one folder, in two languages, refresh one at a time."""
         self.folder.mkdir()

@@ -231,6 +231,42 @@ static class Checks
         Disk.WriteWhole(Path.Combine(folder, "a", "b", "place.json"), new byte[] { 1 });
     }
 
+    /// <summary>As on a phone whose engine does not find it.</summary>
+    public static void KeptWithoutLibc(string folder)
+    {
+        Disk.HasLibc = false;
+        Kept(folder);
+    }
+
+    sealed class Nobody : IPerson
+    {
+        public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
+        {
+            throw new InvalidOperationException();
+        }
+
+        public void BrowserOpened(string url, bool opened)
+        {
+            throw new InvalidOperationException("it was shown");
+        }
+
+        public Task<string> FinishCodeAsync(Action showCode, int? attemptsLeft, CancellationToken cancel)
+        {
+            throw new InvalidOperationException();
+        }
+    }
+
+    /// <summary>Before the server was asked, and while the person looks at the browser.</summary>
+    public static void Cancelled(string server, string folder)
+    {
+        var client = new GamedClient(server, new GamedOptions { Folder = folder });
+        var how = new SignInOptions { OpenBrowser = null };
+        SignIn early = client.BeginSignInAsync(new Nobody(), how).Result;
+        early.CancelAsync().Wait();
+        Thrown<LoginCancelled>(() => early.RunAsync().Wait(), "cancelled before it began");
+        Expect(!client.SignedInAsync().Result, "nobody is signed in");
+    }
+
     /// <summary>Prints whether another process holds it.</summary>
     public static void Locked(string path)
     {
@@ -260,7 +296,10 @@ static class Checks
             Expect(sync.WriteAsync("other", new byte[] { 2 }).Wait(30000), "a write");
             Task[] many = Enumerable.Range(0, 10).Select(n => sync.WriteAsync("other", new[] { (byte)(n + 3) })).ToArray();
             Expect(Task.WaitAll(many, 60000) && sync.ReadAsync("other").Result.Data[0] == 12, "writes keep their order");
+            sync.WriteAsync("last", new byte[] { 7 });
         }
+        using (Sync sync = Sync.OpenAsync(client).Result)
+            Expect(sync.ReadAsync("last").Result.Data[0] == 7, "what was begun before the end is kept");
         Expect(client.SignOutAsync().Wait(30000), "signing out");
         Expect(Stuck.Asked == 0, "the caller's thread was asked for " + Stuck.Asked + " times");
     }
