@@ -75,10 +75,12 @@ static func _is_app(name):
 class GamedError:
 	extends Reference
 
+	const TOKENS = "token_missing token_expired token_invalid session_revoked signed_out"
+	const REFRESHES = "refresh_expired refresh_reused refresh_invalid reauthentication_required"
 	const KINDS = {
 		"Busy": "busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout",
 		"RateLimited": "rate_limited",
-		"SignInRequired": "token_missing token_expired token_invalid session_revoked refresh_expired refresh_reused refresh_invalid reauthentication_required signed_out",
+		"SignInRequired": TOKENS + " " + REFRESHES,
 		"PlayerChanged": "player_changed",
 		"PlayerBlocked": "player_blocked player_pending registration_closed",
 		"LoginFailed": "device_secret_invalid login_collected",
@@ -477,7 +479,7 @@ func _request(method, path, how = {}):
 		return Result.failed(flaw)
 	var body = how.get("body", PoolByteArray())
 	var name = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
-	var fields = {"User-Agent": name, "Accept": "*/*", "Connection": "close"}
+	var fields = {"User-Agent": name, "Accept": "*/*"}  # a connection that stays open loses no end
 	var extra = how.get("headers", {})
 	for field in extra:
 		fields[field] = extra[field]
@@ -585,9 +587,9 @@ func _send(http, method, path, body, fields, timeout):
 		var frame = OS.get_ticks_usec()
 		while begin < body.size() and OS.get_ticks_usec() - frame < FRAME_USEC:
 			var slice = body.subarray(begin, int(min(begin + SLICE_BYTES, body.size())) - 1)
-			var put = http.get_connection().put_partial_data(slice)
-			begin = body.size() if put[0] != OK else begin + put[1]  # it hears no more; perhaps it said why
-			if put[1] == 0:
+			var wrote = http.get_connection().put_partial_data(slice)
+			begin = body.size() if wrote[0] != OK else begin + wrote[1]  # it hears no more; perhaps it said why
+			if wrote[1] == 0:
 				break
 			since = OS.get_ticks_msec()
 		yield(Engine.get_main_loop(), "idle_frame")
@@ -636,11 +638,11 @@ class Taking:
 		var before = _size
 		var frame = OS.get_ticks_usec()
 		while error == null and OS.get_ticks_usec() - frame < FRAME_USEC:
-			_http.poll()
 			if _http.get_status() != HTTPClient.STATUS_BODY:
 				break
 			var part = _http.read_response_body_chunk()
 			if part.size() == 0:
+				_http.poll()  # is it still there?
 				break
 			_size += part.size()
 			if _size > _limit:
@@ -1729,15 +1731,15 @@ func _refresh(kept):
 	return Result.ok(renewed)
 
 
-func _pair(credential, answer):
+func _pair(made, answer):
 	for name in ["refresh_credential", "access_token"]:
 		var found = Tools.member(answer, name, "text")
 		if found.error:
 			return found
-		credential.set(name, found.value)
+		made.set(name, found.value)
 	var seconds = Tools.member(answer, "expires_in", "number")
 	if seconds.error == null:
-		credential.access_expires = now() + seconds.value
+		made.access_expires = now() + seconds.value
 	return seconds
 
 

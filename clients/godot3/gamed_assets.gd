@@ -8,7 +8,7 @@
 #     if pack.error == null:
 #         ProjectSettings.load_resource_pack(pack.value)
 #
-# A release that is being played is never touched: a download makes another one beside it, and then changes over at once.
+# A release that is being played is never touched: a download makes another one beside it, then changes over at once.
 # In `folder`:
 #
 #     current                   the release to load, one line; replaced last

@@ -1,13 +1,13 @@
 # Offline play for gamed.gd: a game saves to this device, and the device brings it up when it can. Copy it beside it.
 #
 #     const Sync = preload("res://gamed_sync.gd")
-#     var saves = Sync.new(client)                       # of the player who is signed in; needs no network
+#     var saves = Sync.new(client)                        # of the player who is signed in; needs no network
 #     saves.connect("changed", self, "_on_save_changed")  # with a status: what to look at again
-#     saves.run()                                        # from here on by itself, until close()
+#     saves.run()                                         # from here on by itself, until close()
 #     var result = saves.read("auto")                     # value null: never saved. The newest this device knows
-#     result = saves.write("auto", bytes, {"title": "Chapter 3"})   # on this device's disk when it returns
+#     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
 #     for conflict in saves.conflicts():                  # both sides went on: the player chooses
-#         conflict.keep_mine()                           # or keep_theirs(), or merged(bytes)
+#         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
 #
 # A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
 # seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
@@ -85,9 +85,9 @@ func _init(client, folder = ""):
 		else:
 			_records = read.value
 			_cursor = _store.cursor()
-	for status in slots():
-		if status["state"] in [IN_STEP, WAITING]:
-			_told[status["slot"]] = _look_of(status)
+	for each in slots():
+		if each["state"] in [IN_STEP, WAITING]:
+			_told[each["slot"]] = _look_of(each)
 
 
 # Lets another process have the folder. What is pending stays pending.
@@ -601,8 +601,8 @@ func _state(record, problem):
 	return WAITING if record["dirty"] or record["sent"] or Record.newer(record) else IN_STEP
 
 
-static func _shown(status):
-	return status["size"] != null or status["state"] != IN_STEP
+static func _shown(of):
+	return of["size"] != null or of["state"] != IN_STEP
 
 
 # From this device.
@@ -723,8 +723,8 @@ func run():
 	while mine == _round and not _closed:
 		_bell = false
 		var error = yield(_tried(), "completed")
-		for status in _news():
-			emit_signal("changed", status)
+		for each in _news():
+			emit_signal("changed", each)
 		if error and (error.is_a("SignInRequired") or error.kind in ["PlayerBlocked", "InUse"]):
 			if mine == _round:
 				_round += 1
@@ -827,19 +827,19 @@ func _news():
 	var found = []
 	var now = {}
 	for slot in _known():
-		var status = status(slot)
-		now[slot] = _look_of(status)
-		if now[slot] != _told.get(slot) and _shown(status):
-			found.append(status)
+		var each = status(slot)
+		now[slot] = _look_of(each)
+		if now[slot] != _told.get(slot) and _shown(each):
+			found.append(each)
 	_told = now
 	return found
 
 
 # What makes a status another one for the game: where the server's side matters, which one it is.
-func _look_of(status):
-	var there = _record(status["slot"])["remote"] if status["state"] in [NEWER, CONFLICT] else null
-	var problem = status["problem"].code if status["problem"] else ""
-	return "%s %s %s" % [status["state"], there["etag"] if there else "", problem]
+func _look_of(of):
+	var there = _record(of["slot"])["remote"] if of["state"] in [NEWER, CONFLICT] else null
+	var problem = of["problem"].code if of["problem"] else ""
+	return "%s %s %s" % [of["state"], there["etag"] if there else "", problem]
 
 
 # The list, before any write. The cursor is kept last, so that what was not noted is listed again.
