@@ -20,10 +20,25 @@ from twisted.trial.unittest import SynchronousTestCase
 CLIENTS = Path(__file__).parents[2] / "clients"
 sys.path.insert(0, str(CLIENTS / "conformance"))
 
+from gamed_conformance.driver import DriverFailed  # noqa: E402
+from gamed_conformance.matching import Mismatch, expect, filled  # noqa: E402
 from gamed_conformance.suite import FEATURES, Scenario, ScenarioFailed, lacking, run, scenarios  # noqa: E402
 from gamed_conformance.world import World  # noqa: E402
 
-__all__ = ["CLIENTS", "ConformanceCase", "ScenarioFailed", "World", "lender", "run", "scenarios"]
+__all__ = [
+    "CLIENTS",
+    "FEATURES",
+    "ConformanceCase",
+    "DriverFailed",
+    "Mismatch",
+    "ScenarioFailed",
+    "World",
+    "expect",
+    "filled",
+    "lender",
+    "run",
+    "scenarios",
+]
 
 
 @cache

@@ -69,6 +69,7 @@ class Seat:
         self.name = name
         self.shift = how.get("clock_shift") or 0
         self._factor = 1 if how.get("pauses") is None else how["pauses"]
+        ga.pause_after = lambda error, attempt: gc.pause_after(error, attempt) * self._factor
         if how.get("return_seconds") is not None:
             gc.RETURN_SECONDS = how["return_seconds"]
         self.client = gc.GamedClient(
