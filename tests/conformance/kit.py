@@ -31,6 +31,7 @@ __all__ = [
     "ConformanceCase",
     "DriverFailed",
     "Mismatch",
+    "Scenario",
     "ScenarioFailed",
     "World",
     "expect",

@@ -1,13 +1,29 @@
 """The runner says what it finds: a tool that is missing, a driver without a feature, a driver that talks nonsense."""
 
+import json
+import re
 import subprocess
 import sys
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.conformance.kit import CLIENTS, FEATURES, DriverFailed, Mismatch, World, expect, filled, scenarios
+from tests.conformance.kit import (
+    CLIENTS,
+    FEATURES,
+    DriverFailed,
+    Mismatch,
+    Scenario,
+    World,
+    expect,
+    filled,
+    lender,
+    run,
+    scenarios,
+)
 
 RUN = CLIENTS / "conformance" / "run.py"
+PAGE = (CLIENTS / "conformance" / "README.md").read_text("utf-8")
+PYTHON = [sys.executable, str(CLIENTS / "conformance" / "drivers" / "python_driver.py")]
 HELLO = """
 import sys
 print("A banner.")
@@ -69,6 +85,24 @@ class RunnerTests(SynchronousTestCase):
             self.assertTrue(scenario.data["source"].startswith(("PROTOCOL", "SPEC", "docs/")), scenario.name)
             self.assertLessEqual(scenario.needs, FEATURES)
             self.assertLessEqual(set(scenario.data), {"about", "source", "needs", "real", "cases", "steps"})
+
+
+class PageTests(SynchronousTestCase):
+    def test_example(self) -> None:
+        """The scenario that the page shows runs as it is printed."""
+        [printed] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+        scenario = Scenario("page", json.loads(printed))
+        world = World(PYTHON, lender=lender())
+        self.addCleanup(world.close)
+        self.assertIsNone(run(world, scenario))
+
+    def test_every_word(self) -> None:
+        """The page has each kind of step, each member of a rule, each command and each feature."""
+        steps = [step for scenario in scenarios() for step in scenario.data["steps"]]
+        words = {next(name for name in step if name != "with") for step in steps}
+        words |= {name for step in steps for rule in step.get("rules", ()) for name in rule}
+        words |= {step[kind] for step in steps for kind in ("do", "start") if step.get(kind, "$")[:1].isalpha()}
+        self.assertEqual({word for word in (words | FEATURES) - {"with"} if f"`{word}`" not in PAGE}, set())
 
 
 class MatchingTests(SynchronousTestCase):
