@@ -45,11 +45,8 @@ class Catalogue:
     """The body of `GET /assets/`."""
     sha256: str
     """Of the text, in hex."""
-
-    def release(self, name: str) -> Release | None:
-        """A release that some channel points at."""
-        shown = (channel.release for channel in self.channels.values())
-        return next((release for release in shown if release.id == name), None)
+    releases: Mapping[str, Release]
+    """Those that some channel points at."""
 
 
 def catalogue(
@@ -58,7 +55,8 @@ def catalogue(
     """With the list as players read it."""
     listed = {name: _members(channel.release) for name, channel in channels.items()}
     text = json.dumps({"channels": listed}, ensure_ascii=False, separators=(",", ":")).encode()
-    return Catalogue(stamp, modified_ms, channels, damaged, text, hex_digest(text))
+    releases = {channel.release.id: channel.release for channel in channels.values()}
+    return Catalogue(stamp, modified_ms, channels, damaged, text, hex_digest(text), releases)
 
 
 def hex_digest(data: bytes) -> str:

@@ -48,7 +48,7 @@ class Library:
 
     async def release(self, name: str) -> Release:
         """Of a well-formed name. ReleaseNotFound, AssetsDamaged, AssetsUnreadable."""
-        shown = self._now.release(name) if self._now is not None else None
+        shown = self._now.releases.get(name) if self._now is not None else None
         if shown is not None:
             return shown
         release, until = self._kept.get(name, (None, 0.0))
@@ -103,7 +103,7 @@ def _read(store: AssetStore, before: Catalogue | None, known: Mapping[str, Relea
     for name in store.channels():
         try:
             pointer = store.pointer(name)
-            shown = known.get(pointer.release) or (before.release(pointer.release) if before else None)
+            shown = known.get(pointer.release) or (before.releases.get(pointer.release) if before else None)
             channels[name] = Channel(pointer, shown or _loaded(store, pointer.release))
         except ChannelNotFound:
             continue

@@ -139,7 +139,7 @@ class Objects:
         if len(self.open) >= self._most_open:
             content.close()
             raise TooManyOpen("as many objects as may be are open")
-        file = OpenFile(content, self._run, self.open.discard)
+        file = OpenFile(content, self._run, self._seconds, self.open.discard)
         self.open.add(file)
         large = self._large[sha256] = _Large(file, until)
         return large

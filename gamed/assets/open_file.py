@@ -16,14 +16,20 @@ T = TypeVar("T")
 PART_BYTES: Final = 256 * 1024
 PROBE_BYTES: Final = 128 * 1024
 """Linux reads ahead so much at a time: mostly all of such a stretch is in memory, or nothing."""
+SECOND: Final = 1.0
+REMEMBERED: Final = 1024
 
 
 class OpenFile:
     """Its descriptor lives until it is retired, and as long as a lease does or a read in a thread."""
 
-    def __init__(self, file: FileIO, run: Run, closed: Callable[["OpenFile"], None]) -> None:
+    def __init__(
+        self, file: FileIO, run: Run, seconds: Callable[[], float], closed: Callable[["OpenFile"], None]
+    ) -> None:
         self._file = file
         self._run = run
+        self._seconds = seconds
+        self._in_memory: dict[tuple[int, int], float] = {}
         self._closed = closed
         self._users = 0
         self._retired = False
@@ -46,6 +52,19 @@ class OpenFile:
             raise TooManyOpen("closed again for others")
         self._users += 1
         return Lease(self)
+
+    def in_memory(self, first: int, length: int) -> bool:
+        """Whether sending these bytes will not wait for the disk, as far as a few looks tell; true for a second."""
+        now = self._seconds()
+        if self._in_memory.get((first, length), 0) > now:
+            return True
+        last = first + length - 1
+        seen = all(_peek(self.fileno(), _ONE, at) == 1 for at in (*range(first, last, PROBE_BYTES), last))
+        if seen:
+            if len(self._in_memory) >= REMEMBERED:
+                self._in_memory.clear()
+            self._in_memory[first, length] = now + SECOND
+        return seen
 
     def leave(self) -> None:
         self._users -= 1
@@ -100,9 +119,8 @@ class Lease:
         return bytes(buffer) if _peek(self.fileno(), buffer, first) == length else None
 
     def in_memory(self, first: int, length: int) -> bool:
-        """Whether sending these bytes will not wait for the disk, as far as a few looks tell."""
-        last = first + length - 1
-        return all(_peek(self.fileno(), _ONE, at) == 1 for at in (*range(first, last, PROBE_BYTES), last))
+        """Whether sending these bytes will not wait for the disk."""
+        return self._file.in_memory(first, length)
 
     def read(self, first: int, length: int) -> Deferred[bytes]:
         """Less only where the file ends."""

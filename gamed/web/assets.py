@@ -1,6 +1,7 @@
 """The room of assets (PROTOCOL 5)."""
 
 from collections.abc import Awaitable, Mapping
+from functools import lru_cache
 from typing import Protocol
 
 from attrs import frozen
@@ -19,6 +20,8 @@ from gamed.web.request import Request
 
 INLINE_BYTES = 128 * 1024
 """Parts of large files up to here are written from memory; what is longer goes from the file to the socket."""
+DESCRIBED = 1024
+"""Heads that are kept: the same files are asked for again and again."""
 NO_CACHE = "no-cache"
 IMMUTABLE = "max-age=31536000, immutable"
 
@@ -105,6 +108,7 @@ async def _read(file: StoredFile, first: int, length: int) -> bytes:
     return data
 
 
+@lru_cache(DESCRIBED)
 def _described(item: Item, *, private: bool) -> Mapping[str, str]:
     """The head that GET, HEAD and 304 have."""
     scope, lasting = "private" if private else "public", IMMUTABLE if item.lasting else NO_CACHE

@@ -87,10 +87,15 @@ class ClosingChannel(HTTPChannel, ABC):
         else:
             self.forceAbortClient()
 
+    @property
+    def clear(self) -> bool:
+        """Whether what is sent now goes to a plain socket at once, behind nothing that waits."""
+        return isinstance(self.transport, Connection) and _may_send(self.transport)
+
     def send(self, data: bytes) -> None:
         """Write to the socket itself while nothing waits in front of it: that is one turn of the reactor less."""
         transport = self.transport
-        if isinstance(transport, Connection) and _may_send(transport):
+        if self.clear:
             sent = transport.writeSomeData(data)
             if isinstance(sent, int):
                 data = data[sent:]

@@ -49,8 +49,10 @@ class _FileSender:
     def begin(self) -> None:
         self._request.registerProducer(self, True)
         self._request.write(b"")
-        self._wait()
-        self._transport.doWrite()  # the head now, not in the next turn
+        if self._request.channel.clear:  # the head is on its way
+            self.resumeProducing()
+        else:
+            self._wait()
 
     def pauseProducing(self) -> None:
         """It is this producer that finds the socket full."""
