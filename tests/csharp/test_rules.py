@@ -7,6 +7,7 @@ from stat import S_IMODE
 
 from tests.client.cases import ClientCase
 from tests.csharp.building import CHECKS, CLIENT, CSHARP, ENGINES, built, folder, ran
+from tests.sync.reference import gamed_sync as gs
 
 
 class Rules(ClientCase):
@@ -22,7 +23,7 @@ class Rules(ClientCase):
 
     def test_names_and_addresses(self) -> None:
         """Slots, paths of assets, servers and links: what could lead elsewhere is refused, not repaired."""
-        for name in ("Slots", "Paths", "Origins", "Words"):
+        for name in ("Names", "Paths", "Origins", "Words"):
             self.assertEqual(self.check(name), "")
 
     def test_no_secret_is_shown(self) -> None:
@@ -61,6 +62,17 @@ class Rules(ClientCase):
         self.signed_in()
         self.assertEqual(self.check("WhoIsSignedIn", self.server, self.folder), self.fake.player)
         self.assertIsNotNone(self.on_disk())
+
+    def test_what_is_pending_is_that_of_the_python_client(self) -> None:
+        """What one has written offline the other reads, and goes on from."""
+        self.signed_in()
+        self.check("SavesOffline", self.server, self.folder, "auto")
+        with gs.Sync(self.client) as sync:
+            self.assertEqual(sync.status("auto").state, "waiting")
+            self.assertEqual(sync.status("auto").meta, {"title": "K\u00fcche", "n": [1, 2]})
+            self.assertEqual(sync.read("auto").data, b"\1\2")
+            sync.write("auto", b"\3", meta={"b": 1.5, "a": None})
+        self.assertEqual(self.check("Shown", self.server, self.folder), 'auto waiting {"b":1.5,"a":null} 03')
 
     def test_never_needs_the_thread_that_called(self) -> None:
         """An engine's main thread may wait for it, or be busy; and writes keep the order in which they were called."""

@@ -109,7 +109,7 @@ static class Checks
         Expect(Json.Write(1.5) == "1.5" && (double)Json.Parse("1.5") == 1.5, "another culture");
     }
 
-    public static void Slots()
+    public static void Names()
     {
         foreach (string slot in new[] { "a", "0", "auto", "a.b-c_d", new string('a', 64), "console", "com", "nul1" })
             Expect(Saves.PathOf(slot) == "/game/saves/" + slot, slot);
@@ -302,6 +302,27 @@ static class Checks
             Expect(sync.ReadAsync("last").Result.Data[0] == 7, "what was begun before the end is kept");
         Expect(client.SignOutAsync().Wait(30000), "signing out");
         Expect(Stuck.Asked == 0, "the caller's thread was asked for " + Stuck.Asked + " times");
+    }
+
+    /// <summary>Writes a slot, brings it up, writes it again.</summary>
+    public static void SavesOffline(string server, string folder, string slot)
+    {
+        using (Sync sync = Sync.OpenAsync(new GamedClient(server, new GamedOptions { Folder = folder })).Result)
+        {
+            var meta = new Dictionary<string, object> { { "title", "K\u00fcche" }, { "n", new[] { 1, 2 } } };
+            sync.WriteAsync(slot, new byte[] { 1 }, meta);
+            sync.PumpAsync().Wait();
+            sync.WriteAsync(slot, new byte[] { 1, 2 }, meta).Wait();
+        }
+    }
+
+    /// <summary>Prints state and bytes of each slot.</summary>
+    public static void Shown(string server, string folder)
+    {
+        using (Sync sync = Sync.OpenAsync(new GamedClient(server, new GamedOptions { Folder = folder })).Result)
+            foreach (SyncStatus status in sync.SlotsAsync().Result)
+                Console.WriteLine(status.Slot + " " + status.State + " " + Json.Write(status.Meta) + " "
+                    + BitConverter.ToString(sync.ReadAsync(status.Slot).Result.Data));
     }
 
     // -- a far end that misbehaves below HTTP --
