@@ -12,6 +12,7 @@ INSTALLING = {"install", "develop", "editable_wheel"}
 
 TESTS = [
     "coverage>=7.10",
+    "gdtoolkit>=4.5,<5",
     "hypothesis>=6.100",
     "mypy>=1.15",
     "mypy-zope>=1.0.11",

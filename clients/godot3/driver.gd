@@ -218,10 +218,9 @@ class Session:
 	func do_put(command):
 		var type = command.get("content_type")
 		var data = Marshalls.base64_to_raw(command["data"])
-		var call = _client.put(
-			command["slot"], data, command.get("base"), command.get("meta"), type if type else "application/octet-stream"
-		)
-		return yield(call, "completed")
+		var base = command.get("base")
+		type = type if type else "application/octet-stream"
+		return yield(_client.put(command["slot"], data, base, command.get("meta"), type), "completed")
 
 	func do_delete(command):
 		return _done(yield(_client.delete(command["slot"], command["base"]), "completed"))
@@ -312,8 +311,9 @@ class Session:
 		var conflict = _shown[command["slot"]]
 		if command["side"] == "mine":
 			return _save(conflict.mine())
-		var side = conflict.theirs() if command["side"] == "theirs" else conflict.base()
-		return _save(yield(side, "completed"))
+		if command["side"] == "theirs":
+			return _save(yield(conflict.theirs(), "completed"))
+		return _save(yield(conflict.base(), "completed"))
 
 	func do_sync_keep_mine(command):
 		return _done(_shown[command["slot"]].keep_mine())

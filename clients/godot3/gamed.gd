@@ -733,6 +733,10 @@ class Credential:
 class Disk:
 	extends Reference
 
+	const LOOSE = 0
+	const WHOLE = 1
+	const KEPT = 2
+
 	# There, and only for this user. Where a platform keeps user:// apart for each user that is so already.
 	static func private_folder(path):
 		var directory = Directory.new()
@@ -746,9 +750,10 @@ class Disk:
 			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
 		return true
 
-	# The old bytes or the new ones, whatever happens to this process; and after a power cut where the system has a
-	# command to wait for the disk (Linux). A secret's file is closed to others before the secret is in it.
-	static func write_whole(path, data, secret = false):
+	# The old bytes or the new ones, whatever happens to this process. Where the system has a command to wait for the
+	# disk (Linux), also after a power cut: WHOLE for either of the two, KEPT for the new ones, LOOSE for neither.
+	# A secret's file is closed to others before the secret is in it.
+	static func write_whole(path, data, how = KEPT, secret = false):
 		var file = File.new()
 		var temporary = path + ".new"
 		if secret:
@@ -762,10 +767,12 @@ class Disk:
 		file.close()
 		if size_of(temporary) != data.size():
 			return false  # the disk is full
-		flush(temporary)
+		if how != LOOSE:
+			flush(temporary)
 		if not rename(temporary, path):
 			return false
-		flush(path.get_base_dir())
+		if how == KEPT:
+			flush(path.get_base_dir())
 		return true
 
 	static func rename(path, other):
@@ -926,7 +933,7 @@ class CredentialFile:
 
 	func write(credential):
 		Disk.private_folder(folder)
-		return Disk.write_whole(path, credential.to_json().to_ascii(), true)
+		return Disk.write_whole(path, credential.to_json().to_ascii(), Disk.KEPT, true)
 
 	func delete():
 		Disk.remove(path + ".new")

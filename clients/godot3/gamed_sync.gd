@@ -361,11 +361,12 @@ class Store:
 			_tidy(record)
 		return Result.ok(found)
 
-	# GamedError or null; on disk when it returns.
-	func keep(record):
+	# GamedError or null; on disk when it returns. What is only known of the server may be lost to a power cut.
+	func keep(record, how):
 		var value = Record.with(record, {"format": FORMAT})
 		var path = _of(record["slot"])
-		if not Disk.private_folder(path) or not Disk.write_whole(path + "/record", Tools.ascii_json(value).to_ascii()):
+		var data = Tools.ascii_json(value).to_ascii()
+		if not Disk.private_folder(path) or not Disk.write_whole(path + "/record", data, how):
 			return GamedError.new("local_disk", "This device cannot keep saves.")
 		_tidy(record)
 		return null
@@ -381,7 +382,7 @@ class Store:
 	func add(slot, data):
 		var digest = Tools.sha256(data)
 		if load_body(slot, digest) == null:
-			if not Disk.private_folder(_of(slot)) or not Disk.write_whole(_of(slot) + "/" + digest, data):
+			if not Disk.private_folder(_of(slot)) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.WHOLE):
 				return null
 		return digest
 
@@ -401,7 +402,7 @@ class Store:
 		return data.get_string_from_utf8() if data != null and data.size() > 0 else null
 
 	func keep_cursor(cursor):
-		return Disk.write_whole(folder + "/cursor", cursor.to_utf8())
+		return Disk.write_whole(folder + "/cursor", cursor.to_utf8(), Disk.LOOSE)
 
 	func _of(slot):
 		return "%s/slots/%s" % [folder, slot]
@@ -670,7 +671,7 @@ func _over(shown):
 
 # What the game or the player decided.
 func _answer(record):
-	var kept = _keep(record)
+	var kept = _keep(record, Disk.KEPT)
 	_bell = true
 	return Result.failed(kept.error) if kept.error else Result.ok()
 
@@ -680,11 +681,11 @@ func _record(slot):
 
 
 # Result of the record; on disk when it returns. No coroutine may pause between reading one and keeping the next.
-func _keep(record):
+func _keep(record, how = Disk.WHOLE):
 	if flaw or _closed:
 		return Result.failed(flaw if flaw else _is_closed())
 	if not Tools.same_json(record, _record(record["slot"])):
-		var error = _store.keep(record)
+		var error = _store.keep(record, how)
 		if error:
 			return Result.failed(error)
 		_records[record["slot"]] = record
@@ -952,7 +953,7 @@ func _next(slot):
 		return kept if kept.error else Result.ok()
 	if sent == null:
 		sent = {"local": record["local"], "base": record["base"]}
-	return _keep(Record.with(record, {"sent": sent}))
+	return _keep(Record.with(record, {"sent": sent}), Disk.KEPT)
 
 
 # Result of what it means, for `_after`.

@@ -1,0 +1,352 @@
+# The conformance suite's driver for gamed.gd and its neighbours: clients/conformance/README.md has its commands.
+#
+#     GAMED_CONFORMANCE_PORT=40123 godot --headless --path clients/godot4 -s driver.gd
+#
+# The lines come over a connection, as the engine has one loop. Not run yet: see gamed.gd.
+extends SceneTree
+
+const GamedClient = preload("gamed.gd")
+const Sync = preload("gamed_sync.gd")
+const Assets = preload("gamed_assets.gd")
+const Result = GamedClient.Result
+
+var _socket = StreamPeerTCP.new()
+var _clients = {}
+
+
+func _init():
+	Engine.max_fps = 1000
+	call_deferred("_serve")
+
+
+func _serve():
+	_socket.connect_to_host("127.0.0.1", int(OS.get_environment("GAMED_CONFORMANCE_PORT")))
+	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTING:
+		await process_frame
+		_socket.poll()
+	_socket.set_no_delay(true)
+	var features = ["saves", "sync", "assets", "loopback", "parallel", "shared_store", "clock", "timeout"]
+	say({"event": "hello", "language": "GDScript (Godot 4)", "features": features})
+	var line = PackedByteArray()
+	while _socket.get_status() == StreamPeerTCP.STATUS_CONNECTED:
+		_socket.poll()
+		var waiting = _socket.get_available_bytes()
+		if waiting <= 0:
+			await process_frame
+			continue
+		var arrived = _socket.get_data(waiting)[1]
+		var end = arrived.get_string_from_ascii().find("\n")
+		while end >= 0:
+			line.append_array(arrived.slice(0, end + 1))
+			_perform(GamedClient.Tools.parsed(line.get_string_from_utf8()))
+			line = PackedByteArray()
+			arrived = arrived.slice(end + 1)
+			end = arrived.get_string_from_ascii().find("\n")
+		line.append_array(arrived)
+	quit()
+
+
+func say(value):
+	_socket.put_data((GamedClient.Tools.ascii_json(value) + "\n").to_ascii_buffer())
+
+
+func _perform(command):
+	var result = await _do(command)
+	if result.error:
+		say({"id": command["id"], "error": _error(result.error)})
+	else:
+		say({"id": command["id"], "ok": result.value})
+
+
+func _error(error):
+	var value = {"code": error.code, "kind": error.kind, "detail": error.detail, "status": error.status}
+	if error.retry_after != null:
+		value["retry_after"] = error.retry_after
+	if error.kind == "InvalidProof":
+		value["attempts_left"] = error.attempts_left()
+	if error.kind == "Conflict":
+		value["base"] = error.base()
+		value["current"] = error.current()
+		value["yours"] = error.yours()
+	return value
+
+
+func _do(command):
+	var name = str(command.get("client"))
+	var what = str(command.get("do"))
+	if what == "open":
+		return _open(name, command)
+	if what == "close":
+		if _clients.has(name):
+			_clients[name].close()
+			_clients.erase(name)
+		return Result.ok({})
+	if not _clients.has(name) or not _clients[name].has_method("do_" + what):
+		var error = GamedClient.GamedError.new("unsupported", "%s of %s" % [what, name])
+		error.kind = "Driver"
+		return Result.failed(error)
+	return await _clients[name].call("do_" + what, command)
+
+
+func _open(name, command):
+	var options = {"folder": command.get("folder"), "app": command.get("app")}
+	for each in ["pauses", "timeout_seconds", "clock_shift", "return_seconds"]:
+		options[each] = command.get(each)
+	var client = GamedClient.new(command["server"], options)
+	if client.flaw:
+		return Result.failed(client.flaw)
+	if _clients.has(name):
+		_clients[name].close()
+	_clients[name] = Session.new(self, name, client)
+	return Result.ok({"origin": client.origin.text()})
+
+
+# One client of the suite's, and the person in front of it. Each command is a function `do_...`.
+class Session:
+	extends RefCounted
+
+	var _driver
+	var _name
+	var _client
+	var _sign_in = null
+	var _codes = []
+	var _sync = null
+	var _shown = {}
+
+	func _init(driver, name, client):
+		_driver = driver
+		_name = name
+		_client = client
+		client.paused.connect(_paused)
+
+	func close():
+		if _sync:
+			_sync.close()
+		_client.close()
+
+	func say(event, value):
+		value["event"] = event
+		value["client"] = _name
+		_driver.say(value)
+
+	func _paused(seconds):
+		say("pause", {"seconds": seconds})
+
+	# -- the person --
+
+	func open_browser(url):
+		say("open", {"url": url})
+		return true
+
+	func choose_provider(providers):
+		say("choose_provider", {"providers": providers})
+		return providers[-1]
+
+	func finish_code(sign_in, attempts_left):
+		_codes.clear()
+		say("finish_code", {"show_code": sign_in != null, "attempts_left": attempts_left})
+		while _codes.is_empty():
+			await _driver.process_frame
+			if _client.is_closed():
+				return null
+		return _codes.pop_front()
+
+	# -- who --
+
+	func do_clock(command):
+		_client.clock_shift = command["shift"]
+		return Result.ok({})
+
+	func do_policy(_command):
+		return await _client.policy()
+
+	func do_sign_in(command):
+		var options = {}
+		for each in ["provider", "loopback"]:
+			if command.get(each) != null:
+				options[each] = command[each]
+		var begun = await _client.begin_sign_in(self, options)
+		if begun.error:
+			return begun
+		_sign_in = begun.value
+		var result = await _sign_in.run()
+		_sign_in = null
+		return do_signed_in(command) if result.error == null else result
+
+	func do_finish_code(command):
+		_codes.append(command.get("code"))
+		return Result.ok({})
+
+	func do_show_code(_command):
+		if _sign_in:
+			_sign_in.show_code()
+		return Result.ok({})
+
+	func do_cancel_sign_in(_command):
+		if _sign_in:
+			await _sign_in.cancel()
+		return Result.ok({})
+
+	func do_signed_in(_command):
+		var kept = _client.credential()
+		if kept == null:
+			return Result.ok({"signed_in": false})
+		return Result.ok({"signed_in": true, "player_id": kept.player_id, "session_id": kept.session_id})
+
+	func do_sign_out(command):
+		var scope = command.get("scope")
+		var told = await _client.sign_out(scope if scope else "this")
+		return Result.ok({"told_server": told.value}) if told.error == null else told
+
+	func do_whoami(_command):
+		return await _client.whoami()
+
+	# -- saves --
+
+	func do_list_saves(_command):
+		var found = await _client.list_saves()
+		return Result.ok({"saves": found.value}) if found.error == null else found
+
+	func do_changes(command):
+		var wait = command.get("wait")
+		return await _client.changes(command.get("since"), int(wait) if wait else 0)
+
+	func do_get(command):
+		return _save(await _client.get_save(command["slot"], command.get("unless")))
+
+	func do_put(command):
+		var type = command.get("content_type")
+		var data = Marshalls.base64_to_raw(command["data"])
+		var base = command.get("base")
+		type = type if type else "application/octet-stream"
+		return await _client.put(command["slot"], data, base, command.get("meta"), type)
+
+	func do_delete(command):
+		return _done(await _client.delete(command["slot"], command["base"]))
+
+	func do_versions(command):
+		var found = await _client.versions(command["slot"])
+		return Result.ok({"versions": found.value}) if found.error == null else found
+
+	func do_version(command):
+		return _save(await _client.version(command["slot"], command["number"]))
+
+	func do_restore(command):
+		return await _client.restore(command["slot"], command["number"], command.get("base"))
+
+	func do_dismiss(command):
+		return _done(await _client.dismiss(command["slot"], command["number"]))
+
+	func _done(result):
+		return Result.ok({}) if result.error == null else result
+
+	func _save(result):
+		if result.error or result.value == null:
+			return result
+		var value = result.value.duplicate()
+		value["data"] = Marshalls.raw_to_base64(value["data"])
+		return Result.ok(value)
+
+	# -- offline play --
+
+	func do_sync_open(_command):
+		if _sync:
+			_sync.close()
+		_sync = Sync.new(_client)
+		return Result.failed(_sync.flaw) if _sync.flaw else Result.ok({})
+
+	func do_sync_close(_command):
+		_sync.close()
+		return Result.ok({})
+
+	func do_sync_read(command):
+		return _save(_sync.read(command["slot"]))
+
+	func do_sync_peek(command):
+		return _save(_sync.peek(command["slot"]))
+
+	func do_sync_write(command):
+		var type = command.get("content_type")
+		var data = Marshalls.base64_to_raw(command["data"])
+		type = type if type else "application/octet-stream"
+		return _done(_sync.write(command["slot"], data, command.get("meta"), type))
+
+	func do_sync_delete(command):
+		return _done(_sync.delete(command["slot"]))
+
+	func do_sync_status(command):
+		return Result.ok(_status(_sync.status(command["slot"])))
+
+	func do_sync_slots(_command):
+		var found = []
+		for status in _sync.slots():
+			found.append(_status(status))
+		return Result.ok({"slots": found})
+
+	func do_sync_pump(_command):
+		var result = await _sync.pump()
+		if result.error:
+			return result
+		var news = []
+		for status in result.value:
+			news.append({"slot": status["slot"], "state": status["state"]})
+		return Result.ok({"news": news})
+
+	func do_sync_conflicts(_command):
+		var found = []
+		_shown.clear()
+		for conflict in _sync.conflicts():
+			_shown[conflict.slot] = conflict
+			found.append({
+				"slot": conflict.slot,
+				"reason": conflict.reason,
+				"base": conflict.base_info,
+				"current": conflict.current,
+				"copy": conflict.copy,
+			})
+		return Result.ok({"conflicts": found})
+
+	func do_sync_side(command):
+		var conflict = _shown[command["slot"]]
+		if command["side"] == "mine":
+			return _save(conflict.mine())
+		if command["side"] == "theirs":
+			return _save(await conflict.theirs())
+		return _save(await conflict.base())
+
+	func do_sync_keep_mine(command):
+		return _done(_shown[command["slot"]].keep_mine())
+
+	func do_sync_keep_theirs(command):
+		return _done(await _shown[command["slot"]].keep_theirs())
+
+	func do_sync_merged(command):
+		var data = Marshalls.base64_to_raw(command["data"])
+		return _done(_shown[command["slot"]].merged(data, command.get("meta")))
+
+	func do_sync_dropped(command):
+		return _save(_sync.dropped(command["slot"]))
+
+	func do_sync_trouble(_command):
+		return Result.ok({"code": _sync.trouble.code if _sync.trouble else null})
+
+	func _status(status):
+		var value = status.duplicate()
+		value["problem"] = status["problem"].code if status["problem"] else null
+		return value
+
+	# -- downloads --
+
+	# The client keeps releases side by side; the suite looks for the files of the current one.
+	func do_download(command):
+		var target = command["target"]
+		var assets = Assets.new(_client, target + ".releases")
+		var result = await assets.download(command["channel"])
+		if result.error:
+			return result
+		var files = result.value["files"].keys()
+		for name in files:
+			var to = "%s/%s" % [target, name]
+			await assets._copied(assets.path(name).value, to, result.value["files"][name])
+		assets.close()
+		return Result.ok({"release": result.value["release"], "files": files})

@@ -1,0 +1,1799 @@
+# Client of a gamed server for Godot 4, protocol 1.0: sign in, stay signed in, keep saves.
+#
+#     const GamedClient = preload("res://gamed.gd")
+#     var client = GamedClient.new("https://play.example.org", {"app": "mygame"})   # keep it in a member
+#
+#     var result = await client.sign_in(self)                     # see "Person" in README.md
+#     result = await client.get_save("auto")
+#     if result.error:                                            # a GamedError: code, kind, detail
+#         $Label.text = result.error.detail
+#     elif result.value:                                          # null: never saved
+#         load_game(result.value.data)
+#     result = await client.put("auto", bytes, result.value)
+#
+# Everything that asks the server is a coroutine and ends with a Result: `error` (a GamedError or null) and `value`.
+# Nothing blocks the main loop but short writes to this device's disk. Call from the main thread only.
+# Names and behaviour are those of the reference, clients/python/gamed_client.py.
+#
+# What was run and what was not: this is the client for Godot 3 (clients/godot3), which goes through the conformance
+# suite in its engine, carried over by hand. This file was parsed and linted (gdtoolkit) and compared with that one
+# function by function; no Godot 4 has run it yet.
+extends RefCounted
+
+signal paused(seconds)  # before each pause between two tries
+signal session_ended(code)  # the credential was forgotten: show the sign-in again
+
+const VERSION = "1.0.0"
+const TIMEOUT_SECONDS = 15.0
+const TRIES = 4
+const LONGEST_PAUSE_SECONDS = 30.0
+const EARLY_SECONDS = 30.0  # an access token is renewed this long before it expires
+const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a code is offered
+const MAX_JSON_BYTES = 4194304
+const MAX_SAVE_BYTES = 268435456
+const FRAME_USEC = 4000  # of a frame may go into copying what has arrived
+const SLICE_BYTES = 65536
+
+# Only after these is a refresh credential forgotten (Rules for clients, 3).
+const FORGET = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
+const RENEW = ["token_expired", "token_invalid"]
+
+var origin = null  # Origin, or null where `flaw` says what is wrong with the address
+var flaw = null  # GamedError of every call
+var folder = "user://gamed"
+var app = "gamed"
+var app_version = VERSION
+var timeout_seconds = TIMEOUT_SECONDS
+var return_seconds = RETURN_SECONDS
+var pauses = 1.0  # factor for pauses between two tries: for tests
+var clock_shift = 0.0  # seconds, for tests: by how much this clock is wrong
+
+var _file = null
+var _held = null
+var _player = null
+var _tries = TRIES
+var _root = null  # weak, of the client that `only` was asked of
+var _closed = false
+
+
+func _init(server, options = {}):
+	var entered = Origin.entered(server)
+	flaw = entered.error
+	origin = entered.value
+	for name in ["folder", "app", "app_version", "timeout_seconds", "return_seconds", "pauses", "clock_shift"]:
+		if options.get(name) != null:
+			set(name, options[name])
+	if flaw == null and not _is_app(app):
+		flaw = GamedError.new("invalid_app", "app: letters, digits, space, '.', '_', '-'")
+	if flaw == null:
+		_file = CredentialFile.new(folder, origin)
+
+
+static func _is_app(name):
+	return Tools.only(name, Tools.ALPHANUMERIC + " ._-", 64) and Tools.only(name[0], Tools.ALPHANUMERIC)
+
+
+# --- Errors: `kind` says what a game does about them, chosen by `code` -------------------------------------------
+
+
+class GamedError:
+	extends RefCounted
+
+	const TOKENS = "token_missing token_expired token_invalid session_revoked signed_out"
+	const REFRESHES = "refresh_expired refresh_reused refresh_invalid reauthentication_required"
+	const KINDS = {
+		"Busy": "busy shutting_down unhealthy store_unavailable provider_unavailable request_timeout",
+		"RateLimited": "rate_limited",
+		"SignInRequired": TOKENS + " " + REFRESHES,
+		"PlayerChanged": "player_changed",
+		"PlayerBlocked": "player_blocked player_pending registration_closed",
+		"LoginFailed": "device_secret_invalid login_collected",
+		"InvalidProof": "invalid_proof",
+		"Deleted": "deleted erased",
+		"NotFound": "save_not_found version_gone session_not_found channel_not_found release_not_found file_not_found",
+		"NotModified": "not_modified",
+		"BaseRequired": "precondition_required",
+		"Conflict": "version_conflict superseded",
+		"QuotaExceeded": "save_too_large quota_exceeded too_many_slots",
+		"StorageFull": "storage_full",
+		"SaveCorrupt": "corrupt_blob",
+		"Unreachable": "unreachable not_arrived closed",
+		"NotGamed": "not_gamed",
+		"UntrustedAddress": "untrusted_address untrusted_certificate",
+		"DownloadCorrupt": "download_corrupt",
+		"InUse": "in_use",
+		"DiskFull": "disk_full",
+		"ConflictOver": "conflict_over",
+		"LocalDamaged": "local_damaged state_damaged local_disk",
+	}
+	const LOGIN_KINDS = {
+		"LoginDeclined": "login_denied provider_denied",
+		"LoginCancelled": "login_cancelled",
+		"LoginExpired": "login_expired",
+	}
+	const BASES = {
+		"PlayerChanged": "SignInRequired",
+		"LoginDeclined": "LoginFailed",
+		"LoginCancelled": "LoginFailed",
+		"LoginExpired": "LoginFailed",
+		"Deleted": "NotFound",
+	}
+	const PASSING = ["Unreachable", "Busy", "RateLimited", "DownloadCorrupt"]
+
+	var code = ""  # for the program
+	var detail = ""  # for the person
+	var kind = ""  # what to do about it: the name of the reference's class
+	var status = 0  # HTTP; 0 when the client itself decided
+	var problem = {}  # every member of the answer (RFC 9457)
+	var retry_after = null  # seconds
+	var answer_lost_before = false  # an earlier try got no answer: the server may have done it already
+	var passing = false  # it was tried again already
+
+	func _init(the_code, the_detail, the_status = 0, the_problem = {}, login = false):
+		code = the_code
+		detail = the_detail
+		status = the_status
+		problem = the_problem
+		kind = _kind(login)
+		passing = kind in PASSING
+
+	# Is it one of this kind, or of a kind under it?
+	func is_a(name):
+		return kind == name or BASES.get(kind) == name
+
+	func attempts_left():
+		return Tools.integer(problem.get("attempts_left"), 0)
+
+	# The three sides of a Conflict: what this write was based on, what is there, what it wrote; SaveInfo or null.
+	func base():
+		return SaveInfo.maybe(problem.get("base"))
+
+	func current():
+		return SaveInfo.maybe(problem.get("current"))
+
+	func yours():
+		return SaveInfo.maybe(problem.get("yours"))
+
+	func _to_string():
+		return "%s (%s)" % [detail, code]
+
+	func _kind(login):
+		if code == "deleted" and status == 412:
+			return "Conflict"
+		for name in LOGIN_KINDS:
+			if code in LOGIN_KINDS[name].split(" "):
+				return name
+		if login:
+			return "LoginFailed"
+		for name in KINDS:
+			if code in KINDS[name].split(" "):
+				return name
+		return "Refused"
+
+	# Of an answer that is not a success.
+	static func of(answer):
+		var value = {}
+		if answer.media_type() == "application/problem+json":
+			var parsed = answer.json()
+			if parsed.error == null:
+				value = parsed.value
+		var error
+		if value.get("code") is String:
+			var code = value["code"]
+			var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
+			error = GamedError.new(code, words if words != "" else code, answer.status, value)
+		else:
+			error = _of_status(answer.status)
+		var asked = answer.headers.get("retry-after", "")
+		if Tools.only(asked, Tools.DIGITS):
+			error.retry_after = float(asked.substr(0, 6))
+		return error
+
+	# Of an answer without a problem: gamed always sends one, so something in front of it spoke.
+	static func _of_status(status):
+		if status == 304:
+			return GamedError.new("not_modified", "You have the current version.", status)
+		if status == 429:
+			return GamedError.new("rate_limited", "Too many requests; try again later.", status)
+		if status in [408, 502, 503, 504]:
+			return GamedError.new("unreachable", "The server is away for the moment (HTTP %d)." % status, status)
+		if status >= 300 and status < 400:
+			return GamedError.new("not_gamed", "This address leads elsewhere (HTTP %d)." % status, status)
+		return GamedError.new("not_gamed", "No gamed server answers at this address (HTTP %d)." % status, status)
+
+	static func of_login(value):
+		if not value is Dictionary or not value.get("code") is String:
+			return Tools.lacks("problem").error
+		var words = Tools.text(value, "detail") if value.get("detail") else Tools.text(value, "title")
+		return GamedError.new(value["code"], words if words != "" else value["code"], 0, value, true)
+
+
+class Result:
+	extends RefCounted
+
+	var error = null  # GamedError or null
+	var value = null
+
+	static func ok(the_value = null):
+		var made = Result.new()
+		made.value = the_value
+		return made
+
+	static func failed(the_error):
+		var made = Result.new()
+		made.error = the_error
+		return made
+
+	static func wrong(code, detail):
+		return failed(GamedError.new(code, detail))
+
+
+# --- Small things -----------------------------------------------------------------------------------------------------
+
+
+class Tools:
+	extends RefCounted
+
+	const DIGITS = "0123456789"
+	const LOWER = "abcdefghijklmnopqrstuvwxyz0123456789"
+	const ALPHANUMERIC = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	const BASE64URL = ALPHANUMERIC + "-_"
+	const VISIBLE = ALPHANUMERIC + "!#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+
+	# 1 to `most` characters, all of them out of `allowed`.
+	static func only(text, allowed, most = 1000000):
+		var long = text.length()
+		if long == 0 or long > most or text.lstrip(allowed) != "":
+			return false
+		return text.to_ascii_buffer().get_string_from_ascii().length() == long  # lstrip takes NUL along; here the text ends
+
+	# An engine's JSON knows floats only. What is no whole number that a float holds exactly is not one.
+	static func integer(value, otherwise = null):
+		if typeof(value) == TYPE_INT:
+			return value
+		if typeof(value) == TYPE_FLOAT and value == floor(value) and abs(value) <= 9007199254740991.0:
+			return int(value)
+		return otherwise
+
+	# A member that is a text; "" for anything else, so that it can be compared.
+	static func text(of, name):
+		return of[name] if of.get(name) is String else ""
+
+	static func lacks(name):
+		return Result.wrong("not_gamed", "The server's answer lacks '%s'." % name)
+
+	# A member the protocol promises, of the type it promises: "text", "number", "object" or "list".
+	static func member(of, name, type):
+		var value = of.get(name)
+		if type == "number":
+			value = integer(value)
+			return lacks(name) if value == null else Result.ok(value)
+		var types = {"text": TYPE_STRING, "object": TYPE_DICTIONARY, "list": TYPE_ARRAY}
+		return Result.ok(value) if typeof(value) == types[type] else lacks(name)
+
+	static func hash_of(data):
+		var context = HashingContext.new()
+		context.start(HashingContext.HASH_SHA256)
+		if data.size() > 0:
+			context.update(data)
+		return context.finish()
+
+	static func is_sha256(text):
+		return text.length() == 64 and only(text, "0123456789abcdef")
+
+	static func sha256(data):
+		return hash_of(data).hex_encode()
+
+	# `sha-256=:...:` (RFC 9530).
+	static func digest_field(data):
+		return "sha-256=:%s:" % Marshalls.raw_to_base64(hash_of(data))
+
+	# null when it is not JSON. (JSON.parse_string would say so on the console.)
+	static func parsed(text):
+		var parser = JSON.new()
+		return parser.data if parser.parse(text) == OK else null
+
+	# The engine writes 3 as 3.0 when it came as a float, as all numbers of its JSON do.
+	static func _whole(value):
+		if value is Dictionary:
+			var made = {}
+			for name in value:
+				made[name] = _whole(value[name])
+			return made
+		if value is Array:
+			var list = []
+			for each in value:
+				list.append(_whole(each))
+			return list
+		return integer(value, value)
+
+	# JSON in one line of ASCII, members in order: for headers, and to compare two values.
+	static func ascii_json(value):
+		var text = JSON.stringify(_whole(value), "", true, true)
+		if only(text, VISIBLE + " \"") and text.find("\\v") < 0:
+			return text
+		var parts = PackedStringArray()
+		var begin = 0
+		var i = 0
+		while i < text.length():
+			var at = i
+			var unit = text.unicode_at(i)
+			if unit == 92:  # of an escape; the engine has \v, too, which JSON does not
+				i += 1
+				unit = 11 if text.unicode_at(i) == 118 else 92
+			if unit < 32 or unit > 126:
+				parts.append(text.substr(begin, at - begin))
+				parts.append(_escaped(unit))
+				begin = i + 1
+			i += 1
+		parts.append(text.substr(begin, text.length() - begin))
+		return "".join(parts)
+
+	static func _escaped(unit):
+		if unit > 0xFFFF:
+			unit -= 0x10000
+			return "\\u%04x\\u%04x" % [0xD800 + (unit >> 10), 0xDC00 + (unit & 0x3FF)]
+		return "\\u%04x" % unit
+
+	static func same_json(one, other):
+		return ascii_json(one) == ascii_json(other)
+
+	# Nested deeper than anything of the protocol; the engine's parser would go down with it.
+	static func too_deep(text):
+		if text.count("[") + text.count("{") <= 64:
+			return false
+		var depth = 0
+		var parts = text.replace("\\\\", "").replace('\\"', "").split('"')
+		for i in range(0, parts.size(), 2):
+			var opened = parts[i].count("[") + parts[i].count("{")
+			if depth + opened > 64:
+				return true
+			depth += opened - parts[i].count("]") - parts[i].count("}")
+		return false
+
+	# Random letters, for names of files: nothing secret.
+	static func token():
+		var random = RandomNumberGenerator.new()
+		random.randomize()
+		return "%08x%08x" % [random.randi(), random.randi()]
+
+	# Percent-encoded, but for the unreserved characters (RFC 3986).
+	static func quote(text):
+		return text.uri_encode()
+
+
+# --- Addresses --------------------------------------------------------------------------------------------------------
+
+
+# Scheme, host and port: who a server is to the player. https, or http on this machine only.
+class Origin:
+	extends RefCounted
+
+	const LOOPBACK = ["localhost", "127.0.0.1", "::1"]
+	const PORTS = {"https": 443, "http": 80}
+
+	var scheme = ""
+	var host = ""
+	var port = 0
+
+	# Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`.
+	static func entered(address):
+		address = address.strip_edges()
+		if address.find("://") < 0:
+			var guess = _split("https://" + address)
+			if guess.error:
+				return guess
+			address = ("http://" if guess.value.host in LOOPBACK else "https://") + address
+		var made = _split(address)
+		if made.error == null and not path_of(address) in ["", "/"]:
+			return _untrusted("Enter only the name of the server: %s" % made.value.text())
+		return made
+
+	# Of a URL that came from elsewhere; anything unusual in it is refused, not repaired.
+	static func of(url):
+		if not Tools.only(url, Tools.ALPHANUMERIC + "._~:/?#[]@!$&()*+,;=%-", 2048):
+			return _untrusted("The link has characters that do not belong in one.")
+		return _split(url)
+
+	static func path_of(url):
+		var found = _parts(url)
+		return found["rest"] if found else ""
+
+	# {"scheme", "host", "port", "rest"}, not judged yet; null if it is no address.
+	static func _parts(url):
+		var at = url.find("://")
+		var found = {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
+		var place = url.substr(at + 3, url.length())
+		if not found["scheme"] in PORTS:
+			return null
+		for i in range(place.length()):
+			if place[i] in "/?#":
+				found["rest"] = place.substr(i, place.length())
+				place = place.substr(0, i)
+				break
+		var colon = place.find(":", place.find("]") + 1)
+		if colon >= 0:
+			found["port"] = place.substr(colon + 1, place.length())
+			place = place.substr(0, colon)
+			if not Tools.only(found["port"], Tools.DIGITS, 5):
+				return null
+		found["host"] = place.to_lower()
+		return found
+
+	static func _untrusted(detail):
+		return Result.wrong("untrusted_address", detail)
+
+	static func _split(url):
+		var found = _parts(url)
+		if found == null:
+			return _untrusted("That is not the address of a server.")
+		var made = Origin.new()
+		made.scheme = found["scheme"]
+		made.host = found["host"].rstrip(".")
+		made.port = int(found["port"]) if found["port"] != "" else PORTS[made.scheme]
+		var numbered = made.host.begins_with("[") and made.host.ends_with("]")
+		if numbered:
+			made.host = made.host.substr(1, made.host.length() - 2)
+			numbered = ":" in made.host and made.host.is_valid_ip_address()
+		var named = Tools.only(made.host, Tools.LOWER + "._-") and not "" in Array(made.host.split("."))
+		if not (named or numbered) or made.port < 1 or made.port > 65535:
+			return _untrusted("That is not the address of a server.")
+		if made.scheme == "http" and not made.host in LOOPBACK:
+			return _untrusted("%s needs https://, so that nobody can listen in." % made.host)
+		return Result.ok(made)
+
+	func text():
+		return "%s://%s" % [scheme, authority()]
+
+	func authority():
+		var name = "[%s]" % host if ":" in host else host
+		return name if port == PORTS[scheme] else "%s:%d" % [name, port]
+
+	# `url`, if it is of this very server: a server must not send its players' browsers to another one.
+	func require(url):
+		var other = of(url)
+		if other.error:
+			return other
+		if other.value.text() != text():
+			var words = "%s sends you to %s. If that is its true address, enter that one instead."
+			return _untrusted(words % [text(), other.value.text()])
+		return Result.ok(url)
+
+
+# --- The wire ---------------------------------------------------------------------------------------------------------
+
+
+class Answer:
+	extends RefCounted
+
+	var status = 0
+	var headers = {}  # names in lower case
+	var body = PackedByteArray()
+
+	func media_type():
+		return headers.get("content-type", "").split(";")[0].strip_edges().to_lower()
+
+	func json():
+		var text = body.get_string_from_utf8()
+		if text.strip_edges().begins_with("{") and not Tools.too_deep(text):
+			var value = Tools.parsed(text)
+			if value is Dictionary:
+				return Result.ok(value)
+		return Result.failed(GamedError.new("not_gamed", "The server's answer is not a JSON object.", status))
+
+
+# Judges an answer: its bytes are those the server hashed (`Repr-Digest`, RFC 9530).
+class DigestCheck:
+	extends RefCounted
+
+	func checked(answer):
+		var named = answer.headers.get("repr-digest", "").split("sha-256=:")
+		if named.size() != 2:
+			return Tools.lacks("Repr-Digest")
+		if named[1].split(":")[0] != Marshalls.raw_to_base64(Tools.hash_of(answer.body)):
+			return Result.wrong("download_corrupt", "The answer arrived damaged.")
+		return Result.ok(answer)
+
+
+# A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
+# `how`: json, body, headers, bearer, check (judges an answer as part of a try), limit in bytes, timeout in seconds for
+# each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
+func _request(method, path, how = {}):
+	var _me = self  # a coroutine whose object is let go of still comes to its end
+	if flaw:
+		await (Engine.get_main_loop() as SceneTree).process_frame  # who waits for a coroutine waits for one that has paused
+		return Result.failed(flaw)
+	var body = how.get("body", PackedByteArray())
+	var name = "%s/%s gamed-client/%s" % [app.replace(" ", "-"), app_version, VERSION]
+	# "Connection: close" is not asked for: a connection that stays open loses no end
+	var fields = {"Host": origin.authority(), "User-Agent": name, "Accept": "*/*"}
+	var extra = how.get("headers", {})
+	for field in extra:
+		fields[field] = extra[field]
+	if how.has("json"):
+		body = Tools.ascii_json(how["json"]).to_ascii_buffer()
+		fields["Content-Type"] = "application/json"
+	if how.get("bearer") != null:
+		fields["Authorization"] = "Bearer %s" % how["bearer"]
+	if body.size() > 0 or method in ["POST", "PUT"]:
+		fields["Content-Length"] = str(body.size())
+	for field in fields:
+		if fields[field] != "" and not Tools.only(fields[field], Tools.VISIBLE + " \""):
+			await (Engine.get_main_loop() as SceneTree).process_frame
+			return Result.wrong("invalid_header", "%s has characters that a header cannot carry." % field)
+	var lost = false
+	var tries = how.get("tries", _tries)
+	for attempt in range(tries):
+		var result = await _once(method, path, body, fields, how)
+		if result.error == null and how.get("check") != null:
+			result = how["check"].checked(result.value)
+		if result.error == null:
+			return result
+		var error = result.error
+		error.answer_lost_before = lost
+		var seconds = pause_after(error, attempt)
+		if not error.passing or attempt + 1 == tries or seconds > LONGEST_PAUSE_SECONDS or is_closed():
+			return result
+		lost = lost or error.kind == "Unreachable"
+		await _pause(seconds)
+	return Result.failed(_unreachable("was not asked"))
+
+
+# One try. No redirect is followed, no cookie kept, no proxy asked.
+func _once(method, path, body, fields, how):
+	var http = HTTPClient.new()
+	http.read_chunk_size = SLICE_BYTES
+	var result = await _exchange(http, method, path, body, fields, how)
+	http.close()
+	if result.error == null and (result.value.status < 200 or result.value.status > 299):
+		return Result.failed(GamedError.of(result.value))
+	return result
+
+
+func _exchange(http, method, path, body, fields, how):
+	var timeout = how.get("timeout", timeout_seconds) * 1000
+	var connected = await _connected(http, timeout)
+	if connected.error:
+		return connected
+	var sent = await _send(http, method, path, body, fields, timeout)
+	if sent.error:
+		return sent
+	var taking = Taking.new(http, method, how)
+	var since = Time.get_ticks_msec()
+	while http.get_status() == HTTPClient.STATUS_BODY:
+		if taking.some():
+			since = Time.get_ticks_msec()
+		if taking.error:
+			return Result.failed(taking.error)
+		if http.get_status() == HTTPClient.STATUS_BODY:
+			if Time.get_ticks_msec() - since > timeout or is_closed():
+				return Result.failed(_unreachable("stopped answering"))
+			await (Engine.get_main_loop() as SceneTree).process_frame
+	return Result.ok(taking.done()) if taking.whole() else Result.failed(_unreachable("broke off its answer"))
+
+
+func _connected(http, timeout):
+	# the engine wants four characters of a host at least
+	var host = {"localhost": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}.get(origin.host, origin.host)
+	var tls = TLSOptions.client() if origin.scheme == "https" else null
+	var error = http.connect_to_host(host, origin.port, tls)
+	var since = Time.get_ticks_msec()
+	while true:
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		if error == OK:
+			http.poll()
+		if not http.get_status() in [HTTPClient.STATUS_RESOLVING, HTTPClient.STATUS_CONNECTING]:
+			break
+		if Time.get_ticks_msec() - since > timeout or is_closed():
+			return Result.failed(_unreachable("does not answer"))
+	if http.get_status() == HTTPClient.STATUS_TLS_HANDSHAKE_ERROR:
+		var words = "%s cannot prove that it is %s." % [origin.text(), origin.host]
+		return Result.wrong("untrusted_certificate", words)
+	if http.get_status() != HTTPClient.STATUS_CONNECTED:
+		return Result.failed(_unreachable("does not answer"))
+	return Result.ok()
+
+
+# Sends, and ends when the head of an answer is here: a server that refuses an upload answers before it has read
+# everything, and its answer still counts.
+func _send(http, method, path, body, fields, timeout):
+	var methods = {
+		"GET": HTTPClient.METHOD_GET,
+		"HEAD": HTTPClient.METHOD_HEAD,
+		"POST": HTTPClient.METHOD_POST,
+		"PUT": HTTPClient.METHOD_PUT,
+		"DELETE": HTTPClient.METHOD_DELETE
+	}
+	var lines = PackedStringArray()
+	for field in fields:
+		lines.append("%s: %s" % [field, fields[field]])
+	var web = OS.has_feature("web")  # there the browser sends, and sets the length
+	var error = http.request_raw(methods[method], path, lines, body if web else PackedByteArray())
+	var begin = body.size() if web else 0
+	if error == OK and not web:
+		http.poll()  # the head goes out here; the body is put after it by hand
+	var since = Time.get_ticks_msec()
+	while error == OK:
+		var frame = Time.get_ticks_usec()
+		while begin < body.size() and Time.get_ticks_usec() - frame < FRAME_USEC:
+			var slice = body.slice(begin, mini(begin + SLICE_BYTES, body.size()))
+			var wrote = http.get_connection().put_partial_data(slice)
+			begin = body.size() if wrote[0] != OK else begin + wrote[1]  # it hears no more; perhaps it said why
+			if wrote[1] == 0:
+				break
+			since = Time.get_ticks_msec()
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		http.poll()
+		if http.get_status() != HTTPClient.STATUS_REQUESTING:
+			break
+		if Time.get_ticks_msec() - since > timeout or is_closed():
+			return Result.failed(_unreachable("does not answer"))
+	if error != OK:
+		await (Engine.get_main_loop() as SceneTree).process_frame
+	return Result.ok() if http.has_response() else Result.failed(_unreachable("does not answer"))
+
+
+# An answer as it arrives: all of it, or an error, never the first part of a body that broke off.
+class Taking:
+	extends RefCounted
+
+	var error = null
+	var _http
+	var _method = ""
+	var _answer = Answer.new()
+	var _body = PackedByteArray()
+	var _size = 0
+	var _limit = 0
+	var _sink = null
+	var _chunked = false
+
+	func _init(http, method, how):
+		_http = http
+		_method = method
+		_answer.status = http.get_response_code()
+		for line in http.get_response_headers():
+			var colon = line.find(":")
+			var name = line.substr(0, colon).strip_edges().to_lower()
+			var value = line.substr(colon + 1, line.length()).strip_edges()
+			var more = _answer.headers.has(name)
+			_answer.headers[name] = "%s, %s" % [_answer.headers[name], value] if more else value
+		_chunked = http.is_response_chunked()
+		_limit = how.get("limit", MAX_JSON_BYTES) if _answer.status < 300 else MAX_JSON_BYTES
+		if how.get("sink") and _answer.status in [200, 206]:
+			_sink = how["sink"]
+			error = _sink.begin(_answer)
+
+	# What is here by now, as long as a frame has time for it; true if there was any.
+	func some():
+		var before = _size
+		var frame = Time.get_ticks_usec()
+		while error == null and Time.get_ticks_usec() - frame < FRAME_USEC:
+			if _http.get_status() != HTTPClient.STATUS_BODY:
+				break
+			var part = _http.read_response_body_chunk()
+			if part.size() == 0:
+				_http.poll()  # is it still there?
+				break
+			_size += part.size()
+			if _size > _limit:
+				var words = "The server's answer is larger than any expected here."
+				error = GamedError.new("not_gamed", words)
+			elif _sink:
+				error = _sink.take(part)
+			else:
+				_body.append_array(part)
+		return _size > before
+
+	func whole():
+		if _method == "HEAD" or _answer.status in [204, 304] or OS.has_feature("web"):
+			return true
+		var length = _answer.headers.get("content-length", "")
+		if Tools.only(length, Tools.DIGITS, 15):
+			return _size == int(length)
+		return _chunked and _http.get_status() == HTTPClient.STATUS_CONNECTED
+
+	func done():
+		_answer.body = _body
+		return _answer
+
+
+func _unreachable(what):
+	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
+
+
+# Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd comes at once.
+static func pause_after(error, attempt):
+	var random = RandomNumberGenerator.new()
+	random.randomize()
+	if error.retry_after != null:
+		return error.retry_after + random.randf_range(0, min(error.retry_after, 3.0) + 0.1)
+	return random.randf_range(0.1, min(8.0, 0.5 * pow(2, attempt)))
+
+
+func _pause(seconds):
+	var _me = self
+	_root_client().emit_signal("paused", seconds)
+	var end = Time.get_ticks_msec() + seconds * 1000 * pauses
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	while Time.get_ticks_msec() < end and not is_closed():
+		await (Engine.get_main_loop() as SceneTree).process_frame
+
+
+# --- What is kept between runs ----------------------------------------------------------------------------------------
+
+
+# One sign-in of one player at one server.
+class Credential:
+	extends RefCounted
+
+	const MEMBERS = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
+
+	var origin = ""
+	var player_id = ""
+	var session_id = ""
+	var provider = ""
+	var refresh_credential = ""
+	var access_token = ""
+	var access_expires = 0.0  # seconds since 1970 by this machine's clock
+
+	func fresh(now):
+		return now < access_expires - EARLY_SECONDS
+
+	func to_json():
+		var value = {"access_expires": access_expires}
+		for name in MEMBERS:
+			value[name] = get(name)
+		return Tools.ascii_json(value)
+
+	# null when it is not one of ours.
+	static func of(text):
+		var value = Tools.parsed(text)
+		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
+			return null
+		var made = Credential.new()
+		made.access_expires = value["access_expires"]
+		for name in MEMBERS:
+			if not value.get(name) is String:
+				return null
+			made.set(name, value[name])
+		return made
+
+
+# The disk of this device. Paths may begin with user://
+class Disk:
+	extends RefCounted
+
+	const LOOSE = 0
+	const WHOLE = 1
+	const KEPT = 2
+
+	# There, and only for this user. Where a platform keeps user:// apart for each user that is so already.
+	static func private_folder(path):
+		var missing = []
+		while not DirAccess.dir_exists_absolute(path) and path.get_base_dir() != path:
+			missing.push_front(path)
+			path = path.get_base_dir()
+		for each in missing:
+			if DirAccess.make_dir_absolute(each) != OK:
+				return DirAccess.dir_exists_absolute(each)
+			_run("chmod", ["700", ProjectSettings.globalize_path(each)])
+		return true
+
+	# The old bytes or the new ones, whatever happens to this process. Where the system has a command to wait for the
+	# disk (Linux), also after a power cut: WHOLE for either of the two, KEPT for the new ones, LOOSE for neither.
+	# A secret's file is closed to others before the secret is in it.
+	static func write_whole(path, data, how = KEPT, secret = false):
+		var temporary = path + ".new"
+		if secret:
+			var empty = FileAccess.open(temporary, FileAccess.WRITE)
+			if empty == null:
+				return false
+			empty.close()
+			_run("chmod", ["600", ProjectSettings.globalize_path(temporary)])
+		var file = FileAccess.open(temporary, FileAccess.WRITE)
+		if file == null:
+			return false
+		file.store_buffer(data)
+		file.close()
+		if size_of(temporary) != data.size():
+			return false  # the disk is full
+		if how != LOOSE:
+			flush(temporary)
+		if not rename(temporary, path):
+			return false
+		if how == KEPT:
+			flush(path.get_base_dir())
+		return true
+
+	static func rename(path, other):
+		return DirAccess.rename_absolute(path, other) == OK
+
+	# Not private, and below a folder that is.
+	static func make_folders(path):
+		return DirAccess.make_dir_recursive_absolute(path) == OK
+
+	# A file, or a folder that is empty.
+	static func remove_any(path):
+		return DirAccess.remove_absolute(path) == OK
+
+	# In bytes; 0 where nobody knows.
+	static func space(path):
+		var directory = DirAccess.open(path)
+		return directory.get_space_left() if directory else 0
+
+	# null when there is no such file. Where renaming over a file is not one step, the new one may lie beside.
+	static func read(path):
+		var file = FileAccess.open(path, FileAccess.READ) if FileAccess.file_exists(path) else null
+		if file == null:
+			return null
+		var data = file.get_buffer(file.get_length())
+		file.close()
+		return data
+
+	static func size_of(path):
+		var file = FileAccess.open(path, FileAccess.READ) if FileAccess.file_exists(path) else null
+		if file == null:
+			return -1
+		var size = file.get_length()
+		file.close()
+		return size
+
+	static func remove(path):
+		return remove_any(path) if FileAccess.file_exists(path) else true
+
+	# Of files and folders.
+	static func names(path):
+		var directory = DirAccess.open(path)
+		if directory == null:
+			return []
+		directory.include_hidden = true
+		var found = Array(directory.get_files()) + Array(directory.get_directories())
+		found.sort()
+		return found
+
+	static func flush(path):
+		if OS.get_name() == "Linux":
+			_run("sync", [ProjectSettings.globalize_path(path)])
+
+	# A program of the system, with paths and numbers as its arguments only.
+	static func _run(program, arguments, output = []):
+		if OS.get_name() in ["Linux", "FreeBSD", "NetBSD", "OpenBSD", "BSD", "macOS"] or program == "tasklist":
+			return OS.execute(program, arguments, output) == 0
+		return false
+
+
+# One process, and one object in it, at a time: a file for each that wants it, made before the others are looked at.
+# What a dead process left counts for nothing. No lock of the system is needed, nor a clock.
+class Claim:
+	extends RefCounted
+
+	var _path = ""
+
+	static func take(folder, name):
+		var made = mark(folder, name)  # where that fails, writing will say so
+		for other in Disk.names(folder):
+			var path = folder + "/" + other
+			if other.begins_with(name + ".lock-") and path != made._path:
+				if lives(other.substr(name.length() + 6, other.length()).split("-")[0]):
+					made.drop()
+					return null
+				Disk.remove(path)
+		return made
+
+	# One of many that may be there at the same time.
+	static func mark(folder, name):
+		var made = Claim.new()
+		made._path = "%s/%s.lock-%s-%s" % [folder, name, process(OS.get_process_id()), Tools.token()]
+		var file = FileAccess.open(made._path, FileAccess.WRITE)
+		if file:
+			file.close()
+		return made
+
+	# The names that living processes have marked.
+	static func marked(folder):
+		var found = []
+		for each in Disk.names(folder):
+			var halves = each.split(".lock-")
+			if halves.size() == 2 and lives(halves[1].split("-")[0]):
+				found.append(halves[0])
+			else:
+				Disk.remove(folder + "/" + each)
+		return found
+
+	func drop():
+		if _path != "":
+			Disk.remove(_path)
+		_path = ""
+
+	func _notification(what):
+		if what == NOTIFICATION_PREDELETE and _path != "":
+			Disk.remove_any(_path)
+
+	# `<pid>.<when it began>`, so that a number that is given anew is another process.
+	static func process(pid):
+		var linux = OS.get_name() == "Linux"
+		var file = FileAccess.open("/proc/%d/stat" % pid, FileAccess.READ) if linux else null
+		if file == null:
+			return "%d." % pid
+		var line = file.get_line()
+		file.close()
+		var rest = line.substr(line.rfind(")") + 2, line.length()).split(" ")
+		return "%d.%s" % [pid, rest[19] if rest.size() > 19 and rest[0] != "Z" else ""]
+
+	static func lives(whose):
+		var pid = int(whose.split(".")[0])
+		if pid == OS.get_process_id():
+			return whose == process(pid)
+		match OS.get_name():
+			"Linux":
+				return whose == process(pid)
+			"macOS":
+				return Disk._run("ps", ["-p", str(pid)])
+			"Windows":
+				var output = []
+				Disk._run("tasklist", ["/NH", "/FI", "PID eq %d" % pid], output)
+				return str(output).find(" %d " % pid) >= 0
+		return false  # elsewhere a game runs once
+
+
+# The credential of one origin, in a file that only this user can read; changed only with its Claim.
+class CredentialFile:
+	extends RefCounted
+
+	var folder = ""
+	var place = ""
+	var path = ""
+	var _origin = ""
+
+	func _init(the_folder, origin):
+		folder = the_folder
+		_origin = origin.text()
+		place = "%s-%s" % [origin.host.replace(":", "_"), _origin.sha256_text().substr(0, 12)]
+		path = "%s/%s.json" % [folder, place]
+
+	func read():
+		for name in [path, path + ".new"]:
+			var data = Disk.read(name)
+			var kept = Credential.of(data.get_string_from_utf8()) if data != null and data.size() > 0 else null
+			if kept and kept.origin == _origin:
+				return kept
+		return null
+
+	func write(credential):
+		Disk.private_folder(folder)
+		return Disk.write_whole(path, credential.to_json().to_ascii_buffer(), Disk.KEPT, true)
+
+	func delete():
+		Disk.remove(path + ".new")
+		Disk.remove(path)
+		Disk.flush(folder)
+
+
+# Waits until nobody else changes the credential: the server forgives two that refresh at once, for 30 s.
+func _claimed():
+	var _me = self
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	Disk.private_folder(folder)
+	var end = Time.get_ticks_msec() + 60000
+	while Time.get_ticks_msec() < end and not is_closed():
+		var claim = Claim.take(folder, _file.place)
+		if claim:
+			return claim
+		var again = Time.get_ticks_msec() + 20 + randi() % 60
+		while Time.get_ticks_msec() < again:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+	return Claim.new()
+
+
+# --- The sign-in ------------------------------------------------------------------------------------------------------
+
+
+# What shows that browser and client belong together: a `ticket` or a `finish_code`.
+class Proof:
+	extends RefCounted
+
+	var kind = ""
+	var text = ""
+	var answered = false
+	var replied = false
+
+	func _init(the_kind, the_text):
+		kind = the_kind
+		text = the_text
+
+
+# The loopback end of the return: 127.0.0.1, a random port, one path, one login (PROTOCOL 3.4).
+class ReturnListener:
+	extends RefCounted
+
+	var port = 0
+	var login_id = ""
+	var done_url = ""
+	var proofs = []  # of the sign-in
+	var open = true
+	var _server = TCPServer.new()
+
+	# False where this platform cannot listen.
+	func listen():
+		if _server.listen(0, "127.0.0.1") != OK:
+			return false
+		port = _server.get_local_port()
+		_serve()
+		return true
+
+	func _serve():
+		var _me = self  # both end a little after the sign-in
+		while open:
+			if _server.is_connection_available():
+				_answer(_server.take_connection())
+			await (Engine.get_main_loop() as SceneTree).process_frame
+		_server.stop()
+
+	func _answer(peer):
+		var head = PackedByteArray()
+		var end = Time.get_ticks_msec() + 10000
+		while head.get_string_from_ascii().find("\r\n\r\n") < 0:
+			peer.poll()
+			if head.size() > 8192 or Time.get_ticks_msec() > end or peer.get_status() != StreamPeerTCP.STATUS_CONNECTED:
+				peer.disconnect_from_host()
+				return
+			var waiting = peer.get_available_bytes()
+			if waiting > 0:
+				head.append_array(peer.get_data(int(min(waiting, 8192)))[1])
+			else:
+				await (Engine.get_main_loop() as SceneTree).process_frame
+		var ticket = _ticket(head.get_string_from_ascii())
+		if ticket == null:  # of another login, or nobody's: it has no effect here
+			_reply(peer, "404 Not Found", "")
+			return
+		var proof = Proof.new("ticket", ticket)
+		proofs.append(proof)
+		end = Time.get_ticks_msec() + RETURN_SECONDS * 1000
+		while not proof.answered and Time.get_ticks_msec() < end:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+		_reply(peer, "303 See Other", "Location: %s?login_id=%s\r\n" % [done_url, Tools.quote(login_id)])
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		proof.replied = true
+
+	# Of `GET /gamed/return?login_id=...&ticket=...` for this very login; else null.
+	func _ticket(head):
+		var lines = head.split("\r\n")
+		var first = lines[0].split(" ")
+		var hosts = []
+		for i in range(1, lines.size()):
+			if lines[i].to_lower().begins_with("host:"):
+				hosts.append(lines[i].substr(5, lines[i].length()).strip_edges())
+		if first.size() != 3 or first[0] != "GET" or hosts != ["127.0.0.1:%d" % port]:
+			return null
+		var halves = first[1].split("?")
+		if halves.size() != 2 or halves[0] != "/gamed/return" or halves[1].count("&") > 8:
+			return null
+		var values = {}
+		for pair in halves[1].split("&"):
+			var name = pair.split("=")[0]
+			if values.has(name):
+				return null
+			values[name] = pair.substr(name.length() + 1, pair.length()).uri_decode()
+		var ticket = values.get("ticket", "")
+		if values.get("login_id") != login_id or not Tools.only(ticket, Tools.BASE64URL, 256):
+			return null
+		return ticket
+
+	func _reply(peer, status, more):
+		var head = "HTTP/1.1 %s\r\n%sContent-Length: 0\r\nCache-Control: no-store\r\n" % [status, more]
+		head += "Referrer-Policy: no-referrer\r\nConnection: close\r\n\r\n"
+		peer.put_data(head.to_ascii_buffer())
+		_linger(peer)
+
+	# Until the browser has read it and goes.
+	func _linger(peer):
+		var end = Time.get_ticks_msec() + 2000
+		while Time.get_ticks_msec() < end and peer.get_status() == StreamPeerTCP.STATUS_CONNECTED:
+			peer.poll()
+			await (Engine.get_main_loop() as SceneTree).process_frame
+		peer.disconnect_from_host()
+
+
+# One login: start, browser, return proof, collect. `run` it once; `cancel` at any time.
+class SignIn:
+	extends RefCounted
+
+	var stage = ""  # of the protocol: waiting_for_browser, at_provider, exchanging, proof_required
+	var _client
+	var _person
+	var _provider
+	var _loopback
+	var _adopt
+	var _proofs = []
+	var _listener = null
+	var _asked = false
+	var _secret = null
+	var _cancelled = false
+	var _deadline = 0
+	var _login_url = ""
+	var _poll_path = ""
+	var _max_wait = 25
+	var _code_only = false
+
+	func _init(client, person, provider, loopback, adopt):
+		_client = client
+		_person = person
+		_provider = provider
+		_loopback = loopback
+		_adopt = adopt
+
+	# Result of the Credential, once it is on disk. Any failure cancels the login.
+	func run():
+		var _me = self
+		var result = await _run()
+		if _listener:
+			_listener.open = false
+			_listener = null
+		if result.error and not result.error.is_a("LoginFailed"):
+			await cancel()
+		return result
+
+	# After this no credential of the login works; `run` ends with login_cancelled.
+	func cancel():
+		var _me = self
+		_cancelled = true
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		if _secret != null:
+			var how = {"bearer": _secret, "timeout": 5, "tries": 1}
+			await _client._request("POST", "/auth/login/cancel", how)
+
+	# "Show me a code": the page that shows it.
+	func show_code():
+		_show()
+
+	func _run():
+		var started = await _start()
+		if started.error:
+			return started
+		_show()
+		var complete = await _settle()
+		if complete.error:
+			return complete
+		return await _client.keep(complete.value)
+
+	func _start():
+		var body = {"client": _client._device()}
+		if _provider != null:
+			body["provider"] = _provider
+		if _adopt:
+			body["intent"] = "adopt"
+		if _loopback:
+			_listener = ReturnListener.new()
+			_listener.proofs = _proofs
+			_listener.done_url = _client.origin.text() + "/auth/login/done"
+			if _listener.listen():
+				body["loopback_port"] = _listener.port
+			else:
+				_listener = null
+		var answer = await _client._request("POST", "/auth/login", {"json": body})
+		return _started(answer.value.json()) if answer.error == null else answer
+
+	func _started(parsed):
+		if parsed.error:
+			return parsed
+		var value = parsed.value
+		var poll = value.get("poll")
+		if not poll is Dictionary:
+			return Tools.lacks("poll")
+		var found = {}
+		for each in [[value, "device_secret", "text"], [value, "expires_in", "number"], [value, "login_url", "text"],
+				[value, "login_id", "text"], [poll, "url", "text"], [poll, "max_wait", "number"]]:
+			var one = Tools.member(each[0], each[1], each[2])
+			if one.error:
+				return one
+			found[each[1]] = one.value
+		_secret = found["device_secret"]
+		_deadline = Time.get_ticks_msec() + (found["expires_in"] + 30) * 1000
+		for url in [found["login_url"], found["url"]]:
+			var trusted = _client.origin.require(url)
+			if trusted.error:
+				return trusted
+		_login_url = found["login_url"]
+		_poll_path = Origin.path_of(found["url"]).split("?")[0].split("#")[0]
+		_max_wait = int(min(found["max_wait"], 25))
+		_code_only = Tools.text(value, "return_proof") == "code"
+		if _listener:
+			_listener.login_id = found["login_id"]
+		return Result.ok()
+
+	func _show():
+		_client._show(_person, _login_url)
+
+	# Collect until there is an outcome. A lost answer loses nothing: the same proof is sent again.
+	func _settle():
+		stage = "waiting_for_browser"
+		var proof = null
+		while true:
+			var answer = await _collect(proof)
+			if answer.error and answer.error.kind == "InvalidProof":
+				var left = answer.error.attempts_left()
+				answer = await _collect(null)
+				if proof and proof.kind == "finish_code" and left > 0:
+					_ask(left)
+			if proof:
+				proof.answered = true
+			if answer.error:
+				return answer
+			var value = answer.value
+			if Tools.text(value, "status") == "complete":
+				if proof and proof.kind == "ticket":
+					await _until_replied(proof)
+				return answer
+			if Tools.text(value, "status") == "failed":
+				return Result.failed(GamedError.of_login(value.get("problem")))
+			if not value.get("stage") is String:
+				return Tools.lacks("stage")
+			stage = value["stage"]
+			proof = null
+			if stage == "proof_required":
+				proof = await _await_proof()
+
+	# The browser gets its page before this process may end.
+	func _until_replied(proof):
+		var end = Time.get_ticks_msec() + 1000
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		while not proof.replied and Time.get_ticks_msec() < end:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+
+	# One answer of collect, however often it takes to get one while the login lives.
+	func _collect(proof):
+		var wait = 0 if proof or stage == "proof_required" else _max_wait
+		var body = {"wait": wait, "seen": stage}
+		if proof:
+			body[proof.kind] = proof.text
+		var timeout = wait + _client.timeout_seconds
+		var how = {"json": body, "bearer": _secret, "timeout": timeout, "tries": 1}
+		var attempt = 0
+		while true:
+			if _cancelled:
+				await (Engine.get_main_loop() as SceneTree).process_frame
+				return Result.failed(GamedError.new("login_cancelled", "The sign-in was cancelled."))
+			var answer = await _client._request("POST", _poll_path, how)
+			if answer.error == null:
+				return answer.value.json()
+			var seconds = _client.pause_after(answer.error, attempt)
+			if not answer.error.passing or Time.get_ticks_msec() + seconds * 1000 > _deadline or _client.is_closed():
+				return answer
+			await _client._pause(seconds)
+			attempt = int(min(attempt + 1, 6))
+
+	# The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on.
+	func _await_proof():
+		if _code_only:
+			_ask(null)
+		var end = Time.get_ticks_msec() + _client.return_seconds * 1000
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		while Time.get_ticks_msec() < end and not _cancelled:
+			if _proofs.size() > 0:
+				return _proofs.pop_front()
+			await (Engine.get_main_loop() as SceneTree).process_frame
+		_ask(null)
+		return null
+
+	func _ask(attempts_left):
+		if (attempts_left == null and _asked) or not _person.has_method("finish_code"):
+			return
+		_asked = true
+		var code = await _person.finish_code(null if _code_only else self, attempts_left)
+		if code != null and code != "":
+			_proofs.append(Proof.new("finish_code", code))
+
+
+# `BKTRVW` of what was typed, or null if it cannot be a code: a slip costs no attempt.
+static func finish_code(typed):
+	var letters = typed.strip_edges().replace("-", "").replace(" ", "").to_upper()
+	return letters if letters.length() == 6 and Tools.only(letters, "BCDFGHJKLMNPQRSTVWXZ") else null
+
+
+# In the person's own browser, never through a shell.
+static func open_browser(url):
+	return OS.shell_open(url) == OK
+
+
+func _show(person, url):
+	var opened = false
+	if person.has_method("open_browser"):
+		opened = person.open_browser(url)
+	else:
+		opened = open_browser(url)
+	if person.has_method("browser_opened"):
+		person.browser_opened(url, opened)
+
+
+func _device():
+	var platform = OS.get_name().to_lower()  # windows, macos, linux, ...
+	var device_name = OS.get_environment("COMPUTERNAME")
+	var file = FileAccess.open("/proc/sys/kernel/hostname", FileAccess.READ) if platform == "linux" else null
+	if file:
+		device_name = file.get_line()
+		file.close()
+	if device_name == "":
+		device_name = OS.get_model_name()
+	return {
+		"name": app, "version": app_version, "platform": platform, "device_name": device_name.substr(0, 64)
+	}
+
+
+# --- Saves ------------------------------------------------------------------------------------------------------------
+
+
+# One version of one slot, a Dictionary: slot, version, etag, size, sha256, content_type, modified, meta, conflicts.
+# `etag` is what a later write names as its base.
+class SaveInfo:
+	extends RefCounted
+
+	# Result of one in an answer of the server.
+	static func of(value):
+		if not value is Dictionary:
+			return Tools.lacks("save")
+		var made = {}
+		for each in [["slot", "text"], ["version", "number"], ["etag", "text"], ["size", "number"], ["sha256", "text"]]:
+			var found = Tools.member(value, each[0], each[1])
+			if found.error:
+				return found
+			made[each[0]] = found.value
+		if not _is_etag(made["etag"]) or not Tools.is_sha256(made["sha256"]):
+			return Result.wrong("not_gamed", "The server's answer has a malformed 'etag' or 'sha256'.")
+		for each in [["content_type", "application/octet-stream"], ["modified", ""]]:
+			var text = Tools.text(value, each[0])
+			made[each[0]] = text if text != "" else each[1]
+		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
+		made["conflicts"] = []
+		if value.get("conflicts") is Array:
+			for number in value["conflicts"]:
+				if Tools.integer(number) != null:
+					made["conflicts"].append(Tools.integer(number))
+		return Result.ok(made)
+
+	static func _is_etag(text):
+		var inner = text.substr(1, text.length() - 2)
+		return text == '"%s"' % inner and Tools.only(inner, Tools.VISIBLE, 100)
+
+	static func maybe(value):
+		return of(value).value if value is Dictionary else null
+
+
+static func save_of(answer):
+	var meta = Tools.parsed(answer.headers.get("save-meta", "{}"))
+	return {
+		"etag": answer.headers.get("etag", ""),
+		"data": answer.body,
+		"content_type": answer.headers.get("content-type", ""),
+		"meta": meta if meta is Dictionary else {},
+	}
+
+
+# Result of the path of a slot; a name is also safe as the name of a file, on Windows too.
+static func path_of(slot):
+	var first = slot.split(".")[0] if slot is String else ""
+	var device = first in ["con", "prn", "aux", "nul"]
+	device = device or (first.length() == 4 and first.substr(0, 3) in ["com", "lpt"] and first[3] in Tools.DIGITS)
+	if slot is String and Tools.only(slot, Tools.LOWER + "._-", 64) and slot[0] in Tools.LOWER:
+		if not slot.ends_with(".") and not device:
+			return Result.ok("/game/saves/" + slot)
+	var words = "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit."
+	return Result.wrong("invalid_slot", words)
+
+
+# What a write is based on: what was read, its etag, "*" for whatever is there, null for an empty slot.
+static func condition(base):
+	if base == null:
+		return {"If-None-Match": "*"}
+	return {"If-Match": base if base is String else base["etag"]}
+
+
+# --- Who --------------------------------------------------------------------------------------------------------------
+
+
+# A file's name for this server: its host to read, a hash of its origin to tell it from others.
+func place():
+	return _file.place if _file else ""
+
+
+# Someone is, as far as this machine knows; asks nobody.
+func signed_in():
+	return credential() != null
+
+
+func credential():
+	if _held == null and _file:
+		_held = _file.read()
+	return _held
+
+
+# Ends what this client still does, soon: every coroutine of it returns. Call it before you let go of it.
+func close():
+	_closed = true
+
+
+func is_closed():
+	return _root_client()._closed
+
+
+func _root_client():
+	var root = _root.get_ref() if _root else null
+	return root if root else self
+
+
+# {"mode", "providers"}: one button for each provider; in `local` mode one for the server itself.
+func policy():
+	var answer = await _request("GET", "/auth/config")
+	if answer.error:
+		return answer
+	if not answer.value.headers.get("gamed-protocol", "").begins_with("1."):
+		return Result.wrong("not_gamed", "%s is not a gamed server of protocol 1." % origin.text())
+	var value = answer.value.json()
+	if value.error:
+		return value
+	var mode = Tools.member(value.value, "mode", "text")
+	var listed = Tools.member(value.value, "providers", "list")
+	if mode.error or listed.error:
+		return mode if mode.error else listed
+	var providers = []
+	for name in listed.value:
+		if name is String:
+			providers.append(name)
+	return Result.ok({"mode": mode.value, "providers": providers})
+
+
+# Through the browser; ends once the credential is on disk. `person` is any object with some of
+#   choose_provider(providers) -> one of them            (a coroutine, if it likes)
+#   browser_opened(url, opened)                          the sign-in goes on there; show `url` if not opened
+#   finish_code(sign_in, attempts_left) -> the code the browser shows, or null to ask no more (a coroutine).
+#       sign_in.show_code() opens the page that shows it; null: the page shows it already. attempts_left is given
+#       after a wrong one. The browser may come back while this waits: then it is not needed.
+#   open_browser(url) -> whether it was                  instead of the system's own
+# options: provider, loopback (false: the browser is on another machine), adopt (keep an account that this server had
+# in `local` mode). A sign-in that was kept here before is ended at the server.
+func sign_in(person, options = {}):
+	var begun = await begin_sign_in(person, options)
+	if begun.error:
+		return begun
+	return await begun.value.run()
+
+
+# The same in two steps, for a game with a Cancel button: the value is a SignIn, with `run()` and `cancel()`.
+func begin_sign_in(person, options = {}):
+	var found = await policy()
+	if found.error:
+		return found
+	var provider = options.get("provider")
+	if found.value["mode"] == "oauth" and provider == null:
+		var providers = found.value["providers"]
+		provider = providers[0] if providers.size() == 1 else null
+		if provider == null and person.has_method("choose_provider"):
+			provider = await person.choose_provider(providers)
+		if not provider is String:
+			return Result.wrong("login_cancelled", "No choice was made.")
+	var loopback = options.get("loopback", not OS.has_feature("web"))
+	return Result.ok(SignIn.new(self, person, provider, loopback, options.get("adopt", false)))
+
+
+# Forgets the credential here, whatever happens; the value is true if the server knows too.
+# `all` ends every session of the player; `others` ends all but this one and forgets nothing.
+func sign_out(scope = "this"):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if flaw:
+		return Result.failed(flaw)
+	var claim = await _claimed()
+	var kept = _file.read()
+	if scope != "others":
+		_file.delete()
+		_held = null
+	claim.drop()
+	if kept == null:
+		return Result.ok(true)
+	var told = await _tell_logout(kept, scope)
+	return Result.ok(told.error == null)
+
+
+func _tell_logout(kept, scope = "this"):
+	var body = {"refresh_credential": kept.refresh_credential, "scope": scope}
+	return await _request("POST", "/auth/session/logout", {"json": body, "timeout": 5, "tries": 2})
+
+
+# `GET /game/`: player, usage, limits, time.
+func whoami():
+	return await _game_json("GET", "/game/")
+
+
+# --- The saves --------------------------------------------------------------------------------------------------------
+
+
+func list_saves():
+	var found = await changes()
+	return Result.ok(found.value["saves"]) if found.error == null else found
+
+
+# {"cursor", "saves", "whole"}: what changed since the cursor of an earlier answer; everything without one, or when
+# that past is gone. A save that was deleted is {"slot", "version", "deleted": true}.
+# Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
+func changes(since = null, wait = 0):
+	var path = "/game/saves" if since == null else "/game/saves?since=" + Tools.quote(since)
+	var headers = {"Prefer": "wait=%d" % wait} if wait > 0 else {}
+	var how = {"headers": headers, "timeout": wait + timeout_seconds}
+	var answer = await _game_json("GET", path, how)
+	if answer.error:
+		return answer
+	var listed = Tools.member(answer.value, "saves", "list")
+	var cursor = Tools.member(answer.value, "cursor", "text")
+	if listed.error or cursor.error:
+		return listed if listed.error else cursor
+	var saves = []
+	for entry in listed.value:
+		if not entry is Dictionary:
+			continue
+		var save = _deletion(entry) if entry.get("deleted") else SaveInfo.of(entry)
+		if save.error:
+			return save
+		saves.append(save.value)
+	var whole = since == null or (typeof(answer.value.get("reset")) == TYPE_BOOL and answer.value["reset"])
+	return Result.ok({"cursor": cursor.value, "saves": saves, "whole": whole})
+
+
+static func _deletion(entry):
+	var slot = Tools.member(entry, "slot", "text")
+	var number = Tools.member(entry, "version", "number")
+	if slot.error or number.error:
+		return slot if slot.error else number
+	return Result.ok({"slot": slot.value, "version": number.value, "deleted": true})
+
+
+# The current bytes, checked: {"etag", "data", "content_type", "meta"}; null if the slot was never written.
+# Errors: Deleted, and NotModified if the current version is the one given as `unless`.
+func get_save(slot, unless = null):
+	var headers = {} if unless == null else {"If-None-Match": condition(unless)["If-Match"]}
+	var how = {"headers": headers, "check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
+	var answer = await _slot("GET", slot, "", how)
+	if answer.error:
+		return Result.ok(null) if answer.error.kind == "NotFound" else answer
+	return Result.ok(save_of(answer.value))
+
+
+# Writes `data` (bytes, or a text) on top of `base`: what was read before, its etag, "*" for whatever is there, null
+# for a new slot. The value is a SaveInfo, when the server has it on disk. Conflict when the slot holds something
+# else; the server then keeps both. Sending the same bytes twice is one write.
+func put(slot, data, base, meta = null, content_type = "application/octet-stream"):
+	var bytes = data.to_utf8_buffer() if data is String else data
+	var headers = condition(base)
+	headers["Content-Type"] = content_type
+	headers["Content-Digest"] = Tools.digest_field(bytes)
+	if meta != null:
+		headers["Save-Meta"] = Tools.ascii_json(meta)
+	var answer = await _slot("PUT", slot, "", {"headers": headers, "body": bytes})
+	return _info_of(answer)
+
+
+# Deletes the version that was read; its history stays on the server for a while.
+func delete(slot, base):
+	var answer = await _slot("DELETE", slot, "", {"headers": condition(base)})
+	if answer.error and not (answer.error.code == "deleted" and answer.error.answer_lost_before):
+		return answer  # else: the first try did it
+	return Result.ok()
+
+
+# What the server keeps of a slot, newest first, also of a deleted one and what lost a conflict: a list of
+# {"version", "kind", "parent", "expires", "save"}; `save` is a SaveInfo, null for a delete.
+func versions(slot):
+	var answer = await _slot("GET", slot, "/versions")
+	var value = answer.value.json() if answer.error == null else answer
+	if value.error:
+		return value
+	var listed = Tools.member(value.value, "versions", "list")
+	if listed.error:
+		return listed
+	var found = []
+	for entry in listed.value:
+		var one = _version_of(entry)
+		if one.error:
+			return one
+		found.append(one.value)
+	return Result.ok(found)
+
+
+static func _version_of(entry):
+	if not entry is Dictionary:
+		return Tools.lacks("versions")
+	var number = Tools.member(entry, "version", "number")
+	var kind = Tools.member(entry, "kind", "text")
+	if number.error or kind.error:
+		return number if number.error else kind
+	var save = SaveInfo.of(entry) if entry.get("etag") else Result.ok()
+	if save.error:
+		return save
+	return Result.ok({
+		"version": number.value,
+		"kind": kind.value,
+		"parent": Tools.integer(entry.get("parent")),
+		"expires": entry.get("expires") if entry.get("expires") is String else null,
+		"save": save.value,
+	})
+
+
+# The bytes of one version, checked; NotFound when it is no longer kept.
+func version(slot, number):
+	var how = {"check": DigestCheck.new(), "limit": MAX_SAVE_BYTES}
+	var answer = await _slot("GET", slot, "/versions/%d" % number, how)
+	return Result.ok(save_of(answer.value)) if answer.error == null else answer
+
+
+# Makes an old version or a conflict's copy current again, on top of `base`: null undeletes a slot.
+func restore(slot, number, base):
+	var how = {"headers": condition(base)}
+	var answer = await _slot("POST", slot, "/versions/%d/restore" % number, how)
+	return _info_of(answer)
+
+
+# Lets go of a conflict's copy, once the player has chosen. One that is gone already is no failure.
+func dismiss(slot, number):
+	var answer = await _slot("DELETE", slot, "/versions/%d" % number)
+	return answer if answer.error and not answer.error.is_a("NotFound") else Result.ok()
+
+
+func _info_of(answer):
+	var value = answer.value.json() if answer.error == null else answer
+	return SaveInfo.of(value.value) if value.error == null else value
+
+
+func _slot(method, slot, rest, how = {}):
+	var path = path_of(slot)
+	if path.error:
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		return path
+	return await _game(method, path.value + rest, how)
+
+
+# --- Staying signed in ------------------------------------------------------------------------------------------------
+
+
+# The same sign-in for one player: PlayerChanged when another has signed in here since. `close` is the first one's.
+func only(player_id, tries = TRIES):
+	var options = {}
+	for name in ["folder", "app", "app_version", "timeout_seconds", "return_seconds", "pauses", "clock_shift"]:
+		options[name] = get(name)
+	var bound = get_script().new(origin.text(), options)
+	bound._tries = tries
+	bound._player = player_id
+	bound._root = weakref(_root_client())
+	return bound
+
+
+func now():
+	return Time.get_unix_time_from_system() + _root_client().clock_shift
+
+
+func _game_json(method, path, how = {}):
+	var answer = await _game(method, path, how)
+	return answer.value.json() if answer.error == null else answer
+
+
+# A request in the player's name; once more with a newer token if the first turns out stale.
+func _game(method, path, how = {}):
+	var stale = null
+	while true:
+		var used = Result.failed(flaw) if flaw else _usable(credential(), stale)
+		if used.error:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+			return used
+		if used.value == null:
+			used = await _live(stale)
+		if used.error:
+			return used
+		var asked = how.duplicate()
+		asked["bearer"] = used.value.access_token
+		var answer = await _request(method, path, asked)
+		if answer.error == null or not answer.error.is_a("SignInRequired"):
+			return answer
+		var renewable = await _renewable(answer.error, used.value)
+		if not renewable or stale != null:
+			return answer
+		stale = used.value.access_token
+
+
+# Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile.
+func _renewable(error, used):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if not error.code in FORGET:
+		return error.code in RENEW
+	var claim = await _claimed()
+	var kept = _file.read()
+	var replaced = kept != null and kept.session_id != used.session_id
+	if replaced:
+		_held = kept
+	else:
+		_forget(error.code)
+	claim.drop()
+	return replaced
+
+
+func _forget(code):
+	_file.delete()
+	_held = null
+	_root_client()._held = null
+	_root_client().emit_signal("session_ended", code)
+
+
+# Result of a Credential whose access token should work and is not `stale`.
+func _live(stale):
+	var player = credential().player_id
+	var claim = await _claimed()  # the first one in refreshes, the others find what it got
+	_held = _file.read()
+	var held = _usable(_held, stale)
+	if held.error == null and _held.player_id != player:
+		held = Result.wrong("player_changed", "Another player signed in here meanwhile.")
+	if held.error == null and held.value == null:
+		held = await _refresh(_held)
+	claim.drop()
+	return held
+
+
+# Result of `held`; of null if it needs a refresh.
+func _usable(held, stale):
+	if held == null:
+		return Result.wrong("signed_out", "Nobody is signed in here.")
+	if _player != null and held.player_id != _player:
+		return Result.wrong("player_changed", "Another player signed in here meanwhile.")
+	return Result.ok(held if held.fresh(now()) and held.access_token != stale else null)
+
+
+# With the claim. May be repeated: until the new pair is used, the old credential gives it again.
+func _refresh(kept):
+	var body = {"refresh_credential": kept.refresh_credential}
+	var answer = await _request("POST", "/auth/session/refresh", {"json": body})
+	if answer.error:
+		if answer.error.code in FORGET:
+			_forget(answer.error.code)
+		return answer
+	var renewed = Credential.of(kept.to_json())
+	var value = answer.value.json()
+	var paired = _pair(renewed, value.value) if value.error == null else value
+	if paired.error:
+		return paired
+	if not _file.write(renewed):  # before its first use
+		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
+	_held = renewed
+	return Result.ok(renewed)
+
+
+func _pair(made, answer):
+	for name in ["refresh_credential", "access_token"]:
+		var found = Tools.member(answer, name, "text")
+		if found.error:
+			return found
+		made.set(name, found.value)
+	var seconds = Tools.member(answer, "expires_in", "number")
+	if seconds.error == null:
+		made.access_expires = now() + seconds.value
+	return seconds
+
+
+# Result of the Credential that a finished sign-in brought; on disk before it is used.
+func keep(complete):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	var fresh = Credential.new()
+	fresh.origin = origin.text()
+	var player = complete.get("player")
+	for each in [[player if player is Dictionary else {}, "id", "player_id"], [complete, "session_id", "session_id"],
+			[complete, "provider", "provider"]]:
+		var found = Tools.member(each[0], each[1], "text")
+		if found.error:
+			return found
+		fresh.set(each[2], found.value)
+	var paired = _pair(fresh, complete)
+	if paired.error:
+		return paired
+	var claim = await _claimed()
+	var before = _file.read()
+	var written = _file.write(fresh)
+	claim.drop()
+	if not written:
+		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
+	_held = fresh
+	if before != null and before.session_id != fresh.session_id:
+		await _tell_logout(before)
+	return Result.ok(fresh)

@@ -1,0 +1,550 @@
+# Downloads for gamed.gd: the files that a game loads, always of one release, never half of two. Copy it beside it.
+#
+#     const Assets = preload("res://gamed_assets.gd")
+#     var assets = Assets.new(client)                    # asks no server
+#     assets.progress.connect(_on_progress)
+#     var result = await assets.download("stable")   # only what is new; broken off, it goes on next time
+#     var pack = assets.path("data/level1.pck")          # of the release that is whole and newest; offline too
+#     if pack.error == null:
+#         ProjectSettings.load_resource_pack(pack.value)
+#
+# A release that is being played is never touched: a download makes another one beside it, then changes over at once.
+# In `folder`:
+#
+#     current                   the release to load, one line; replaced last
+#     releases/<release>/...    its files, under their own paths
+#     releases/<release>.json   its manifest; there once every file is
+#     staging/                  what has not arrived yet, kept for the next time
+#     use/                      which release some process has open
+#
+# `download` is a coroutine; all else returns at once. Names and behaviour are those of clients/python/gamed_assets.py,
+# but that files come one after the other.
+extends RefCounted
+
+# For a bar. stage: looking (what is here already), fetching, finishing; done and size: bytes of the release that need
+# not be fetched any more, and all of them; fetched: bytes that came over the network.
+signal progress(stage, done, size, fetched)
+
+const GamedClient = preload("gamed.gd")
+const GamedError = GamedClient.GamedError
+const Result = GamedClient.Result
+const Tools = GamedClient.Tools
+const Disk = GamedClient.Disk
+const Claim = GamedClient.Claim
+
+const MAX_MANIFEST_BYTES = 33554432
+const MAX_FILES = 100000
+const MAX_PATH_BYTES = 1024
+const MAX_NAME_BYTES = 255
+const SPARE_BYTES = 16777216  # left free on the disk, beside what is downloaded
+const RESTARTS = 3  # how often a download begins anew because its release is gone at the server
+const BLOCK_BYTES = 524288
+
+var folder = ""
+
+var _client
+var _open = null
+var _mark = null
+var _asked = false  # files are for players only: a token goes along
+var _done = 0
+var _size = 0
+var _fetched = 0
+
+
+# `the_folder` instead of one beside the credential; nothing else may be in it.
+func _init(client, the_folder = ""):
+	_client = client
+	folder = the_folder if the_folder != "" else "%s/assets/%s" % [client.folder, client.place()]
+
+
+# --- What a release is: judged before anything of it is used ----------------------------------------------------------
+
+
+# A Dictionary: release, published, note, meta (the owner's own words for the game), files ({path: {"size", "sha256",
+# "type"}}, paths relative, with `/`, fit for every file system that players have), size in all, raw.
+class Manifest:
+	extends RefCounted
+
+	# Result of one; NotGamed for anything that this device should not write.
+	static func of(raw):
+		var text = raw.get_string_from_utf8()
+		var value = Tools.parsed(text) if not Tools.too_deep(text) else null
+		if not value is Dictionary or Tools.integer(value.get("format")) != 1:
+			return _wrong("The release has a format that this game does not know; update the game.")
+		var listed = Tools.member(value, "files", "object")
+		if listed.error or listed.value.size() > MAX_FILES:
+			return _wrong("The release's list of files is malformed, or too long.")
+		var refused = refuse_paths(listed.value.keys())
+		if refused.error:
+			return refused
+		var made = {"release": release_of(raw), "files": {}, "size": 0, "raw": raw}
+		var sizes = {}
+		for path in listed.value:
+			var file = _file_of(listed.value[path])
+			if file == null or sizes.get(file["sha256"], file["size"]) != file["size"]:
+				return _wrong("The release's list of files is malformed.")
+			sizes[file["sha256"]] = file["size"]
+			made["files"][path] = file
+			made["size"] += file["size"]
+		for name in ["published", "note"]:
+			made[name] = Tools.text(value, name)
+		made["meta"] = value["meta"] if value.get("meta") is Dictionary else {}
+		return Result.ok(made)
+
+	# The id of a release: of the exact bytes of its manifest.
+	static func release_of(raw):
+		return "r" + Tools.sha256(raw).substr(0, 16)
+
+	static func is_release(name):
+		return name.length() == 17 and name[0] == "r" and Tools.only(name.substr(1, 16), "0123456789abcdef")
+
+	static func is_channel(name):
+		return Tools.only(name, Tools.LOWER + "-", 32) and not name[0] in Tools.DIGITS + "-"
+
+	static func _wrong(detail):
+		return Result.wrong("not_gamed", detail)
+
+	static func _file_of(value):
+		if not value is Dictionary or not value.get("sha256") is String or not Tools.is_sha256(value["sha256"]):
+			return null
+		var size = Tools.integer(value.get("size"), -1)
+		var type = Tools.text(value, "type")
+		return {"size": size, "sha256": value["sha256"], "type": type} if size >= 0 else null
+
+	# NotGamed unless each can be a file below a folder, beside all the others, on any system.
+	static func refuse_paths(paths):
+		var files = {}
+		var folders = {}
+		for path in paths:
+			if is_flawed(path):
+				return _wrong("The release has a file that must not be written here: %s" % path.c_escape())
+			var key = path.to_lower()
+			if files.has(key):
+				return _wrong("The release has two files of one name: %s" % path)
+			files[key] = true
+			var slash = key.find("/")
+			while slash >= 0:
+				folders[key.substr(0, slash)] = true
+				slash = key.find("/", slash + 1)
+		for key in folders:
+			if files.has(key):
+				return _wrong("The release has a file and a folder of one name: %s" % key)
+		return Result.ok()
+
+	# May no file be called so, on some system that players have?
+	static func is_flawed(path):
+		if path.to_utf8_buffer().size() > MAX_PATH_BYTES:
+			return true
+		for i in range(path.length()):
+			var unit = path.unicode_at(i)
+			if unit < 32 or (unit >= 127 and unit < 160) or unit in [0x2028, 0x2029] or (unit >> 11) == 27:
+				return true
+			if path[i] in '<>:"|?*\\':
+				return true
+		for name in path.split("/"):
+			if name in ["", ".", ".."] or name.to_utf8_buffer().size() > MAX_NAME_BYTES or name[-1] in ". ":
+				return true
+			var stem = name.split(".")[0].rstrip(" ").to_lower()
+			if stem in ["con", "prn", "aux", "nul", "conin$", "conout$"]:
+				return true
+			if stem.length() == 4 and stem.substr(0, 3) in ["com", "lpt"] and stem[3] in "0123456789\u00b9\u00b2\u00b3":
+				return true
+		return false
+
+
+# Judges the answer that brings one: it is the one that its name is the hash of.
+class ManifestCheck:
+	extends RefCounted
+
+	func checked(answer):
+		var named = answer.headers.get("asset-release", answer.headers.get("etag", "")).replace('"', "")
+		if not Manifest.is_release(named):
+			return Tools.lacks("ETag")
+		if Manifest.release_of(answer.body) != named:
+			return Result.wrong("download_corrupt", "The list of files arrived damaged.")
+		return Result.ok(answer)
+
+
+# Takes the bytes of a file as they come, after those that are in `path` already.
+class Part:
+	extends RefCounted
+
+	var path = ""
+	var file = null
+	var _owner
+	var _out = null
+	var _at = 0
+
+	func _init(the_path, the_file, owner):
+		path = the_path
+		file = the_file
+		_owner = owner
+
+	func arrived():
+		return int(max(0, Disk.size_of(path)))
+
+	func headers():
+		var at = arrived()
+		if at == 0:
+			return {}
+		return {"Range": "bytes=%d-%d" % [at, file["size"] - 1], "If-Range": '"%s"' % file["sha256"]}
+
+	# GamedError or null.
+	func begin(answer):
+		_at = arrived()
+		var said = "bytes %d-%d/%d" % [_at, file["size"] - 1, file["size"]]
+		if answer.headers.get("content-encoding", "identity").to_lower() != "identity":
+			return GamedError.new("not_gamed", "Something between here and the server changes the files on their way.")
+		if answer.status == 206 and answer.headers.get("content-range", "") != said:
+			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		var length = answer.headers.get("content-length", "")
+		if length != "" and length != str(file["size"] - (_at if answer.status == 206 else 0)):
+			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		if answer.status == 200:  # the whole file after all
+			_owner.count(-_at, 0)
+			_at = 0
+		_out = FileAccess.open(path, FileAccess.READ_WRITE if _at > 0 else FileAccess.WRITE)
+		if _out == null:
+			return full()
+		_out.seek_end()
+		return null
+
+	# GamedError or null.
+	func take(bytes):
+		if _at + bytes.size() > file["size"]:
+			return GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		_out.store_buffer(bytes)
+		_at += bytes.size()
+		_owner.count(bytes.size(), bytes.size())
+		return null
+
+	# GamedError or null; true to the disk from here on.
+	func close():
+		if _out == null:
+			return null
+		_out.close()
+		_out = null
+		return full() if arrived() < _at else null
+
+	static func full(missing = 0):
+		var more = "%d MiB more are needed" % (missing / 1048576 + 1) if missing > 0 else "free some space"
+		var words = "This device has no room for the download: %s, then start it again." % more
+		return GamedError.new("disk_full", words)
+
+
+# --- What is here: no network -----------------------------------------------------------------------------------------
+
+
+# {"id", "folder", "manifest"} of the newest whole release when this was first asked for, and the same from then on,
+# until `switch_over`; null: nothing was downloaded yet. Nobody removes it while this process lives.
+func current():
+	if _open == null:
+		_hold()
+	return _open
+
+
+# Result of the path of a file of the current release. Errors: NotFound, and Unreachable while no release has arrived.
+func path(name):
+	var release = current()
+	if release == null:
+		return Result.wrong("not_arrived", "The game's files have not been downloaded yet.")
+	if not release["manifest"]["files"].has(name):
+		return Result.wrong("file_not_found", "%s is not in this release." % name)
+	return Result.ok("%s/%s" % [release["folder"], name])
+
+
+# Goes on with the newest whole release, here in this process: when nothing of the old one is in use.
+func switch_over():
+	close()
+	return current()
+
+
+# Lets other processes remove the release that this one had open.
+func close():
+	if _mark:
+		_mark.drop()
+	_mark = null
+	_open = null
+
+
+func _hold():
+	for _attempt in range(3):  # whoever removes a release points elsewhere first, and then looks for marks
+		var release = _pointer()
+		var manifest = _kept(release) if release != "" else null
+		if manifest == null:
+			return
+		var mark = Claim.mark(folder + "/use", release)
+		if _pointer() == release and _kept(release) != null:
+			_mark = mark
+			_open = {"id": release, "folder": "%s/releases/%s" % [folder, release], "manifest": manifest}
+			return
+		mark.drop()
+
+
+# What the pointer says; "" when it says nothing.
+func _pointer():
+	for name in ["/current", "/current.new"]:
+		var data = Disk.read(folder + name)
+		var release = data.get_string_from_ascii().strip_edges() if data != null and data.size() > 0 else ""
+		if Manifest.is_release(release):
+			return release
+	return ""
+
+
+# The manifest of a release that is here, whole; null for any other.
+func _kept(release):
+	var raw = Disk.read("%s/releases/%s.json" % [folder, release])
+	if raw == null or Manifest.release_of(raw) != release:
+		return null
+	return Manifest.of(raw).value
+
+
+# --- The server -------------------------------------------------------------------------------------------------------
+
+
+# Result of the Manifest of the channel's release (or of one named by its id), whole and current on this device.
+# Bytes that are here already are not fetched; with `verify` they are read first. What arrived stays for the next time.
+# This object goes on with the release it has open: see `switch_over`. Errors: NotFound, SignInRequired where files are
+# for players only, DiskFull, DownloadCorrupt, InUse, Unreachable and its kin.
+func download(channel = "stable", verify = false):
+	var _me = self
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if not (Manifest.is_channel(channel) or Manifest.is_release(channel)):
+		var words = "A channel's name has 1-32 of a-z 0-9 - and begins with a letter."
+		return Result.wrong("invalid_channel", words)
+	for name in ["releases", "staging", "use"]:
+		if not Disk.private_folder("%s/%s" % [folder, name]):
+			return Result.failed(Part.full())
+	var claim = Claim.take(folder, "download")
+	if claim == null:
+		return Result.wrong("in_use", "Another process is downloading into this folder.")
+	var result
+	for _attempt in range(RESTARTS):
+		result = await _download(channel, verify)
+		if result.error == null or not result.error.is_a("NotFound"):
+			break  # else: removed at the server meanwhile, there is a newer one
+	claim.drop()
+	return result
+
+
+# Emits `progress`, with so many bytes more.
+func count(done, fetched, stage = "fetching"):
+	_done += done
+	_fetched += fetched
+	emit_signal("progress", stage, _done, _size, _fetched)
+
+
+func _download(channel, verify):
+	var found = await _manifest(channel)
+	if found.error:
+		return found
+	var manifest = found.value
+	_done = 0
+	_fetched = 0
+	_size = manifest["size"]
+	var missing = await _look(manifest, verify)
+	var room = _room(missing)
+	if room:
+		return Result.failed(room)
+	for digest in missing:
+		var error = await _fetch(missing[digest])
+		if error:
+			return Result.failed(error)
+	count(0, 0, "finishing")
+	return _finish(manifest)
+
+
+# All that follows is of this one release, whatever is published meanwhile.
+func _manifest(channel):
+	var here = _kept(_pointer())
+	var headers = {"If-None-Match": '"%s"' % here["release"]} if here else {}
+	var how = {"headers": headers, "check": ManifestCheck.new(), "limit": MAX_MANIFEST_BYTES}
+	var answer = await _ask("/assets/" + channel, how)
+	if answer.error:
+		return Result.ok(here) if here and answer.error.kind == "NotModified" else answer
+	return Manifest.of(answer.value.body)
+
+
+# A token goes along only where the server asks for one: public files need no sign-in.
+func _ask(path, how):
+	if not _asked:
+		var answer = await _client._request("GET", path, how)
+		if answer.error == null or answer.error.code != "token_missing":
+			return answer
+		_asked = true
+	return await _client._game("GET", path, how)
+
+
+# {sha256: {"file", "targets"}} of what is not here. Bytes of any whole release that is here are not fetched again.
+func _look(manifest, verify):
+	var here = {}
+	for name in Disk.names(folder + "/releases"):
+		var other = _kept(name.get_basename()) if name.ends_with(".json") else null
+		for path in other["files"] if other else []:
+			here[other["files"][path]["sha256"]] = "%s/releases/%s/%s" % [folder, other["release"], path]
+	count(0, 0, "looking")
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	var missing = {}
+	for path in manifest["files"]:
+		var file = manifest["files"][path]
+		var target = "%s/releases/%s/%s" % [folder, manifest["release"], path]
+		var there = Disk.size_of(target) == file["size"]
+		if there and verify:
+			there = await _hash_of(target) == file["sha256"]
+		if not there and here.has(file["sha256"]) and here[file["sha256"]] != target:
+			there = await _copied(here[file["sha256"]], target, file)
+		if there:
+			count(file["size"], 0, "looking")
+			continue
+		if not missing.has(file["sha256"]):
+			missing[file["sha256"]] = {"file": file, "targets": []}
+			count(int(max(0, Disk.size_of(_staged(file)))), 0, "looking")
+		missing[file["sha256"]]["targets"].append(target)
+	return missing
+
+
+func _staged(file):
+	return "%s/staging/%s" % [folder, file["sha256"]]
+
+
+# Before a byte is fetched: better no download than half of one. GamedError or null.
+func _room(missing):
+	var needed = SPARE_BYTES
+	for digest in missing:
+		var file = missing[digest]["file"]
+		needed += file["size"] * missing[digest]["targets"].size() - int(max(0, Disk.size_of(_staged(file))))
+	var free = Disk.space(folder)
+	return Part.full(needed - free) if missing.size() > 0 and free > 0 and free < needed else null
+
+
+# One file, to each of its places; GamedError or null.
+func _fetch(wanted):
+	var file = wanted["file"]
+	var part = Part.new(_staged(file), file, self)
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	for _attempt in range(2):
+		var error = await _arrive(part)
+		if error:
+			return error
+		var digest = await _hash_of(part.path)
+		if digest == file["sha256"]:
+			return await _put(part.path, wanted)
+		count(-part.arrived(), 0)
+		Disk.remove(part.path)
+	return GamedError.new("download_corrupt", "A file of the release arrived damaged, twice.")
+
+
+# All its bytes. A try that brought something counts as none.
+func _arrive(part):
+	var attempt = 0
+	var size = part.file["size"]
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if part.arrived() > size:
+		Disk.remove(part.path)
+	if size == 0:
+		return null if Disk.write_whole(part.path, PackedByteArray()) else Part.full()
+	while part.arrived() < size:
+		var before = part.arrived()
+		var how = {"headers": part.headers(), "sink": part, "limit": size, "tries": 1}
+		var answer = await _ask("/assets/objects/" + part.file["sha256"], how)
+		var error = part.close()
+		if error:
+			return error
+		if answer.error == null and part.arrived() == size:
+			break
+		error = answer.error
+		if error == null:
+			error = GamedError.new("download_corrupt", "The server sends other bytes than its release has.")
+		attempt = 0 if part.arrived() > before else attempt
+		var seconds = GamedClient.pause_after(error, attempt)
+		var last = attempt + 1 == GamedClient.TRIES or seconds > GamedClient.LONGEST_PAUSE_SECONDS
+		if not error.passing or last or _client.is_closed():
+			return error
+		await _client._pause(seconds)
+		attempt += 1
+	Disk.flush(part.path)
+	return null
+
+
+# To each of its places; the last one gets the file itself.
+func _put(source, wanted):
+	var file = wanted["file"]
+	var targets = wanted["targets"].duplicate()
+	var last = targets.pop_back()
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	for target in targets:
+		if not await _copied(source, target, file):
+			return Part.full()
+		count(file["size"], 0)
+	Disk.make_folders(last.get_base_dir())
+	return null if Disk.rename(source, last) else Part.full()
+
+
+# Under another name, too, if the bytes are what they should be.
+func _copied(source, target, file):
+	var temporary = _staged(file) + ".copy"
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if Disk.size_of(source) != file["size"]:
+		return false
+	var digest = await _hash_of(source, temporary)
+	if digest != file["sha256"] or Disk.size_of(temporary) != file["size"]:
+		Disk.remove(temporary)
+		return false
+	Disk.flush(temporary)
+	Disk.make_folders(target.get_base_dir())
+	return Disk.rename(temporary, target)
+
+
+# Of a file, a block in each frame; into another one at the same time, if that is named.
+func _hash_of(path, into = ""):
+	var file = FileAccess.open(path, FileAccess.READ)
+	var copy = FileAccess.open(into, FileAccess.WRITE) if into != "" else null
+	var context = HashingContext.new()
+	context.start(HashingContext.HASH_SHA256)
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	if file == null or (into != "" and copy == null):
+		return ""
+	var left = file.get_length()
+	while left > 0:
+		var block = file.get_buffer(int(min(left, BLOCK_BYTES)))
+		context.update(block)
+		if copy:
+			copy.store_buffer(block)
+		left -= BLOCK_BYTES
+		if left > 0:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+	file.close()
+	if copy:
+		copy.close()
+	return context.finish().hex_encode()
+
+
+# The release is whole from here on, and the one to load.
+func _finish(manifest):
+	var release = manifest["release"]
+	Disk.flush("%s/releases/%s" % [folder, release])
+	if _kept(release) == null and not Disk.write_whole("%s/releases/%s.json" % [folder, release], manifest["raw"]):
+		return Result.failed(Part.full())
+	if _pointer() != release and not Disk.write_whole(folder + "/current", (release + "\n").to_ascii_buffer()):
+		return Result.failed(Part.full())
+	_remove_others(release)
+	return Result.ok(manifest)
+
+
+# Releases that nobody uses any more.
+func _remove_others(keep):
+	var spared = Claim.marked(folder + "/use")
+	spared.append(keep)
+	var names = Disk.names(folder + "/releases")
+	names.reverse()  # a manifest before its files: `<release>.json` sorts after `<release>`
+	for name in names:
+		if not name.split(".")[0] in spared:
+			_remove_all(folder + "/releases/" + name)
+	for name in Disk.names(folder + "/staging"):
+		Disk.remove(folder + "/staging/" + name)
+
+
+func _remove_all(path):
+	for name in Disk.names(path):
+		_remove_all(path + "/" + name)
+	Disk.remove_any(path)

@@ -1,0 +1,1054 @@
+# Offline play for gamed.gd: a game saves to this device, and the device brings it up when it can. Copy it beside it.
+#
+#     const Sync = preload("res://gamed_sync.gd")
+#     var saves = Sync.new(client)                        # of the player who is signed in; needs no network
+#     saves.changed.connect(_on_save_changed)            # with a status: what to look at again
+#     saves.run()                                         # from here on by itself, until close()
+#     var result = saves.read("auto")                     # value null: never saved. The newest this device knows
+#     result = saves.write("auto", bytes, {"title": "Ch. 3"})   # on this device's disk when it returns
+#     for conflict in saves.conflicts():                  # both sides went on: the player chooses
+#         conflict.keep_mine()                            # or keep_theirs(), or merged(bytes)
+#
+# A write stands on what the game last read or wrote, never on what merely arrived: progress that the player has not
+# seen is not written over. Nothing is decided by a clock. The rules, step by step: docs/offline.md.
+#
+# What asks the server (pump, run, theirs, base, keep_theirs) is a coroutine; all else returns its Result at once.
+# One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
+extends RefCounted
+
+signal changed(status)  # while `run` is on: what looks different from when the game was last told
+signal trouble_changed(trouble)  # GamedError or null: for a sign that says "offline"
+
+const GamedClient = preload("gamed.gd")
+const GamedError = GamedClient.GamedError
+const Result = GamedClient.Result
+const Tools = GamedClient.Tools
+const Disk = GamedClient.Disk
+const SaveInfo = GamedClient.SaveInfo
+
+const FORMAT = 1
+const WAIT_SECONDS = 25  # how long a request for changes may take that waits for one
+const AGAIN_SECONDS = 300.0  # a write that the server refused is tried again after this, unless it says otherwise
+const STEPS = 4  # how often one pump goes on with a slot that changes meanwhile
+
+const IN_STEP = "in_step"
+const WAITING = "waiting"
+const NEWER = "newer"
+const CONFLICT = "conflict"
+const REFUSED = "refused"
+
+# What ends a pump: it is about the server, the player or this device's disk, not about one slot.
+const HALTING = [
+	"Unreachable",
+	"Busy",
+	"RateLimited",
+	"SignInRequired",
+	"PlayerChanged",
+	"PlayerBlocked",
+	"NotGamed",
+	"UntrustedAddress",
+	"InUse"
+]
+
+var player_id = ""
+var trouble = null  # why the last pump did not get through; null when it did
+var flaw = null  # GamedError where this could not begin: SignInRequired, InUse, LocalDamaged; every call fails with it
+
+var _client
+var _store = null
+var _records = {}
+var _cursor = null
+var _problems = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
+var _told = {}
+var _pumping = false
+var _bell = false
+var _closed = false
+var _round = 0  # of `run`: a later one ends an earlier
+
+
+# Of the player who is signed in; `folder` instead of one beside the credential. Asks no server.
+func _init(client, folder = ""):
+	var credential = client.credential()
+	if client.flaw or credential == null:
+		flaw = client.flaw if client.flaw else GamedError.new("signed_out", "Nobody is signed in here.")
+		return
+	player_id = credential.player_id
+	_client = client
+	var base = folder if folder != "" else client.folder + "/sync"
+	_store = Store.new("%s/%s/%s" % [base, client.place(), _safe_name(player_id)])
+	flaw = _store.open()
+	if flaw == null:
+		var read = _store.records()
+		flaw = read.error
+		if flaw:
+			_store.close()
+		else:
+			_records = read.value
+			_cursor = _store.cursor()
+	for each in slots():
+		if each["state"] in [IN_STEP, WAITING]:
+			_told[each["slot"]] = _look_of(each)
+
+
+# Lets another process have the folder. What is pending stays pending.
+func close():
+	_closed = true
+	_round += 1
+	if _store:
+		_store.close()
+
+
+# --- What is known of a slot: pure, every change makes a new record ---------------------------------------------------
+
+
+# A record is a Dictionary:
+#   slot; local: what the game has, null: nothing, or deleted; base: the version that stands on, what the game last
+#   read or the server last acknowledged; dirty: the game went on from there; sent: {"local", "base"} of a write (or
+#   with `local` null a delete) that may have arrived, and before which nothing else goes out; remote: what the server
+#   has, as far as it was heard; deleted: where there is nothing there was something; dispute: {"reason", "base",
+#   "current", "copy"} of a conflict that is open; dropped: what gave way last, here; spent: a conflict's copy at the
+#   server that nobody needs once its bytes are current.
+# A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
+class Record:
+	extends RefCounted
+
+	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent"]
+
+	static func fresh(slot):
+		var made = {"slot": slot, "dirty": false, "deleted": false}
+		for name in MEMBERS:
+			made[name] = null
+		return made
+
+	static func with(record, changes):
+		var made = record.duplicate()
+		for name in changes:
+			made[name] = changes[name]
+		return made
+
+	static func tag(info):
+		return info["etag"] if info else null
+
+	static func local_of(info):
+		var made = {}
+		for name in ["sha256", "size", "content_type", "meta", "modified"]:
+			made[name] = info[name]
+		return made
+
+	# The same bytes under the same label; nothing equals nothing.
+	static func same(one, other):
+		if one == null or other == null:
+			return one == null and other == null
+		if one["sha256"] != other["sha256"] or one["content_type"] != other["content_type"]:
+			return false
+		return Tools.same_json(one["meta"], other["meta"])
+
+	# The server has something that the game has not seen, and the game has nothing to say against it.
+	static func newer(record):
+		if record["dirty"] or record["sent"] or record["dispute"]:
+			return false
+		return tag(record["remote"]) != tag(record["base"]) and (record["remote"] != null or record["deleted"])
+
+	# By the game. What it has already is no change.
+	static func wrote(record, local):
+		if same(record["local"], local):
+			return record
+		var made = with(record, {"local": local, "dirty": true, "deleted": local == null})
+		if local == null:
+			made["dropped"] = record["local"]
+		elif made["dispute"] and made["remote"]:
+			return heard(made, made["remote"])
+		return made
+
+	# The game goes on from what is newer.
+	static func took(record):
+		var there = record["remote"]
+		var made = with(record, {"local": local_of(there) if there else null, "base": there})
+		if there == null and record["local"]:
+			made["dropped"] = record["local"]
+		return made
+
+	# The server lists this. The same bytes are never a conflict, whoever brought them there.
+	static func heard(record, there, deleted = false):
+		var made = with(record, {"remote": there, "deleted": deleted if there == null else false})
+		var local = made["local"]
+		var sent = made["sent"]
+		if there == null:
+			return settled(made, null) if local == null and sent == null else moved(made)
+		if sent and sent["local"] and sent["local"]["sha256"] == there["sha256"]:
+			return acknowledged(made, there, same(sent["local"], there))
+		if local and local["sha256"] == there["sha256"] and sent == null:
+			return settled(made, there)
+		return moved(made)
+
+	# Both sides have the same bytes; another label is brought up still, or taken over if the game has none.
+	static func settled(record, there):
+		if there and not record["dirty"]:
+			return with(record, {"local": local_of(there), "base": there, "dispute": null})
+		var dirty = there != null and not same(record["local"], there)
+		return with(record, {"base": there, "dirty": dirty, "dispute": null})
+
+	# A conflict that is open shows what is there now.
+	static func moved(record):
+		var dispute = record["dispute"]
+		var there = record["remote"]
+		if dispute == null or tag(dispute["current"]) == tag(there):
+			return record
+		if there and tag(there) == tag(record["base"]):
+			return with(record, {"dispute": null})
+		var reason = "changed" if there else ("deleted" if record["deleted"] else "lost")
+		return with(record, {"dispute": with(dispute, {"reason": reason, "current": there})})
+
+	# In a whole list. `known`: what this stands on is in the past that the server has now. Where it is not, the
+	# server has lost what it had acknowledged, and what the game has is news again.
+	static func relisted(record, known, deleted, listed):
+		var made = record
+		if not (known or record["dirty"] or record["local"] == null):
+			made = with(record, {"dirty": true})
+		return made if listed else heard(made, null, deleted)
+
+	# What was sent took place, as `info`; the game may have gone on since.
+	static func acknowledged(record, info, exactly = true):
+		var sent = record["sent"]
+		var local = record["local"]
+		var done = exactly and same(local, sent["local"] if sent else null)
+		if done and info and local:  # as the server spells them
+			local = with(local, {"content_type": info["content_type"], "meta": info["meta"]})
+		return with(record, {"local": local, "base": info, "dirty": not done, "sent": null})
+
+	static func written(record, info):
+		return with(acknowledged(record, info), {"remote": info, "deleted": false})
+
+	static func removed(record, current = null):
+		return with(acknowledged(record, null), {"remote": current, "deleted": current == null})
+
+	# It took place, and someone else went on from it.
+	static func superseded(record, error):
+		var current = error.current()
+		return with(acknowledged(record, error.yours()), {"remote": current, "deleted": current == null})
+
+	static func disputed(record, error):
+		var current = error.current()
+		var deleted = error.code == "deleted"
+		var reason = "changed" if current else ("deleted" if deleted else "lost")
+		var dispute = {"reason": reason, "base": record["base"], "current": current, "copy": error.yours()}
+		return heard(with(record, {"sent": null, "dispute": dispute}), current, deleted)
+
+	static func theirs(record):
+		return record["dispute"]["current"] if record["dispute"] else null
+
+	static func kept_mine(record):
+		var spent = record["dispute"]["copy"] if record["dispute"] else null
+		return with(record, {"base": theirs(record), "dirty": true, "dispute": null, "spent": spent})
+
+	static func kept_theirs(record):
+		var info = theirs(record)
+		var dropped = record["local"] if record["local"] else record["dropped"]
+		var local = local_of(info) if info else null
+		return with(record, {"local": local, "base": info, "dirty": false, "dispute": null, "dropped": dropped})
+
+	static func merged(record, local):
+		return with(record, {"local": local, "base": theirs(record), "dirty": true, "dispute": null})
+
+	# Hashes of all bytes that may still be asked for.
+	static func bodies(record):
+		var sides = [record["local"], record["base"], record["remote"], record["dropped"]]
+		if record["sent"]:
+			sides.append(record["sent"]["local"])
+		if record["dispute"]:
+			sides.append(record["dispute"]["base"])
+			sides.append(record["dispute"]["current"])
+		var found = []
+		for side in sides:
+			if side:
+				found.append(side["sha256"])
+		return found
+
+	# Of what was written to the disk; null if it is not that.
+	static func of(text):
+		var value = Tools.parsed(text)
+		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
+			return null
+		var made = fresh(value["slot"])
+		for name in ["dirty", "deleted"]:
+			if typeof(value.get(name)) != TYPE_BOOL:
+				return null
+			made[name] = value[name]
+		for name in MEMBERS:
+			var kept = value.get(name)
+			if kept == null:
+				continue
+			if not kept is Dictionary:
+				return null
+			made[name] = _member_of(name, kept)
+			if made[name] == null:
+				return null
+		return made
+
+	static func _member_of(name, kept):
+		if name in ["local", "dropped"]:
+			return _local(kept)
+		if name in ["base", "remote", "spent"]:
+			return SaveInfo.of(kept).value
+		var infos = ["base"] if name == "sent" else ["base", "current", "copy"]
+		var made = {}
+		for each in infos:
+			made[each] = SaveInfo.of(kept[each]).value if kept.get(each) else null
+			if kept.get(each) and made[each] == null:
+				return null
+		if name == "dispute":
+			made["reason"] = str(kept.get("reason"))
+			return made
+		made["local"] = _local(kept["local"]) if kept.get("local") else null
+		return null if kept.get("local") and made["local"] == null else made
+
+	static func _local(kept):
+		var size = Tools.integer(kept.get("size"))
+		for name in ["sha256", "content_type", "modified"]:
+			if not kept.get(name) is String:
+				return null
+		if size == null or not kept.get("meta") is Dictionary or not Tools.is_sha256(kept["sha256"]):
+			return null
+		return with(kept, {"size": size})
+
+
+# --- The disk ---------------------------------------------------------------------------------------------------------
+
+
+# A folder of one player at one server: `cursor`, a claim, and for each slot a folder with `record` and bodies.
+# Bodies are on disk before the record that names them, and go after it; only this user can read any of it.
+class Store:
+	extends RefCounted
+
+	var folder = ""
+	var _claim = null
+
+	func _init(the_folder):
+		folder = the_folder
+
+	# GamedError or null.
+	func open():
+		if not Disk.private_folder(folder + "/slots"):
+			return GamedError.new("local_disk", "This device cannot keep saves in %s." % folder)
+		_claim = GamedClient.Claim.take(folder, "sync")
+		if _claim == null:
+			return GamedError.new("in_use", "This game is running already, with the same saves.")
+		return null
+
+	func close():
+		if _claim:
+			_claim.drop()
+		_claim = null
+
+	# Result of {slot: record}.
+	func records():
+		var found = {}
+		for slot in Disk.names(folder + "/slots"):
+			var path = "%s/slots/%s/record" % [folder, slot]
+			var whole = Disk.read(path)
+			var data = whole if whole != null else Disk.read(path + ".new")
+			if data == null:
+				continue  # the first write to it did not get that far
+			var record = Record.of(data.get_string_from_utf8())
+			if record == null and whole == null:
+				continue
+			if record == null:
+				var words = "%s cannot be read; the files beside it are untouched." % path
+				return Result.wrong("state_damaged", words)
+			if whole == null:
+				Disk.rename(path + ".new", path)
+			found[slot] = record
+			_tidy(record)
+		return Result.ok(found)
+
+	# GamedError or null; on disk when it returns. What is only known of the server may be lost to a power cut.
+	func keep(record, how):
+		var value = Record.with(record, {"format": FORMAT})
+		var path = _of(record["slot"])
+		var data = Tools.ascii_json(value).to_ascii_buffer()
+		if not Disk.private_folder(path) or not Disk.write_whole(path + "/record", data, how):
+			return GamedError.new("local_disk", "This device cannot keep saves.")
+		_tidy(record)
+		return null
+
+	func _tidy(record):
+		var needed = Record.bodies(record)
+		needed.append("record")
+		for name in Disk.names(_of(record["slot"])):
+			if not name in needed:
+				Disk.remove(_of(record["slot"]) + "/" + name)
+
+	# The hash, or null when this device cannot keep the bytes.
+	func add(slot, data):
+		var digest = Tools.sha256(data)
+		if load_body(slot, digest) == null:
+			if not Disk.private_folder(_of(slot)) or not Disk.write_whole(_of(slot) + "/" + digest, data, Disk.WHOLE):
+				return null
+		return digest
+
+	# null when it is not here, or not what it was.
+	func load_body(slot, digest):
+		var data = Disk.read(_of(slot) + "/" + digest)
+		return data if data != null and Tools.sha256(data) == digest else null
+
+	func discard(slot, digest):
+		Disk.remove(_of(slot) + "/" + digest)
+
+	func has(slot, info):
+		return Disk.size_of(_of(slot) + "/" + info["sha256"]) == info["size"]
+
+	func cursor():
+		var data = Disk.read(folder + "/cursor")
+		return data.get_string_from_utf8() if data != null and data.size() > 0 else null
+
+	func keep_cursor(cursor):
+		return Disk.write_whole(folder + "/cursor", cursor.to_utf8_buffer(), Disk.LOOSE)
+
+	func _of(slot):
+		return "%s/slots/%s" % [folder, slot]
+
+
+# --- What a game sees -------------------------------------------------------------------------------------------------
+
+
+# Both sides went on from `base`. Nothing of the slot is sent until it is answered; the game may play on.
+class SyncConflict:
+	extends RefCounted
+
+	var slot = ""
+	var reason = ""  # changed; deleted: at the server; lost: the server does not know this save (erased, an old backup)
+	var base_info = null
+	var current = null
+	var copy = null  # what the server keeps of this device's side, beside the current version
+	var _sync
+
+	func _init(owner, the_slot, dispute):
+		_sync = owner
+		slot = the_slot
+		reason = dispute["reason"]
+		base_info = dispute["base"]
+		current = dispute["current"]
+		copy = dispute["copy"]
+
+	# This device's, as it is now: Result of {"data", "content_type", "meta", "modified"}; of null: deleted here.
+	func mine():
+		return _sync._side(slot, _sync._record(slot)["local"])
+
+	# The server's; null: deleted, or lost. Fetched if it did not arrive yet: a coroutine.
+	func theirs():
+		return await _sync._side_fetched(slot, current)
+
+	# What both started from; null when there was nothing, or nobody kept it. A coroutine.
+	func base():
+		var side = await _sync._side_fetched(slot, base_info)
+		return Result.ok() if side.error else side
+
+	# Writes this device's over theirs, which stays in the server's history.
+	func keep_mine():
+		var over = _sync._over(self)
+		return over if over.error else _sync._answer(Record.kept_mine(over.value))
+
+	# Goes on from theirs: `read` it. `copy` stays at the server, the bytes here can be had from `dropped`. A coroutine.
+	func keep_theirs():
+		var side = await theirs()
+		if side.error:
+			return side
+		var over = _sync._over(self)
+		return over if over.error else _sync._answer(Record.kept_theirs(over.value))
+
+	# Goes on from something new that holds both.
+	func merged(data, meta = null):
+		var over = _sync._over(self)
+		if over.error:
+			return over
+		var like = over.value["local"] if over.value["local"] else current
+		var local = _sync._local(slot, data, meta, like["content_type"] if like else "application/octet-stream")
+		return local if local.error else _sync._answer(Record.merged(over.value, local.value))
+
+	func _same(other):
+		return Tools.same_json(_shown(), other._shown())
+
+	func _shown():
+		return [slot, reason, base_info, current, copy]
+
+
+# --- The game's side: this device only, no network --------------------------------------------------------------------
+
+
+# The newest bytes this device knows: Result of {"etag", "data", "content_type", "meta"}; what the game writes next
+# stands on them. null if the slot was never written. Errors: Deleted, LocalDamaged, and Unreachable (not_arrived) for
+# a save that is known and has not arrived. In a conflict it is this device's side.
+func read(slot):
+	return _look(slot, true)
+
+
+# The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere.
+func peek(slot):
+	return _look(slot, false)
+
+
+# On this device's disk when it returns, on top of what the game last read or wrote here. It goes up with the next
+# pump. Newer bytes replace older ones that did not go up yet. `data`: bytes, or a text.
+func write(slot, data, meta = null, content_type = "application/octet-stream"):
+	var local = _local(slot, data, meta, content_type)
+	return local if local.error else _answer(Record.wrote(_record(slot), local.value))
+
+
+# What this device knows to be newest; a delete at the server can be taken back for a while.
+func delete(slot):
+	var named = GamedClient.path_of(slot)
+	if named.error:
+		return named
+	var record = _record(slot)
+	return _answer(Record.wrote(Record.took(record) if Record.newer(record) else record, null))
+
+
+# Every slot that holds something, or waits for something: a list as of `status`.
+func slots():
+	var found = []
+	for slot in _known():
+		if _shown(status(slot)):
+			found.append(status(slot))
+	return found
+
+
+# One slot, for a menu: {"slot", "state", "size", "meta", "modified", "copies", "problem"}.
+# state: in_step; waiting: something is to be brought up or down; newer: `read` gives what came from elsewhere;
+# conflict: the player has to choose; refused: see `problem` (a GamedError), the bytes are kept here.
+# size (null: nothing, it is deleted), meta and modified are of what `read` would give. copies: versions at the server
+# that lost a conflict, of any device: restore or dismiss them.
+func status(slot):
+	var record = _record(slot)
+	var problem = _problems.get(slot)
+	var held = record["remote"] if _arrived(record) else record["local"]
+	return {
+		"slot": slot,
+		"state": _state(record, problem),
+		"size": held["size"] if held else null,
+		"meta": held["meta"] if held else {},
+		"modified": held["modified"] if held else "",
+		"copies": record["remote"]["conflicts"] if record["remote"] else [],
+		"problem": problem["error"] if problem else null,
+	}
+
+
+# Those the player has to choose in.
+func conflicts():
+	var found = []
+	for slot in _known():
+		if _records[slot]["dispute"]:
+			found.append(SyncConflict.new(self, slot, _records[slot]["dispute"]))
+	return found
+
+
+# What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind.
+func dropped(slot):
+	return _side(slot, _record(slot)["dropped"])
+
+
+func _look(slot, take):
+	var named = GamedClient.path_of(slot)
+	if named.error or flaw:
+		return Result.failed(flaw if flaw else named.error)
+	var record = _record(slot)
+	var seen = Record.took(record) if _arrived(record) else record
+	var bytes = Result.ok(PackedByteArray())
+	if seen["local"]:
+		bytes = _bytes(slot, seen["local"])
+	elif Record.newer(record) and record["remote"]:
+		return Result.wrong("not_arrived", "This save has not arrived on this device yet.")
+	if bytes.error:
+		return bytes
+	if take:
+		var kept = _keep(seen)
+		if kept.error:
+			return kept
+	if seen["local"] == null:
+		return Result.wrong("deleted", "This save was deleted.") if seen["deleted"] else Result.ok()
+	return Result.ok({
+		"etag": "" if seen["dirty"] or not seen["base"] else seen["base"]["etag"],
+		"data": bytes.value,
+		"content_type": seen["local"]["content_type"],
+		"meta": seen["local"]["meta"],
+	})
+
+
+func _bytes(slot, local):
+	var data = _store.load_body(slot, local["sha256"])
+	if data != null:
+		return Result.ok(data)
+	var record = _record(slot)
+	if not record["dirty"] and record["base"]:
+		_store.discard(slot, local["sha256"])  # the next pump brings it again
+	return _damaged(slot)
+
+
+func _damaged(slot):
+	return Result.wrong("local_damaged", "The file of %s on this device is damaged or gone." % slot)
+
+
+# Something newer is here to be read.
+func _arrived(record):
+	return Record.newer(record) and (record["remote"] == null or _store.has(record["slot"], record["remote"]))
+
+
+func _state(record, problem):
+	if record["dispute"]:
+		return CONFLICT
+	if problem:
+		return REFUSED
+	if _arrived(record):
+		return NEWER
+	return WAITING if record["dirty"] or record["sent"] or Record.newer(record) else IN_STEP
+
+
+static func _shown(of):
+	return of["size"] != null or of["state"] != IN_STEP
+
+
+# From this device.
+func _side(slot, of):
+	if of == null or flaw:
+		return Result.failed(flaw) if flaw else Result.ok()
+	var data = _store.load_body(slot, of["sha256"])
+	return _side_of(of, data) if data != null else _damaged(slot)
+
+
+static func _side_of(of, data):
+	return Result.ok({
+		"data": data,
+		"content_type": of["content_type"],
+		"meta": of["meta"],
+		"modified": of["modified"],
+	})
+
+
+# Else from the server.
+func _side_fetched(slot, info):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	var side = _side(slot, info)
+	if side.error == null or side.error.code != "local_damaged":
+		return side
+	var fetched = await _fetched(_client.only(player_id), info)
+	if fetched.error:
+		return fetched
+	_keep_body(slot, fetched.value)
+	return _side_of(info, fetched.value)
+
+
+# Result of a local with its bytes on disk.
+func _local(slot, data, meta, content_type):
+	var named = GamedClient.path_of(slot)
+	if named.error or flaw or _closed:
+		return named if named.error else Result.failed(flaw if flaw else _is_closed())
+	if meta != null and not meta is Dictionary:
+		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
+	var plain = Tools.parsed(Tools.ascii_json(meta if meta else {}))
+	var bytes = data.to_utf8_buffer() if data is String else data
+	var digest = _store.add(slot, bytes)
+	if not plain is Dictionary:
+		return Result.wrong("bad_meta", "The meta of a save is a JSON object.")
+	if digest == null:
+		return Result.wrong("local_disk", "This device cannot keep saves.")
+	return Result.ok({
+		"sha256": digest,
+		"size": bytes.size(),
+		"content_type": content_type,
+		"meta": plain,
+		"modified": Time.get_datetime_string_from_unix_time(int(_client.now())) + "Z",
+	})
+
+
+# Result of the record whose conflict is still what was shown.
+func _over(shown):
+	var record = _record(shown.slot)
+	if record["dispute"] and SyncConflict.new(self, shown.slot, record["dispute"])._same(shown):
+		return Result.ok(record)
+	return Result.wrong("conflict_over", "This conflict has changed since it was shown.")
+
+
+# What the game or the player decided.
+func _answer(record):
+	var kept = _keep(record, Disk.KEPT)
+	_bell = true
+	return Result.failed(kept.error) if kept.error else Result.ok()
+
+
+func _record(slot):
+	return _records[slot] if _records.has(slot) else Record.fresh(slot)
+
+
+# Result of the record; on disk when it returns. No coroutine may pause between reading one and keeping the next.
+func _keep(record, how = Disk.WHOLE):
+	if flaw or _closed:
+		return Result.failed(flaw if flaw else _is_closed())
+	if not Tools.same_json(record, _record(record["slot"])):
+		var error = _store.keep(record, how)
+		if error:
+			return Result.failed(error)
+		_records[record["slot"]] = record
+	return Result.ok(record)
+
+
+func _is_closed():
+	return GamedError.new("in_use", "This Sync was closed.")
+
+
+func _known():
+	var found = _records.keys()
+	found.sort()
+	return found
+
+
+# --- The server's side ------------------------------------------------------------------------------------------------
+
+
+# Hears what changed, brings up what is pending, fetches what is newer. Result of a list of statuses: what a game should
+# look at again. Its error is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot
+# is in its status. Nothing is lost by a failure, or by the end of the process: call it again.
+func pump():
+	var error = await _tried()
+	return Result.failed(error) if error else Result.ok(_news())
+
+
+# Pumps whenever there is something to do, until `stop` or `close`, and emits `changed`. Ends with an error that waiting
+# does not help against: SignInRequired, PlayerBlocked, InUse. All else is tried again, and in `trouble` meanwhile.
+func run():
+	_round += 1
+	var mine = _round
+	_listen(mine)
+	var attempt = 0
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	while mine == _round and not _closed:
+		_bell = false
+		var error = await _tried()
+		for each in _news():
+			emit_signal("changed", each)
+		if error and (error.is_a("SignInRequired") or error.kind in ["PlayerBlocked", "InUse"]):
+			if mine == _round:
+				_round += 1
+				return Result.failed(error)
+			break
+		attempt = int(min(attempt + 1, 8)) if error else 0
+		var seconds = GamedClient.pause_after(error, attempt) * _client.pauses if error else _until_due()
+		var end = Time.get_ticks_msec() + seconds * 1000
+		while Time.get_ticks_msec() < end and not (error == null and _bell) and mine == _round:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+	return Result.ok()
+
+
+# Ends `run`, soon; the folder stays this one's.
+func stop():
+	_round += 1
+
+
+# One pump at a time; why it did not get through, or null.
+func _tried():
+	var _me = self  # a coroutine that is let go of ends itself
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	while _pumping:
+		await (Engine.get_main_loop() as SceneTree).process_frame
+	if flaw or _closed:
+		return flaw if flaw else _is_closed()
+	_pumping = true
+	var result = await _pump()
+	_pumping = false
+	if trouble != result.error:
+		trouble = result.error
+		emit_signal("trouble_changed", trouble)
+	return trouble
+
+
+func _pump():
+	var client = _client.only(player_id, 1)
+	var heard = await _hear(client)
+	if heard.error:
+		return heard
+	for slot in _known():
+		for _step in range(STEPS):
+			var next = _next(slot)
+			if next.error:
+				return next
+			if next.value == null:
+				break
+			var sent = await _send(client, slot, next.value["sent"])
+			if sent.error:
+				return sent
+		if _is_spent(slot):
+			var dismissed = await _dismiss(client, slot)
+			if dismissed.error:
+				return dismissed
+	for slot in _known():
+		var wanted = _wanted(slot)
+		if wanted:
+			var fetched = await _fetch(client, slot, wanted)
+			if fetched.error:
+				return fetched
+	return Result.ok()
+
+
+func _until_due():
+	var due = Time.get_ticks_msec() + 1000000000
+	for slot in _problems:
+		due = min(due, _problems[slot]["due"])
+	return max(0, due - Time.get_ticks_msec()) / 1000.0
+
+
+# Waits at the server for changes, and rings. What changed is for the pump to hear.
+func _listen(mine):
+	var _me = self
+	var attempt = 0
+	var client = _client.only(player_id, 1)
+	while mine == _round and not _closed:
+		var began = Time.get_ticks_msec()
+		var cursor = _cursor
+		var rang = false
+		var seconds = 1.0
+		if cursor != null:
+			var found = await client.changes(cursor, WAIT_SECONDS)
+			if found.error and (found.error.is_a("SignInRequired") or found.error.kind == "PlayerBlocked"):
+				_bell = true  # the pump will say it
+				return
+			attempt = int(min(attempt + 1, 8)) if found.error else 0
+			rang = found.error == null and found.value["cursor"] != cursor
+			if found.error:
+				seconds = GamedClient.pause_after(found.error, attempt) * _client.pauses
+			elif not rang and Time.get_ticks_msec() - began > 1000:
+				seconds = 0.0  # it waited, and there was nothing
+		_bell = _bell or rang
+		var end = Time.get_ticks_msec() + seconds * 1000
+		while Time.get_ticks_msec() <= end and mine == _round and not _closed:
+			await (Engine.get_main_loop() as SceneTree).process_frame
+
+
+# What looks different from when the game was last told.
+func _news():
+	var found = []
+	var now = {}
+	for slot in _known():
+		var each = status(slot)
+		now[slot] = _look_of(each)
+		if now[slot] != _told.get(slot) and _shown(each):
+			found.append(each)
+	_told = now
+	return found
+
+
+# What makes a status another one for the game: where the server's side matters, which one it is.
+func _look_of(of):
+	var there = _record(of["slot"])["remote"] if of["state"] in [NEWER, CONFLICT] else null
+	var problem = of["problem"].code if of["problem"] else ""
+	return "%s %s %s" % [of["state"], there["etag"] if there else "", problem]
+
+
+# The list, before any write. The cursor is kept last, so that what was not noted is listed again.
+func _hear(client):
+	var found = await client.changes(_cursor)
+	if found.error and found.error.kind == "Refused" and found.error.status == 400 and _cursor != null:
+		found = await client.changes()  # the server does not know such a cursor
+	if found.error:
+		return found
+	var listed = {}
+	for entry in found.value["saves"]:
+		if GamedClient.path_of(entry["slot"]).error == null:  # names of a later protocol are left alone
+			listed[entry["slot"]] = entry
+	if found.value["whole"]:
+		var heard = await _hear_all(client, listed)
+		if heard.error:
+			return heard
+	for slot in listed:
+		var there = null if listed[slot].has("deleted") else listed[slot]
+		var kept = _keep(Record.heard(_record(slot), there, there == null))
+		if kept.error:
+			return kept
+	if found.value["cursor"] != _cursor:
+		if _closed or not _store.keep_cursor(found.value["cursor"]):
+			return Result.failed(_is_closed()) if _closed else Result.wrong("local_disk", "This device cannot keep saves.")
+		_cursor = found.value["cursor"]
+	return Result.ok()
+
+
+# The past may be another one: what this device stands on must be in the server's, or it is news again.
+func _hear_all(client, listed):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	_problems.clear()
+	for slot in _known():
+		var record = _records[slot]
+		var entry = listed.get(slot)
+		var base = record["base"]
+		if entry != null and (base == null or base["etag"] == entry.get("etag")):
+			continue
+		var history = Result.ok([])
+		if base or record["remote"]:
+			history = await client.versions(slot)
+			if history.error and history.error.is_a("NotFound"):
+				history = Result.ok([])  # the server never had it
+			if history.error:
+				return history
+		var has = base == null
+		var newest = ""
+		for version in history.value:
+			if newest == "" and version["kind"] != "conflict":
+				newest = version["kind"]
+			has = has or (version["save"] and version["save"]["etag"] == base["etag"])
+		record = _record(slot)
+		var agrees = entry != null and record["local"] != null and entry.get("sha256") == record["local"]["sha256"]
+		var deleted = newest == "delete"
+		var known = (has and (deleted or entry != null)) or agrees
+		var kept = _keep(Record.relisted(record, known, deleted, entry != null))
+		if kept.error:
+			return kept
+	return Result.ok()
+
+
+# Sends what `_next` noted, and notes the answer.
+func _send(client, slot, sent):
+	var after
+	if sent["local"]:
+		after = await _put(client, slot, sent)
+	else:
+		after = await _remove(client, slot, sent)
+	if after.error:
+		if after.error.kind in HALTING or after.error.code == "local_disk":
+			return after
+		_refused(slot, after.error)
+		return Result.ok()
+	return _after(slot, after.value)
+
+
+# What an answer means for the record as it is now.
+func _after(slot, how):
+	var record = _record(slot)
+	match how[0]:
+		"written":
+			record = Record.written(record, how[1])
+		"superseded":
+			record = Record.superseded(record, how[1])
+		"disputed":
+			record = Record.disputed(record, how[1])
+		"removed":
+			record = Record.removed(record, how[1])
+	return _keep(record)
+
+
+# Result of the record with what to send now, noted on disk before it is sent: the same again until it is answered.
+func _next(slot):
+	var record = _record(slot)
+	var problem = _problems.get(slot)
+	var sent = record["sent"]
+	if problem and sent:
+		var error = problem["error"]
+		var final = (error.status >= 400 and error.status < 500) or error.kind == "LocalDamaged"
+		if final and not Record.same(sent["local"], record["local"]):
+			sent = null  # it was refused as it was; the game has something else now
+		elif Time.get_ticks_msec() < problem["due"]:
+			return Result.ok()
+	if record["dispute"] or (sent == null and not record["dirty"]):
+		return Result.ok()
+	_problems.erase(slot)
+	if sent == null and record["local"] == null and record["base"] == null:
+		var kept = _keep(Record.with(record, {"dirty": false, "sent": null}))  # it never left this device
+		return kept if kept.error else Result.ok()
+	if sent == null:
+		sent = {"local": record["local"], "base": record["base"]}
+	return _keep(Record.with(record, {"sent": sent}), Disk.KEPT)
+
+
+# Result of what it means, for `_after`.
+func _put(client, slot, sent):
+	var local = sent["local"]
+	var data = _bytes(slot, local)
+	if data.error:
+		await (Engine.get_main_loop() as SceneTree).process_frame
+		return data
+	var meta = local["meta"] if local["meta"].size() > 0 else null
+	var put = await client.put(slot, data.value, sent["base"], meta, local["content_type"])
+	if put.error == null:
+		return Result.ok(["written", put.value])
+	if put.error.kind != "Conflict":
+		return put
+	return Result.ok(["superseded" if put.error.code == "superseded" else "disputed", put.error])
+
+
+func _remove(client, slot, sent):
+	var gone = await client.delete(slot, sent["base"])
+	if gone.error == null or gone.error.is_a("NotFound"):
+		return Result.ok(["removed", null])  # there is nothing, which is what was wanted
+	if gone.error.kind != "Conflict":
+		return gone
+	var history = await client.versions(slot)
+	if history.error:
+		return history
+	for version in history.value:
+		if version["kind"] == "delete" and version["parent"] == sent["base"]["version"]:
+			return Result.ok(["removed", gone.error.current()])  # it took place, and someone wrote since
+	return Result.ok(["disputed", gone.error])
+
+
+func _refused(slot, error):
+	var seconds = error.retry_after if error.retry_after else AGAIN_SECONDS
+	_problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
+
+
+func _is_spent(slot):
+	var record = _record(slot)
+	return record["spent"] and not (record["dirty"] or record["sent"] or record["dispute"])
+
+
+# A conflict's copy whose bytes became current is not shown to the player as one any more.
+func _dismiss(client, slot):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	var record = _record(slot)
+	var spent = record["spent"]
+	if record["base"] and record["base"]["sha256"] == spent["sha256"]:
+		var done = await client.dismiss(slot, spent["version"])
+		if done.error and done.error.kind in HALTING:
+			return done  # else: it goes by itself in time
+	var kept = _keep(Record.with(_record(slot), {"spent": null}))
+	return Result.failed(kept.error) if kept.error else Result.ok()
+
+
+# What the game may ask for next, so that it can offline; null if it is here.
+func _wanted(slot):
+	var record = _record(slot)
+	var problem = _problems.get(slot)
+	var wanted = record["base"] if not record["dirty"] else null
+	if record["dispute"] or Record.newer(record):
+		wanted = record["dispute"]["current"] if record["dispute"] else record["remote"]
+	if wanted == null or _store.has(slot, wanted) or (problem and Time.get_ticks_msec() < problem["due"]):
+		return null
+	return wanted
+
+
+func _fetch(client, slot, wanted):
+	var fetched = await _fetched(client, wanted)
+	if fetched.error:
+		if fetched.error.kind in HALTING:
+			return fetched
+		if not fetched.error.is_a("NotFound"):  # else: replaced meanwhile, the next list says by what
+			_refused(slot, fetched.error)
+		return Result.ok()
+	if _closed:
+		return Result.failed(_is_closed())
+	_keep_body(slot, fetched.value)
+	_problems.erase(slot)
+	return Result.ok()
+
+
+# Unless nobody asks for it any more.
+func _keep_body(slot, data):
+	if not _closed and Tools.sha256(data) in Record.bodies(_record(slot)):
+		_store.add(slot, data)
+
+
+func _fetched(client, info):
+	var save = await client.version(info["slot"], info["version"])
+	if save.error:
+		return save
+	if Tools.sha256(save.value["data"]) != info["sha256"]:
+		return Result.wrong("version_gone", "The server has another save under this version.")
+	return Result.ok(save.value["data"])
+
+
+static func _safe_name(name):
+	return name if Tools.only(name, Tools.BASE64URL, 64) else name.sha256_text()
