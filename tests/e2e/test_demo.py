@@ -101,27 +101,37 @@ class DemoTests(PorchTestCase):
         self.says(first, "Saved")
         self.does(lambda: first.locator("#scene-image").wait_for())
         self.assertEqual(self.does(lambda: first.locator("#scene-image").evaluate("image => image.naturalWidth")), 640)
-
         second = self.tab()
         self.says(second, "1 flower, 2 growing, 0 picked")
         self.says(second, "Tab 2: it saves as a device of its own.")
+        self.keep_this_one(first, second)
+        self.keep_the_other(first, second)
+        self.does(first.reload)
+        self.says(first, "0 flowers, 4 growing, 1 picked")
+        self.does(lambda: first.get_by_role("button", name="Sign out").click())
+        self.says(first, "Sign in to play")
+        self.assertEqual(self.errors, [])
+
+    def both_go_on(self, first: Page, second: Page, mine: tuple[int, ...], theirs: tuple[int, ...]) -> None:
+        """The first without a network; then it has one again."""
         self.does(first.bring_to_front)  # Chromium slows down what nobody sees
         self.does(lambda: first.get_by_label("Stay offline").check())
-        self.press(first, 7)
+        self.press(first, *mine)
         self.says(first, "Offline: kept in this browser")
         self.does(second.bring_to_front)
-        self.press(second, 12, 12)
+        self.press(second, *theirs)
         self.says(second, "Saved")
         self.does(first.bring_to_front)
         self.does(lambda: first.get_by_label("Stay offline").uncheck())
         self.says(first, "Which garden do you want to keep?")
+
+    def keep_this_one(self, first: Page, second: Page) -> None:
+        """After a while: the game plays on until then, and what it saves meanwhile is kept, too."""
+        self.both_go_on(first, second, (7,), (12, 12))
         self.fits(first)
-        sides = {side: self.does(lambda side=side: first.locator(f"#{side}-text").inner_text()) for side in SIDES}
-        self.assertEqual(sides, {"mine": "1 flower, 3 growing, 0 picked", "theirs": "1 flower, 3 growing, 0 picked"})
         for side in SIDES:
-            self.assertRegex(
-                self.does(lambda side=side: first.locator(f"#{side}-when").inner_text()), r"Saved .*\d:\d\d"
-            )
+            self.assertEqual(self.inside(first, f"#{side}-text"), "1 flower, 3 growing, 0 picked")
+            self.assertRegex(self.inside(first, f"#{side}-when"), r"Saved .*\d:\d\d")
         self.does(lambda: first.get_by_role("button", name="Decide later").click())
         self.says(first, "Kept in this browser; waits for your choice")
         self.press(first, 8)
@@ -130,25 +140,16 @@ class DemoTests(PorchTestCase):
         self.says(first, "1 flower, 4 growing, 0 picked")
         self.says(first, "Saved")
 
+    def keep_the_other(self, first: Page, second: Page) -> None:
         self.does(second.bring_to_front)
         self.does(lambda: second.get_by_role("button", name="Load it").click())
         self.says(second, "1 flower, 4 growing, 0 picked")
-        self.does(first.bring_to_front)
-        self.does(lambda: first.get_by_label("Stay offline").check())
-        self.press(first, 20)
-        self.does(second.bring_to_front)
-        self.press(second, 3)
-        self.says(second, "0 flowers, 4 growing, 1 picked")
-        self.says(second, "Saved")
-        self.does(first.bring_to_front)
-        self.does(lambda: first.get_by_label("Stay offline").uncheck())
+        self.both_go_on(first, second, (20,), (3,))
         self.keep(first, "Keep the other one")
         self.says(first, "0 flowers, 4 growing, 1 picked")
-        self.does(first.reload)
-        self.says(first, "0 flowers, 4 growing, 1 picked")
-        self.does(lambda: first.get_by_role("button", name="Sign out").click())
-        self.says(first, "Sign in to play")
-        self.assertEqual(self.errors, [])
+
+    def inside(self, tab: Page, place: str) -> str:
+        return str(self.does(lambda: tab.locator(place).inner_text()))
 
     def test_away(self) -> None:
         """Without a network the game plays on; what was kept goes up by itself when there is one again."""
