@@ -1,0 +1,117 @@
+"""Whatever an owner does in whatever order: what is needed is there and whole, what goes has had its day."""
+
+import os
+import shutil
+
+from attrs import define, field
+from hypothesis import given, settings
+from hypothesis.strategies import integers, lists, sampled_from, tuples
+
+from gamed.assets import channels
+from gamed.assets.errors import ChannelNotFound, NothingBefore, ReleaseNotFound
+from gamed.assets.verifying import verify
+from tests.assets.kit import HOUR_MS, AssetsCase, served, unseen
+
+WORDS = (
+    ["publish"] * 6
+    + ["rollback"] * 3
+    + ["point"] * 2
+    + ["drop", "hours", "day", "day", "collect", "collect", "collect"]
+)
+STEPS = tuples(sampled_from(WORDS), sampled_from(["stable", "stable", "beta"]), integers(0, 9))
+
+
+@define
+class Model:
+    """What the pages say, kept in plain lists."""
+
+    keep: int
+    pasts: dict[str, list[tuple[str, bool]]] = field(factory=dict)
+    """By channel, newest first: release, and whether a rollback left it. The first is the present one."""
+    published: list[str] = field(factory=list)
+    unneeded_ms: dict[str, int] = field(factory=dict)
+
+    def point(self, channel: str, release: str, now_ms: int, *, withdrawn: bool = False) -> None:
+        past = self.pasts.get(channel, [])
+        if past and past[0][0] == release:
+            return
+        left = [(past[0][0], withdrawn), *past[1:]] if past else []
+        self.pasts[channel] = [(release, False), *(each for each in left if each[0] != release)]
+        self.mark(now_ms)
+
+    def mark(self, now_ms: int) -> None:
+        needed = {release for past in self.pasts.values() for release, _ in past[: self.keep]}
+        lost = [release for release in self.published if release not in needed]
+        self.unneeded_ms = {release: self.unneeded_ms.get(release, now_ms) for release in lost}
+
+    def collect(self, now_ms: int) -> set[str]:
+        self.mark(now_ms)
+        gone = {release for release, since in self.unneeded_ms.items() if now_ms - since >= 24 * HOUR_MS}
+        self.published = [release for release in self.published if release not in gone]
+        self.unneeded_ms = {release: since for release, since in self.unneeded_ms.items() if release not in gone}
+        self.pasts = {name: [each for each in past if each[0] not in gone] for name, past in self.pasts.items()}
+        return gone
+
+
+class WalkTests(AssetsCase):
+    @settings(max_examples=12)
+    @given(lists(STEPS, min_size=15, max_size=30))
+    def test_any_walk(self, steps: list[tuple[str, str, int]]) -> None:
+        """Channels lead where the pages say, every release that is kept is whole, gc takes neither more nor less."""
+        self.patch(os, "fsync", lambda descriptor: None)
+        shutil.rmtree(self.store.folder, ignore_errors=True)
+        model = Model(self.keep)
+        for step, channel, number in steps:
+            self.now_ms += 1000
+            self.take(model, step, channel, number)
+            self.assertEqual(self.store.channels(), sorted(model.pasts))
+            for name, past in model.pasts.items():
+                self.assertEqual(self.store.pointer(name).release, past[0][0])
+                self.assertTrue(served(self.store, name))
+            self.assertEqual(self.store.releases(), sorted(model.published))
+        self.assertEqual(verify(self.store, unseen).flaws, [])
+
+    def take(self, model: Model, step: str, channel: str, number: int) -> None:
+        match step:
+            case "publish":
+                self.publishing(model, channel, number)
+            case "point" if model.published:
+                release = model.published[number % len(model.published)]
+                channels.point(self.store, channel, release, self.keep, self.now_ms)
+                model.point(channel, release, self.now_ms)
+            case "point":
+                self.assertRaises(
+                    ReleaseNotFound, channels.point, self.store, channel, "r" + "0" * 16, self.keep, self.now_ms
+                )
+            case "rollback":
+                self.rolling_back(model, channel)
+            case "drop" if channel in model.pasts:
+                channels.drop(self.store, channel, self.keep, self.now_ms)
+                del model.pasts[channel]
+                model.mark(self.now_ms)
+            case "drop":
+                self.assertRaises(ChannelNotFound, channels.drop, self.store, channel, self.keep, self.now_ms)
+            case "hours":
+                self.now_ms += number * HOUR_MS
+            case "day":
+                self.now_ms += 24 * HOUR_MS
+            case _:
+                self.assertEqual(set(self.collect().releases), model.collect(self.now_ms))
+
+    def publishing(self, model: Model, channel: str, number: int) -> None:
+        done = self.publish({"a": b"%d" % number}, channel=channel)
+        release = str(done.release)
+        if release not in model.published:
+            model.published.append(release)
+        model.point(channel, release, self.now_ms)
+
+    def rolling_back(self, model: Model, channel: str) -> None:
+        past = model.pasts.get(channel, [])
+        before = next((release for release, withdrawn in past[1:] if not withdrawn), None)
+        if before is None:
+            kind = NothingBefore if past else ChannelNotFound
+            self.assertRaises(kind, channels.rollback, self.store, channel, self.keep, self.now_ms)
+        else:
+            moved = channels.rollback(self.store, channel, self.keep, self.now_ms)
+            self.assertEqual(moved.release, before)
+            model.point(channel, before, self.now_ms, withdrawn=True)
