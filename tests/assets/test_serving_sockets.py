@@ -1,0 +1,171 @@
+"""Large files over each kind of socket: plain, unix, TLS; from the disk and from the kernel's memory."""
+
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from time import sleep
+from typing import Any, TypeVar
+
+from cryptography.x509 import DNSName
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
+from twisted.internet.ssl import DefaultOpenSSLContextFactory
+from twisted.internet.threads import deferToThread
+from twisted.trial.unittest import TestCase
+
+from gamed.assets.library import Library
+from gamed.assets.objects import Objects
+from gamed.assets.reading import AssetReader
+from gamed.assets.store import AssetStore
+from gamed.web.assets import AssetRoutes
+from gamed.web.http_policy import HttpPolicy
+from gamed.web.site import build_site
+from tests.assets.serving_kit import NOW_MS, Folder
+from tests.client.test_tls import certificate
+from tests.support.http import Lines
+
+T = TypeVar("T")
+DATA = os.urandom(1000) * 9001
+"""Nine stretches that are looked at one after another, the last of them short."""
+PATIENCE_SECONDS = 60
+REQUEST = b"GET /assets/stable/pack HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
+
+
+def fetched(line: socket.socket, fields: bytes = b"", *, slow: bool = False) -> tuple[bytes, bytes]:
+    """Head and body of one answer; the connection goes on. A slow reader lets all buffers fill first."""
+    line.settimeout(PATIENCE_SECONDS)
+    line.sendall(REQUEST % fields)
+    if slow:
+        sleep(0.3)
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += line.recv(4096)
+    head, _, body = received.partition(b"\r\n\r\n")
+    [length] = [int(field[16:]) for field in head.split(b"\r\n") if field.startswith(b"Content-Length: ")]
+    parts = [body]
+    missing = length - len(body)
+    while missing:
+        parts.append(part := line.recv(256 * 1024))
+        if not part:
+            raise EOFError(missing)
+        missing -= len(part)
+    return head, b"".join(parts)
+
+
+class SocketTests(TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.mktemp()).absolute()
+        self.folder.mkdir(parents=True)
+        self.assets = Folder(self.folder / "assets")
+        self.assets.publish("stable", {"pack": DATA})
+        self.runs = 0
+        store, seconds = AssetStore(self.assets.path), reactor.seconds  # type: ignore[attr-defined]
+        self.objects = Objects(store, self.away, seconds, 8)
+        self.addCleanup(self.objects.close)
+        routes = AssetRoutes(AssetReader(Library(store, self.away, seconds), self.objects, NOW_MS))
+        policy, real = HttpPolicy("localhost"), reactor
+        self.log = Lines()
+        self.site = build_site(
+            [routes],
+            policy,
+            real,  # type: ignore[arg-type]
+            access_log=self.log,
+            now_ms=lambda: NOW_MS,
+            random=os.urandom,
+        )
+
+    def away(self, work: Callable[[], T]) -> Deferred[T]:
+        self.runs += 1
+        return deferToThread(work)
+
+    def listen(self, port: Any) -> Any:
+        self.addCleanup(lambda: maybeDeferred(port.stopListening))
+        self.addCleanup(self.site.shut_down)
+        return port
+
+    def tcp(self) -> Callable[[], socket.socket]:
+        port = self.listen(reactor.listenTCP(0, self.site, interface="127.0.0.1"))  # type: ignore[attr-defined]
+        number = port.getHost().port
+        return lambda: socket.create_connection(("127.0.0.1", number), PATIENCE_SECONDS)
+
+    def unix(self) -> Callable[[], socket.socket]:
+        path = os.path.relpath(self.folder / "socket")
+        self.listen(reactor.listenUNIX(path, self.site))  # type: ignore[attr-defined]
+
+        def connect() -> socket.socket:
+            line = socket.socket(socket.AF_UNIX)
+            line.connect(path)
+            return line
+
+        return connect
+
+    def tls(self) -> Callable[[], socket.socket]:
+        trusted = certificate(self.folder, DNSName("localhost"))
+        factory = DefaultOpenSSLContextFactory(str(trusted), str(trusted))
+        port = self.listen(reactor.listenSSL(0, self.site, factory, interface="127.0.0.1"))  # type: ignore[attr-defined]
+        number, context = port.getHost().port, ssl.create_default_context(cafile=trusted)
+
+        def connect() -> socket.socket:
+            plain = socket.create_connection(("127.0.0.1", number), PATIENCE_SECONDS)
+            return context.wrap_socket(plain, server_hostname="localhost")
+
+        return connect
+
+    def same(self, connect: Callable[[], socket.socket]) -> Any:
+        """In a thread: whole, slowly, in part, one after another on one connection."""
+
+        def ask() -> None:
+            with connect() as line:
+                for slow in (False, True):
+                    head, body = fetched(line, slow=slow)
+                    self.assertTrue(head.startswith(b"HTTP/1.1 200 "), head)
+                    self.assertEqual(sha256(body).digest(), sha256(DATA).digest())
+                head, body = fetched(line, b"Range: bytes=1000001-8000000\r\n")
+                self.assertTrue(head.startswith(b"HTTP/1.1 206 "), head)
+                self.assertEqual(body, DATA[1_000_001:8_000_001])
+
+        return deferToThread(ask)
+
+    @inlineCallbacks
+    def kinds(self, connect: Callable[[], socket.socket]) -> Any:
+        yield self.same(connect)
+        path = self.assets.object_path(DATA)
+        with path.open("rb") as file:  # what the kernel has of it is dropped, where it lets go
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        yield self.same(connect)
+        sizes = [line["size"] for line in self.log.lines]
+        self.assertEqual(sizes, 2 * [len(DATA), len(DATA), 7_000_000])
+        self.assertEqual([file.idle for file in self.objects.open], [True])
+
+    def test_tcp(self) -> Any:
+        return self.kinds(self.tcp())
+
+    def test_unix(self) -> Any:
+        return self.kinds(self.unix())
+
+    def test_tls(self) -> Any:
+        return self.kinds(self.tls())
+
+    @inlineCallbacks
+    def test_pipelined(self) -> Any:
+        """Many requests sent at once are answered one after another, without end in depth."""
+        connect, count = self.tcp(), 150
+
+        def ask() -> int:
+            with connect() as line:
+                line.settimeout(PATIENCE_SECONDS)
+                line.sendall(REQUEST % b"Range: bytes=0-199999\r\n" * count)
+                received = b""
+                while received.count(b"HTTP/1.1 206 ") < count or not received.endswith(DATA[199_900:200_000]):
+                    part = line.recv(1024 * 1024)
+                    if not part:
+                        break
+                    received += part
+                return received.count(DATA[:200_000])
+
+        found = yield deferToThread(ask)
+        self.assertEqual(found, count)
