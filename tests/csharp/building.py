@@ -3,6 +3,7 @@
 import subprocess
 import tempfile
 from atexit import register
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from shutil import rmtree, which
@@ -39,18 +40,18 @@ def built(name: str, *sources: Path, alone: bool = False) -> Path:
     """
     target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
     compiler = [tool(COMPILER[0]), *COMPILER[1:], *(["-target:library"] if alone else [])]
-    done = subprocess.run(
-        [*compiler, f"-out:{target}", *map(str, ((CLIENT[:1] if alone else CLIENT) + sources))],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = bounded([*compiler, f"-out:{target}", *map(str, ((CLIENT[:1] if alone else CLIENT) + sources))])
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
     return target
 
 
-def ran(program: Path, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-    command = [tool("mono"), str(program), *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False)
+def ran(program: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return bounded([tool("mono"), str(program), *arguments])
+
+
+def bounded(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """With what it printed; killed if it takes for ever."""
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False
+    )

@@ -1,12 +1,11 @@
 """What the C# client takes and refuses, by itself: JSON, names, addresses, secrets, the disk, a network that fails."""
 
 import fcntl
-import re
 from pathlib import Path
 from stat import S_IMODE
 
 from tests.client.cases import ClientCase
-from tests.csharp.building import CHECKS, CLIENT, CSHARP, ENGINES, built, folder, ran
+from tests.csharp.building import CHECKS, CSHARP, built, ran
 from tests.sync.reference import gamed_sync as gs
 
 
@@ -100,13 +99,3 @@ class Samples(ClientCase):
         """Each of the others is optional."""
         for name in ("GamedSync.cs", "GamedAssets.cs"):
             self.assertTrue(built(Path(name).stem, CSHARP / name, alone=True).exists())
-
-    def test_what_the_page_shows_compiles(self) -> None:
-        """Each sample of clients/csharp/README.md, against stand-ins for the engines."""
-        shown = re.findall(r"^```csharp\n(.*?)^```$", (CSHARP / "README.md").read_text("utf-8"), re.M | re.S)
-        sources = []
-        for number, text in enumerate(shown):
-            sources.append(folder() / f"sample{number}.cs")
-            sources[-1].write_text(text, "utf-8")
-        self.assertEqual(len(sources), 4)
-        self.assertTrue(built("Shown", *CLIENT[1:], ENGINES, *sources, alone=True).exists())
