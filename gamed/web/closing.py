@@ -15,7 +15,7 @@ from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
 from gamed.web.deadline import Deadline
-from gamed.web.stall import STALL_SECONDS, Stall
+from gamed.web.stall import STALL_SECONDS, Stall, unread
 
 LINGER_SECONDS = 5
 LINGER_BYTES = 32 * 1024 * 1024
@@ -38,7 +38,7 @@ class ClosingChannel(HTTPChannel, ABC):
         self._deadline = Deadline(call_later, seconds, self.timeoutConnection)
         self._closing = self._lingering = self._said_all = False
         self._discarded = 0
-        self._stall = Stall(call_later, self.forceAbortClient)
+        self._stall = Stall(call_later, lambda: unread(self.transport), self.forceAbortClient)
 
     def setTimeout(self, period: float | None) -> None:
         """In place of Twisted's, whose calls cost more than a head."""

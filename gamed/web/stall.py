@@ -1,26 +1,58 @@
 """A client that does not read its answer."""
 
 from collections.abc import Callable
+from fcntl import ioctl
+from sys import byteorder
+from termios import TIOCOUTQ
 
 from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.tcp import Connection
 
 STALL_SECONDS = 60
 """How long an answer may stay unread."""
+PROGRESS_BYTES = 16 * 1024
+"""Less than this taken in that time is nothing."""
 
 
 class Stall:
-    """Runs from the moment the transport is full until it has room again."""
+    """Runs from the moment the transport is full until it has room again.
 
-    def __init__(self, call_later: Callable[..., IDelayedCall], give_up: Callable[[], None]) -> None:
+    A kernel's buffer is full of megabytes before it has room again: a slow line may need minutes for them. `unread` is
+    how many bytes the client has yet to take; while they become fewer it is slow, not gone. None: nobody knows.
+    """
+
+    def __init__(
+        self, call_later: Callable[..., IDelayedCall], unread: Callable[[], int | None], give_up: Callable[[], None]
+    ) -> None:
         self._call_later = call_later
+        self._unread = unread
         self._give_up = give_up
         self._due: IDelayedCall | None = None
+        self._before: int | None = None
 
     def begin(self) -> None:
         if self._due is None:
-            self._due = self._call_later(STALL_SECONDS, self._give_up)
+            self._before = self._unread()
+            self._due = self._call_later(STALL_SECONDS, self._judge)
 
     def end(self) -> None:
         due, self._due = self._due, None
         if due is not None and due.active():
             due.cancel()
+
+    def _judge(self) -> None:
+        self._due = None
+        before, now = self._before, self._unread()
+        if before is None or now is None or before - now < PROGRESS_BYTES:
+            self._give_up()
+        else:
+            self.begin()
+
+
+def unread(transport: object) -> int | None:
+    """What was written to a plain socket and is not with the client's machine yet; None of any other transport."""
+    if not isinstance(transport, Connection) or not transport.connected or transport.TLS:
+        return None
+    waiting = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+    sent = int.from_bytes(ioctl(transport.fileno(), TIOCOUTQ, bytes(4)), byteorder)
+    return int(waiting) + sent

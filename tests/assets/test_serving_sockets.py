@@ -3,16 +3,17 @@
 import os
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
-from time import sleep
 from typing import Any, TypeVar
 
 from cryptography.x509 import DNSName
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, inlineCallbacks, maybeDeferred
 from twisted.internet.ssl import DefaultOpenSSLContextFactory
+from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
 
@@ -23,6 +24,7 @@ from gamed.assets.store import AssetStore
 from gamed.web.assets import AssetRoutes
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.site import build_site
+from gamed.web.stall import unread
 from tests.assets.serving_kit import NOW_MS, Folder
 from tests.client.test_tls import certificate
 from tests.support.http import Lines
@@ -39,7 +41,7 @@ def fetched(line: socket.socket, fields: bytes = b"", *, slow: bool = False) -> 
     line.settimeout(PATIENCE_SECONDS)
     line.sendall(REQUEST % fields)
     if slow:
-        sleep(0.3)
+        time.sleep(0.3)
     received = b""
     while b"\r\n\r\n" not in received:
         received += line.recv(4096)
@@ -149,6 +151,32 @@ class SocketTests(TestCase):
 
     def test_tls(self) -> Any:
         return self.kinds(self.tls())
+
+    @inlineCallbacks
+    def test_how_much_is_unread(self) -> Any:
+        """What a slow reader has yet to take can be seen becoming less, while the socket has no room yet."""
+        line = yield deferToThread(self.tcp())
+        self.addCleanup(line.close)
+        line.sendall(REQUEST % b"")
+        yield self.until(lambda: self.written() > 0)
+        [channel] = self.site._channels
+        before = unread(channel.transport)
+        yield deferToThread(line.recv, 100_000, socket.MSG_WAITALL)
+        yield self.until(lambda: unread(channel.transport) < before or self.written() > before + 100_000)
+        self.assertGreater(before, 0)
+        line.close()
+        yield self.until(lambda: not self.site._channels)
+        self.assertIsNone(unread(channel.transport))
+
+    def written(self) -> int:
+        return sum(channel.requests[0].sentLength for channel in self.site._channels if channel.requests)
+
+    @inlineCallbacks
+    def until(self, holds: Callable[[], bool]) -> Any:
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not holds():
+            self.assertLess(time.monotonic(), limit)
+            yield deferLater(reactor, 0.02)  # type: ignore[arg-type]
 
     @inlineCallbacks
     def test_pipelined(self) -> Any:

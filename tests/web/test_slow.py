@@ -5,6 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.channel import DOOR_SECONDS
 from gamed.web.http_policy import HttpPolicy
+from gamed.web.stall import PROGRESS_BYTES, Stall
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
 from tests.web.rooms import EchoRoom, OpenGate, Sink, Turnstile
 
@@ -150,6 +151,20 @@ class ReaderTests(SlowCase):
             self.clock.advance(50)
             self.connection.channel.resumeProducing()
         self.assertFalse(self.connection.closed)
+
+    def test_a_slow_line(self) -> None:
+        """Who takes 16 KiB in a minute of what the kernel holds for them goes on; who takes less is gone."""
+        left, cut = 4_000_000, []
+        stall = Stall(self.clock.callLater, lambda: left, lambda: cut.append(left))
+        stall.begin()
+        for _ in range(20):
+            left -= PROGRESS_BYTES
+            self.clock.advance(60)
+        self.assertEqual(cut, [])
+        left -= PROGRESS_BYTES - 1
+        self.clock.advance(60)
+        self.assertEqual(cut, [left])
+        self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_no_timer_is_left(self) -> None:
         """When all have left, nothing waits any more."""
