@@ -54,7 +54,10 @@ class AssetsUnreadable(AssetsError):
 
 
 class TooManyOpen(AssetsUnreadable):
-    """As many files as may be are open already; in a moment there will be room."""
+    """As many files as may be are open already; in a moment there will be room. Players read this."""
+
+    def __init__(self) -> None:
+        super().__init__("The server has as many files open as it may. Try again in a moment.")
 
 
 class AssetsBusy(AssetsError):

@@ -138,7 +138,7 @@ class Objects:
         self._close_idle(min(self._most_open - 1, len(self.open) - idle + KEPT_OPEN - 1))
         if len(self.open) >= self._most_open:
             content.close()
-            raise TooManyOpen("as many objects as may be are open")
+            raise TooManyOpen
         file = OpenFile(content, self._run, self._seconds, self.open.discard)
         self.open.add(file)
         large = self._large[sha256] = _Large(file, until)

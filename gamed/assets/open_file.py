@@ -49,7 +49,7 @@ class OpenFile:
     def lease(self) -> "Lease":
         """TooManyOpen if it is closed already: others needed its place."""
         if self._file.closed:
-            raise TooManyOpen("closed again for others")
+            raise TooManyOpen
         self._users += 1
         return Lease(self)
 

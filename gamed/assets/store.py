@@ -156,8 +156,7 @@ class AssetStore:
 
 
 def _refused(path: Path, error: OSError) -> AssetsUnreadable:
-    kind = TooManyOpen if error.errno in (EMFILE, ENFILE) else AssetsUnreadable
-    return kind(f"{path}: {error.strerror}")
+    return TooManyOpen() if error.errno in (EMFILE, ENFILE) else AssetsUnreadable(f"{path}: {error.strerror}")
 
 
 def _steps(name: str) -> list[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import TypeVar
 
 from twisted.internet.defer import Deferred
@@ -281,6 +282,24 @@ class KeptTests(ServingCase):
         self.assertEqual(self.get("/assets/stable/3").body, files["3"])
         for stored in held:
             stored.close()
+
+    def test_no_descriptors(self) -> None:
+        """503 as well when the whole process may open no more; what is known already is served."""
+        files = self.files(2)
+        release = self.folder.publish("stable", files)
+        self.assertEqual(self.get("/assets/stable/0").body, files["0"])
+        soft, hard = getrlimit(RLIMIT_NOFILE)
+        setrlimit(RLIMIT_NOFILE, (3, hard))
+        try:
+            self.clock.advance(1)
+            answers = [self.get(f"/assets/{path}") for path in ("stable/1", f"{release}/1", "r0123456789abcdef")]
+            known = self.get("/assets/stable/0")
+        finally:
+            setrlimit(RLIMIT_NOFILE, (soft, hard))
+        for answer in answers:
+            self.refused(answer, 503, "busy")
+        self.assertEqual(known.body, files["0"])
+        self.assertEqual(self.get("/assets/stable/1").body, files["1"])
 
     def deferred(self, name: str) -> Deferred[Stored]:
         return Deferred.fromCoroutine(self.objects.get(name))
