@@ -692,10 +692,15 @@ export class Assets {
     return raw ? Manifest.of(raw) : null
   }
 
+  /** Where the files are; null in a browser. @returns {string | null} */
+  get folder() {
+    return this.#store instanceof FolderStore ? this.#store.folder : null
+  }
+
   /** Where a file of the current release is; Node.js only. @param {string} name */
   path(name) {
     const [release] = this.#find(name)
-    return `${/** @type {FolderStore} */ (this.#store).folder}/releases/${release}/${name}`
+    return `${this.folder}/releases/${release}/${name}`
   }
 
   /**
