@@ -1016,7 +1016,15 @@ namespace Gamed
         {
             if (close != null)
                 close();
-            Body.Dispose();
+            try
+            {
+                Body.Dispose();
+            }
+            catch (Exception e)
+            {
+                if (!(e is IOException || e is WebException || e is ObjectDisposedException))
+                    throw;  // what broke off was closed already
+            }
         }
     }
 
@@ -3047,7 +3055,7 @@ namespace Gamed
         async Task<bool> SignedOutAsync(string scope, CancellationToken cancel)
         {
             Credential kept;
-            using (await store.LockAsync(cancel).ConfigureAwait(false))
+            using (await store.LockAsync(CancellationToken.None).ConfigureAwait(false))
             {
                 kept = Kept();
                 if (scope != "others")
