@@ -1,6 +1,9 @@
 """A download brings one release, whole: only what is new of it, and again what was cut off."""
 
+import contextlib
 import os
+import socket
+import threading
 from functools import partial
 from hashlib import sha256
 
@@ -89,6 +92,7 @@ class Downloads(AssetsCase):
         self.fake.publish(FIRST)
         self.assets.download()
         folder = self.assets.current.folder
+        (folder / "data/level1.pck").write_bytes(bytes(len(LEVEL1)))
         (folder / "data/level2.pck").write_bytes(b"cut")
         (folder / "empty.txt").unlink()
         self.assets.download()
@@ -264,6 +268,40 @@ class Interrupted(AssetsCase):
         )
         self.assert_has({"big": LEVEL1})
 
+    def test_answers_that_always_break_off(self) -> None:
+        """As long as each brings something, the download goes on."""
+        self.fake.publish({"big": LEVEL1})
+        self.patch(ga, "WORKERS", 1)
+        for start in range(0, PIECE, 1000):
+            where = {"Content-Range": f"bytes {start}-9999/{len(LEVEL1)}"}
+            torn = Reply(206, LEVEL1[start:PIECE], where, torn=PIECE - start - 1000)
+            self.fake.scripted["GET", object_path(LEVEL1)] += [torn]
+        self.assets.download()
+        self.assert_has({"big": LEVEL1})
+        self.assertEqual(len(self.pauses), 9)
+
+    def test_connection_that_was_closed(self) -> None:
+        """A server that hangs up between two requests is asked again at once."""
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            threading.Thread(target=self.hang_up, args=(server,), daemon=True).start()
+            client = gc.GamedClient(f"http://127.0.0.1:{server.getsockname()[1]}", folder=self.root / "other")
+            line = ga.Line(client.wire)
+            for _ in range(3):
+                response = line.get("/assets/objects/x", {}, None)
+                self.assertEqual(line.block(response, 2), b"ok")
+                line.done(response)
+            line.close()
+        self.assertEqual(self.pauses, [])
+
+    def hang_up(self, server: socket.socket) -> None:
+        """After each answer, without a word."""
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
     def test_next_release(self) -> None:
         """What arrived of a release that was cut off also serves the one after it."""
         self.fake.publish(FIRST)
@@ -344,15 +382,17 @@ class Misbehaviour(AssetsCase):
 
     def test_other_ranges(self) -> None:
         """A range of something else, or a proxy that packs what it passes on."""
-        big = self.fake.publish({"big": LEVEL1})
+        other = LEVEL1[::-1]
+        big, asked = self.fake.publish({"big": other}), len(self.fake.asked())
         wrong = Reply(206, b"x" * PIECE, {"Content-Range": f"bytes 0-9999/{len(LEVEL1) + 1}"})
-        self.fake.scripted["GET", object_path(LEVEL1)] += [wrong]
+        self.fake.scripted["GET", object_path(other)] += [wrong]
         self.patch(ga, "WORKERS", 1)
         self.assertEqual(self.assets.download().release, big)
+        self.assertEqual(len(self.fake.asked()) - asked, 4 + 1)  # nothing of it was taken
         self.fake.publish({"new": self.data})
         self.fake.scripted["GET", self.path] += [Reply(200, self.data, {"Content-Encoding": "gzip"})]
         self.raised(gc.NotGamed, "not_gamed")
-        self.assert_has({"big": LEVEL1})
+        self.assert_has({"big": other})
 
     def test_no_ranges(self) -> None:
         """A proxy that knows no ranges costs time, not bytes."""
