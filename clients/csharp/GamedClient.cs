@@ -2181,7 +2181,20 @@ namespace Gamed
 
         internal int Port { get; private set; }
 
-        internal Listener(string doneUrl, Proofs proofs)
+        /// <summary>Null where a program may not listen: then the code is typed.</summary>
+        internal static Listener Maybe(string doneUrl, Proofs proofs)
+        {
+            try
+            {
+                return new Listener(doneUrl, proofs);
+            }
+            catch (SocketException)
+            {
+                return null;
+            }
+        }
+
+        Listener(string doneUrl, Proofs proofs)
         {
             this.doneUrl = doneUrl;
             this.proofs = proofs;
@@ -2202,17 +2215,33 @@ namespace Gamed
         {
             try
             {
-                for (; ; )
+                while (!closed.IsCancellationRequested)
                 {
                     await places.WaitAsync(closed.Token).ConfigureAwait(false);
-                    TcpClient browser = await socket.AcceptTcpClientAsync().ConfigureAwait(false);
-                    ServeAsync(browser).Forget();
+                    ServeAsync(await AcceptedAsync().ConfigureAwait(false)).Forget();
                 }
             }
             catch (Exception e)
             {
                 if (!closed.IsCancellationRequested)
                     proofs.Fail(e);
+            }
+        }
+
+        /// <summary>The next one; a browser that left before it was its turn is none.</summary>
+        async Task<TcpClient> AcceptedAsync()
+        {
+            for (; ; )
+            {
+                try
+                {
+                    return await socket.AcceptTcpClientAsync().ConfigureAwait(false);
+                }
+                catch (SocketException)
+                {
+                    closed.Token.ThrowIfCancellationRequested();
+                }
+                await Task.Delay(100, closed.Token).ConfigureAwait(false);
             }
         }
 
@@ -2404,10 +2433,9 @@ namespace Gamed
         async Task StartAsync(CancellationToken cancel)
         {
             if (options.Loopback)
-            {
-                listener = new Listener(wire.Origin + "/auth/login/done", proofs);
+                listener = Listener.Maybe(wire.Origin + "/auth/login/done", proofs);
+            if (listener != null)
                 start["loopback_port"] = listener.Port;
-            }
             Answer answer = await wire.CallAsync("POST", "/auth/login", new Call { Json = start }, cancel)
                 .ConfigureAwait(false);
             Dictionary<string, object> started = answer.Json();
