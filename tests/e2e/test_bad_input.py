@@ -154,8 +154,9 @@ class BadInput(ServiceCase):
     def test_routes(self) -> None:
         """Paths that are none, and methods that do not fit."""
         routes = ["/", "/auth", "/auth/", "/auth/config/", "//auth/config", "/auth//config", "/auth/%2e%2e/healthz"]
-        routes += ["/auth/nothing", "/game", "/healthz/", "/assets/x", "/%00", "/auth/config%00", "/AUTH/config", "/*"]
+        routes += ["/auth/nothing", "/game", "/healthz/", "/assets", "/%00", "/auth/config%00", "/AUTH/config", "/*"]
         cases = [(path, request(f"GET {path}"), 404, "route_not_found") for path in routes]
+        cases.append(("/assets/x", request("GET /assets/x"), 404, "channel_not_found"))
         for method in ("PATCH", "TRACE", "BREW", "PROPFIND", "get"):
             cases.append((method, request(f"{method} /auth/config"), 405, "method_not_allowed"))
         for method, path in [("PUT", "/auth/login"), ("GET", "/auth/login"), ("GET", "/auth/session/refresh")]:
