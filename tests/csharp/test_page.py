@@ -1,12 +1,13 @@
 """What clients/csharp/README.md shows is true: its samples compile, and its test runs against a real server."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.csharp.building import CLIENT, CSHARP, ENGINES, bounded, built, folder, tool
+from tests.csharp.building import CHECKS, CLIENT, CSHARP, ENGINES, bounded, built, folder, tool
 
 
 def shown() -> list[Path]:
@@ -26,9 +27,9 @@ class Page(SynchronousTestCase):
         self.assertTrue(built("Shown", *CLIENT[1:], ENGINES, *samples, alone=True).exists())
 
     def test_a_games_own_tests(self) -> None:
-        """Two devices, a conflict, a download: as `gamed dev --script` runs them."""
-        program = built("Online", shown()[-1])
-        command = f"{tool('mono')} {program}"
-        done = bounded([sys.executable, "-m", "gamed", "dev", "--script", command])
+        """Two devices, a conflict, a download, as `gamed dev --script` runs them; and two that run on by themselves."""
+        mono, online, checks = tool("mono"), built("Online", shown()[-1]), built("Checks", CHECKS)
+        steps = f"{mono} {online} && {mono} {checks} Running {Path(self.mktemp()).absolute()}"
+        done = bounded([sys.executable, "-m", "gamed", "dev", "--script", shlex.join(["sh", "-c", steps])])
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("all is well", done.stdout)

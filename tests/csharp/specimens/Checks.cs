@@ -325,6 +325,47 @@ static class Checks
                     + BitConverter.ToString(sync.ReadAsync(status.Slot).Result.Data));
     }
 
+    static Sync OfAnna(string folder)
+    {
+        byte[] text = File.ReadAllBytes(Environment.GetEnvironmentVariable("GAMED_PLAYERS"));
+        var players = (IDictionary<string, object>)((IDictionary<string, object>)Json.Parse(text))["players"];
+        var client = new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions { Folder = folder });
+        client.KeepAsync((IDictionary<string, object>)players["anna"]).Wait();
+        return Sync.OpenAsync(client).Result;
+    }
+
+    /// <summary>Two devices that run: what one saves the other is told of, and asked about when both went on.</summary>
+    public static void Running(string folder)
+    {
+        var news = new System.Collections.Concurrent.BlockingCollection<string>();
+        using (var stop = new CancellationTokenSource())
+        using (Sync one = OfAnna(Path.Combine(folder, "one")), other = OfAnna(Path.Combine(folder, "other")))
+        {
+            Task first = one.RunAsync(null, stop.Token);
+            Task second = other.RunAsync(status => news.Add(status.Slot + " " + status.State), stop.Token);
+            one.WriteAsync("shared", new byte[] { 1 }).Wait();
+            string told;
+            while (news.TryTake(out told, 60000) && told != "shared newer")
+            {
+            }
+            Expect(told == "shared newer" && other.ReadAsync("shared").Result.Data[0] == 1, "told of what is newer");
+            Expect(one.Trouble == null && other.Trouble == null, "in touch");
+            stop.Cancel();
+            Expect(Task.WaitAll(new[] { first, second }, 60000), "it ends when it is told to");
+        }
+        using (Sync signedOut = OfAnna(Path.Combine(folder, "one")))
+        using (var stop = new CancellationTokenSource())
+        {
+            Task running = signedOut.RunAsync(null, stop.Token);
+            new GamedClient(Environment.GetEnvironmentVariable("GAMED_URL"), new GamedOptions
+            {
+                Folder = Path.Combine(folder, "one"),
+            }).SignOutAsync("all").Wait();
+            signedOut.WriteAsync("shared", new byte[] { 2 }).Wait();
+            Thrown<SignInRequired>(() => running.Wait(60000), "nobody is signed in any more");
+        }
+    }
+
     // -- a far end that misbehaves below HTTP --
 
     static GamedClient To(TcpListener listener, string folder, double seconds)
