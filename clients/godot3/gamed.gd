@@ -449,7 +449,8 @@ class Answer:
 
 	func json():
 		var text = body.get_string_from_utf8()
-		if text.strip_edges().begins_with("{") and not Tools.too_deep(text):
+		var trimmed = text.strip_edges()  # the engine's parser ignores what follows the object
+		if trimmed.begins_with("{") and trimmed.ends_with("}") and not Tools.too_deep(text):
 			var parsed = JSON.parse(text)
 			if parsed.error == OK and parsed.result is Dictionary:
 				return Result.ok(parsed.result)

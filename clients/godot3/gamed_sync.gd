@@ -716,6 +716,7 @@ func pump():
 # Pumps whenever there is something to do, until `stop` or `close`, and emits `changed`. Ends with an error that waiting
 # does not help against: SignInRequired, PlayerBlocked, InUse. All else is tried again, and in `trouble` meanwhile.
 func run():
+	var _me = self
 	_round += 1
 	var mine = _round
 	_listen(mine)

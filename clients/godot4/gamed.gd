@@ -475,7 +475,8 @@ class Answer:
 
 	func json():
 		var text = body.get_string_from_utf8()
-		if text.strip_edges().begins_with("{") and not Tools.too_deep(text):
+		var trimmed = text.strip_edges()  # the engine's parser ignores what follows the object
+		if trimmed.begins_with("{") and trimmed.ends_with("}") and not Tools.too_deep(text):
 			var value = Tools.parsed(text)
 			if value is Dictionary:
 				return Result.ok(value)
