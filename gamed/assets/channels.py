@@ -1,12 +1,12 @@
 """Where channels point, moved: by publishing, by hand, back, or away for good (PROTOCOL 5)."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from attrs import frozen
 
 from gamed.assets import marks
 from gamed.assets.disk import make_folders, pointing, sync_folder, write_whole
-from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NothingBefore, ObjectNotFound
+from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NothingBefore, ObjectNotFound, ReleaseNotFound
 from gamed.assets.pointer import Pointer, pointer_bytes
 from gamed.assets.release import Manifest, parse_manifest
 from gamed.assets.store import CHANNELS, SUFFIX, AssetStore
@@ -65,7 +65,7 @@ def drop(store: AssetStore, channel: str, keep: int, now_ms: int) -> str | None:
         if found is None and not lost:
             raise ChannelNotFound(channel)
         others = {name: pointer for name, pointer in readable(store).items() if name != channel}
-        mark(store, others, keep, now_ms)
+        mark(store, needed(store, others, keep), now_ms)
         (store.folder / CHANNELS / f"{channel}{SUFFIX}").unlink()
         sync_folder(store.folder / CHANNELS)
     return found.release if found else None
@@ -90,11 +90,16 @@ def has_object(store: AssetStore, sha256: str, size: int) -> bool:
     return True
 
 
-def mark(store: AssetStore, pointers: Mapping[str, Pointer], keep: int, now_ms: int) -> dict[str, int]:
-    """Write down since when which releases are not needed, before the pointers say so; the marks."""
-    needed = marks.kept(pointers.values(), keep)
+def needed(store: AssetStore, pointers: Mapping[str, Pointer], keep: int) -> set[str]:
+    """What channels point at, and of what they pointed at before what `keep` allows and can be read."""
+    present = {pointer.release for pointer in pointers.values()}
+    return present | {each for each in marks.kept(pointers.values(), keep) - present if _is_readable(store, each)}
+
+
+def mark(store: AssetStore, releases: Collection[str], now_ms: int) -> dict[str, int]:
+    """Write down since when which others are not needed, before the pointers say so; the marks."""
     before = read_marks(store)
-    now = marks.marked(before, store.releases(), needed, now_ms)
+    now = marks.marked(before, store.releases(), releases, now_ms)
     if now != before:
         write_whole(store.folder / marks.FILE_NAME, marks.marks_bytes(now))
     return now
@@ -118,8 +123,15 @@ def write_pointer(store: AssetStore, channel: str, pointer: Pointer) -> None:
 
 
 def _write(store: AssetStore, channel: str, pointer: Pointer, keep: int, now_ms: int) -> None:
-    mark(store, {**readable(store), channel: pointer}, keep, now_ms)
+    mark(store, needed(store, {**readable(store), channel: pointer}, keep), now_ms)
     write_pointer(store, channel, pointer)
+
+
+def _is_readable(store: AssetStore, release: str) -> bool:
+    try:
+        return bool(store.manifest(release))
+    except (AssetsDamaged, ReleaseNotFound):
+        return False
 
 
 def _found(store: AssetStore, channel: str) -> tuple[Pointer | None, bool]:

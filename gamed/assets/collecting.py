@@ -32,16 +32,16 @@ class Collected:
 
 
 def collect(store: AssetStore, keep: int, older_than_seconds: int, now_ms: int, *, dry_run: bool) -> Collected:
-    """AssetsBusy, or AssetsDamaged for a pointer or a release that is needed: what it needs cannot be known then."""
+    """AssetsBusy, or AssetsDamaged for a pointer or the release it points at: what is needed cannot be known then."""
     if dry_run:
-        needed = marks.kept(_pointers(store).values(), keep)
+        needed = channels.needed(store, _pointers(store), keep)
         return _judged(store, needed, channels.read_marks(store), older_than_seconds, now_ms)
     make_folders(store.folder)
     with publishing(store.folder):
         with pointing(store.folder):
             pointers = _pointers(store)
-            needed = marks.kept(pointers.values(), keep)
-            done = _judged(store, needed, channels.mark(store, pointers, keep, now_ms), older_than_seconds, now_ms)
+            needed = channels.needed(store, pointers, keep)
+            done = _judged(store, needed, channels.mark(store, needed, now_ms), older_than_seconds, now_ms)
             _delete_releases(store, pointers, set(done.releases))
         _delete_objects(store, done.objects)
     return done

@@ -54,7 +54,7 @@ def overview(store: AssetStore, keep: int, now_ms: int) -> Overview:
             manifests[release] = parse_manifest(store.manifest(release))
         except AssetsError:
             damaged.append(f"release {release}")
-    since = marks.marked(channels.read_marks(store), manifests, marks.kept(pointers.values(), keep), now_ms)
+    since = marks.marked(channels.read_marks(store), manifests, channels.needed(store, pointers, keep), now_ms)
     sizes = stored(store)
     own = _own_bytes(manifests)
     releases = [

@@ -115,23 +115,30 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [self.one])
 
     def test_damage(self) -> None:
-        """Where it cannot be known what is needed, nothing is deleted."""
+        """Where it cannot be known what is needed, nothing is deleted: a pointer, or what it points at, is damaged."""
         self.now_ms += 48 * HOUR_MS
-        pointer = self.store.folder / "channels/stable.json"
-        manifest = self.store.folder / "releases" / f"{self.two}.json"
-        for path in (pointer, manifest):
+        newest = self.store.folder / "releases" / f"{self.three}.json"
+        for path in (self.store.folder / "channels/stable.json", newest):
             good = path.read_bytes()
             path.write_bytes(b"damaged")
             before = self.tree()
             self.assertRaises(AssetsDamaged, self.collect)
             self.assertEqual(self.tree(), before)
             path.write_bytes(good)
-        newest = self.store.folder / "releases" / f"{self.three}.json"
         newest.rename(self.folder / "away")
         self.assertRaises(AssetsDamaged, self.collect)
-        (self.folder / "away").rename(newest)
-        (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"damaged")
-        self.assertEqual(self.collect().releases, [self.one])
+
+    def test_damaged_past(self) -> None:
+        """A release that nobody can read is no way back, so nobody needs it: it goes a day after that is seen."""
+        (self.store.folder / "releases" / f"{self.two}.json").write_bytes(b"damaged")
+        self.now_ms += 48 * HOUR_MS
+        self.assertEqual((self.collect().releases, self.collect().waiting), ([self.one], [self.two]))
+        self.now_ms += 23 * HOUR_MS
+        four = self.release("four")
+        self.now_ms += HOUR_MS
+        self.assertEqual(self.collect().releases, [self.two])
+        self.assertEqual(self.store.releases(), sorted([self.three, four]))
+        self.assertEqual(self.rollback(), self.three)
 
     def test_beside_publishing(self) -> None:
         """Never: a publish counts on objects that no release names yet."""
