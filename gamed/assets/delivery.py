@@ -51,11 +51,11 @@ class StoredFile(Protocol):
     def at_once(self, first: int, length: int) -> bytes | None:
         """The same, if the disk need not be waited for."""
 
-    def in_memory(self, first: int, length: int) -> bool:
-        """Whether sending these bytes will not wait for the disk."""
+    def ready(self, at: int) -> int:
+        """How many bytes from there on can be sent now without waiting for the disk."""
 
-    def read_ahead(self, first: int, length: int) -> Awaitable[None]:
-        """Afterwards it will not."""
+    def read_ahead(self, at: int) -> Awaitable[None]:
+        """Afterwards there are some, for a moment, if the file has them."""
 
     def fileno(self) -> int: ...
     def close(self) -> None: ...

@@ -16,8 +16,10 @@ T = TypeVar("T")
 PART_BYTES: Final = 256 * 1024
 PROBE_BYTES: Final = 128 * 1024
 """Linux reads ahead so much at a time: mostly all of such a stretch is in memory, or nothing."""
-SECOND: Final = 1.0
-REMEMBERED: Final = 1024
+STRETCH_BYTES: Final = 1024 * 1024
+"""Looked at, and where need be read, before it is sent."""
+SEEN_SECONDS: Final = 5.0
+REMEMBERED: Final = 8192
 
 
 class OpenFile:
@@ -29,7 +31,8 @@ class OpenFile:
         self._file = file
         self._run = run
         self._seconds = seconds
-        self._in_memory: dict[tuple[int, int], float] = {}
+        self._seen: dict[int, float] = {}
+        """Stretches that were in memory, and until when that counts."""
         self._closed = closed
         self._users = 0
         self._retired = False
@@ -53,18 +56,27 @@ class OpenFile:
         self._users += 1
         return Lease(self)
 
-    def in_memory(self, first: int, length: int) -> bool:
-        """Whether sending these bytes will not wait for the disk, as far as a few looks tell; true for a second."""
-        now = self._seconds()
-        if self._in_memory.get((first, length), 0) > now:
-            return True
-        last = first + length - 1
-        seen = all(_peek(self.fileno(), _ONE, at) == 1 for at in (*range(first, last, PROBE_BYTES), last))
-        if seen:
-            if len(self._in_memory) >= REMEMBERED:
-                self._in_memory.clear()
-            self._in_memory[first, length] = now + SECOND
-        return seen
+    def ready(self, at: int) -> int:
+        """How many bytes from there on are in memory, as far as a few looks tell; what was seen is true for a while."""
+        stretch = at // STRETCH_BYTES
+        end = min((stretch + 1) * STRETCH_BYTES, self.size)
+        if self._seen.get(stretch, 0) <= self._seconds():
+            first, last = stretch * STRETCH_BYTES, end - 1
+            if any(_peek(self.fileno(), _ONE, each) != 1 for each in (*range(first, last, PROBE_BYTES), last)):
+                return 0
+            self._saw(stretch)
+        return end - at
+
+    def read_ahead(self, at: int) -> Deferred[None]:
+        """In a thread, to the end of what ready() would look at."""
+        stretch = at // STRETCH_BYTES
+        reading = self.away(lambda descriptor: _read_ahead(descriptor, stretch * STRETCH_BYTES))
+        return reading.addCallback(lambda _: self._saw(stretch))
+
+    def _saw(self, stretch: int) -> None:
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        self._seen[stretch] = self._seconds() + SEEN_SECONDS
 
     def leave(self) -> None:
         self._users -= 1
@@ -118,17 +130,17 @@ class Lease:
         buffer = bytearray(length)
         return bytes(buffer) if _peek(self.fileno(), buffer, first) == length else None
 
-    def in_memory(self, first: int, length: int) -> bool:
-        """Whether sending these bytes will not wait for the disk."""
-        return self._file.in_memory(first, length)
+    def ready(self, at: int) -> int:
+        """How many bytes from there on can be sent now without waiting for the disk."""
+        return self._file.ready(at)
 
     def read(self, first: int, length: int) -> Deferred[bytes]:
         """Less only where the file ends."""
         return self._file.away(lambda descriptor: _read(descriptor, first, length))
 
-    def read_ahead(self, first: int, length: int) -> Deferred[None]:
-        """Afterwards it is in memory."""
-        return self._file.away(lambda descriptor: _read_ahead(descriptor, first, length))
+    def read_ahead(self, at: int) -> Deferred[None]:
+        """Afterwards there are some, for a while, if the file has them."""
+        return self._file.read_ahead(at)
 
     async def part(self, n: int) -> bytes:
         """For who reads it in parts."""
@@ -156,9 +168,8 @@ def _read(descriptor: int, first: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def _read_ahead(descriptor: int, first: int, length: int) -> None:
-    os.posix_fadvise(descriptor, first, length, os.POSIX_FADV_WILLNEED)
-    buffer = bytearray(PART_BYTES)
-    end = first + length
+def _read_ahead(descriptor: int, first: int) -> None:
+    os.posix_fadvise(descriptor, first, STRETCH_BYTES, os.POSIX_FADV_WILLNEED)
+    buffer, end = bytearray(PART_BYTES), first + STRETCH_BYTES
     while first < end and (size := os.preadv(descriptor, [buffer], first)):
         first += size

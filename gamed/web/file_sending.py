@@ -13,9 +13,7 @@ from gamed.assets.delivery import StoredFile
 from gamed.web.request import Request
 from gamed.web.sending import send
 
-AHEAD_BYTES: Final = 1024 * 1024
-"""Looked at, and where need be read, before it is sent."""
-TURN_BYTES: Final = 4 * AHEAD_BYTES
+TURN_BYTES: Final = 4 * 1024 * 1024
 """At most so much at a time: others wait too."""
 
 
@@ -41,8 +39,6 @@ class _FileSender:
         self._transport = transport
         self._file = file
         self._at, self._end = first, first + length
-        self._ready = first
-        """Up to here sending waits for no disk."""
         self._reading = self._over = False
         self.done: Deferred[None] = Deferred(lambda _: self.stopProducing())
 
@@ -75,9 +71,11 @@ class _FileSender:
     def _send(self) -> None:
         stop = min(self._end, self._at + TURN_BYTES)
         while self._at < stop:
-            if self._at == self._ready and not self._look_ahead():
+            wanted = min(self._file.ready(self._at), self._end - self._at)
+            if not wanted:
+                self._reading = True
+                Deferred.fromCoroutine(self._read_ahead()).addErrback(self._break_off)
                 return
-            wanted = self._ready - self._at
             sent = self._sendfile(wanted)
             self._at += sent
             self._request.sentLength += sent
@@ -98,23 +96,12 @@ class _FileSender:
             raise EOFError("a file is shorter than its head said")
         return sent
 
-    def _look_ahead(self) -> bool:
-        """Whether the next stretch can be sent now; if not it is once it was read."""
-        length = min(self._end - self._at, AHEAD_BYTES)
-        if self._file.in_memory(self._at, length):
-            self._ready = self._at + length
-            return True
-        self._reading = True
-        reading = Deferred.fromCoroutine(self._read_ahead(length))
-        reading.addErrback(self._break_off)
-        return False
-
-    async def _read_ahead(self, length: int) -> None:
+    async def _read_ahead(self) -> None:
+        """What comes next is on the disk only: a thread fetches it first."""
         try:
-            await self._file.read_ahead(self._at, length)
+            await self._file.read_ahead(self._at)
         finally:
             self._reading = False
-        self._ready = self._at + length
         self.resumeProducing()
 
     def _wait(self) -> None:
