@@ -899,12 +899,10 @@ export function tryLock(name) {
  * @param {string} path @param {string} [platform] @returns {Promise<(() => void) | null>}
  */
 export async function lockOf(path, platform = process.platform) {
-  const [{ resolve }, { tmpdir, userInfo }, { realpath, unlink }] = await Promise.all(
-    ["path", "os", "fs/promises"].map(node),
-  )
+  const [{ resolve }, { tmpdir }, { realpath, unlink }] = await Promise.all(["path", "os", "fs/promises"].map(node))
   const folder = await realpath(resolve(path, "..")).catch(() => resolve(path, ".."))
   const id = (await sha256Hex(`${folder}/${path.slice(path.lastIndexOf("/") + 1)}`)).slice(0, 24)
-  const name = `gamed-${userInfo().uid}-${id}`
+  const name = `gamed-${process.getuid?.() ?? ""}-${id}`
   if (platform === "linux") return listening(`\0${name}`)
   if (platform === "win32") return listening(`\\\\.\\pipe\\${name}`)
   const file = `${tmpdir()}/${name}`
@@ -1553,8 +1551,8 @@ export class GamedClient {
     }
     return new SignIn(this._wire, person, await this.#device(), {
       openBrowser,
-      loopback: IN_NODE,
       ...options,
+      loopback: IN_NODE && (options.loopback ?? true),
       provider,
       returnSeconds: this._returnSeconds,
     })

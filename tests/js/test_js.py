@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from playwright.sync_api import Page
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.chromium import Window
@@ -17,6 +18,21 @@ BROWSER = """async ([base, complete]) => {
     window.client = await GamedClient.open(base, { app: "tabs" })
     if (complete) await window.client.keep(complete)
     return window.client.credential.playerId
+}"""
+GIVEN_UP = """async () => {
+    const { Assets } = await import("/gamed_assets.mjs")
+    const assets = await Assets.open(window.client)
+    const enough = ({ fetched }) => { if (fetched > 1_000_000) throw new Error("enough") }
+    return assets.download("beta", { progress: enough }).then(() => "whole", (error) => error.message)
+}"""
+WHOLE = """async () => {
+    const { Assets } = await import("/gamed_assets.mjs")
+    const assets = await Assets.open(window.client)
+    let told
+    await assets.download("beta", { progress: (progress) => (told = progress) })
+    const again = await Assets.open(window.client)
+    const kind = (await again.url("welcome.txt")).split(":")[0]
+    return [kind, (await again.bytes("music/theme.bin")).length, told.size - told.fetched]
 }"""
 ASK = "() => { window.asked = Promise.all([1, 2, 3].map(() => window.client.whoami())) }"
 
@@ -41,33 +57,43 @@ class NodeTests(SynchronousTestCase):
 
 
 class BrowserTests(PorchTestCase):
-    def test_tabs_refresh_once(self) -> None:
-        """Two tabs of one browser share the sign-in, and one of them refreshes it for both."""
+    def setUp(self) -> None:
+        """A development server with an empty page of a game, which may use the client."""
+        super().setUp()
         port, page_port = free_port(), free_port()
-        ports = [f"--port={port}", f"--provider-port={free_port()}", f"--static-port={page_port}"]
+        self.base, self.address = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{page_port}/"
         folder, page = self.folder / "dev", self.folder / "page"
         page.mkdir()
         (page / "index.html").write_text("<!doctype html><title>Game</title>")
+        ports = [f"--port={port}", f"--provider-port={free_port()}", f"--static-port={page_port}"]
         statics = [f"--static={page}", f"--static={ROOT / 'clients' / 'js'}"]
         process = self.start(*GAMED, "dev", *ports, f"--folder={folder}", *statics)
         self.await_answer(port, process)
-        complete = json.loads((folder / "players.json").read_text("utf-8"))["players"]["anna"]
-        window, base = Window(), f"http://127.0.0.1:{port}"
-        self.addCleanup(window.close)
+        self.complete = json.loads((folder / "players.json").read_text("utf-8"))["players"]["anna"]
+        self.window = Window()
+        self.addCleanup(self.window.close)
 
-        def refreshes(first) -> tuple[list[str], list[object]]:
-            tabs, seen = [first, first.context.new_page()], []
-            for tab in tabs:
-                tab.goto(f"http://127.0.0.1:{page_port}/")
-                tab.on("request", lambda request: seen.append(f"{request.method} {request.url.removeprefix(base)}"))
-            found = [tabs[0].evaluate(BROWSER, [base, {**complete, "expires_in": 0}])]
-            found.append(tabs[1].evaluate(BROWSER, [base, None]))
-            for tab in tabs:
-                tab.evaluate(ASK)
-            found += [told["player"]["id"] for tab in tabs for told in tab.evaluate("() => window.asked")]
-            return seen, found
-
-        seen, found = window.step(refreshes)
-        self.assertEqual(found, [complete["player"]["id"]] * 8)
+    def test_browser(self) -> None:
+        """Two tabs share the sign-in, and one refreshes it for both; a download goes on where it was given up."""
+        seen, found = self.window.step(self.refreshes)
+        self.assertEqual(found, [self.complete["player"]["id"]] * 8)
         self.assertEqual(seen.count("POST /auth/session/refresh"), 1)
         self.assertEqual(seen.count("GET /game/"), 6)
+        self.assertEqual(self.window.step(lambda tab: tab.evaluate(GIVEN_UP)), "enough")
+        kind, size, here = self.window.step(lambda tab: tab.evaluate(WHOLE))
+        self.assertEqual((kind, size), ("blob", 2 << 20))
+        self.assertGreater(here, 1_000_000)
+
+    def refreshes(self, first: Page) -> tuple[list[str], list[object]]:
+        """What both tabs asked for, and who they are told to be."""
+        seen: list[str] = []
+        tabs = [first, first.context.new_page()]
+        for tab in tabs:
+            tab.goto(self.address)
+            tab.on("request", lambda request: seen.append(f"{request.method} {request.url.removeprefix(self.base)}"))
+        found = [tabs[0].evaluate(BROWSER, [self.base, {**self.complete, "expires_in": 0}])]
+        found.append(tabs[1].evaluate(BROWSER, [self.base, None]))
+        for tab in tabs:
+            tab.evaluate(ASK)
+        found += [told["player"]["id"] for tab in tabs for told in tab.evaluate("() => window.asked")]
+        return seen, found
