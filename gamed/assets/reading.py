@@ -81,7 +81,9 @@ class AssetReader:
     async def object(self, sha256: str, look: Look) -> Delivery:
         """A file of any release, by its content."""
         try:
-            stored = await self._objects.get(sha256 if is_object(sha256) else "")
+            if not is_object(sha256):
+                raise ObjectNotFound
+            stored = await self._objects.get(sha256)
         except ObjectNotFound:
             raise ObjectNotFound("No file with this SHA-256 is kept here.") from None
         item = Item(EntityTag(sha256), sha256, stored.size, BYTES, stored.modified_ms, lasting=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.fast import PlainRequest, plain_head
+from gamed.web.fast import PlainRequest, _ambiguous, plain_head
 from gamed.web.gates import Head
 from gamed.web.http_policy import HttpPolicy
 from tests.support.http import BASE_HOST, Browser, request_bytes
@@ -195,6 +195,28 @@ class SameForPagesTests(SameCase):
                 ("OPTIONS", "/game/"),
             ):
                 self.same([request_bytes(method, path, {"Origin": origin})])
+
+
+class ShapeTests(SynchronousTestCase):
+    def test_rules_that_may_both_fit(self) -> None:
+        """A room is left out where the map might choose another rule than the short way."""
+        for rules, ambiguous in (
+            (["/a/<x>", "/b/<x>", "/a", "/a/<x>/c"], False),
+            (["/a/<x>", "/a/b"], True),
+            (["/a/<x>", "/<y>/b"], True),
+            (["/a/", "/a/<x>"], False),
+            (["/a/<path:p>", "/b/<path:p>"], False),
+            (["/a/<x>", "/a/<x>/<path:p>"], False),
+            (["/a/b/<x>", "/a/<x>/<path:p>"], False),
+            (["/a/b/c", "/a/<path:p>"], False),
+            (["/a/<path:p>", "/<x>/b"], True),
+            (["/a/<path:p>", "/<x>/b/c/d"], True),
+            (["/a/<path:p>", "/<x>/<path:p>"], True),
+            (["/a/<x>/<path:p>", "/a/<path:p>"], True),
+        ):
+            shapes = [rule.split("/") for rule in rules]
+            self.assertEqual(_ambiguous(shapes), ambiguous, rules)
+            self.assertEqual(_ambiguous(shapes[::-1]), ambiguous, rules)
 
 
 class GarbageTests(SynchronousTestCase):

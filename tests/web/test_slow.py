@@ -1,9 +1,12 @@
 """Nobody may be slow without end: heads, bodies, readers, and those who say nothing."""
 
+from resource import RLIMIT_NOFILE, getrlimit
+
 from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.channel import DOOR_SECONDS
+from gamed.web.connections import RESERVED_FILES, spare_files
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.stall import PROGRESS_BYTES, Stall
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
@@ -180,6 +183,12 @@ class ReaderTests(SlowCase):
 
 
 class ConnectionsTests(SynchronousTestCase):
+    def test_descriptors_of_no_connection(self) -> None:
+        """Half of them may be files that are being sent: some stay for the stores, however many may connect."""
+        soft, _hard = getrlimit(RLIMIT_NOFILE)
+        self.assertEqual(spare_files(10), (soft - 10) // 2)
+        self.assertEqual(spare_files(10**9), RESERVED_FILES // 2)
+
     def browser(self, **limits: int) -> Browser:
         return Browser([EchoRoom()], HttpPolicy(BASE_HOST, **limits), peer=STRANGER)
 
