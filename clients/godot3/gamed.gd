@@ -718,7 +718,7 @@ class Credential:
 
 	# null when it is not one of ours.
 	static func of(text):
-		var value = JSON.parse(text).result
+		var value = JSON.parse(text).result if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_REAL, TYPE_INT]:
 			return null
 		var made = Credential.new()
@@ -1336,7 +1336,8 @@ class SaveInfo:
 
 
 static func save_of(answer):
-	var meta = JSON.parse(answer.headers.get("save-meta", "{}")).result
+	var named = answer.headers.get("save-meta", "{}")
+	var meta = JSON.parse(named).result if not Tools.too_deep(named) else null
 	return {
 		"etag": answer.headers.get("etag", ""),
 		"data": answer.body,

@@ -266,7 +266,7 @@ class Record:
 
 	# Of what was written to the disk; null if it is not that.
 	static func of(text):
-		var value = JSON.parse(text).result if text.begins_with("{") else null
+		var value = JSON.parse(text).result if text.begins_with("{") and not Tools.too_deep(text) else null
 		if not value is Dictionary or Tools.integer(value.get("format")) != FORMAT or not value.get("slot") is String:
 			return null
 		var made = fresh(value["slot"])

@@ -748,7 +748,7 @@ class Credential:
 
 	# null when it is not one of ours.
 	static func of(text):
-		var value = Tools.parsed(text)
+		var value = Tools.parsed(text) if not Tools.too_deep(text) else null
 		if not value is Dictionary or not typeof(value.get("access_expires")) in [TYPE_FLOAT, TYPE_INT]:
 			return null
 		var made = Credential.new()
@@ -1360,7 +1360,8 @@ class SaveInfo:
 
 
 static func save_of(answer):
-	var meta = Tools.parsed(answer.headers.get("save-meta", "{}"))
+	var named = answer.headers.get("save-meta", "{}")
+	var meta = Tools.parsed(named) if not Tools.too_deep(named) else null
 	return {
 		"etag": answer.headers.get("etag", ""),
 		"data": answer.body,

@@ -532,7 +532,7 @@ class CredentialFile:
         try:
             value = json.loads(self.path.read_text("utf-8"))
             credential = Credential(**{name: value[name] for name in Credential.__dataclass_fields__})
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return credential if credential.origin == self._origin else None
 

@@ -19,16 +19,17 @@ class PageFailed(Exception):
     """The server's page is not the one that was expected."""
 
 
-def fetched(url: str, host: str | None = None) -> dict[str, Any]:
-    """GET, no redirect followed: status, location and text. `host` instead of the URL's own."""
+def fetched(url: str, host: str | None = None, method: str = "GET") -> dict[str, Any]:
+    """No redirect followed: status, location, headers and text. `host` instead of the URL's own."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=LIMIT_SECONDS)
     try:
         path = url.partition(parts.netloc)[2] or "/"
-        connection.request("GET", path, headers={"Host": parts.netloc if host is None else host})
+        connection.request(method, path, headers={"Host": parts.netloc if host is None else host})
         answer = connection.getresponse()
-        text = answer.read().decode("utf-8", "replace")
-        return {"status": answer.status, "location": answer.getheader("Location"), "text": text}
+        text, headers = answer.read().decode("utf-8", "replace"), answer.getheaders()
+        lower = {name.lower(): value for name, value in headers}
+        return {"status": answer.status, "location": lower.get("location"), "headers": lower, "text": text}
     finally:
         connection.close()
 

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,6 +48,7 @@ class Service:
         self._config = folder / "authentication.json"
         self._config.write_text(json.dumps(CONFIG))
         (folder / "game.json").write_text(json.dumps(GAME))
+        self._environ = {**os.environ, "PYTHONPATH": str(ROOT)}
         self._process: subprocess.Popen[bytes] | None = None
         self.died = threading.Event()
 
@@ -64,7 +66,7 @@ class Service:
                     *["--listen", f"tcp:{self.port}:interface=127.0.0.1"],
                 ],
                 cwd=self.folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env=self._environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -83,6 +85,33 @@ class Service:
             return connection.getresponse().status == 200
         except OSError:
             return False
+        finally:
+            connection.close()
+
+    def publish(self, files: Mapping[str, str], channel: str) -> str:
+        """With the owner's command; the release, once the service delivers it."""
+        folder = Path(mkdtemp(dir=self.folder))
+        for path, text in files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_text(text, "utf-8")
+        places = ["--config", str(self._config), "--data", str(self.folder / "data")]
+        command = [*self._command, *places, "assets", "publish", str(folder), "--channel", channel, "--json"]
+        done = subprocess.run(command, env=self._environ, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise ServiceFailed(done.stdout + done.stderr)
+        release = str(json.loads(done.stdout)["release"])
+        end = time.monotonic() + START_SECONDS
+        while self._published(channel) != f'"{release}"':
+            if time.monotonic() > end:
+                raise ServiceFailed(f"{release} was published, and is not delivered")
+            time.sleep(0.05)
+        return release
+
+    def _published(self, channel: str) -> str | None:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request("GET", f"/assets/{channel}")
+            return connection.getresponse().getheader("ETag")
         finally:
             connection.close()
 

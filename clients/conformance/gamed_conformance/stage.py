@@ -29,8 +29,11 @@ class Stage(Surroundings):
         self.memory |= case
         self._clients: set[tuple[str, str]] = set()
         self._pending: dict[str, Pending] = {}
+        self.connections = []
         self.memory |= {"server": self.end("main").origin, "other": self.end("other").origin}
         self.memory |= {"port": self.end("main").port, "otherauthority": self.memory["other"].partition("//")[2]}
+        if real:
+            self.memory["direct"] = world.service.base
         self.memory |= filled(dict(case), self.memory)
         for driver in world.drivers:
             driver.events.clear()
@@ -132,9 +135,11 @@ class Stage(Surroundings):
 
     def _publish(self, files: dict[str, str], step: dict[str, Any]) -> None:
         """A release of these files (path to text), current in `channel`; `also` are entries without a file."""
-        where = self.end(step.get("end", "main")).shelf
         channel, also, about = step.get("channel", "stable"), step.get("also", {}), step.get("manifest", {})
-        self._keep(step, where.publish(channel, files, also, about))
+        if self._real:
+            self._keep(step, self.world.service.publish(files, channel))
+        else:
+            self._keep(step, self.end("main").shelf.publish(channel, files, also, about))
 
     def _hang_up(self, what: bool, step: dict[str, Any]) -> None:
         """Nobody listens there any more."""
@@ -185,6 +190,8 @@ class Stage(Surroundings):
 
     def close(self) -> None:
         """Before its far ends are."""
+        for connection in self.connections:
+            connection.close()
         for process, client in sorted(self._clients):
             for end in self.ends.values():
                 end.release(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from http.client import HTTPConnection
 from pathlib import Path
@@ -22,6 +23,8 @@ class Surroundings:
 
     world: World
     memory: dict[str, Any]
+    connections: list[socket.socket]
+    """Closed at the end."""
 
     def end(self, name: str) -> FarEnd:
         raise NotImplementedError
@@ -112,10 +115,22 @@ class Surroundings:
         expect(step.get("expect", {}), self.memory["browser"], f"the page after {what}")
 
     def _fetch(self, url: str, step: dict[str, Any]) -> None:
-        """As a browser does that is sent there: the client's listener, most often."""
-        found = fetched(url, step.get("host"))
+        """As a browser does that is sent there: to the client's listener, most often. `either`: or nobody is there."""
+        try:
+            found = fetched(url, step.get("host"), step.get("method", "GET"))
+        except OSError:
+            if not step.get("either"):
+                raise
+            return
         expect(step.get("expect", {}), found, url)
         self._keep(step, found)
+
+    def _connect(self, url: str, step: dict[str, Any]) -> None:
+        """As browsers do in advance: a connection that says nothing, or `send`, and stays open."""
+        parts = urlsplit(url)
+        connection = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=LIMIT_SECONDS)
+        self.connections.append(connection)
+        connection.sendall(step.get("send", "").encode())
 
     def _parse(self, url: str, step: dict[str, Any]) -> None:
         """The members of its query, and its `origin`."""
@@ -132,6 +147,13 @@ class Surroundings:
     def _not_stored(self, text: str, step: dict[str, Any]) -> None:
         if found := self._files_with(text):
             raise Mismatch(f"{text[:12]}... is still in {[path.name for path in found]}")
+
+    def _damage(self, text: str, step: dict[str, Any]) -> None:
+        """Each file below the client's folder that holds `text` holds `into` instead."""
+        if not (found := self._files_with(text)):
+            raise Mismatch(f"no file below the client's folder holds {text[:12]}...")
+        for path in found:
+            path.write_bytes(step["into"].encode())
 
     def _files_with(self, text: str) -> list[Path]:
         places = Path(self.memory["folder"])
