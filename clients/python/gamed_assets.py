@@ -32,6 +32,7 @@ import queue
 import re
 import secrets
 import shutil
+import socket
 import stat
 import sys
 import threading
@@ -460,6 +461,11 @@ class Line:
     def close(self) -> None:
         self._connection.close()
 
+    def hang_up(self) -> None:
+        """From another thread: whoever waits for an answer need not wait any more."""
+        with contextlib.suppress(OSError, AttributeError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+
     def get(self, path: str, headers: Mapping[str, str], bearer: str | None) -> http.client.HTTPResponse:
         """A successful answer whose body is still to be read, or a GamedError."""
         fields = {"User-Agent": self._wire.agent, **headers}
@@ -600,16 +606,19 @@ class Download:
         self._make_room()
         self._plan()
         self._tell(tell, stage="fetching")
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(WORKERS, self._pieces.qsize()))]
+        lines = [Line(self._access.wire) for _ in range(min(WORKERS, self._pieces.qsize()))]
+        threads = [threading.Thread(target=self._work, args=(line,), daemon=True) for line in lines]
         for thread in threads:
             thread.start()
         try:
-            while any(thread.is_alive() for thread in threads):
+            while threads and not self._stop.is_set():
                 threads[0].join(TELL_SECONDS)
                 threads = [thread for thread in threads if thread.is_alive()]
                 tell(self.progress)
         finally:
-            self._stop.set()  # if `tell` raises, or Ctrl-C is pressed
+            self._stop.set()  # one has failed, `tell` has raised, or Ctrl-C was pressed
+            for line in lines if threads else ():
+                line.hang_up()
             for thread in threads:
                 thread.join()
         if self._errors:
@@ -671,8 +680,7 @@ class Download:
 
     # -- the threads --
 
-    def _work(self) -> None:
-        line = Line(self._access.wire)
+    def _work(self, line: Line) -> None:
         try:
             while not self._stop.is_set():
                 piece = self._pieces.get_nowait()

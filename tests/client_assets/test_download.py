@@ -4,6 +4,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from functools import partial
 from hashlib import sha256
 
@@ -254,6 +255,27 @@ class Interrupted(AssetsCase):
         self.assets.download()
         self.assertEqual((self.fake.served, kept > 0), (len(LEVEL1) - kept, True))
         self.assert_has({"big": LEVEL1})
+
+    def test_stopped_while_it_waits(self) -> None:
+        """A server that says nothing does not hold up the end."""
+        self.fake.publish({"big": LEVEL1})
+        self.patch(ga, "WORKERS", 1)
+        waits, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def hold(request: object) -> None:
+            if self.fake.asked() or "objects" in request.path:
+                waits.set()
+                goes_on.wait(60)
+
+        def leave(progress: ga.Progress) -> None:
+            if waits.is_set():
+                raise KeyboardInterrupt
+
+        self.fake.watch = hold
+        began = time.monotonic()
+        self.assertRaises(KeyboardInterrupt, self.assets.download, progress=leave)
+        self.assertLess(time.monotonic() - began, ga.TIMEOUT_SECONDS)
 
     def test_answers_that_break_off(self) -> None:
         """Lost before, or in the middle of the body: tried again from where it stopped."""
