@@ -8,8 +8,11 @@ from pathlib import Path
 from playwright.sync_api import Page
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.client.far_edge import FakeGamed
 from tests.e2e.chromium import Window
 from tests.porch.process import GAMED, ROOT, PorchTestCase, free_port
+from tests.sync.reference import gamed_client as gc
+from tests.sync.reference import gamed_sync as gs
 
 HERE = Path(__file__).parent
 PATIENCE_SECONDS = 240
@@ -54,6 +57,42 @@ class NodeTests(SynchronousTestCase):
             self.assertEqual([line for line in text.splitlines() if len(line) > 120], [], file)
             if file.name != "driver.mjs":
                 self.assertEqual(re.findall(r'^(?:import|\} from) "(?!\./gamed)', text, re.MULTILINE), [], file)
+
+
+SAVED = """
+import {{ GamedClient }} from "{clients}/gamed.mjs"
+import {{ Sync }} from "{clients}/gamed_sync.mjs"
+const client = await GamedClient.open("http://127.0.0.1:1", {{ folder: "{folder}" }})
+{step}
+const sync = await Sync.open(client)
+const before = await sync.read("auto")
+await sync.write("auto", "of JavaScript", {{ meta: {{ title: "Küche" }} }})
+console.log(JSON.stringify([client.credential.playerId, before && new TextDecoder().decode(before.data)]))
+"""
+
+
+class OneFolderTests(SynchronousTestCase):
+    """What the JavaScript client keeps on a disk is what the Python client keeps, and the other way round."""
+
+    def in_node(self, folder: Path, step: str = "") -> list[object]:
+        """Who is signed in there and what was saved, as JavaScript finds it; then it saves something of its own."""
+        script = SAVED.format(clients=ROOT / "clients" / "js", folder=folder, step=step)
+        command = ["node", "--input-type=module", "-e", script]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        self.assertEqual(done.stderr, "")
+        return json.loads(done.stdout)
+
+    def test_one_folder(self) -> None:
+        folder = Path(self.mktemp()).absolute()
+        kept = {**FakeGamed().credentials(), "expires_in": 900}
+        self.assertEqual(self.in_node(folder, f"await client.keep({json.dumps(kept)})"), ["ply_1", None])
+        client = gc.GamedClient("http://127.0.0.1:1", folder=folder)
+        self.assertEqual(client.credential.refresh_credential, kept["refresh_credential"])
+        with gs.Sync(client) as sync:
+            save = sync.read("auto")
+            self.assertEqual((save.data, save.meta), (b"of JavaScript", {"title": "Küche"}))
+            sync.write("auto", b"of Python", meta={"title": "Keller"})
+        self.assertEqual(self.in_node(folder), ["ply_1", "of Python"])
 
 
 class BrowserTests(PorchTestCase):
