@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Mapping
 from functools import lru_cache
+from io import BytesIO
 from typing import Protocol
 
 from attrs import frozen
@@ -17,9 +18,10 @@ from gamed.web.conditional import conditions_of, fields_of, set_fields
 from gamed.web.file_sending import send_file
 from gamed.web.gates import NO_GATES
 from gamed.web.request import Request
+from gamed.web.sending import send
 
 INLINE_BYTES = 128 * 1024
-"""Parts of large files up to here are written from memory; what is longer goes from the file to the socket."""
+"""Up to here one piece; what is longer goes from the file to the socket."""
 DESCRIBED = 1024
 """Heads that are kept: the same files are asked for again and again."""
 NO_CACHE = "no-cache"
@@ -82,21 +84,29 @@ class AssetRoutes:
         if delivery.part is not None:
             request.setResponseCode(206)
             request.setHeader("Content-Range", delivery.part.content_range)
-        first, length, content = delivery.first, delivery.length, delivery.content
-        if isinstance(content, bytes):
-            return content[first : first + length] if delivery.part else content
-        if content is None:
-            request.setHeader("Content-Length", str(length))
+        if delivery.content is None:
+            request.setHeader("Content-Length", str(delivery.length))
             request.write(b"")
             return None
-        try:
-            if length <= INLINE_BYTES:
-                return await _read(content, first, length)
-            request.setHeader("Content-Length", str(length))
-            await send_file(request, content, first, length)
-            return None
-        finally:
-            content.close()
+        return await _sent(request, delivery.content, delivery.first, delivery.length)
+
+
+async def _sent(request: Request, content: bytes | StoredFile, first: int, length: int) -> bytes | None:
+    """Few bytes as the handler's result, many piece by piece: a client that is slow costs no copy of them."""
+    if isinstance(content, bytes) and length <= INLINE_BYTES:
+        return content[first : first + length]
+    if isinstance(content, bytes):
+        request.setHeader("Content-Length", str(length))
+        await send(request, BytesIO(content), first, length)
+        return None
+    try:
+        if length <= INLINE_BYTES:
+            return await _read(content, first, length)
+        request.setHeader("Content-Length", str(length))
+        await send_file(request, content, first, length)
+        return None
+    finally:
+        content.close()
 
 
 async def _read(file: StoredFile, first: int, length: int) -> bytes:

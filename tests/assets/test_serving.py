@@ -5,8 +5,10 @@ from hashlib import sha256
 from itertools import product
 
 from gamed.instants import http_date
+from gamed.web.assets import INLINE_BYTES
+from gamed.web.sending import CHUNK_BYTES
 from tests.assets.serving_kit import NOW_MS, OPENED_MS, ServingCase
-from tests.support.http import Answer
+from tests.support.http import Answer, request_bytes
 
 SMALL, LARGE = b"0123456789", bytes(range(251)) * 1200
 """In memory, and by way of an open file."""
@@ -231,6 +233,23 @@ class FilesTests(ServingCase):
                 answer = self.ask(method, address)
                 self.refused(answer, 405, "method_not_allowed")
                 self.assertEqual(answer.headers["allow"], "GET, HEAD, OPTIONS")
+
+
+class ManyFilesTests(ServingCase):
+    def test_a_long_manifest(self) -> None:
+        """Sent piece by piece, whole and in part."""
+        name = self.folder.release({f"data/level-{n:04}.pck": SMALL for n in range(2000)})
+        text = (self.folder.path / "releases" / f"{name}.json").read_bytes()
+        self.assertGreater(len(text), 2 * INLINE_BYTES)
+        pieces: list[int] = []
+        connection = self.browser.connect()
+        write = connection.transport.write
+        connection.transport.write = lambda data: pieces.append(len(data)) or write(data)
+        connection.send(request_bytes("GET", f"/assets/{name}"))
+        self.assertEqual(connection.answer.body, text)
+        self.assertLessEqual(max(pieces), CHUNK_BYTES + 1024)  # the first has the head, too
+        part = self.get(f"/assets/{name}", {"Range": f"bytes=10-{10 + INLINE_BYTES}"})
+        self.assertEqual((part.status, part.body), (206, text[10 : 11 + INLINE_BYTES]))
 
 
 class NothingTests(ServingCase):
