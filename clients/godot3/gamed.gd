@@ -317,15 +317,16 @@ class Tools:
 
 	# Nested deeper than anything of the protocol; the engine's parser would go down with it.
 	static func too_deep(text):
-		if text.count("[") + text.count("{") <= 64:
-			return false
 		var depth = 0
 		var parts = text.replace("\\\\", "").replace('\\"', "").split('"')
 		for i in range(0, parts.size(), 2):
-			var opened = parts[i].count("[") + parts[i].count("{")
-			if depth + opened > 64:
-				return true
-			depth += opened - parts[i].count("]") - parts[i].count("}")
+			for letter in parts[i]:  # String.count would copy the rest of the text at every bracket
+				if letter == "[" or letter == "{":
+					depth += 1
+				elif letter == "]" or letter == "}":
+					depth -= 1
+				if depth > 64:
+					return true
 		return false
 
 	# Random letters, for names of files: nothing secret.

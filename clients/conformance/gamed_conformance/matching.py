@@ -68,7 +68,7 @@ MATCHERS = {
 
 
 def filled(value: Any, memory: Mapping[str, Any]) -> Any:
-    """`${name.member}` is replaced by what is remembered; `{"$repeat": [text, n]}` by a long text."""
+    """`${name.member}` is replaced by what is remembered; `{"$repeat": [text, n]}` by a long text, `$joined` by one."""
     if isinstance(value, str):
         if whole := REFERENCE.fullmatch(value):
             return looked_up(whole[1], memory)
@@ -79,6 +79,8 @@ def filled(value: Any, memory: Mapping[str, Any]) -> Any:
         if set(value) == {"$repeat"}:
             text, count = value["$repeat"]
             return text * count
+        if set(value) == {"$joined"}:
+            return "".join(filled(value["$joined"], memory))
         return {filled(name, memory): filled(item, memory) for name, item in value.items()}
     return value
 

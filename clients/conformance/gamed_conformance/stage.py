@@ -86,14 +86,13 @@ class Stage(Surroundings):
         try:
             result = decoded(pending.result())
         except CommandFailed as failure:
-            if step.get("either") and failure.error.get("kind") != "Driver":
-                return
-            if "error" not in step or failure.error.get("kind") == "Driver":
+            may = "error" in step or step.get("either")
+            if not may or failure.error.get("kind") == "Driver":
                 raise Mismatch(f"{do} failed: {failure}") from None
-            expect(step["error"], failure.error, f"the error of {do}")
+            expect(step.get("error", {}), failure.error, f"the error of {do}")
             result = failure.error
         else:
-            if "error" in step:
+            if "error" in step and not step.get("either"):
                 raise Mismatch(f"{do} gave {result!r}; expected the error {step['error']!r}")
             if "expect" in step:
                 expect(step["expect"], result, f"the result of {do}")
