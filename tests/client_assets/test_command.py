@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from tests.client.reference import PATH as CLIENT
 from tests.client_assets.cases import FIRST, SECOND, AssetsCase
 from tests.client_assets.reference import PATH
 from tests.client_assets.reference import gamed_assets as ga
+from tests.client_assets.reference import gamed_client as gc
 
 SIZE = sum(map(len, FIRST.values()))
 
@@ -83,3 +85,10 @@ class Commands(AssetsCase):
         imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         roots = {name.partition(".")[0] for name in imported}
         self.assertEqual(roots - sys.stdlib_module_names - {"__future__"}, {"gamed_client"})
+
+    def test_page(self) -> None:
+        """Each command line of the client's page is one that it takes."""
+        lines = re.findall(r"(?m)^python gamed_client.py (.+)$", (PATH.parent / "README.md").read_text("utf-8"))
+        self.assertEqual(
+            [gc.parser().parse_args(line.split()).command for line in lines], ["login", "save", "sync", "assets"]
+        )
