@@ -42,11 +42,19 @@ class Downloads(AssetsCase):
         self.assertEqual({path.name.split(".")[0] for path in (self.folder / "releases").iterdir()}, {folder.name})
         self.assertEqual(list((self.folder / "staging").iterdir()), [])
 
-    def test_the_layout_is_that_of_the_python_client(self) -> None:
-        """What one has downloaded the other plays."""
-        self.fake.publish(FIRST)
+    def test_what_another_process_plays_stays(self) -> None:
+        """Also if that one is the Python client: what one has downloaded the other plays."""
+        first = self.fake.publish(FIRST)
         self.fetch()
         self.assert_has(FIRST)
+        self.assertEqual(self.assets.current.id, first)
+        self.fake.publish(SECOND)
+        self.fetch()
+        self.assertEqual(tree(self.folder / "releases" / first), FIRST)
+        self.assets.close()
+        self.fetch()
+        self.assertFalse((self.folder / "releases" / first).exists())
+        self.assert_has(SECOND)
 
     def test_goes_on_where_it_broke_off(self) -> None:
         """With a range, of the very same bytes; a byte is not fetched twice."""
