@@ -11,7 +11,7 @@ from tests.client_assets.reference import PATH
 from tests.client_assets.reference import gamed_assets as ga
 
 MORTAL = Path(__file__).with_name("mortal.py")
-STEP = int(os.environ.get("GAMED_ASSETS_KILL_STEP", "3"))
+STEP = int(os.environ.get("GAMED_ASSETS_KILL_STEP", "2"))
 """Each so many steps; 1 is every one of them."""
 LIMIT_SECONDS = 60
 
