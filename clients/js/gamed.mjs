@@ -502,6 +502,8 @@ export class Wire {
     if (IN_NODE) headers["User-Agent"] = this.agent // a browser sends its own
     if (how.json !== undefined) headers["Content-Type"] = "application/json"
     if (how.bearer !== undefined) headers.Authorization = `Bearer ${how.bearer}`
+    /** @type {unknown} */
+    let own
     const timeout = how.timeout ?? this.patience.timeout
     const clock = new Deadline(how.signal)
     try {
@@ -517,14 +519,20 @@ export class Wire {
         referrerPolicy: "no-referrer",
       })
       const answer = new Answer(response.status, response.headers, new Uint8Array())
-      const sink = response.ok ? how.sink : undefined
-      const step = () => clock.within(timeout)
-      const taken = await readWhole(response, how.limit ?? MAX_JSON_BYTES, step, sink && ((part) => sink(part, answer)))
-      answer.body = taken
+      const taking = async (/** @type {Uint8Array} */ part) => {
+        try {
+          await how.sink?.(part, answer)
+        } catch (error) {
+          own = error
+          throw error
+        }
+      }
+      const sink = response.ok && how.sink ? taking : undefined
+      answer.body = await readWhole(response, how.limit ?? MAX_JSON_BYTES, () => clock.within(timeout), sink)
       if (!response.ok) throw errorOf(answer)
       return answer
     } catch (error) {
-      if (error instanceof GamedError || how.signal?.aborted) throw error
+      if (error instanceof GamedError || error === own || how.signal?.aborted) throw error
       throw networkError(this.origin, error)
     } finally {
       clock.clear()
@@ -1425,6 +1433,12 @@ function metaField(meta) {
   return text.replace(/[\u007f-\uffff]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`)
 }
 
+/** @param {string} contentType */
+export function typeField(contentType) {
+  if (/^[\x21-\x7e]([\x20-\x7e]{0,253}[\x21-\x7e])?$/.test(contentType)) return contentType
+  throw new Refused("bad_content_type", "The type of a save is a media type, such as application/json.")
+}
+
 /** Text as its UTF-8. @param {Uint8Array | ArrayBuffer | string} data @returns {Uint8Array} */
 export function bytesOf(data) {
   if (typeof data === "string") return new TextEncoder().encode(data)
@@ -1652,7 +1666,7 @@ export class GamedClient {
   async put(slot, data, { base, contentType = "application/octet-stream", meta = null }) {
     const body = bytesOf(data)
     /** @type {Record<string, string>} */
-    const headers = { "Content-Type": contentType, ...condition(base) }
+    const headers = { "Content-Type": typeField(contentType), ...condition(base) }
     headers["Content-Digest"] = `sha-256=:${base64(await sha256Of(body))}:`
     if (meta !== null) headers["Save-Meta"] = metaField(meta)
     return SaveInfo.of((await this._game("PUT", pathOf(slot), { headers, body })).json())

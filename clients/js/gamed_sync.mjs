@@ -45,6 +45,7 @@ import {
   syncFolder,
   transact,
   tryLock,
+  typeField,
   unlessMissing,
   writeWhole,
 } from "./gamed.mjs"
@@ -898,6 +899,7 @@ export class Sync {
   async #local(slot, data, contentType, meta) {
     pathOf(slot)
     const plain = plainOf(meta ?? {})
+    typeField(contentType)
     this.#open()
     const kept = data.slice() // the game may go on with its own
     const sha256 = await sha256Hex(kept)

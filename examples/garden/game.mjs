@@ -11,7 +11,7 @@ import { STAGES, described, loaded, newGarden, pressed, saved } from "./garden.m
 const SLOT = "garden"
 const APP = "garden"
 const SCENE = "meadow.svg"
-const TABS = 8
+const TABS = 4
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id)
@@ -324,9 +324,28 @@ async function play(client) {
       element("plots").replaceChildren()
       playing = new Play(client, sync, tab)
       navigator.storage?.persist?.() // else a browser that is short of room may forget what is not sent yet
-      return await playing.start()
+      await playing.start()
+      return void sendLeftovers(client, tab)
     } catch (error) {
       if (!(error instanceof InUse) || tab === TABS) throw error
+    }
+  }
+}
+
+/**
+ * What a tab that was closed has not sent. Without a network it stays for the next start; if it has become a conflict,
+ * for the next tab that plays there.
+ * @param {GamedClient} client @param {number} mine
+ */
+async function sendLeftovers(client, mine) {
+  const places = Array.from({ length: TABS }, (_, index) => index + 1).filter((tab) => tab !== mine)
+  for (const tab of places) {
+    try {
+      const sync = await Sync.open(client, { folder: `tab-${tab}` })
+      if (sync.status(SLOT).state === "waiting") await sync.pump().catch(() => undefined)
+      await sync.close()
+    } catch (error) {
+      if (!(error instanceof InUse)) console.warn(wordsOf(error)) // else: that tab sends it itself
     }
   }
 }

@@ -156,7 +156,7 @@ class DemoTests(PorchTestCase):
         return str(self.does(lambda: tab.locator(place).inner_text()))
 
     def test_away(self) -> None:
-        """Without a network the game plays on; what was kept goes up by itself when there is one again."""
+        """Without a network the game plays on; what was kept goes up by itself, also of a tab that was closed."""
         tab = self.tab()
         self.sign_in(tab)
         self.says(tab, "Saved")
@@ -165,4 +165,13 @@ class DemoTests(PorchTestCase):
         self.says(tab, "Offline: kept in this browser")
         self.does(lambda: tab.context.set_offline(False))
         self.says(tab, "Saved")
+        other = self.tab()
+        self.says(other, "0 flowers, 2 growing, 0 picked")
+        self.does(lambda: other.get_by_label("Stay offline").check())
+        self.press(other, 5)
+        self.says(other, "Offline: kept in this browser")
+        self.does(other.close)
+        self.does(tab.reload)
+        self.does(lambda: tab.get_by_role("button", name="Load it").click())
+        self.says(tab, "0 flowers, 3 growing, 0 picked")
         self.assertEqual(self.errors, [])

@@ -6,7 +6,7 @@ import { readFile, readdir, writeFile } from "node:fs/promises"
 import { test } from "node:test"
 
 import { DownloadCorrupt, GamedClient, NotGamed, SignInRequired } from "../../clients/js/gamed.mjs"
-import { Assets, InUse } from "../../clients/js/gamed_assets.mjs"
+import { Assets, DiskFull, InUse } from "../../clients/js/gamed_assets.mjs"
 import { COMPLETE, fake, folder, json, problem } from "./fake.mjs"
 
 const sha256 = (data) => createHash("sha256").update(data).digest("hex")
@@ -138,6 +138,20 @@ test("one download at a time; given up, it leaves what arrived", async (t) => {
   await assert.rejects(download, /enough/)
   answers[key] = whole
   await assets.download()
+})
+
+test("what the game throws ends a download at once, as what the system throws", async (t) => {
+  const { assets, seen } = await serving(t, { level: LEVEL })
+  let thrown = 0
+  const enough = ({ fetched }) => {
+    if (fetched && !thrown++) throw new TypeError("enough")
+  }
+  await assert.rejects(assets.download("stable", { progress: enough }), /^TypeError: enough$/)
+  assert.deepEqual(ranges(seen), ["all"])
+  const full = ({ fetched }) => {
+    if (fetched) throw Object.assign(new Error("no space"), { code: "ENOSPC" })
+  }
+  await assert.rejects(assets.download("stable", { progress: full }), DiskFull)
 })
 
 test("a list of files that this device should not write is refused whole", async (t) => {

@@ -137,6 +137,7 @@ test("a write says what it replaces, its meta in one line of ASCII", async (t) =
   await client.put("auto", "x", { base: null, meta: { title: "Küche \u2028 \u{1f33b}" } })
   await client.put("auto", "x", { base: '"1-ab"' })
   await assert.rejects(client.put("auto", "x", {}), TypeError)
+  await assert.rejects(client.put("auto", "x", { base: null, contentType: "text/plain\n" }), gamed.Refused)
   assert.equal(found[0]["save-meta"], '{"title":"K\\u00fcche \\u2028 \\ud83c\\udf3b"}')
   assert.deepEqual([found[0]["if-none-match"], found[1]["if-match"]], ["*", '"1-ab"'])
 })
