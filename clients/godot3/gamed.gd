@@ -549,7 +549,9 @@ func _exchange(http, method, path, body, fields, how):
 
 func _connected(http, timeout):
 	# the engine asks one address of a name only, and cannot write "::1" into the request's head
-	var host = {"localhost": "127.0.0.1", "::1": "localhost"}.get(origin.host, origin.host)
+	var host = origin.host
+	if origin.scheme == "http":
+		host = {"localhost": "127.0.0.1", "::1": "localhost"}.get(host, host)
 	var error = http.connect_to_host(host, origin.port, origin.scheme == "https", true)
 	var since = OS.get_ticks_msec()
 	while true:

@@ -576,8 +576,10 @@ func _exchange(http, method, path, body, fields, how):
 
 
 func _connected(http, timeout):
-	# the engine wants four characters of a host at least
-	var host = {"localhost": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}.get(origin.host, origin.host)
+	# the engine asks one address of a name only, and wants four characters of one at least
+	var host = origin.host
+	if origin.scheme == "http":
+		host = {"localhost": "127.0.0.1", "::1": "0:0:0:0:0:0:0:1"}.get(host, host)
 	var tls = TLSOptions.client() if origin.scheme == "https" else null
 	var error = http.connect_to_host(host, origin.port, tls)
 	var since = Time.get_ticks_msec()
