@@ -39,7 +39,7 @@ namespace Gamed
     public class DiskFull : GamedError
     {
         /// <summary>`missing`: bytes.</summary>
-        public DiskFull(long missing, Exception inner) : base("disk_full",
+        internal DiskFull(long missing, Exception inner) : base("disk_full",
             "This device has no room for the download: " +
             (missing / 1048576.0).ToString("0.0", CultureInfo.InvariantCulture) +
             " MiB are still to come. Free some space, then start it again.", 0, null, inner)
@@ -93,6 +93,7 @@ namespace Gamed
         /// <summary>RFC 3339.</summary>
         public string Published { get; private set; }
 
+        /// <summary>The publisher's line for people.</summary>
         public string Note { get; private set; }
 
         /// <summary>The owner's own words for the game.</summary>
@@ -438,6 +439,7 @@ namespace Gamed
         /// <summary>looking (what is here already), fetching, finishing.</summary>
         public string Stage { get; internal set; }
 
+        /// <summary>The id of what is downloaded.</summary>
         public string Release { get; internal set; }
 
         /// <summary>Bytes that need not be fetched any more.</summary>
@@ -771,16 +773,19 @@ namespace Gamed
             Manifest = manifest;
         }
 
+        /// <summary>`r` and 16 digits of hex.</summary>
         public string Id
         {
             get { return Manifest.Release; }
         }
 
+        /// <summary>Where its files are, under their own paths.</summary>
         public string Folder
         {
             get { return place.FolderOf(Id); }
         }
 
+        /// <summary>What it has.</summary>
         public Manifest Manifest { get; private set; }
 
         /// <summary>Of one of its files; throws NotFound if it has no such file.</summary>
@@ -819,6 +824,7 @@ namespace Gamed
             place.Make();
         }
 
+        /// <summary>Where the releases of this device are.</summary>
         public string Folder { get; private set; }
 
         // -- what is here: no network --

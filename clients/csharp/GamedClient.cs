@@ -43,6 +43,7 @@ namespace Gamed
     {
         static readonly Dictionary<string, object> Nothing = new Dictionary<string, object>();
 
+        /// <summary>`code` for the program, `detail` for the person.</summary>
         public GamedError(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
             Exception inner = null) : base(detail + " (" + code + ")", inner)
         {
@@ -80,11 +81,13 @@ namespace Gamed
     /// <summary>No answer, half an answer, or a front proxy that cannot reach its server.</summary>
     public class Unreachable : GamedError
     {
+        /// <summary>`code` for the program, `detail` for the person.</summary>
         public Unreachable(string code, string detail, int status = 0, IDictionary<string, object> problem = null,
             Exception inner = null) : base(code, detail, status, problem, inner)
         {
         }
 
+        /// <summary>It does.</summary>
         public override bool Passing
         {
             get { return true; }
@@ -94,11 +97,12 @@ namespace Gamed
     /// <summary>The server cannot do it now.</summary>
     public class Busy : GamedError
     {
-        public Busy(string code, string detail, int status, IDictionary<string, object> problem)
+        internal Busy(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
 
+        /// <summary>It does.</summary>
         public override bool Passing
         {
             get { return true; }
@@ -108,11 +112,12 @@ namespace Gamed
     /// <summary>Too many requests; see <see cref="GamedError.RetryAfter"/>.</summary>
     public class RateLimited : GamedError
     {
-        public RateLimited(string code, string detail, int status, IDictionary<string, object> problem)
+        internal RateLimited(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
 
+        /// <summary>It does.</summary>
         public override bool Passing
         {
             get { return true; }
@@ -122,10 +127,11 @@ namespace Gamed
     /// <summary>The bytes that arrived are not those the server named.</summary>
     public class DownloadCorrupt : GamedError
     {
-        public DownloadCorrupt(string code, string detail) : base(code, detail)
+        internal DownloadCorrupt(string code, string detail) : base(code, detail)
         {
         }
 
+        /// <summary>It does.</summary>
         public override bool Passing
         {
             get { return true; }
@@ -135,7 +141,7 @@ namespace Gamed
     /// <summary>Whatever answers at this address does not speak this protocol.</summary>
     public class NotGamed : GamedError
     {
-        public NotGamed(string detail, int status = 0, Exception inner = null)
+        internal NotGamed(string detail, int status = 0, Exception inner = null)
             : base("not_gamed", detail, status, null, inner)
         {
         }
@@ -144,10 +150,12 @@ namespace Gamed
     /// <summary>An address that must not be used: plain http on the network, or a link to another server.</summary>
     public class UntrustedAddress : GamedError
     {
+        /// <summary>`code` for the program, `detail` for the person.</summary>
         public UntrustedAddress(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
         {
         }
 
+        /// <summary>`code` for the program, `detail` for the person.</summary>
         public UntrustedAddress(string detail) : this("untrusted_address", detail)
         {
         }
@@ -156,7 +164,7 @@ namespace Gamed
     /// <summary>The server did not accept the request as it is; sending it again changes nothing.</summary>
     public class Refused : GamedError
     {
-        public Refused(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+        internal Refused(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
             : base(code, detail, status, problem)
         {
         }
@@ -165,7 +173,7 @@ namespace Gamed
     /// <summary>Nobody is signed in here, or no longer.</summary>
     public class SignInRequired : GamedError
     {
-        public SignInRequired(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+        internal SignInRequired(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
             : base(code, detail, status, problem)
         {
         }
@@ -179,7 +187,7 @@ namespace Gamed
     /// <summary>Another player signed in at this place meanwhile; nothing was read or written in their name.</summary>
     public class PlayerChanged : SignInRequired
     {
-        public PlayerChanged() : base("player_changed", "Another player signed in here meanwhile.")
+        internal PlayerChanged() : base("player_changed", "Another player signed in here meanwhile.")
         {
         }
     }
@@ -187,7 +195,7 @@ namespace Gamed
     /// <summary>The owner of this server does not let the player in.</summary>
     public class PlayerBlocked : GamedError
     {
-        public PlayerBlocked(string code, string detail, int status, IDictionary<string, object> problem)
+        internal PlayerBlocked(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -196,7 +204,7 @@ namespace Gamed
     /// <summary>The sign-in ended without credentials; start another one.</summary>
     public class LoginFailed : GamedError
     {
-        public LoginFailed(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+        internal LoginFailed(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
             : base(code, detail, status, problem)
         {
         }
@@ -205,7 +213,7 @@ namespace Gamed
     /// <summary>Someone said no: in the browser, or at the provider.</summary>
     public class LoginDeclined : LoginFailed
     {
-        public LoginDeclined(string code, string detail, IDictionary<string, object> problem)
+        internal LoginDeclined(string code, string detail, IDictionary<string, object> problem)
             : base(code, detail, 0, problem)
         {
         }
@@ -214,6 +222,7 @@ namespace Gamed
     /// <summary>Cancelled from this side.</summary>
     public class LoginCancelled : LoginFailed
     {
+        /// <summary>`code` for the program, `detail` for the person.</summary>
         public LoginCancelled(string code, string detail, IDictionary<string, object> problem = null)
             : base(code, detail, 0, problem)
         {
@@ -223,7 +232,7 @@ namespace Gamed
     /// <summary>Nobody finished it in time.</summary>
     public class LoginExpired : LoginFailed
     {
-        public LoginExpired(string code, string detail, IDictionary<string, object> problem)
+        internal LoginExpired(string code, string detail, IDictionary<string, object> problem)
             : base(code, detail, 0, problem)
         {
         }
@@ -232,7 +241,7 @@ namespace Gamed
     /// <summary>A wrong finish code.</summary>
     public class InvalidProof : GamedError
     {
-        public InvalidProof(string code, string detail, int status, IDictionary<string, object> problem)
+        internal InvalidProof(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -247,7 +256,7 @@ namespace Gamed
     /// <summary>The server has no such save, version, session or file.</summary>
     public class NotFound : GamedError
     {
-        public NotFound(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+        internal NotFound(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
             : base(code, detail, status, problem)
         {
         }
@@ -256,7 +265,7 @@ namespace Gamed
     /// <summary>The save was deleted; its versions can still be restored.</summary>
     public class Deleted : NotFound
     {
-        public Deleted(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
+        internal Deleted(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
             : base(code, detail, status, problem)
         {
         }
@@ -265,7 +274,7 @@ namespace Gamed
     /// <summary>What you have is current (304).</summary>
     public class NotModified : GamedError
     {
-        public NotModified() : base("not_modified", "You have the current version.", 304)
+        internal NotModified() : base("not_modified", "You have the current version.", 304)
         {
         }
     }
@@ -273,7 +282,7 @@ namespace Gamed
     /// <summary>The slot exists: say which version this write is based on.</summary>
     public class BaseRequired : GamedError
     {
-        public BaseRequired(string code, string detail, int status, IDictionary<string, object> problem)
+        internal BaseRequired(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -283,7 +292,7 @@ namespace Gamed
     /// not (PROTOCOL 4.1).</summary>
     public class Conflict : GamedError
     {
-        public Conflict(string code, string detail, int status, IDictionary<string, object> problem)
+        internal Conflict(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -310,7 +319,7 @@ namespace Gamed
     /// <summary>The player's own limits; see `limit` and `usage` of <see cref="GamedError.Problem"/>.</summary>
     public class QuotaExceeded : GamedError
     {
-        public QuotaExceeded(string code, string detail, int status, IDictionary<string, object> problem)
+        internal QuotaExceeded(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -319,7 +328,7 @@ namespace Gamed
     /// <summary>The owner's disk is full.</summary>
     public class StorageFull : GamedError
     {
-        public StorageFull(string code, string detail, int status, IDictionary<string, object> problem)
+        internal StorageFull(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -329,7 +338,7 @@ namespace Gamed
     /// </summary>
     public class SaveCorrupt : GamedError
     {
-        public SaveCorrupt(string code, string detail, int status, IDictionary<string, object> problem)
+        internal SaveCorrupt(string code, string detail, int status, IDictionary<string, object> problem)
             : base(code, detail, status, problem)
         {
         }
@@ -338,7 +347,7 @@ namespace Gamed
     /// <summary>Another process, or another object of this one, has the folder open.</summary>
     public class InUse : GamedError
     {
-        public InUse(string code, string detail) : base(code, detail)
+        internal InUse(string code, string detail) : base(code, detail)
         {
         }
     }
@@ -468,6 +477,7 @@ namespace Gamed
     /// </summary>
     public static class Json
     {
+        /// <summary>How deep objects and arrays may be in each other.</summary>
         public const int Depth = 32;
 
         static readonly UTF8Encoding Utf8 = new UTF8Encoding(false, true);
@@ -868,6 +878,7 @@ namespace Gamed
         /// <summary>Lower case, without brackets.</summary>
         public string Host { get; private set; }
 
+        /// <summary>1 to 65535.</summary>
         public int Port { get; private set; }
 
         /// <summary>
@@ -944,6 +955,7 @@ namespace Gamed
             return rest.Split('?', '#')[0];
         }
 
+        /// <summary>As in a URL, without a slash at the end.</summary>
         public override string ToString()
         {
             string host = Host.Contains(":") ? "[" + Host + "]" : Host;
@@ -951,11 +963,13 @@ namespace Gamed
             return Scheme + "://" + host + (usual ? "" : ":" + Port.ToString(CultureInfo.InvariantCulture));
         }
 
+        /// <summary>The same scheme, host and port.</summary>
         public override bool Equals(object other)
         {
             return other is Origin && other.ToString() == ToString();
         }
 
+        /// <summary>As <see cref="Equals(object)"/> has it.</summary>
         public override int GetHashCode()
         {
             return ToString().GetHashCode();
@@ -967,8 +981,10 @@ namespace Gamed
     /// <summary>One request, for whatever sends it: see <see cref="GamedOptions.Send"/>.</summary>
     public sealed class GamedRequest
     {
+        /// <summary>GET, PUT, POST or DELETE.</summary>
         public string Method { get; internal set; }
 
+        /// <summary>Absolute; of the server that the player entered.</summary>
         public string Url { get; internal set; }
 
         /// <summary>Names and values, ASCII; User-Agent, Content-Type and Range among them.</summary>
@@ -1005,13 +1021,16 @@ namespace Gamed
             this.close = close;
         }
 
+        /// <summary>Of HTTP.</summary>
         public int Status { get; private set; }
 
         /// <summary>By names in any case.</summary>
         public IDictionary<string, string> Headers { get; private set; }
 
+        /// <summary>Of as many bytes as Content-Length says.</summary>
         public Stream Body { get; private set; }
 
+        /// <summary>Ends the connection; may be called more than once.</summary>
         public void Dispose()
         {
             if (close != null)
@@ -1433,12 +1452,16 @@ namespace Gamed
         {
         }
 
+        /// <summary>The server's.</summary>
         public string Origin { get; private set; }
 
+        /// <summary>`ply_...`: key what the game keeps by it.</summary>
         public string PlayerId { get; private set; }
 
+        /// <summary>`ses_...`.</summary>
         public string SessionId { get; private set; }
 
+        /// <summary>A name of the policy, or `local`.</summary>
         public string Provider { get; private set; }
 
         /// <summary>Secret.</summary>
@@ -1561,7 +1584,7 @@ namespace Gamed
         readonly SemaphoreSlim tasks = new SemaphoreSlim(1);
 
         /// <summary>`path` without its end: `.json` and `.lock` lie beside each other.</summary>
-        public CredentialFile(string path)
+        internal CredentialFile(string path)
         {
             this.path = path;
         }
@@ -1573,6 +1596,7 @@ namespace Gamed
             return Disk.IsMac ? new Keychain(file, app, place) : (ICredentialStore)file;
         }
 
+        /// <summary>Throws IOException.</summary>
         public async Task<IDisposable> LockAsync(CancellationToken cancel)
         {
             Disk.PrivateFolder(Path.GetDirectoryName(path));
@@ -1595,6 +1619,7 @@ namespace Gamed
             }
         }
 
+        /// <summary>Throws IOException.</summary>
         public virtual string Read()
         {
             byte[] data = Disk.Read(path + ".json");
@@ -1610,12 +1635,14 @@ namespace Gamed
             }
         }
 
+        /// <summary>Throws IOException.</summary>
         public virtual void Write(string text)
         {
             byte[] data = Encoding.UTF8.GetBytes(text);
             Disk.WriteWhole(path + ".json", Disk.IsWindows ? Dpapi.Seal(data) : data);
         }
 
+        /// <summary>Throws IOException.</summary>
         public virtual void Delete()
         {
             Disk.Delete(path + ".json");
@@ -2067,6 +2094,7 @@ namespace Gamed
     /// <summary>How to sign in; all optional.</summary>
     public sealed class SignInOptions
     {
+        /// <summary>With a browser on this machine that comes back by itself.</summary>
         public SignInOptions()
         {
             OpenBrowser = Browser.Open;
@@ -2591,8 +2619,10 @@ namespace Gamed
         {
         }
 
+        /// <summary>1 to 64 of a-z 0-9 . _ -</summary>
         public string Slot { get; private set; }
 
+        /// <summary>Counts up by slot, from 1.</summary>
         public long Version { get; private set; }
 
         /// <summary>With its quotes.</summary>
@@ -2604,6 +2634,7 @@ namespace Gamed
         /// <summary>64 digits of hex.</summary>
         public string Sha256 { get; private set; }
 
+        /// <summary>A media type.</summary>
         public string ContentType { get; private set; }
 
         /// <summary>RFC 3339, by the server's clock.</summary>
@@ -2653,6 +2684,7 @@ namespace Gamed
             };
         }
 
+        /// <summary>Slot and etag.</summary>
         public override string ToString()
         {
             return Slot + " " + Etag;
@@ -2662,8 +2694,10 @@ namespace Gamed
     /// <summary>In a list of changes: the slot was emptied by <see cref="Version"/>.</summary>
     public sealed class Deletion
     {
+        /// <summary>Whose save went.</summary>
         public string Slot { get; internal set; }
 
+        /// <summary>The delete is a version, too.</summary>
         public long Version { get; internal set; }
     }
 
@@ -2673,8 +2707,10 @@ namespace Gamed
         /// <summary>What to ask with the next time.</summary>
         public string Cursor { get; private set; }
 
+        /// <summary>What holds something.</summary>
         public IList<SaveInfo> Saves { get; private set; }
 
+        /// <summary>What was emptied; none in a whole list.</summary>
         public IList<Deletion> Deletions { get; private set; }
 
         /// <summary>Everything there is, not only what changed: no cursor was given, or the past it stands for is gone.
@@ -2701,6 +2737,7 @@ namespace Gamed
     /// <summary>One version in a slot's history.</summary>
     public sealed class SaveVersion
     {
+        /// <summary>Counts up by slot, from 1.</summary>
         public long Version { get; private set; }
 
         /// <summary>write, restore, conflict or delete.</summary>
@@ -2734,10 +2771,13 @@ namespace Gamed
         /// <summary>With its quotes.</summary>
         public string Etag { get; internal set; }
 
+        /// <summary>The bytes, checked.</summary>
         public byte[] Data { get; internal set; }
 
+        /// <summary>A media type.</summary>
         public string ContentType { get; internal set; }
 
+        /// <summary>What was given as `meta`; empty if nothing was.</summary>
         public IDictionary<string, object> Meta { get; internal set; }
 
         internal static Save Of(Answer answer)
@@ -2778,16 +2818,19 @@ namespace Gamed
             this.tag = tag;
         }
 
+        /// <summary>Null for null; throws Refused if it has no etag.</summary>
         public static implicit operator Base(Save save)
         {
             return save == null ? null : new Base(save.Etag);
         }
 
+        /// <summary>Null for null; throws Refused if it has no etag.</summary>
         public static implicit operator Base(SaveInfo info)
         {
             return info == null ? null : new Base(info.Etag);
         }
 
+        /// <summary>Null for null; throws Refused if it has no etag.</summary>
         public static implicit operator Base(string etag)
         {
             return etag == null ? null : new Base(etag);
@@ -2799,6 +2842,7 @@ namespace Gamed
             return new Dictionary<string, string> { { name, on == null ? "*" : on.tag } };
         }
 
+        /// <summary>The etag, or `*`.</summary>
         public override string ToString()
         {
             return tag;
@@ -2888,6 +2932,7 @@ namespace Gamed
     /// <summary>How a client works; all optional.</summary>
     public sealed class GamedOptions
     {
+        /// <summary>What most games want.</summary>
         public GamedOptions()
         {
             App = "gamed";
@@ -2936,6 +2981,7 @@ namespace Gamed
     /// <summary>One server, and the player who is signed in there.</summary>
     public sealed class GamedClient
     {
+        /// <summary>Of this file.</summary>
         public const string ClientVersion = "1.0.0";
 
         internal const string Bytes = "application/octet-stream";
@@ -2974,6 +3020,7 @@ namespace Gamed
             this.player = player;
         }
 
+        /// <summary>The server.</summary>
         public Origin Origin { get; private set; }
 
         /// <summary>Where this machine keeps the credential, and GamedSync.cs what is pending.</summary>

@@ -31,7 +31,7 @@ namespace Gamed
     /// <summary>A file of this device does not hold what was written to it.</summary>
     public class LocalDamaged : GamedError
     {
-        public LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
+        internal LocalDamaged(string code, string detail, Exception inner = null) : base(code, detail, 0, null, inner)
         {
         }
     }
@@ -40,7 +40,7 @@ namespace Gamed
     /// </summary>
     public class ConflictOver : GamedError
     {
-        public ConflictOver() : base("conflict_over", "This conflict has changed since it was shown.")
+        internal ConflictOver() : base("conflict_over", "This conflict has changed since it was shown.")
         {
         }
     }
@@ -567,19 +567,32 @@ namespace Gamed
     /// <summary>One slot, for a menu.</summary>
     public sealed class SyncStatus
     {
-        public const string InStep = "in_step", Waiting = "waiting", Newer = "newer", Conflict = "conflict",
-            Refused = "refused";
+        /// <summary>Device and server have the same.</summary>
+        public const string InStep = "in_step";
 
+        /// <summary>Something is to be brought up or down.</summary>
+        public const string Waiting = "waiting";
+
+        /// <summary>Another device saved, or deleted: ReadAsync gives it.</summary>
+        public const string Newer = "newer";
+
+        /// <summary>This device and another both went on: the player has to choose.</summary>
+        public const string Conflict = "conflict";
+
+        /// <summary>The server does not take it: see Problem; the bytes are kept here.</summary>
+        public const string Refused = "refused";
+
+        /// <summary>1 to 64 of a-z 0-9 . _ -</summary>
         public string Slot { get; internal set; }
 
-        /// <summary>in_step; waiting: something is to be brought up or down; newer: ReadAsync gives what came from
-        /// elsewhere; conflict: the player has to choose; refused: see Problem, the bytes are kept here.</summary>
+        /// <summary>One of the texts above.</summary>
         public string State { get; internal set; }
 
         /// <summary>Of what ReadAsync would give, in bytes, as are the next two; null: nothing, it is
         /// deleted.</summary>
         public long? Size { get; internal set; }
 
+        /// <summary>What was given with it; empty if nothing was.</summary>
         public IDictionary<string, object> Meta { get; internal set; }
 
         /// <summary>RFC 3339, to show.</summary>
@@ -589,6 +602,7 @@ namespace Gamed
         /// DismissAsync them.</summary>
         public IList<long> Copies { get; internal set; }
 
+        /// <summary>Why the server does not take it, or null.</summary>
         public GamedError Problem { get; internal set; }
 
         internal bool Shown
@@ -600,10 +614,13 @@ namespace Gamed
     /// <summary>One side of a conflict: its bytes, and what to tell the player about them.</summary>
     public sealed class SyncSide
     {
+        /// <summary>The bytes, checked.</summary>
         public byte[] Data { get; internal set; }
 
+        /// <summary>A media type.</summary>
         public string ContentType { get; internal set; }
 
+        /// <summary>What was given with it; empty if nothing was.</summary>
         public IDictionary<string, object> Meta { get; internal set; }
 
         /// <summary>RFC 3339, to show.</summary>
@@ -625,6 +642,7 @@ namespace Gamed
 
         internal Dispute Shown { get; private set; }
 
+        /// <summary>Of the save.</summary>
         public string Slot { get; private set; }
 
         /// <summary>changed; deleted: at the server; lost: the server does not know this save (erased, or an old
@@ -634,6 +652,7 @@ namespace Gamed
             get { return Shown.Reason; }
         }
 
+        /// <summary>What both sides started from, or null.</summary>
         public SaveInfo BaseInfo
         {
             get { return Shown.Base; }
@@ -806,6 +825,7 @@ namespace Gamed
             }, cancel);
         }
 
+        /// <summary>Whose saves these are.</summary>
         public string PlayerId { get; private set; }
 
         /// <summary>Why the last pump did not get through; null when it did: for a sign that says "offline".</summary>
@@ -892,6 +912,7 @@ namespace Gamed
             return InTurn(() => (IList<SyncStatus>)Statuses().Where(status => status.Shown).ToList());
         }
 
+        /// <summary>Of one slot, also of one that holds nothing.</summary>
         public Task<SyncStatus> StatusAsync(string slot)
         {
             return InTurn(() => StatusOf(slot));

@@ -33,13 +33,14 @@ def folder() -> Path:
 
 
 @cache
-def built(name: str, *sources: Path, alone: bool = False) -> Path:
+def built(name: str, *sources: Path, alone: bool = False, explained: bool = False) -> Path:
     """An .exe of the client and these files; an AssertionError with what the compiler said.
 
-    `alone`: a library, of these files and nothing but the client's first.
+    `alone`: a library, of these files and nothing but the client's first. `explained`: no public member lacks a comment.
     """
     target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
     compiler = [tool(COMPILER[0]), *COMPILER[1:], *(["-target:library"] if alone else [])]
+    compiler += [f"-doc:{target}.xml"] if explained else []
     done = bounded([*compiler, f"-out:{target}", *map(str, ((CLIENT[:1] if alone else CLIENT) + sources))])
     if done.returncode:
         raise AssertionError(done.stdout + done.stderr)
