@@ -794,7 +794,10 @@ export function openDatabase(name, stores) {
   return new Promise((resolve, reject) => {
     const opening = indexedDB.open(name, 1)
     opening.onupgradeneeded = () => stores.forEach((store) => opening.result.createObjectStore(store))
-    opening.onsuccess = () => resolve(opening.result)
+    opening.onsuccess = () => {
+      opening.result.onversionchange = () => opening.result.close() // a newer page of the game shall not wait for this
+      resolve(opening.result)
+    }
     opening.onerror = () => reject(opening.error)
   })
 }
