@@ -10,6 +10,7 @@ from re import Pattern, compile, escape
 from typing import Any, NamedTuple
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
 from twisted.web.http import NO_BODY_CODES
 from werkzeug.routing import Rule
 
@@ -221,6 +222,9 @@ class PlainRequest(Request):
         if isinstance(answer, Coroutine):
             self._work = Steps(answer, self._answered, self._broke)
             self._work.go()
+        elif isinstance(answer, Deferred):
+            self._work = answer
+            answer.addCallback(self._answered).addErrback(self._failed)
         else:
             self._answered(answer)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from attrs import field, frozen
 from msgspec import Struct
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 
 from gamed.store import StoreBusy
 from gamed.web.app import make_app, make_pages_app
@@ -129,6 +129,10 @@ class EchoRoom:
         except CancelledError:
             self.calls.append(CancelledError)
             raise
+
+    @app.route("/echo/deferred", methods=["GET"])
+    def echo_deferred(self, request: Request) -> Deferred[bytes]:
+        return succeed(b"in time") if request.head.query else fail(WebErrorTooMuch())
 
     @app.route("/echo/detached", methods=["POST"])
     async def echo_detached(self, request: Request) -> bytes:

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator, Sequence
 from random import Random
+from re import compile
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,6 +16,7 @@ from tests.web.rooms import CollectRoom, EchoRoom, PagesRoom
 
 JSON = {"Content-Type": "application/json"}
 MUTANTS = 600
+FRAME = compile(r"  [\w.]+:\d+ in ")
 PATHS = (
     *("/echo/text", "/echo/any", "/echo/query?a=1&b=%20", "/echo/query?a=1&a=2", "/echo/query?#", "/echo/name/anna"),
     *("/echo/name/", "/echo/name/a/b", "/echo/name/a%2Fb", "/echo/name/%61", "/echo/name/..", "/echo/name/~a.b-c_d"),
@@ -22,6 +24,7 @@ PATHS = (
     *("/echo/tree", "/echo/tree/a", "/echo/tree/a/", "/echo/tree/a/b", "/echo/tree/a/b/", "/echo/tree/a/b/c/d"),
     *("/echo/tree/leaf", "/echo/tree/leaf/", "/echo/tree/leaf/a", "/echo/tree/leaf/a/", "/echo/tree/leaf/a/b"),
     *("/echo/tree/a//b", "/echo/tree/../b", "/echo/tree/a/../b", "/echo/tree/a/b%20c", "/echo/tree/a/b.c-d_e~f"),
+    *("/echo/deferred", "/echo/deferred?a", "/echo/stream", "/echo/broken-stream", "/echo/crash", "/echo/not-bytes"),
     *("/auth/echo", "/auth/page/collect", "/auth/page/" + "t" * 22, "/auth/page/form", "/echo/nowhere", "/ECHO/text"),
     *(
         "http://game.example/echo/text",
@@ -144,8 +147,13 @@ class SameCase(SynchronousTestCase):
         browser.clock.advance(11)
         ended = connection.raw, connection.closed
         connection.leave()
-        told = raw, fate, ended, browser.log.lines, [shown(call) for call in echo.calls], browser.events
+        told = raw, fate, ended, browser.log.lines, [shown(call) for call in echo.calls], unframed(browser.events)
         return told, sum(one is not None for one in counted)
+
+
+def unframed(events: Sequence[str]) -> list[list[str]]:
+    """What is logged, without the functions that it went through."""
+    return [[line for line in event.splitlines() if not FRAME.match(line)] for event in events]
 
 
 def shown(call: Any) -> Any:
