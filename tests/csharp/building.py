@@ -36,7 +36,7 @@ def folder() -> Path:
 def built(name: str, *sources: Path, alone: bool = False, explained: bool = False) -> Path:
     """An .exe of the client and these files; an AssertionError with what the compiler said.
 
-    `alone`: a library, of these files and nothing but the client's first. `explained`: no public member lacks a comment.
+    `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment.
     """
     target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
     compiler = [tool(COMPILER[0]), *COMPILER[1:], *(["-target:library"] if alone else [])]
