@@ -320,7 +320,7 @@ class Tools:
 		var depth = 0
 		var parts = text.replace("\\\\", "").replace('\\"', "").split('"')
 		for i in range(0, parts.size(), 2):
-			for letter in parts[i]:  # String.count would copy the rest of the text at every bracket
+			for letter in parts[i].lstrip(",: "):  # String.count would copy the rest of the text at every bracket
 				if letter == "[" or letter == "{":
 					depth += 1
 				elif letter == "]" or letter == "}":

@@ -122,10 +122,11 @@ class Manifest:
 			if files.has(key):
 				return _wrong("The release has two files of one name: %s" % path)
 			files[key] = true
-			var slash = key.find("/")
-			while slash >= 0:
-				folders[key.substr(0, slash)] = true
-				slash = key.find("/", slash + 1)
+			while "/" in key:
+				key = key.get_base_dir()
+				if folders.has(key):
+					break
+				folders[key] = true
 		for key in folders:
 			if files.has(key):
 				return _wrong("The release has a file and a folder of one name: %s" % key)
@@ -135,14 +136,15 @@ class Manifest:
 	static func is_flawed(path):
 		if path.to_utf8_buffer().size() > MAX_PATH_BYTES:
 			return true
-		for i in range(path.length()):
+		var plain = Tools.only(path, Tools.ALPHANUMERIC + "/._-")
+		for i in range(0 if plain else path.length()):
 			var unit = path.unicode_at(i)
 			if unit < 32 or (unit >= 127 and unit < 160) or unit in [0x2028, 0x2029] or (unit >> 11) == 27:
 				return true
 			if path[i] in '<>:"|?*\\':
 				return true
 		for name in path.split("/"):
-			if name in ["", ".", ".."] or name.to_utf8_buffer().size() > MAX_NAME_BYTES or name[-1] in ". ":
+			if name == "" or name == "." or name == ".." or name.to_utf8_buffer().size() > MAX_NAME_BYTES or name[-1] in ". ":
 				return true
 			var stem = name.split(".")[0].rstrip(" ").to_lower()
 			if stem in ["con", "prn", "aux", "nul", "conin$", "conout$"]:
