@@ -62,7 +62,7 @@ class OpenFile:
         end = min((stretch + 1) * STRETCH_BYTES, self.size)
         if self._seen.get(stretch, 0) <= self._seconds():
             first, last = stretch * STRETCH_BYTES, end - 1
-            if any(_peek(self.fileno(), _ONE, each) != 1 for each in (*range(first, last, PROBE_BYTES), last)):
+            if not all(_in_memory(self.fileno(), each) for each in (*range(first, last, PROBE_BYTES), last)):
                 return 0
             self._saw(stretch)
         return end - at
@@ -127,8 +127,14 @@ class Lease:
 
     def at_once(self, first: int, length: int) -> bytes | None:
         """These bytes, if the disk need not be asked."""
-        buffer = bytearray(length)
-        return bytes(buffer) if _peek(self.fileno(), buffer, first) == length else None
+        at = first
+        while at < first + length:
+            ready = self._file.ready(at)
+            if not ready:
+                return None
+            at += ready
+        data = os.pread(self.fileno(), length, first)
+        return data if len(data) == length else None
 
     def ready(self, at: int) -> int:
         """How many bytes from there on can be sent now without waiting for the disk."""
@@ -147,20 +153,23 @@ class Lease:
         return await self.read(n * PART_BYTES, PART_BYTES)
 
 
-_ONE: Final = bytearray(1)
+_BYTE: Final = bytearray(1)
 
 
-def _peek(descriptor: int, buffer: bytearray, at: int) -> int:
-    """How many bytes are there without waiting; 0 also where the file system cannot tell."""
+def _in_memory(descriptor: int, at: int) -> bool:
+    """Whether a byte can be read without waiting; no also where the file system cannot tell, or the file ends."""
     try:
-        return os.preadv(descriptor, [buffer], at, os.RWF_NOWAIT)
+        return os.preadv(descriptor, [_BYTE], at, os.RWF_NOWAIT) == 1
     except OSError as e:
         if e.errno in (EAGAIN, EOPNOTSUPP):
-            return 0
+            return False
         raise
 
 
 def _read(descriptor: int, first: int, length: int) -> bytes:
+    """What is around it is fetched behind it: who comes next finds all of that in memory."""
+    begin, end = first // STRETCH_BYTES, (first + length - 1) // STRETCH_BYTES + 1
+    os.posix_fadvise(descriptor, begin * STRETCH_BYTES, (end - begin) * STRETCH_BYTES, os.POSIX_FADV_WILLNEED)
     parts: list[bytes] = []
     while length > 0 and (data := os.pread(descriptor, length, first)):
         parts.append(data)
