@@ -3043,11 +3043,30 @@ namespace Gamed
             return await CredentialAsync(cancel).ConfigureAwait(false) != null;
         }
 
-        /// <summary>Of who is signed in, or null; asks no server.</summary>
+        /// <summary>Of who is signed in, or null, as it is on the disk now: another process, or a Sync, may have signed
+        /// out meanwhile. Asks no server.</summary>
         public Task<Credential> CredentialAsync(CancellationToken cancel = default(CancellationToken))
         {
-            Credential known = held;
-            return known != null ? Task.FromResult(known) : Task.Run(() => KeptAsync(cancel), cancel);
+            return Task.Run(() => held == null ? KeptAsync(cancel) : Task.FromResult(LookedAt(held)), cancel);
+        }
+
+        /// <summary>Without the lock, which a refresh may have for long.</summary>
+        Credential LookedAt(Credential known)
+        {
+            Credential kept;
+            try
+            {
+                kept = Kept();
+            }
+            catch (Exception e)
+            {
+                if (e is IOException || e is UnauthorizedAccessException)
+                    return known;  // on Windows, while it is being replaced
+                throw;
+            }
+            if (ReferenceEquals(held, known))
+                held = kept;
+            return kept;
         }
 
         async Task<Credential> KeptAsync(CancellationToken cancel)
@@ -3359,7 +3378,7 @@ namespace Gamed
         /// none.</summary>
         async Task<Credential> LiveAsync(string stale, CancellationToken cancel)
         {
-            Credential known = await CredentialAsync(cancel).ConfigureAwait(false);
+            Credential known = held ?? await CredentialAsync(cancel).ConfigureAwait(false);
             if (known == null)
                 throw SignInRequired.Nobody();
             if (player != null && player != known.PlayerId)

@@ -1066,8 +1066,12 @@ class GamedClient:
 
     @property
     def credential(self) -> Credential | None:
+        """As it is on the disk now: another process, or a Sync, may have signed out meanwhile."""
         if self._held is None:
             with self._file.locked():
+                self._held = self._file.read()
+        else:  # without the lock, which a refresh may have for long
+            with contextlib.suppress(PermissionError):  # on Windows, while it is being replaced
                 self._held = self._file.read()
         return self._held
 
@@ -1262,7 +1266,7 @@ class GamedClient:
 
     def _live(self, stale: str | None) -> Credential:
         """A credential whose access token should work and is not `stale`; refreshed if there is none."""
-        held = self.credential
+        held = self._held or self.credential
         if held is None:
             raise SignInRequired("signed_out", "Nobody is signed in here.")
         if self._player not in (None, held.player_id):
