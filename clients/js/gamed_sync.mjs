@@ -466,7 +466,12 @@ class DatabaseStore {
   static async open(name) {
     const release = await tryLock(name)
     if (!release) throw inUse()
-    return new DatabaseStore(await openDatabase(name, ["state", "records", "bodies"]), release)
+    try {
+      return new DatabaseStore(await openDatabase(name, ["state", "records", "bodies"]), release)
+    } catch (error) {
+      release()
+      throw error
+    }
   }
 
   async load() {
