@@ -1,0 +1,188 @@
+"""What is kept of a store in memory and open, who waits for whom, and what a thread holds (PROTOCOL 5)."""
+
+import os
+from collections.abc import Callable
+from resource import RLIMIT_NOFILE, getrlimit, setrlimit
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred
+
+from gamed.assets.delivery import Stored
+from gamed.assets.library import KEPT_SECONDS
+from gamed.assets.objects import CACHE_BYTES, KEPT_OPEN, OVERHEAD_BYTES, SMALL_BYTES
+from tests.assets.serving_kit import ServingCase, at_once
+
+T = TypeVar("T")
+LARGE = b"large " * 50_000
+
+
+class KeptTests(ServingCase):
+    """What is in memory and open is bounded, and nobody's for ever."""
+
+    most_open = 3
+
+    def files(self, count: int) -> dict[str, bytes]:
+        return {str(n): b"%d " % n * SMALL_BYTES for n in range(count)}
+
+    def test_open_files(self) -> None:
+        """So many at once; who has not been asked for longest is closed."""
+        files = self.files(10)
+        self.folder.publish("stable", files)
+        for _ in range(2):
+            for path, data in files.items():
+                self.assertEqual(self.get(f"/assets/stable/{path}").body, data)
+                self.assertLessEqual(len(self.objects.open), 3)
+        self.clock.advance(KEPT_SECONDS + 1)
+        self.objects.sweep()
+        self.assertEqual(self.objects.open, set())
+
+    def test_idle_files(self) -> None:
+        """Of files that nobody reads a few are kept open."""
+        self.most_open = 10 * KEPT_OPEN
+        self.browser = self.room()
+        files = self.files(KEPT_OPEN + 5)
+        self.folder.publish("stable", files)
+        for path in files:
+            self.get(f"/assets/stable/{path}", {"Range": "bytes=0-9"})
+        self.assertEqual(len(self.objects.open), KEPT_OPEN)
+
+    def test_none_left(self) -> None:
+        """503 when all that may be open are being read; when one is done there is room."""
+        files = self.files(4)
+        self.folder.publish("stable", files)
+        names = [self.folder.object_path(data).name for data in files.values()]
+        held = [self.successResultOf(self.deferred(name)) for name in names[:3]]
+        answer = self.get("/assets/stable/3")
+        self.refused(answer, 503, "busy")
+        self.assertEqual(answer.headers["retry-after"], "1")
+        held.pop().close()
+        self.assertEqual(self.get("/assets/stable/3").body, files["3"])
+        for stored in held:
+            stored.close()
+
+    def test_no_descriptors(self) -> None:
+        """503 as well when the whole process may open no more; what is known already is served."""
+        files = self.files(2)
+        release = self.folder.publish("stable", files)
+        self.assertEqual(self.get("/assets/stable/0").body, files["0"])
+        soft, hard = getrlimit(RLIMIT_NOFILE)
+        setrlimit(RLIMIT_NOFILE, (3, hard))
+        try:
+            self.clock.advance(1)
+            answers = [self.get(f"/assets/{path}") for path in ("stable/1", f"{release}/1", "r0123456789abcdef")]
+            known = self.get("/assets/stable/0")
+        finally:
+            setrlimit(RLIMIT_NOFILE, (soft, hard))
+        for answer in answers:
+            self.refused(answer, 503, "busy")
+        self.assertEqual(known.body, files["0"])
+        self.assertEqual(self.get("/assets/stable/1").body, files["1"])
+
+    def deferred(self, name: str) -> Deferred[Stored]:
+        return Deferred.fromCoroutine(self.objects.get(name))
+
+    def test_small_ones(self) -> None:
+        """In memory up to a bound, the least recently used go first."""
+        files = {str(n): b"%08d" % n * (SMALL_BYTES // 8) for n in range(CACHE_BYTES // SMALL_BYTES + 20)}
+        self.folder.publish("stable", files)
+        for path, data in files.items():
+            self.assertEqual(self.get(f"/assets/stable/{path}").body, data)
+            self.get("/assets/stable/0")
+        kept = self.objects._small
+        self.assertLessEqual(len(kept) * (SMALL_BYTES + OVERHEAD_BYTES), CACHE_BYTES)
+        self.assertIn(self.folder.object_path(files["0"]).name, kept)
+        self.assertNotIn(self.folder.object_path(files["1"]).name, kept)
+        self.clock.advance(KEPT_SECONDS + 1)
+        self.objects.sweep()
+        self.assertEqual((len(kept), self.objects._weight), (0, 0))
+
+
+class TogetherTests(ServingCase):
+    """Threads that take their time; `early` ones have done their work when they land."""
+
+    early = False
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.waiting: list[Callable[[], None]] = []
+
+    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
+        done: Deferred[T] = Deferred()
+        result = at_once(work) if self.early else None
+        self.waiting.append(lambda: (result or at_once(work)).chainDeferred(done))
+        return done
+
+    def land(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for land in waiting:
+            land()
+
+    def land_all(self) -> None:
+        while self.waiting:
+            self.land()
+
+    def test_one_look_for_all(self) -> None:
+        """Who comes while it is looked up waits for the same; who leaves does not stop it."""
+        self.folder.publish("stable", {"large": LARGE})
+        calls = [self.browser.send("GET", "/assets/stable/large") for _ in range(5)]
+        self.assertEqual(len(self.waiting), 1)
+        calls[0].leave()
+        self.land()
+        self.assertEqual(len(self.waiting), 1)
+        self.land_all()
+        self.assertEqual([call.answer.body for call in calls[1:]], [LARGE] * 4)
+        self.assertEqual(len(self.objects.open), 1)
+
+    def test_all_leave(self) -> None:
+        """A file that was opened for nobody any more is kept for a while, then closed."""
+        self.folder.publish("stable", {"large": LARGE})
+        calls = [self.browser.send("GET", "/assets/stable/large") for _ in range(2)]
+        self.land()
+        for call in calls:
+            call.leave()
+        self.land_all()
+        self.assertEqual([file.idle for file in self.objects.open], [True])
+        self.objects.close()
+        self.assertEqual(self.objects.open, set())
+
+    def test_left_while_it_is_read(self) -> None:
+        """The descriptor lives until the thread is done with it: no other file gets its number meanwhile."""
+        self.folder.publish("stable", {"large": LARGE})
+        call = self.browser.send("GET", "/assets/stable/large")
+        for _ in range(2):
+            self.land()
+        [file] = self.objects.open
+        descriptor = file.fileno()
+        call.leave()
+        self.objects.close()
+        os.fstat(descriptor)
+        self.assertEqual(self.objects.open, {file})
+        self.land_all()
+        self.assertEqual(self.objects.open, set())
+        with self.assertRaises(OSError):
+            os.fstat(descriptor)
+
+    def test_truncated_before_a_part_is_sent(self) -> None:
+        """A part that is read before its head is sent, of a file that had it when it was opened: 500."""
+        self.folder.publish("stable", {"large": LARGE})
+        self.early = True
+        call = self.browser.send("GET", "/assets/stable/large", {"Range": "bytes=-1000"})
+        self.land()
+        os.truncate(self.folder.object_path(LARGE), len(LARGE) - 10)
+        self.land_all()
+        self.refused(call.answer, 500, "internal_error")
+
+    def test_truncated_while_it_is_sent(self) -> None:
+        """The connection is broken off: what arrived is never taken for all."""
+        self.crashes = True
+        self.browser = self.room()
+        self.folder.publish("stable", {"large": LARGE})
+        call = self.browser.send("GET", "/assets/stable/large")
+        for _ in range(3):
+            self.land()
+        os.truncate(self.folder.object_path(LARGE), 1000)
+        self.land_all()
+        self.assertTrue(call.closed)
+        self.assertLess(len(call.raw), len(LARGE))
+        self.assertIn(b"Content-Length: %d" % len(LARGE), call.raw)
+        self.assertEqual([file.idle for file in self.objects.open], [True])
