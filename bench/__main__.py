@@ -57,6 +57,8 @@ def run(given: argparse.Namespace, folder: Path) -> None:
     )
     rows = [row for row in ROWS if given.only is None or row.name in given.only]
     outcomes = measure_rows(rows, folder, given)
+    if given.plots is not None:
+        draw(outcomes, given.plots)
     others: dict[str, Mapping[str, float]] = {}
     if given.only is None or "start" in given.only:
         others["start"] = alone.start_and_memory(folder, given.rounds)
@@ -67,8 +69,6 @@ def run(given: argparse.Namespace, folder: Path) -> None:
     if given.json is not None:
         found = {"machine": machine, "rows": as_json(outcomes), **others}
         given.json.write_text(json.dumps(found, indent=1))
-    if given.plots is not None:
-        draw(outcomes, given.plots)
 
 
 def measure_rows(rows: Sequence[Row], folder: Path, given: argparse.Namespace) -> list[Outcome]:

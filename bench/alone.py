@@ -80,9 +80,10 @@ async def _wait_all(house: House, count: int) -> Mapping[str, float]:
     first = time.perf_counter() - cancelled
     ended = time.perf_counter()
     house.process.terminate()
-    await asyncio.gather(*(_answer(reader) for reader, _ in streams[1:]))
+    answers = await asyncio.gather(*(_answer(reader) for reader, _ in streams[1:]), return_exceptions=True)
     return {
         "waiters": count,
+        "unanswered": sum(isinstance(answer, BaseException) for answer in answers),
         "kib_each": each,
         "kib_connection": (before - idle) * 1024 / count,
         "first_wake_ms": first * 1000,

@@ -61,6 +61,6 @@ ROWS = (
     ),
     Row("refresh", Load("refresh", "/auth/session/refresh"), _against_k(), {"K": 0.4}),
     Row("login", Load("login", "/auth/login"), _against_k(), {"K": 0.4}),
-    Row("log", Load("plain", OK), {"quiet": Side("quiet", Load("plain", OK))}, {"quiet": 0.95}, server="G-admin"),
+    Row("log", Load("read", SAVE), {"quiet": Side("quiet", Load("read", SAVE))}, {"quiet": 0.95}, server="G-admin"),
     Row("read-fast", Load("read", SAVE), {"stock": Side("G-stock", Load("read", SAVE))}, {}),
 )
