@@ -74,7 +74,7 @@ const person = {
 
 /** @param {string} id @param {string} text */
 function tell(id, text) {
-  element(id).textContent = text
+  if (element(id).textContent !== text) element(id).textContent = text // said aloud when it changes
 }
 
 function showStart() {
@@ -129,6 +129,7 @@ class Play {
 
   async start() {
     element("start").hidden = true
+    element("offline").checked = false
     element("game").hidden = element("sign-out").hidden = false
     tell("who", `${this.client.credential?.playerId} at ${this.client.origin.host}`)
     tell("device", this.tab === 1 ? "" : `Tab ${this.tab}: it saves as a device of its own.`)
@@ -146,7 +147,7 @@ class Play {
   goOnline() {
     const running = (this.running = new AbortController())
     this.sync
-      .run(running.signal, () => this.look())
+      .run(running.signal, () => this === playing && this.look())
       .catch((/** @type {any} */ error) => {
         if (error instanceof SignInRequired) leave(error.detail)
         else tell("state", wordsOf(error))
@@ -239,7 +240,9 @@ class Play {
     } catch (error) {
       tell("conflict-problem", wordsOf(error))
       const [conflict] = this.sync.conflicts
-      if (conflict) return this.ask(conflict) // it has changed meanwhile
+      if (!conflict) return this.look()
+      await this.ask(conflict) // it has changed meanwhile
+      return tell("conflict-problem", wordsOf(error))
     }
     element("conflict").close()
     await this.load()
