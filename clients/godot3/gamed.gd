@@ -586,6 +586,8 @@ func _send(http, method, path, body, fields, timeout):
 	var web = OS.has_feature("HTML5")  # there the browser sends, and sets the length
 	var error = http.request_raw(methods[method], path, lines, body if web else PoolByteArray())
 	var begin = body.size() if web else 0
+	if error == OK and not web:
+		http.poll()  # the head goes out by now, in every version; the body is put after it by hand
 	var since = OS.get_ticks_msec()
 	while error == OK:
 		var frame = OS.get_ticks_usec()

@@ -616,7 +616,7 @@ func _send(http, method, path, body, fields, timeout):
 	var error = http.request_raw(methods[method], path, lines, body if web else PackedByteArray())
 	var begin = body.size() if web else 0
 	if error == OK and not web:
-		http.poll()  # the head goes out here; the body is put after it by hand
+		http.poll()  # the head goes out by now, in every version; the body is put after it by hand
 	var since = Time.get_ticks_msec()
 	while error == OK:
 		var frame = Time.get_ticks_usec()
