@@ -1662,7 +1662,7 @@ func only(player_id, tries = TRIES):
 	var options = {}
 	for name in ["folder", "app", "app_version", "timeout_seconds", "return_seconds", "pauses", "clock_shift"]:
 		options[name] = get(name)
-	var bound = get_script().new(origin.text(), options)
+	var bound = get_script().new(origin.text() if origin else "", options)
 	bound._tries = tries
 	bound._player = player_id
 	bound._root = weakref(_root_client())
