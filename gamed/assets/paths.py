@@ -21,9 +21,9 @@ _SUPERSCRIPTS: Final = str.maketrans("¹²³", "123")
 _CONSOLE: Final = frozenset({"conin$", "conout$"})
 _NOT_ON_WINDOWS: Final = frozenset('<>:"|?*')
 _DEVICE = "|".join(map(escape, sorted({*DEVICES, *_CONSOLE})))
+_ANYWHERE, _AT_THE_END = r"[!#-)+-.0-9;=@-\[\]-{}~ ]", r"[!#-)+,\-0-9;=@-\[\]-{}~]"
 _PLAIN: Final = compile(
-    rf"(?:(?!(?:{_DEVICE}) *(?:[./]|\Z))[!#-)+-.0-9;=@-\[\]-~ ]{{0,254}}[!#-)+,\-0-9;=@-\[\]-~](?:/(?!\Z)|\Z))+",
-    ASCII | IGNORECASE,
+    rf"(?:(?!(?:{_DEVICE}) *(?:[./]|\Z)){_ANYWHERE}{{0,254}}{_AT_THE_END}(?:/(?!\Z)|\Z))+", ASCII | IGNORECASE
 )
 """Paths that are good at first sight: most of them."""
 

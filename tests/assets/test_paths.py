@@ -65,6 +65,7 @@ class FlawTests(SynchronousTestCase):
             ("C:/Windows/x", "Windows"),
             ("a:b", "Windows"),
             ("what?", "Windows"),
+            ("a|b", "Windows"),
             ("con", "device"),
             ("a/NUL.txt/b", "device"),
             ("Com1.tar.gz", "device"),
@@ -87,6 +88,12 @@ class FlawTests(SynchronousTestCase):
     def test_first_sight(self, path: str) -> None:
         """What is good at first sight is good by every rule."""
         self.assertEqual(flaw(path), careful_flaw(path))
+
+    def test_first_sight_of_each_character(self) -> None:
+        """Each ASCII character at the begin, in the middle and at the end of a name."""
+        for character in map(chr, range(128)):
+            for path in (f"{character}a", f"a{character}b", f"a{character}", character, f"a/{character}/b"):
+                self.assertEqual(flaw(path), careful_flaw(path), repr(path))
 
 
 class ClashTests(SynchronousTestCase):
