@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
@@ -83,17 +83,20 @@ class World:
         """As it is, also killed; None where no scenario needed one yet."""
         return self._lender.known_service if self._lender else self._own
 
-    def player(self) -> dict[str, str]:
-        """A new account at the real server, without a session."""
-        name = f"player-{secrets.token_hex(8)}"
-        self.session({"name": name, "create": "yes"})
-        return {"name": name}
+    def player(self) -> dict[str, Any]:
+        """A new account at the real server; its first session is kept for who asks for one."""
+        player = {"name": f"player-{secrets.token_hex(8)}"}
+        return {**player, "first": self._signed_in(player, create=True)}
 
-    def session(self, player: dict[str, str]) -> dict[str, Any]:
-        """A new sign-in: what collect answers to the game."""
+    def session(self, player: dict[str, Any]) -> dict[str, Any]:
+        """A sign-in of its own: what collect answers to the game."""
+        first: dict[str, Any] | None = player.pop("first", None)
+        return first or self._signed_in(player)
+
+    def _signed_in(self, player: Mapping[str, str], create: bool = False) -> dict[str, Any]:
         port = self.service.port
         started = posted(port, "/auth/login", {"client": {"name": "conformance"}})
-        page = Browser(port).sign_in(started["login_url"], player["name"], PASSWORD, create="create" in player)
+        page = Browser(port).sign_in(started["login_url"], player["name"], PASSWORD, create)
         body = {"wait": 5, "seen": "proof_required", "finish_code": page["code"]}
         return posted(port, "/auth/login/collect", body, started["device_secret"])
 
