@@ -56,6 +56,15 @@ class Process:
             connection.close()
         return True
 
+    def entity_tag(self, path: str) -> str:
+        """What it names the file there."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        connection.close()
+        return str(answer.headers["ETag"])
+
     def terminate(self) -> None:
         """By number: whoever forked since is not its parent."""
         os.kill(self.pid, signal.SIGTERM)

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from bench.rows import Row, Side
+from bench.rows import ETAG, Row, Side
 from bench.servers import Servers
 from bench.wrk import Measured, run
 
@@ -72,4 +72,7 @@ def _run(servers: Servers, side: Side, seconds: int) -> Measured:
     process = servers.get(side.server)
     if side.load.kind in SPENDING:
         servers.sign_in(side.server)
-    return run(process, side.load, servers.players(side.server), seconds)
+    load = side.load
+    if load.more == (ETAG,):
+        load = evolve(load, more=(ETAG, process.entity_tag(load.path)))
+    return run(process, load, servers.players(side.server), seconds)

@@ -38,6 +38,15 @@ def _reads() -> dict[str, Side]:
     return {name: Side(name, Load("read", SAVE)) for name in ("N", "D")}
 
 
+def _asset(name: str, file: str, wanted: float, *header: str) -> Row:
+    """The same file of both; nginx has it as `/{file}`."""
+    own = Load("plain", f"/assets/stable/{file}", more=header)
+    return Row(name, own, {"X": Side("X", Load("plain", f"/{file}", more=header))}, {"X": wanted})
+
+
+PART = ("Range", "bytes=65536-131071")
+ETAG = "If-None-Match"
+"""The value is what the server itself names."""
 ROWS = (
     Row("healthz", Load("plain", OK), _against_k(), {"K": 2.5}),
     Row("config", Load("plain", "/auth/config"), _against_k(), {"K": 2.5}),
@@ -62,5 +71,9 @@ ROWS = (
     Row("refresh", Load("refresh", "/auth/session/refresh"), _against_k(), {"K": 0.4}),
     Row("login", Load("login", "/auth/login"), _against_k(), {"K": 0.4}),
     Row("log", Load("read", SAVE), {"quiet": Side("quiet", Load("read", SAVE))}, {"quiet": 0.95}, server="G-admin"),
+    _asset("asset-1m", "large.bin", 0.9),
+    _asset("asset-64k", "large.bin", 0.3, *PART),
+    _asset("asset-304", "large.bin", 0.4, ETAG),
+    _asset("asset-4k", "small.bin", 0.3),
     Row("read-fast", Load("read", SAVE), {"stock": Side("G-stock", Load("read", SAVE))}, {}),
 )

@@ -15,6 +15,16 @@ from bench.process import Process, free_port
 PLAYERS = 64
 REFERENCES = "bench.references."
 SLOW = "slow_fsync"
+NGINX = """
+daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid;
+events {{ worker_connections 256; }}
+http {{
+    access_log off; sendfile on; tcp_nopush on; keepalive_requests 1000000000;
+    client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+    uwsgi_temp_path {folder}; scgi_temp_path {folder};
+    server {{ listen 127.0.0.1:{port}; root {files}; }}
+}}
+"""
 
 
 class Servers:
@@ -28,6 +38,7 @@ class Servers:
             "K": lambda: self._reference("klein_ok"),
             "N": lambda: self._reference("naive", str(self._house_of("G").folder)),
             "D": lambda: self._reference("direct", str(self._house_of("G").folder)),
+            "X": self._nginx,
             "W1": lambda: self._house("W1", script="one_commit"),
             "quiet": lambda: self._house("quiet", script="quiet"),
             "G": lambda: self._house("G"),
@@ -64,6 +75,31 @@ class Servers:
         process.start()
         return process
 
+    def _nginx(self) -> Process:
+        program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+        if program is None:
+            raise Missing("nginx")
+        port = free_port()
+        settings = self._folder / "nginx.conf"
+        settings.write_text(NGINX.format(folder=self._folder, files=self._files(), port=port))
+        words = [program, "-e", str(self._folder / "nginx.log"), "-c", str(settings)]
+        process = Process(words, port, self._folder / "nginx.log", {})
+        process.start()
+        return process
+
+    def _files(self) -> Path:
+        """What is published, and what nginx serves."""
+        files = self._folder / "files"
+        if not files.exists():
+            files.mkdir()
+            (files / "large.bin").write_bytes(os.urandom(2**20))
+            (files / "small.bin").write_bytes(os.urandom(4096))
+        return files
+
+    def _publish(self, house: House) -> None:
+        places = ["--config", str(house.folder / "authentication.json"), "--data", str(house.data)]
+        subprocess.run([*GAMED, *places, "assets", "publish", str(self._files())], check=True, capture_output=True)
+
     def _house_of(self, name: str) -> House:
         self.get(name)
         return self._houses[name]
@@ -75,6 +111,8 @@ class Servers:
         house.start()
         self._houses[name] = house
         self._write_players(name, house)
+        if name == "G":
+            self._publish(house)
         return house.process
 
     def _slow_library(self) -> Path:

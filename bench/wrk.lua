@@ -1,4 +1,5 @@
--- What one connection after another asks: `kind`, then the players' file, a path, and what the kind needs.
+-- What one connection after another asks: `kind`, then the players' file, a path, and what the kind needs: of a plain
+-- one the name and the value of a header, of a part the range.
 -- The players' file has one line per player: access token, refresh credential, entity-tag of the save "auto".
 
 local kind, made, credentials, noise = "plain", {}, {}, ""
@@ -59,7 +60,7 @@ function init(args)
     seed()
     noise = random_bytes(NOISE)
     if kind == "plain" then
-        made[1] = wrk.format("GET", path)
+        made[1] = wrk.format("GET", path, args[4] and { [args[4]] = args[5] } or nil)
     elseif kind == "login" then
         made[1] = wrk.format("POST", path, { ["Content-Type"] = "application/json" }, '{"client":{"name":"bench"}}')
     else
