@@ -22,8 +22,9 @@ from typing import Any
 from .matching import matches
 from .service import Service
 from .shelf import Shelf
-from .wire import LIMIT_SECONDS, Answer, Request, Torn, forward, read_request
+from .wire import LIMIT_SECONDS, Answer, Request, Torn, forward, listening, read_request
 
+PORTS = range(20000, 32000)
 SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
 
 
@@ -100,7 +101,7 @@ class FarEnd:
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
         self._held: set[str] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=50)
+        self._listener = listening(PORTS)
         self.port = self._listener.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +15,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from .wire import listening
+
 ROOT = Path(__file__).resolve().parents[3]
+PORTS = range(18000, 20000)
 START_SECONDS = 60.0
 CONFIG: dict[str, Any] = {
     "mode": "local",
@@ -42,7 +44,7 @@ class Service:
 
     def __init__(self, folder: Path, command: Sequence[str] | None = None) -> None:
         self.folder, self._command = folder, command_of(command)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
+        with listening(PORTS) as probe:
             self.port = probe.getsockname()[1]
         folder.mkdir(parents=True)
         self._config = folder / "authentication.json"

@@ -14,7 +14,7 @@ from .world import World, made_up
 
 
 class Stage(Surroundings):
-    """`close` ends what the scenario began, and judges what must hold in every scenario."""
+    """Performs the steps; `close` ends what they began."""
 
     def __init__(self, world: World, name: str, case: Mapping[str, Any], real: bool) -> None:
         self.world, self._real = world, real
@@ -30,7 +30,7 @@ class Stage(Surroundings):
         self._pending: dict[str, Pending] = {}
         self.connections = []
         self.memory |= {"server": self.end("main").origin, "other": self.end("other").origin}
-        self.memory |= {"port": self.end("main").port, "otherauthority": self.memory["other"].partition("//")[2]}
+        self.memory |= {"port": self.end("main").port, "other_authority": self.memory["other"].partition("//")[2]}
         if real:
             self.memory["direct"] = world.service.base
         self.memory |= filled(dict(case), self.memory)

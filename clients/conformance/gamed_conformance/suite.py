@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def _run_case(world: World, scenario: Scenario, case: Mapping[str, Any]) -> None
     stage = None
     try:
         stage = Stage(world, scenario.name, case, scenario.data.get("real", False))
-        for number, step in steps(scenario):
+        for number, step in enumerate(scenario.data["steps"], 1):
             doing = f"step {number}, {json.dumps(step)[:300]}"
             perform(stage, step)
         doing = "what must hold in every scenario"
@@ -79,10 +79,6 @@ def _run_case(world: World, scenario: Scenario, case: Mapping[str, Any]) -> None
     finally:
         for end in stage.ends.values() if stage else ():
             end.close()
-
-
-def steps(scenario: Scenario) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    yield from enumerate(scenario.data["steps"], 1)
 
 
 def perform(stage: Stage, step: Mapping[str, Any]) -> None:

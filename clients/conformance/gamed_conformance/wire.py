@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +13,14 @@ from typing import Any
 
 LIMIT_SECONDS = 60.0
 MAX_HEAD_BYTES = 1 << 16
+
+
+def listening(ports: range) -> socket.socket:
+    """On a free one of them: not one that the system gives to whoever asks, who may be about to bind it elsewhere."""
+    for port in random.sample(ports, len(ports)):
+        with contextlib.suppress(OSError):
+            return socket.create_server(("127.0.0.1", port), backlog=50)
+    raise OSError(f"no free port among {ports}")
 
 
 @dataclass(frozen=True)
