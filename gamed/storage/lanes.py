@@ -49,6 +49,8 @@ class Lane(ABC):
         self._turns = 0
         self._running = False
         self._pumping = False
+        self._called = False
+        """Whether _pump() comes soon."""
         self._holds = 0
         self._closed = False
         self.batches = [0] * (BATCH_ITEMS.bit_length() + 1)
@@ -75,7 +77,7 @@ class Lane(ABC):
             return fail(say(StoreBusy))
         item = _Item(unit, size, self._turns, Deferred(lambda _: self._forget(item)))
         self._queue.append(item)
-        self._pump()
+        self._call_pump()
         return item.answer
 
     def pause(self) -> Deferred[None]:
@@ -112,7 +114,14 @@ class Lane(ABC):
             self._queue.remove(item)
             self._settle()
 
+    def _call_pump(self) -> None:
+        """At the end of the reactor's turn: what came in it rides one batch, not the first alone and then the rest."""
+        if not (self._running or self._called):
+            self._called = True
+            self._worker.soon(self._pump)
+
     def _pump(self) -> None:
+        self._called = False
         if self._pumping:  # an inline thread lands inside run(): the loop below goes on, depth stays one
             return
         self._pumping = True

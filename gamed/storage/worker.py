@@ -46,6 +46,10 @@ class Worker:
         """Call `work` with the connection; opened at the first call, and again if that failed."""
         return deferToThreadPool(self._reactor, self.pool.threadpool, self._run, work)
 
+    def soon(self, work: Callable[[], object]) -> None:
+        """Call `work` in the reactor's thread, once its turn is over."""
+        self._reactor.callFromThread(work)
+
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return work(self.pool.connect())
 
