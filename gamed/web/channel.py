@@ -44,6 +44,7 @@ class Channel(HeadChannel):
         self.timeOut = self._idle_seconds = idle_seconds
         self._expects_continue = False
         self._last = False
+        self._unread = False
         self._held = 0
         self._pace = server.pace()
 
@@ -97,7 +98,7 @@ class Channel(HeadChannel):
             return
         self._dataBuffer.append(data)
         self._held += len(data)
-        if self._held > HELD_BYTES and not self._waitingForTransport:
+        if self._held > HELD_BYTES:  # also while an answer waits for its reader, when Twisted reads on
             self._networkProducer.pauseProducing()
 
     def _take_held(self) -> bytes:
@@ -150,20 +151,33 @@ class Channel(HeadChannel):
     # the end of a request, and of the connection
 
     def requestDone(self, request: requests.Request) -> None:
-        """The answer is written; go on with what was buffered, or close."""
+        """The answer is written; go on with what was buffered, or close.
+
+        Who does not read gets no further answer: a few small requests would be many large answers in memory.
+        """
         self.requests.clear()
         if not self.persistent or not request.whole:
             self._close() if request.whole or self._said_all else self._linger()
+        elif self._waitingForTransport:
+            self._unread = True
         else:
-            self._handlingRequest = False
-            if not self._waitingForTransport:
-                self._networkProducer.resumeProducing()
-            self.setTimeout(self._idle_seconds)
-            self.setLineMode(self._take_held())
-            self._judge_end()
+            self._go_on_to_next()
+
+    def resumeProducing(self) -> None:
+        super().resumeProducing()
+        if self._unread and not (self._waitingForTransport or self._closing):
+            self._unread = False
+            self._go_on_to_next()
+
+    def _go_on_to_next(self) -> None:
+        self._handlingRequest = False
+        self._networkProducer.resumeProducing()
+        self.setTimeout(self._idle_seconds)
+        self.setLineMode(self._take_held())
+        self._judge_end()
 
     def _judge_end(self) -> None:
-        if not self._said_all or self._closing or self._busyReceiving:  # what is buffered comes first
+        if not self._said_all or self._closing or self._busyReceiving or self._unread:  # what is buffered comes first
             return
         if self._in_head:
             self._reject(BadRequest(TORN))

@@ -4,7 +4,8 @@ from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.errors import BadRequest
-from tests.support.http import Browser, Connection, request_bytes
+from gamed.web.http_policy import HttpPolicy
+from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
 from tests.web.rooms import EchoRoom, OpenGate, Sink, Turnstile
 
 GET = request_bytes("GET", "/echo/text")
@@ -12,6 +13,18 @@ GET = request_bytes("GET", "/echo/text")
 
 def put(body: bytes, **headers: str) -> bytes:
     return request_bytes("PUT", "/echo/any", headers, body)
+
+
+def narrowed(connection: Connection) -> Connection:
+    """Its transport is full after each answer."""
+    write = connection.transport.write
+
+    def write_and_be_full(data: bytes) -> None:
+        write(data)
+        connection.channel.pauseProducing()
+
+    connection.transport.write = write_and_be_full
+    return connection
 
 
 class PipelineTests(SynchronousTestCase):
@@ -48,6 +61,38 @@ class PipelineTests(SynchronousTestCase):
         self.room.waiting.pop().callback(b"late")
         self.assertEqual(self.connection.transport.producerState, "producing")
         self.assertEqual(len(self.statuses()), 401)
+
+    def test_who_does_not_read_is_not_answered_on(self) -> None:
+        """The next request waits until the transport has room for its answer, whichever way the requests go."""
+        for http in ("fast", "stock"):
+            with self.subTest(http):
+                connection = Browser([EchoRoom()], HttpPolicy(BASE_HOST, fast=http == "fast")).connect()
+                channel = narrowed(connection).channel
+                connection.send(GET * 500)
+                self.assertEqual((len(connection.answers), connection.transport.producerState), (1, "paused"))
+                for answered in range(2, 501):
+                    channel.resumeProducing()
+                    self.assertEqual(len(connection.answers), answered)
+                channel.resumeProducing()
+                self.assertEqual(connection.transport.producerState, "producing")
+                self.assertFalse(connection.closing)
+
+    def test_who_says_all_and_reads_later(self) -> None:
+        """A side that is closed meanwhile takes no answer away."""
+        self.connection.send(request_bytes("GET", "/echo/later") + GET * 2)
+        self.connection.channel.pauseProducing()
+        self.room.waiting.pop().callback(b"late")
+        self.connection.channel.readConnectionLost()
+        self.assertEqual((len(self.statuses()), self.connection.closing), (1, False))
+        self.connection.channel.resumeProducing()
+        self.assertEqual((len(self.statuses()), self.connection.closing), (3, True))
+
+    def test_a_flood_from_who_does_not_read(self) -> None:
+        """Nothing more is read of a client that does not take an answer that has begun."""
+        self.connection.send(request_bytes("GET", "/echo/stream"))
+        self.connection.channel.pauseProducing()
+        self.connection.send(GET * 400)
+        self.assertEqual(self.connection.transport.producerState, "paused")
 
     def test_errors_whose_body_was_read_keep_the_connection(self) -> None:
         """404, 405, 413, 415, 400 of a body: whatever was here to its end."""
