@@ -42,6 +42,10 @@ class PlainHead(NamedTuple):
     end: int
     """Where the body begins."""
 
+    def __repr__(self) -> str:
+        """Not the path, nor what came with it."""
+        return f"<PlainHead {self.method}>"
+
 
 def plain_head(data: bytes) -> PlainHead | None:
     """The head that `data` begins with; None when it is not plain, or not whole."""

@@ -8,7 +8,16 @@ from twisted.web.http_headers import Headers
 from gamed.http_rules.conditions import Header
 
 
-class Fields(Headers):
+class Unshown(Headers):
+    """A header whose repr has no field of it: credentials are in there."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class Fields(Unshown):
     """A request's header; asked for by text, a value is its bytes, one character each (RFC 9110 5.5).
 
     Twisted's own decodes UTF-8 and raises on what is none.
@@ -29,7 +38,7 @@ def canonical(name: str) -> bytes:
     return written
 
 
-class AnswerFields(Headers):
+class AnswerFields(Unshown):
     """An answer's header, most of whose fields are set once and read once."""
 
     __slots__ = ()

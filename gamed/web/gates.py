@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.internet.defer import Deferred
 from twisted.web.http_headers import Headers
 
@@ -25,16 +25,16 @@ class Head:
     """A request before its body."""
 
     method: str
-    path: str
+    path: str = field(repr=False)
     """Decoded once; never to be logged."""
-    query: bytes
+    query: bytes = field(repr=False)
     """Raw, without the question mark."""
-    kwargs: Mapping[str, str]
+    kwargs: Mapping[str, str] = field(repr=False)
     """What the route's converters found in the path."""
     headers: Headers
     length: int | None
     """Bytes the client says will come; 0 when it says nothing; None when chunked."""
-    address: str
+    address: str = field(repr=False)
     """The client's address behind trusted proxies; `unix` for a local socket."""
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from re import ASCII, compile
 
-from attrs import frozen
+from attrs import field, frozen
 
 from gamed.web.errors import BadRequest
 
@@ -17,9 +17,9 @@ class RawHead:
     """Method, target and version as sent; fields as (lower-case name, value without outer blanks)."""
 
     method: bytes
-    target: bytes
+    target: bytes = field(repr=False)
     version: bytes
-    fields: Sequence[tuple[bytes, bytes]]
+    fields: Sequence[tuple[bytes, bytes]] = field(repr=False)
 
     def values(self, name: bytes) -> list[bytes]:
         return [value for key, value in self.fields if key == name]

@@ -29,7 +29,7 @@ class Found:
     """`/game/saves/{slot}`; what a log line may say of a path."""
     handler: Callable[..., object] | None = None
     gate: Gate = field(default=JsonApp.default_gate)
-    kwargs: Mapping[str, str] = field(factory=dict)
+    kwargs: Mapping[str, str] = field(factory=dict, repr=False)
     methods: tuple[str, ...] = ()
     """What the path answers, when it exists."""
     refusal: WebError | None = None

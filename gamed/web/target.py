@@ -2,7 +2,7 @@
 
 from re import IGNORECASE, Match, compile
 
-from attrs import frozen
+from attrs import field, frozen
 
 from gamed.web.errors import BadRequest, RouteNotFound
 from gamed.web.raw_head import RawHead
@@ -16,9 +16,9 @@ _UNSPEAKABLE = compile(r"[/\x00-\x1f\x7f-\x9f]")
 class Target:
     """Where a request wants to go, not yet decoded."""
 
-    path: bytes
+    path: bytes = field(repr=False)
     """Begins with a slash, or is `*`."""
-    query: bytes
+    query: bytes = field(repr=False)
     """Without the question mark."""
     authority: bytes | None
     """Of the absolute form, which then stands for Host (RFC 9112 3.2.2)."""

@@ -8,9 +8,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.fast import PlainRequest, _ambiguous, plain_head
+from gamed.web.fast import PlainFields, PlainRequest, _ambiguous, plain_head
+from gamed.web.fields import AnswerFields, Fields
 from gamed.web.gates import Head
 from gamed.web.http_policy import HttpPolicy
+from gamed.web.raw_head import parse_head
+from gamed.web.target import split_target
 from tests.support.http import BASE_HOST, Browser, request_bytes
 from tests.web.rooms import CollectRoom, EchoRoom, PagesRoom
 
@@ -241,3 +244,20 @@ class GarbageTests(SynchronousTestCase):
             connection.send(request_bytes("GET", path))
         left = [each for each in gc.get_objects() if isinstance(each, PlainRequest)]
         self.assertEqual(left, [])
+
+
+class ReprTests(SynchronousTestCase):
+    def test_nothing_of_a_head_is_shown(self) -> None:
+        """A credential, a path, a query and an address are in no repr of a head, whichever way it is read."""
+        words = ("gat_hidden", "s3cret", "hidden-path", "192.0.2.7")
+        data = b"GET /hidden-path?code=s3cret HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer gat_hidden\r\n\r\n"
+        plain, raw = plain_head(data), parse_head(data.split(b"\r\n")[:-2])
+        assert plain is not None
+        fields, answer = Fields({"Authorization": ["Bearer gat_hidden"]}), AnswerFields()
+        answer.set("Location", "/hidden-path")
+        shown: list[Any] = [plain, raw, split_target(raw), PlainFields(plain.fields), fields, answer]
+        shown += [Head("GET", plain.path, plain.query, {"slot": "s3cret"}, each, 0, "192.0.2.7") for each in shown[3:5]]
+        for each in shown:
+            with self.subTest(type(each).__name__):
+                self.assertTrue(repr(each))
+                self.assertEqual([word for word in words if word in repr(each)], [])
