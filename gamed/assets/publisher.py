@@ -64,6 +64,7 @@ class Publisher:
             stored: list[Path] = []
             try:
                 store_objects(self._store, plan.new, stored, self._growing, self._look)
+                self._sync(plan)
                 if present is not None:  # and only repaired
                     return Published(plan, present, present)
                 return self._point(order, plan, stored)
@@ -124,8 +125,6 @@ class Publisher:
         release = release_id(text)
         path = self._store.folder / RELEASES / f"{release}{SUFFIX}"
         try:
-            for folder in self._folders(plan):
-                sync_folder(folder)  # also what another publish made that was killed before it came to this
             stored.insert(0, path)
             write_whole(path, text)
             with pointing(self._store.folder):
@@ -133,6 +132,14 @@ class Publisher:
         except OSError as e:
             raise full(e) from None
         return Published(plan, release, moved.before, moved.past_lost)
+
+    def _sync(self, plan: Plan) -> None:
+        """The names of its objects; also what another publish made that was killed before it came to this."""
+        try:
+            for folder in self._folders(plan):
+                sync_folder(folder)
+        except OSError as e:
+            raise full(e) from None
 
     def _folders(self, plan: Plan) -> list[Path]:
         """Whose names have to last before a manifest may name what is in them: the innermost first."""

@@ -52,6 +52,17 @@ class OrderTests(AssetsCase):
         self.assertLess(self.last("sync", manifest.parent), self.at("rename", pointer))
         self.assertEqual(self.events[-1], ("sync", pointer.parent))
 
+    def test_repair(self) -> None:
+        """An object that is written anew has its name on disk before publishing says that it is done."""
+        done = self.publish(FILES)
+        places = [self.store.object_path(sha256) for sha256 in done.plan.new]
+        for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"")):
+            damage(places[0])
+            self.events.clear()
+            again = self.publish(repair=True)
+            self.assertEqual((again.release, list(again.plan.new)), (done.release, [places[0].name]))
+            self.assertLess(self.at("rename", places[0]), self.last("sync", places[0].parent))
+
     def test_collect(self) -> None:
         """What names a release is on disk without it before the release goes, and that before its objects."""
         self.keep = 1
