@@ -11,7 +11,7 @@ from attrs import frozen
 
 from gamed.assets import channels, marks
 from gamed.assets.disk import make_folders, pointing, publishing, sync_folder
-from gamed.assets.errors import AssetsDamaged, AssetsError
+from gamed.assets.errors import AssetsDamaged, NotFound
 from gamed.assets.pointer import Pointer
 from gamed.assets.release import parse_manifest
 from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore
@@ -32,7 +32,10 @@ class Collected:
 
 
 def collect(store: AssetStore, keep: int, older_than_seconds: int, now_ms: int, *, dry_run: bool) -> Collected:
-    """AssetsBusy, or AssetsDamaged for a pointer or the release it points at: what is needed cannot be known then."""
+    """AssetsBusy, or AssetsDamaged for a pointer or the release it points at: what is needed cannot be known then.
+
+    AssetsUnreadable where the system refuses to read any release: what it holds cannot be known either.
+    """
     if dry_run:
         needed = channels.needed(store, _pointers(store), keep)
         return _judged(store, needed, channels.read_marks(store), older_than_seconds, now_ms)
@@ -83,10 +86,13 @@ def _objects_of(store: AssetStore, release: str) -> set[str]:
 
 
 def _objects_if_whole(store: AssetStore, release: str) -> set[str]:
-    """Of a release that nobody needs: one that is damaged cannot be served, and holds nothing back."""
+    """Of a release that nobody needs: one that is damaged cannot be served, and holds nothing back.
+
+    AssetsUnreadable for one that may be whole.
+    """
     try:
         return _objects_of(store, release)
-    except AssetsError:
+    except (AssetsDamaged, NotFound):
         return set()
 
 

@@ -1,14 +1,16 @@
 """What no channel needs any more is deleted, a day later, and nothing else (PROTOCOL 5, 7)."""
 
 import os
+from errno import EIO
 from hashlib import sha256
+from time import time
 
 from hypothesis import given
 from hypothesis.strategies import dictionaries, integers, sampled_from, sets
 
 from gamed.assets import channels, listing, marks
 from gamed.assets.disk import publishing
-from gamed.assets.errors import AssetsBusy, AssetsDamaged
+from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsUnreadable
 from gamed.assets.pointer import Pointer
 from tests.assets.kit import HOUR_MS, AssetsCase, served
 
@@ -139,6 +141,28 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [self.two])
         self.assertEqual(self.store.releases(), sorted([self.three, four]))
         self.assertEqual(self.rollback(), self.three)
+
+    def test_unreadable(self) -> None:
+        """What the system refuses to read just now is not damaged, and may be whole in a moment: nothing goes."""
+        self.keep, self.now_ms = 1, int(time() * 1000) + 48 * HOUR_MS
+        self.refuse_to_open(f"{self.two}.json")  # needed by nobody since now, and its file is old
+        before = self.objects()
+        self.assertRaises(AssetsUnreadable, self.collect)
+        self.assertEqual(self.objects(), before)
+
+    def objects(self) -> dict[str, bytes]:
+        return {path: data for path, data in self.tree().items() if "objects/" in path}
+
+    def refuse_to_open(self, name: str) -> None:
+        """As a disk that fails does."""
+        open_ = os.open
+
+        def refused(path: str, flags: int, *args: int, **more: int) -> int:
+            if path == name:
+                raise OSError(EIO, "Input/output error")
+            return open_(path, flags, *args, **more)
+
+        self.patch(os, "open", refused)
 
     def test_beside_publishing(self) -> None:
         """Never: a publish counts on objects that no release names yet."""
