@@ -15,7 +15,7 @@ from gamed.web.channel import Channel
 from gamed.web.connections import Connections, peer_host
 from gamed.web.cors import Cors
 from gamed.web.errors import BadRequest, ShuttingDown, WebError, WrongMethod
-from gamed.web.fast import PlainFields, PlainRequest, Table, plain_head
+from gamed.web.fast import PlainFields, PlainRequest, plain_head
 from gamed.web.forwarding import Forwarding
 from gamed.web.gates import Head
 from gamed.web.host import judge_host
@@ -24,6 +24,7 @@ from gamed.web.pace import Pace
 from gamed.web.raw_head import RawHead, parse_head
 from gamed.web.request import Request
 from gamed.web.routing import Found, Routes
+from gamed.web.table import Table
 from gamed.web.target import Target, decode_path, split_target
 
 REQUEST_ID_BYTES = 12

@@ -8,11 +8,12 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.fast import PlainFields, PlainRequest, _ambiguous, plain_head
+from gamed.web.fast import PlainFields, PlainRequest, plain_head
 from gamed.web.fields import AnswerFields, Fields
 from gamed.web.gates import Head
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.raw_head import parse_head
+from gamed.web.table import _ambiguous
 from gamed.web.target import split_target
 from tests.support.http import BASE_HOST, Browser, request_bytes
 from tests.web.rooms import CollectRoom, EchoRoom, PagesRoom
