@@ -1,6 +1,7 @@
 """The measurements still run, and say what they found. Figures are not judged here: this machine does other things."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +24,9 @@ class SmokeTests(SynchronousTestCase):
         ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
         told = json.loads(found.read_text())
-        self.assertEqual([row["path"] for row in told["rows"]], [row.name for row in ROWS])
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        wanted = [row.name for row in ROWS if compiler or not row.server.endswith("-slow")]
+        self.assertEqual([row["path"] for row in told["rows"]], wanted)
         for row in told["rows"]:
             for name, rounds in row["sides"].items():
                 self.assertGreater(rounds[0]["per_second"], 0, (row["path"], name))
