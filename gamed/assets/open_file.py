@@ -91,15 +91,18 @@ class OpenFile:
         return self._file.fileno()
 
     def away(self, work: Callable[[int], T]) -> Deferred[T]:
-        """Call `work` with the descriptor, in a thread; until that ends the descriptor stays."""
+        """Call `work` with the descriptor, in a thread; until that ends the descriptor stays, whoever waits or not."""
+        descriptor = self._file.fileno()
+        watcher: Deferred[T] = Deferred()
         self._users += 1
 
-        def left(result: T | Failure) -> T | Failure:
+        def left(result: T | Failure) -> None:
             self.leave()
-            return result
+            if not watcher.called:
+                watcher.callback(result)
 
-        descriptor = self._file.fileno()
-        return self._run(lambda: work(descriptor)).addBoth(left)
+        self._run(lambda: work(descriptor)).addBoth(left)
+        return watcher
 
     def _close_if_over(self) -> None:
         if self._retired and not self._users and not self._file.closed:

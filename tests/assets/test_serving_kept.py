@@ -5,7 +5,7 @@ from collections.abc import Callable
 from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import TypeVar
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 
 from gamed.assets.delivery import Stored
 from gamed.assets.library import KEPT_SECONDS
@@ -161,6 +161,23 @@ class TogetherTests(ServingCase):
         self.assertEqual(self.objects.open, set())
         with self.assertRaises(OSError):
             os.fstat(descriptor)
+
+    def test_left_while_a_part_is_read(self) -> None:
+        """The same of the few bytes that an answer waits for: who waits may give up, the thread reads on."""
+        self.folder.publish("stable", {"large": LARGE})
+        call = self.browser.send("HEAD", "/assets/stable/large")
+        self.land_all()
+        call.leave()
+        [file] = self.objects.open
+        lease = file.lease()
+        reading = lease.read(0, 1000)
+        reading.addErrback(lambda reason: reason.trap(CancelledError))
+        reading.cancel()
+        lease.close()
+        self.objects.close()
+        self.assertEqual(self.objects.open, {file})
+        self.land_all()
+        self.assertEqual(self.objects.open, set())
 
     def test_truncated_before_a_part_is_sent(self) -> None:
         """A part that is read before its head is sent, of a file that had it when it was opened: 500."""
