@@ -93,6 +93,11 @@ class Earlier:
     """It was refused."""
 
 
+def asks_for_earlier(view: SlotView, condition: Condition, body: Body) -> bool:
+    """Whether judge_write() comes to W5 or W6, the only ones that look at what was written before."""
+    return judge_write(view, condition, body, Earlier()).rule is Rule.W6_CONFLICT
+
+
 def judge_write(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
     """The first rule that fits; `earlier` was looked up by Condition.base and the body's SHA-256."""
     head, holds = view.head, condition.holds(view.head)

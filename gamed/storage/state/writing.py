@@ -5,7 +5,16 @@ from sqlite3 import Connection
 from gamed.saves.errors import Erased, SaveError
 from gamed.saves.limits import SaveLimits, room_to_write
 from gamed.saves.orders import DeleteOrder, NeedsBytes, Removed, WriteOrder, Written
-from gamed.saves.rules import WRITES, Removal, SlotView, Verdict, judge_delete, judge_write
+from gamed.saves.rules import (
+    WRITES,
+    Earlier,
+    Removal,
+    SlotView,
+    Verdict,
+    asks_for_earlier,
+    judge_delete,
+    judge_write,
+)
 from gamed.saves.version import Kind, Version
 from gamed.storage.state import shelves, slots, versions
 from gamed.storage.state.changes import bury, has_room, keep_copy, named, put_on_top
@@ -23,7 +32,7 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
         refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
         if refusal is not None:
             return refusal
-    base = named(connection, player_id, slot, order.condition.base)
+    base = None if verdict.rule in WRITES else named(connection, player_id, slot, order.condition.base)
     if verdict.keeps_copy and not has_room(connection, limits, player_id, order.body.size):
         return Written(verdict, view.head, base=base, dropped=True)
     if not verdict.touches_bytes:
@@ -43,8 +52,9 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
 def judged(connection: Connection, order: WriteOrder) -> tuple[SlotView, Verdict]:
     """The slot as it is, and which rule answers."""
     player_id, slot = order.entry.player_id, order.slot
-    view = slots.view(connection, player_id, slot)
-    earlier = versions.earlier(connection, player_id, slot, order.condition.base, order.body.sha256)
+    view, earlier = slots.view(connection, player_id, slot), Earlier()
+    if asks_for_earlier(view, order.condition, order.body):
+        earlier = versions.earlier(connection, player_id, slot, order.condition.base, order.body.sha256)
     return view, judge_write(view, order.condition, order.body, earlier)
 
 
