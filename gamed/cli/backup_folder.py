@@ -12,8 +12,9 @@ from pathlib import Path
 from attrs import evolve, field, frozen
 
 from gamed import __version__, backups
+from gamed.assets.disk import sync_folder
 from gamed.backups import MANIFEST, SETTINGS, STORES, BackupError, Copied, Manifest
-from gamed.cli.files import MAX_FILE_BYTES, read_file, sync_folder, write_whole
+from gamed.cli.files import MAX_FILE_BYTES, read_file, write_whole
 from gamed.cli.places import Places
 from gamed.cli.progress import growing
 from gamed.cli.refusal import NotDone

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from attrs import frozen
 
-from gamed.cli.files import read_file, sync_folder, write_whole
+from gamed.assets.disk import sync_folder
+from gamed.cli.files import read_file, write_whole
 from gamed.cli.refusal import Refusal
 
 JOURNAL = "restore.json"

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from stat import S_ISVTX
 
+from gamed.assets.disk import sync_folder
 from gamed.cli.places import Places
 from gamed.cli.refusal import Refusal, warn
 from gamed.config.positions import Malformed, decode
@@ -83,15 +84,6 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
         os.fsync(descriptor)
     part.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """New and renamed names in a folder survive a power cut only after this."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def open_data(folder: Path) -> None:

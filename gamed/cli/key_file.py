@@ -5,7 +5,8 @@ from base64 import b64encode
 from itertools import chain, count
 from pathlib import Path
 
-from gamed.cli.files import read_file, sync_folder, write_whole
+from gamed.assets.disk import sync_folder
+from gamed.cli.files import read_file, write_whole
 from gamed.cli.refusal import Refusal, warn
 from gamed.config.problems import Wrong
 from gamed.config.sources import master_key

@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, TypeVar
 
-from gamed.cli.files import sync_folder
+from gamed.assets.disk import sync_folder
 from gamed.cli.refusal import NotDone
 from gamed.saves.errors import SaveError
 from gamed.storage.state import shelves

@@ -6,7 +6,7 @@ the transport is paused); then it goes through Twisted's decoders to the request
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import connectionDone
@@ -25,6 +25,9 @@ from gamed.web.head_channel import HeadChannel
 from gamed.web.pace import WINDOW_SECONDS
 from gamed.web.raw_head import RawHead
 from gamed.web.server import Server
+
+if TYPE_CHECKING:
+    from gamed.web.fast import PlainRequest
 
 HELD_BYTES = 16 * 1024
 """What may wait in memory while a gate or a handler works; counted here, since Twisted counts anew at every byte."""
@@ -58,10 +61,10 @@ class Channel(HeadChannel):
         self._transferDecoder = self._decoder(length)
         request.begin(raw, length)
 
-    def _plain(self, data: bytes) -> tuple[requests.Request, int] | None:
+    def _plain(self, data: bytes) -> "tuple[PlainRequest, int] | None":
         return self._server.plain(data, self)
 
-    def _start(self, request: requests.Request) -> None:
+    def _start(self, request: "PlainRequest") -> None:
         self.persistent = not self._last
         self._expects_continue = False
         self._transferDecoder = self._decoder(request.head.length)

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.interfaces import IDelayedCall
 from twisted.protocols.basic import LineReceiver
@@ -14,6 +14,9 @@ from gamed.web.framing import body_length
 from gamed.web.partial_head import PartialHead
 from gamed.web.raw_head import RawHead, parse_head
 from gamed.web.server import Server
+
+if TYPE_CHECKING:
+    from gamed.web.fast import PlainRequest
 
 HEAD_SECONDS = 10
 """For a whole head, from its first byte."""
@@ -69,11 +72,11 @@ class HeadChannel(ClosingChannel):
         return bytes(self.clearLineBuffer())
 
     @abstractmethod
-    def _plain(self, data: bytes) -> tuple[requests.Request, int] | None:
+    def _plain(self, data: bytes) -> "tuple[PlainRequest, int] | None":
         """The plain request that `data` begins with, and where what follows its head begins."""
 
     @abstractmethod
-    def _start(self, request: requests.Request) -> None:
+    def _start(self, request: "PlainRequest") -> None:
         """A plain request: its head has been judged."""
 
     def _judge_partial(self) -> None:

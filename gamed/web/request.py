@@ -88,10 +88,6 @@ class Request(TwistedRequest):
         else:
             self.channel.admit(self)
 
-    def start(self) -> None:
-        """As begin(), of a request whose head was judged before it was made."""
-        raise NotImplementedError
-
     # the body
 
     def handleContentChunk(self, data: bytes) -> Deferred[None] | None:

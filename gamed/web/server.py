@@ -8,6 +8,7 @@ from gamed.web.raw_head import RawHead
 
 if TYPE_CHECKING:
     from gamed.web.channel import Channel
+    from gamed.web.fast import PlainRequest
     from gamed.web.request import Request
 
 
@@ -44,7 +45,7 @@ class Server(Protocol):
     def request_id(self) -> str:
         """A new one; says nothing about the client."""
 
-    def plain(self, data: bytes, channel: "Channel") -> "tuple[Request, int] | None":
+    def plain(self, data: bytes, channel: "Channel") -> "tuple[PlainRequest, int] | None":
         """The plain request that begins `data`, judged, and where its body begins; None where it is not plain."""
 
     def judge(self, request: "Request", raw: RawHead, length: int | None) -> None:

@@ -146,7 +146,7 @@ class Site(HTTPFactory):
     def request_id(self) -> str:
         return self._random(REQUEST_ID_BYTES).hex()
 
-    def plain(self, data: bytes, channel: Channel) -> tuple[Request, int] | None:
+    def plain(self, data: bytes, channel: Channel) -> tuple[PlainRequest, int] | None:
         """What begins `data`, if it is plain and nothing is wrong with it so far; see gamed.web.fast."""
         plain = None if self._table is None or self._leaving else plain_head(data)
         route = None if plain is None or self._table is None else self._table.find(plain.method, plain.path)

@@ -1,4 +1,4 @@
-"""The reference client as a module; the file itself stays where developers find it."""
+"""The reference client as a module; the files themselves stay where developers find them."""
 
 import importlib.util
 import sys
@@ -8,12 +8,13 @@ from types import ModuleType
 PATH = Path(__file__).parents[2] / "clients" / "python" / "gamed_client.py"
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("gamed_client", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["gamed_client"] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
-    return module
+def loaded(path: Path) -> ModuleType:
+    """The file as a module under its own name, the same for all who ask."""
+    if path.stem not in sys.modules:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)  # dataclasses look it up by name
+        spec.loader.exec_module(module)
+    return sys.modules[path.stem]
 
 
-gamed_client = sys.modules.get("gamed_client") or _load()
+gamed_client = loaded(PATH)
