@@ -1,12 +1,11 @@
 """The access token of a request (PROTOCOL 4)."""
 
-from twisted.web.http_headers import Headers
-
 from gamed.crypto import Secret
 from gamed.sessions import presented
-from gamed.web.bearer import HasHeaders, bearer
+from gamed.web.bearer import bearer
+from gamed.web.gates import Head
 
 
-def access_token(source: HasHeaders | Headers) -> Secret:
+def access_token(head: Head) -> Secret:
     """Well-formed, or TokenMissing or TokenInvalid; no store is asked."""
-    return presented.access_token(bearer(source))
+    return presented.access_token(bearer(head))

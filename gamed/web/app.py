@@ -90,8 +90,7 @@ class App(Klein, ABC):
         request.problem = problem.code
         request.setResponseCode(problem.status)
         request.setHeader("Cache-Control", "no-store")
-        for name, value in problem.headers.items():
-            request.setHeader(name, value)
+        request.setHeaders(problem.headers)
         return self.render_problem(request, problem)
 
     @abstractmethod
@@ -118,8 +117,7 @@ class PagesApp(App):
     def render_problem(self, request: Request, problem: Problem) -> bytes:
         from gamed.web.pages import PAGE_HEADERS, error_page
 
-        for name, value in PAGE_HEADERS.items():
-            request.setHeader(name, value)
+        request.setHeaders(PAGE_HEADERS)
         return error_page(problem.status, problem.code, problem.detail)
 
 

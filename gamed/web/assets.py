@@ -14,7 +14,7 @@ from gamed.http_rules.digest import sha256_field
 from gamed.instants import http_date
 from gamed.web.app import make_app
 from gamed.web.bearer import bearer
-from gamed.web.conditional import conditions_of, fields_of, set_fields
+from gamed.web.conditional import conditions_of
 from gamed.web.file_sending import send_file
 from gamed.web.gates import NO_GATES
 from gamed.web.request import Request
@@ -69,14 +69,14 @@ class AssetRoutes:
     async def _look(self, request: Request) -> Look:
         """What is wanted, by whom: a token is judged before anything is looked for."""
         whole = request.head.method != "HEAD"
-        look = Look(conditions_of(request), fields_of(request)("range") if whole else None, whole)
+        look = Look(conditions_of(request), request.head.header("range") if whole else None, whole)
         if self._players is not None:
-            await self._players.authenticate(bearer(request))
+            await self._players.authenticate(bearer(request.head))
         return look
 
     async def _answer(self, request: Request, delivery: Delivery) -> bytes | None:
         """Status, head and bytes; None when they are written already or there are none."""
-        set_fields(request, _described(delivery.item, private=self._players is not None))
+        request.setHeaders(_described(delivery.item, private=self._players is not None))
         if not delivery.modified:
             request.setResponseCode(304)
             return None

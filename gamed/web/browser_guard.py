@@ -57,7 +57,7 @@ class Guard:
             return
         secure = "; Secure" if self._secure else ""
         field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax"
-        request.responseHeaders.addRawHeader("Set-Cookie", field)
+        request.responseHeaders.add("Set-Cookie", field)
 
     def index(self, cookie: str) -> Index:
         return self._indexer.index(Purpose.BROWSER, cookie.encode())

@@ -11,7 +11,7 @@ from gamed.saves.proposal import accept
 from gamed.saves.save_info import committed
 from gamed.web.access import access_token
 from gamed.web.app import make_app
-from gamed.web.conditional import PRIVATE, set_fields
+from gamed.web.conditional import PRIVATE
 from gamed.web.detached import Detached
 from gamed.web.gates import Gate
 from gamed.web.incoming import Intake
@@ -62,14 +62,14 @@ class CommitRoutes:
         if not isinstance(upload, StagedUpload):
             raise TypeError("this route's gate takes uploads")
         size = await self._detached.run(self._stage(upload))
-        set_fields(request, PRIVATE)
+        request.setHeaders(PRIVATE)
         return write_json(request, 201, {"sha256": sha256, "size": size})
 
     @app.route("/game/blobs/<string:sha256>", methods=["HEAD"])
     async def look_for_blob(self, request: Request, sha256: str) -> None:
         digest = digest_in(sha256)
-        size = await self._commits.size_of(access_token(request), digest)
-        set_fields(request, {**PRIVATE, "Content-Length": str(size)})
+        size = await self._commits.size_of(access_token(request.head), digest)
+        request.setHeaders({**PRIVATE, "Content-Length": str(size)})
         request.write(b"")
 
     @app.route("/game/commit", methods=["POST"])
@@ -79,7 +79,7 @@ class CommitRoutes:
             raise TypeError("this route's gate knows who commits")
         changes = accept(read_json(request, CommitRequest).writes, self._limits)
         done = await self._detached.run(self._commits.commit(sink.entry, changes))
-        set_fields(request, PRIVATE)
+        request.setHeaders(PRIVATE)
         return write_json(request, 200, committed(done.cursor, done.slots))
 
     async def _stage(self, upload: StagedUpload) -> int:

@@ -1,13 +1,11 @@
 """What every answer about a player's own things has in common: conditions read, a part sent (PROTOCOL 4.2, 6)."""
 
-from collections.abc import Mapping
 from typing import IO
 
-from gamed.http_rules.conditions import Conditions, Header, parse_conditions
+from gamed.http_rules.conditions import Conditions, parse_conditions
 from gamed.http_rules.ranges import ByteRange
 from gamed.http_rules.tags import TagsMalformed
 from gamed.web.errors import BadPrecondition
-from gamed.web.fields import header_of
 from gamed.web.request import Request
 from gamed.web.sending import Parts, send
 
@@ -15,21 +13,12 @@ PRIVATE = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authoriz
 """On every answer that is one player's."""
 
 
-def fields_of(request: Request) -> Header:
-    return header_of(request.requestHeaders)
-
-
 def conditions_of(request: Request) -> Conditions:
     """Of a GET or HEAD; BadPrecondition for tags that cannot be read."""
     try:
-        return parse_conditions(fields_of(request))
+        return parse_conditions(request.head.header)
     except TagsMalformed as e:
         raise BadPrecondition(f"If-Match and If-None-Match take etags: {e}.") from None
-
-
-def set_fields(request: Request, headers: Mapping[str, str]) -> None:
-    for name, value in headers.items():
-        request.setHeader(name, value)
 
 
 async def send_part(

@@ -8,7 +8,7 @@ from gamed.http_rules.digest import sha256_field
 from gamed.saves.exports import Exports, Parcel
 from gamed.web.access import access_token
 from gamed.web.app import make_app
-from gamed.web.conditional import PRIVATE, conditions_of, fields_of, send_part, set_fields
+from gamed.web.conditional import PRIVATE, conditions_of, send_part
 from gamed.web.detached import Detached
 from gamed.web.errors import ShuttingDown
 from gamed.web.gates import NO_GATES
@@ -32,9 +32,9 @@ class ExportRoutes:
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
         conditions, whole = conditions_of(request), request.head.method != "HEAD"
-        export = await self._exports.open(access_token(request))
+        export = await self._exports.open(access_token(request.head))
         try:
-            wanted = fields_of(request)("range") if whole else None
+            wanted = request.head.header("range") if whole else None
             parcel = await self._detached.run(export.pack(conditions, wanted))
             if parcel is None:
                 raise ShuttingDown
@@ -47,7 +47,7 @@ class ExportRoutes:
 async def _answered(request: Request, parcel: Parcel, *, whole: bool) -> bytes | None:
     headers = {**PRIVATE, "ETag": str(parcel.tag), "Accept-Ranges": "bytes", "Content-Security-Policy": "sandbox"}
     headers |= {"Content-Type": "application/zip", "Content-Disposition": 'attachment; filename="saves.zip"'}
-    set_fields(request, {**headers, "Repr-Digest": sha256_field(parcel.sha256)})
+    request.setHeaders({**headers, "Repr-Digest": sha256_field(parcel.sha256)})
     if not parcel.modified:
         request.setResponseCode(304)
         return None

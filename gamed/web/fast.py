@@ -5,13 +5,13 @@ no wish about the connection, to a route of JSON whose path needs no decoding, a
 not plain goes the long way, which judges it from its first byte; `--http=stock` sends everything there.
 """
 
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from re import compile
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
-from twisted.web.http import NO_BODY_CODES
 
+from gamed.http_rules.conditions import Header
 from gamed.web.fields import AnswerFields, Fields
 from gamed.web.gates import Head, MemorySink, SmallBodyGate
 from gamed.web.partial_head import HEAD_BYTES, HEAD_FIELDS
@@ -20,9 +20,9 @@ from gamed.web.routing import Found
 from gamed.web.server import Server
 from gamed.web.steps import Steps
 
-_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _HEAD = compile(
-    rb"([A-Z]+) (/[A-Za-z0-9/._~-]*)(?:\?([!-\"$-~]*))? HTTP/1\.1\r\n((?:%b:[\t -~\x80-\xff]*\r\n)+)\r\n" % _TOKEN
+    rf"([A-Z]+) (/[A-Za-z0-9/._~-]*)(?:\?([!-\"$-~]*))? HTTP/1\.1\r\n((?:{_TOKEN}:[\t -~\x80-\xff]*\r\n)+)\r\n"
 )
 
 
@@ -32,7 +32,7 @@ class PlainHead(NamedTuple):
     method: str
     path: str
     query: bytes
-    fields: Mapping[bytes, bytes]
+    fields: dict[str, str]
     length: int
     end: int
     """Where the body begins."""
@@ -44,45 +44,55 @@ class PlainHead(NamedTuple):
 
 def plain_head(data: bytes) -> PlainHead | None:
     """The head that `data` begins with; None when it is not plain, or not whole."""
-    match = _HEAD.match(data)
-    if match is None or match.end() - 2 > HEAD_BYTES:
+    end = data.find(b"\r\n\r\n", 0, HEAD_BYTES + 2) + 4
+    match = _HEAD.fullmatch(data[:end].decode("latin-1"))
+    if match is None:
         return None
     method, path, query, block = match.groups()
-    lines = block[:-2].split(b"\r\n")
-    fields = {}
-    for line in lines:
-        name, _, value = line.partition(b":")
-        fields[name.lower()] = value.strip(b" \t")
-    length = fields.get(b"content-length", b"0")
-    if len(fields) < len(lines) or len(lines) > HEAD_FIELDS or b"//" in path:
+    lines = [line.split(":", 1) for line in block[:-2].split("\r\n")]
+    fields = {name.lower(): value.strip(" \t") for name, value in lines}
+    length = fields.get("content-length", "0")
+    if len(fields) < len(lines) or len(lines) > HEAD_FIELDS or "//" in path:
         return None
-    if b"host" not in fields or b"transfer-encoding" in fields or b"expect" in fields:
+    if "host" not in fields or "transfer-encoding" in fields or "expect" in fields:
         return None
-    if not length.isdigit() or len(length) > 18 or fields.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+    if not (length.isascii() and length.isdigit()) or len(length) > 18:
         return None
-    return PlainHead(method.decode(), path.decode(), query or b"", fields, int(length), match.end())
+    if fields.get("connection", "keep-alive").lower() != "keep-alive":
+        return None
+    return PlainHead(method, path, (query or "").encode("latin-1"), fields, int(length), end)
 
 
 class PlainFields(Fields):
-    """A plain head's fields, each of them once; looked up as they are, not copied."""
+    """A plain head's fields, each of them once: asking for one is a look at a dict, and nothing else."""
 
     __slots__ = ("_plain",)
 
-    def __init__(self, plain: Mapping[bytes, bytes]) -> None:
+    def __init__(self, plain: dict[str, str]) -> None:
         self._plain = plain
 
+    @property
+    def header(self) -> Header:
+        return self._plain.get
+
+    def only(self, name: str) -> str | None:
+        return self._plain.get(name)
+
     def hasHeader(self, name: Any) -> bool:
-        return (name if isinstance(name, bytes) else name.encode()).lower() in self._plain
+        return _text(name) in self._plain
 
     def getRawHeaders(self, name: Any, default: Any = None) -> Any:
-        if isinstance(name, bytes):
-            value = self._plain.get(name.lower())
-            return default if value is None else [value]
-        value = self._plain.get(name.lower().encode())
-        return default if value is None else [value.decode("latin-1")]
+        value = self._plain.get(_text(name))
+        if value is None:
+            return default
+        return [value.encode("latin-1") if isinstance(name, bytes) else value]
 
     def getAllRawHeaders(self) -> Iterator[tuple[bytes, Sequence[bytes]]]:
-        return ((name, [value]) for name, value in self._plain.items())
+        return ((name.encode(), [value.encode("latin-1")]) for name, value in self._plain.items())
+
+
+def _text(name: str | bytes) -> str:
+    return (name.decode() if isinstance(name, bytes) else name).lower()
 
 
 class PlainRequest(Request):
@@ -94,24 +104,18 @@ class PlainRequest(Request):
         """Everything that the longer way sets one after another, Twisted's own included."""
         self.channel = channel
         self.transport = channel.transport
-        self.queued = False
         self.notifications = []
-        self.cookies = []
-        self.received_cookies = {}
         self.requestHeaders = head.headers
         self.responseHeaders = AnswerFields()
         self.method = head.method.encode()
-        self.clientproto = b"HTTP/1.1"
-        self.args = {}
-        self.uri = self.path = b"-"
         self._server = server
-        self._work = None
         self.request_id = server.request_id()
         self.began = server.seconds()
         self.route = found
         self.head = head
         self.whole = head.length == 0
-        if head.headers.hasHeader(b"cookie"):
+        self.received_cookies = {}
+        if head.header("cookie") is not None:
             self.parseCookies()
 
     def start(self) -> None:
@@ -158,27 +162,3 @@ class PlainRequest(Request):
             self.respond(result)
         except Exception as e:
             self._broke(e)
-
-    def write(self, data: bytes) -> None:
-        """The head and what comes with it in one piece."""
-        if self.startedWriting or self.cookies:
-            super().write(data)
-            return
-        if self._disconnected or self.finished:
-            return
-        self._seal()
-        self.startedWriting = 1
-        if self.code in NO_BODY_CODES:
-            data = b""
-        self.sentLength = len(data)
-        start = b"HTTP/1.1 %d %b\r\n" % (self.code, self.code_message)
-        self.channel.send(b"%b%b\r\n%b" % (start, self.responseHeaders.block(), data))
-
-    def finish(self) -> None:
-        if not self.startedWriting or self._disconnected:
-            super().finish()
-            return
-        self._work = None
-        self._server.done(self, self.code)
-        self.finished = 1
-        self._cleanup()  # type: ignore[no-untyped-call]

@@ -1,6 +1,6 @@
-"""Header fields as the rules of RFC 9110 read them."""
+"""Header fields as the rules of RFC 9110 read and write them."""
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from twisted.web.http_headers import Headers
@@ -8,20 +8,17 @@ from twisted.web.http_headers import Headers
 from gamed.http_rules.conditions import Header
 
 
-class Unshown(Headers):
-    """A header whose repr has no field of it: credentials are in there."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-
-class Fields(Unshown):
+class Fields(Headers):
     """A request's header; asked for by text, a value is its bytes, one character each (RFC 9110 5.5).
 
     Twisted's own decodes UTF-8 and raises on what is none.
     """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Not one field: credentials are in there."""
+        return f"<{type(self).__name__}>"
 
     def getRawHeaders(self, name: Any, default: Any = None) -> Any:
         if isinstance(name, bytes):
@@ -29,44 +26,60 @@ class Fields(Unshown):
         values = super().getRawHeaders(name.encode())
         return default if values is None else [value.decode("latin-1") for value in values]
 
+    def only(self, name: str) -> str | None:
+        """The value of a field that was sent exactly once, else None; `name` in lower case."""
+        values = self.getRawHeaders(name, ())
+        return values[0] if len(values) == 1 else None
 
-@cache
-def canonical(name: str) -> bytes:
-    """As Twisted writes the name of a field; of names in this program only, so there are few."""
-    headers = Headers({name: [""]})
-    [(written, _)] = headers.getAllRawHeaders()
-    return written
+    @property
+    def header(self) -> Header:
+        """Lower-case name -> all its lines joined by ", "; None when there is none (RFC 9110 5.2)."""
+        return self._joined
+
+    def _joined(self, name: str) -> str | None:
+        values = self.getRawHeaders(name)
+        return None if values is None else ", ".join(values)
 
 
-class AnswerFields(Unshown):
-    """An answer's header, most of whose fields are set once and read once."""
+class AnswerFields:
+    """An answer's header: one value for each name, and what stands beside it; names are written as they are given."""
 
-    __slots__ = ()
+    __slots__ = ("_beside", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._beside: list[tuple[str, str]] = []
+
+    def __repr__(self) -> str:
+        """Not one field: cookies are in there."""
+        return f"<{type(self).__name__}>"
 
     def set(self, name: str, value: str) -> None:
         """In place of what was set before."""
-        if "\n" in value or "\r" in value:
-            self.setRawHeaders(name, [value])
-        else:
-            self._rawHeaders[canonical(name)] = [value.encode()]
+        self._values[name] = value
 
-    def one(self, name: str) -> str:
-        """The first value, empty without one."""
-        values = self._rawHeaders.get(canonical(name))
-        return values[0].decode() if values else ""
+    def update(self, values: Mapping[str, str]) -> None:
+        """As many times set()."""
+        self._values.update(values)
+
+    def add(self, name: str, value: str) -> None:
+        """One more line, whatever is set."""
+        self._beside.append((name, value))
+
+    def remove(self, name: str) -> None:
+        """What was set, if it was."""
+        self._values.pop(name, None)
+
+    def get(self, name: str) -> str | None:
+        """What was set."""
+        return self._values.get(name)
 
     def block(self) -> bytes:
-        """As it goes out, without the empty line."""
-        return b"".join(
-            [b"%b: %b\r\n" % (name, value) for name, values in self._rawHeaders.items() for value in values]
-        )
-
-
-def header_of(headers: Headers) -> Header:
-    """Lower-case name -> all its lines joined by ", ", byte for character; None when there is none (RFC 9110 5.2)."""
-
-    def header(name: str) -> str | None:
-        lines = headers.getRawHeaders(name.encode())
-        return None if lines is None else b", ".join(lines).decode("latin-1")
-
-    return header
+        """As it goes out, without the empty line. A line end inside a value becomes a blank."""
+        lines = [f"{name}: {value}\r\n" for name, value in self._values.items()]
+        if self._beside:
+            lines += [f"{name}: {value}\r\n" for name, value in self._beside]
+        text = "".join(lines)
+        if text.count("\r") == len(lines) == text.count("\n"):
+            return text.encode()
+        return b"".join(b"%b\r\n" % b" ".join(line.encode().splitlines()) for line in lines)

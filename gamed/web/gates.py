@@ -12,9 +12,10 @@ from typing import Protocol
 
 from attrs import field, frozen
 from twisted.internet.defer import Deferred
-from twisted.web.http_headers import Headers
 
+from gamed.http_rules.conditions import Header
 from gamed.web.errors import BodyTooLarge, UnsupportedMediaType
+from gamed.web.fields import Fields
 
 BODY_BYTES = 8 * 1024
 """What a route takes when its room says nothing (PROTOCOL 1)."""
@@ -31,7 +32,7 @@ class Head:
     """Raw, without the question mark."""
     kwargs: Mapping[str, str] = field(repr=False)
     """What the route's converters found in the path."""
-    headers: Headers
+    headers: Fields
     length: int | None
     """Bytes the client says will come; 0 when it says nothing; None when chunked."""
     address: str = field(repr=False)
@@ -47,10 +48,14 @@ class Head:
         """Whether the client said how its body ends; if not, and a body is needed, 411."""
         return self.length is None or self.headers.hasHeader("content-length")
 
+    @property
+    def header(self) -> Header:
+        """Lower-case name -> all its lines as one text."""
+        return self.headers.header
+
     def one(self, name: str) -> str | None:
         """The value of a field that was sent exactly once, else None."""
-        values = self.headers.getRawHeaders(name, [])
-        return values[0] if len(values) == 1 else None
+        return self.headers.only(name)
 
 
 class Sink(Protocol):

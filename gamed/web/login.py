@@ -83,7 +83,7 @@ class LoginRoutes:
     async def start_login(self, request: Request) -> bytes:
         body = read_json(request, StartBody, optional=True)
         words = {name: getattr(body.client, name, None) for name in ClientBody.__struct_fields__}
-        start = Start(body.provider, body.intent, words, body.loopback_port, request.head.address, bearer(request))
+        start = Start(body.provider, body.intent, words, body.loopback_port, request.head.address, bearer(request.head))
         started = await self._detached.run(self._starting.start(start))
         return write_json(request, 201, self._invitation(started))
 
@@ -102,7 +102,7 @@ class LoginRoutes:
         request.setResponseCode(204)
 
     def _device(self, request: Request) -> Index:
-        secret = index_of_device(self._indexer, bearer(request))
+        secret = index_of_device(self._indexer, bearer(request.head))
         if secret is None:
             raise DeviceSecretInvalid
         return secret

@@ -67,8 +67,7 @@ class PageRoom:
 
 def page(request: Request, status: int, content: bytes) -> bytes:
     request.setResponseCode(status)
-    for name, value in PAGE_HEADERS.items():
-        request.setHeader(name, value)
+    request.setHeaders(PAGE_HEADERS)
     return content
 
 

@@ -42,19 +42,19 @@ class PlayerRoutes:
 
     @app.route("/auth/identities", methods=["GET"])
     async def list_identities(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request)))
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
         found = await self._account.identities(caller)
         return write_json(request, 200, {"identities": [_line(*each) for each in found]})
 
     @app.route("/auth/identities/<string:provider>", methods=["DELETE"])
     async def unlink_identity(self, request: Request, provider: str) -> None:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request)))
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
         await self._detached.run(self._account.unlink(caller, provider))
         request.setResponseCode(204)
 
     @app.route("/auth/player", methods=["DELETE"])
     async def erase_player(self, request: Request) -> None:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request)))
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
         await self._detached.run(self._account.erase(caller))
         request.setResponseCode(204)
 

@@ -41,9 +41,7 @@ class PolicyRoutes:
             await self._stores.check()
         except StoreError:
             raise Unhealthy(headers=headers) from None
-        for name, value in headers.items():
-            request.setHeader(name, value)
-        request.setHeader("Content-Type", "text/plain")
+        request.setHeaders({**headers, "Content-Type": "text/plain"})
         return b"ok"
 
     @app.route("/auth/config", methods=["GET"])

@@ -1,5 +1,6 @@
 """One exchange: a judged head, a body that went to its sink, a handler, one answer."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -17,12 +18,14 @@ from gamed.web.steps import Steps
 from gamed.web.traces import trace
 
 _log = Logger()
+_STATUS = {status.value: b"%d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
+"""The end of a status line; Twisted's own table of phrases lacks 421, 428 and 431."""
 CLIENT_LEFT = 499
 """The status in the log of a request whose client left before its answer."""
 
 
 class Request(TwistedRequest):
-    """Handlers use `head`, `sink`, `request_id`, setResponseCode, setHeader, addCookie, getCookie and notifyFinish.
+    """Handlers use `head`, `sink`, `request_id`, setResponseCode, setHeader, setHeaders, getCookie and notifyFinish.
 
     A handler that streams sets Content-Length, registers a producer, and returns None when all is written. When the
     client leaves, the handler is cancelled. `args`, `content`, `path` and `uri` of Twisted's request stay empty: the
@@ -32,32 +35,35 @@ class Request(TwistedRequest):
     head: Head
     sink: Sink
     route: Route
-    responseHeaders: AnswerFields
+    requestHeaders: Fields
+    responseHeaders: AnswerFields  # type: ignore[assignment]  # more of the same, for less
     channel: Any
     refusal: BaseException | None = None
     """Why there will be no handler."""
+    _work: Deferred[Any] | Steps | None = None
     whole = False
     """Whether all of the body was read; if not, the connection cannot go on."""
     problem = ""
     """The code of the problem that is answered."""
     parseCookies: Any  # these are not typed in Twisted
+    uri = path = b"-"
+    clientproto = b"HTTP/1.1"
+    addCookie: Any = None
+    """A cookie is a field like others: see Guard.keep()."""
+    queued = False
     getCookie: Any
-    addCookie: Any
+    _cleanup: Any
 
     def __init__(self, channel: Any, server: Server) -> None:
         super().__init__(channel, queued=False)
         self.requestHeaders = Fields()
         self.responseHeaders = AnswerFields()
         self._server = server
-        self._work: Deferred[Any] | Steps | None = None
         self.request_id = server.request_id()
         self.began = server.seconds()
         self.route = server.nowhere
         self.head = Head("-", "", b"", {}, self.requestHeaders, 0, "")
         self.sink = MemorySink()
-        self.args = {}
-        self.uri = self.path = b"-"
-        self.clientproto = b"HTTP/1.1"
 
     def __repr__(self) -> str:
         return f"<Request {self.request_id} {self.route.template}>"
@@ -119,9 +125,13 @@ class Request(TwistedRequest):
         """Replaces what was set before."""
         self.responseHeaders.set(name, value)
 
+    def setHeaders(self, values: Mapping[str, str]) -> None:
+        """As many times setHeader()."""
+        self.responseHeaders.update(values)
+
     def setResponseCode(self, code: int, message: bytes | None = None) -> None:
-        """Twisted's own table of reason phrases lacks 421, 428 and 431."""
-        super().setResponseCode(code, message or HTTPStatus(code).phrase.encode())
+        """The phrase is always the code's own."""
+        self.code = code
 
     def respond(self, result: object) -> None:
         """A handler's result; None after a streamed answer."""
@@ -140,7 +150,6 @@ class Request(TwistedRequest):
             self.channel.forceAbortClient()
             return
         self.responseHeaders = AnswerFields()
-        self.cookies.clear()
         try:
             self.respond(self.route.answer_error(self, error))
         except Exception as e:
@@ -149,21 +158,33 @@ class Request(TwistedRequest):
         error.__traceback__ = None  # its frames know the request, which knows the error: garbage for each refusal
 
     def write(self, data: bytes) -> None:
-        if not self.startedWriting:
-            self._seal()
-        TwistedRequest.write(self, data)
+        """The first time, the head and `data` in one piece. Of an answer without a body, `data` goes nowhere."""
+        if self._disconnected:
+            return
+        if self.code in NO_BODY_CODES or self.method == b"HEAD":
+            data = b""
+        self.sentLength += len(data)
+        if self.startedWriting:
+            self.channel.write(data)
+            return
+        self._seal()
+        self.startedWriting = 1
+        self.channel.send(b"%b %b%b\r\n%b" % (self.clientproto, _STATUS[self.code], self.responseHeaders.block(), data))
 
     def finish(self) -> None:
-        self._work = None
-        self._server.done(self, self.code)
-        TwistedRequest.finish(self)
+        """All is written."""
+        if not self._disconnected:
+            self._work = None
+            self._server.done(self, self.code)
+            self.finished = 1
+            self._cleanup()
 
     def _seal(self) -> None:
         self._server.seal(self)
         if self.code in NO_BODY_CODES:
-            self.responseHeaders.removeHeader("Content-Length")
-            self.responseHeaders.removeHeader("Content-Type")
-        elif not self.responseHeaders.hasHeader("Content-Length"):
+            self.responseHeaders.remove("Content-Length")
+            self.responseHeaders.remove("Content-Type")
+        elif self.responseHeaders.get("Content-Length") is None:
             raise RuntimeError("an answer without Content-Length")
         if self.clientproto == b"HTTP/1.1" and not (self.whole and self.channel.persistent):
             self.setHeader("Connection", "close")

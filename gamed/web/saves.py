@@ -18,7 +18,7 @@ from gamed.saves.slots import check_slot
 from gamed.saves.version import Version, version_number
 from gamed.web.access import access_token
 from gamed.web.app import make_app
-from gamed.web.conditional import PRIVATE, conditions_of, fields_of, send_part, set_fields
+from gamed.web.conditional import PRIVATE, conditions_of, send_part
 from gamed.web.detached import Detached
 from gamed.web.gates import Gate
 from gamed.web.json_io import write_json
@@ -44,25 +44,25 @@ class SaveRoutes:
 
     @app.route("/game/", methods=["GET"])
     async def show_shelf(self, request: Request) -> bytes:
-        cursor, body = await self._shelf.overview(access_token(request))
-        set_fields(request, {**PRIVATE, "ETag": str(cursor.entity_tag)})
+        cursor, body = await self._shelf.overview(access_token(request.head))
+        request.setHeaders({**PRIVATE, "ETag": str(cursor.entity_tag)})
         return write_json(request, 200, body)
 
     @app.route("/game/", methods=["DELETE"])
     async def erase_shelf(self, request: Request) -> None:
-        condition = deleting_condition(fields_of(request))
-        await self._detached.run(self._erasure.erase(access_token(request), condition))
+        condition = deleting_condition(request.head.header)
+        await self._detached.run(self._erasure.erase(access_token(request.head), condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
         since, conditions = _since(request), conditions_of(request)
         knows = since is not None or conditions.if_none_match is not None
-        wait = self._shelf.granted(wait_seconds(fields_of(request)("prefer"))) if knows else 0
-        listing = await self._shelf.list_saves(access_token(request), since, conditions, wait)
+        wait = self._shelf.granted(wait_seconds(request.head.header("prefer"))) if knows else 0
+        listing = await self._shelf.list_saves(access_token(request.head), since, conditions, wait)
         if wait:
             request.setHeader("Preference-Applied", f"wait={wait}")
-        set_fields(request, {**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
+        request.setHeaders({**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
         if listing.entries is None:
             request.setResponseCode(304)
             return None
@@ -85,39 +85,39 @@ class SaveRoutes:
         current = written.current
         if current is None:
             raise TypeError("a PUT that was not refused leaves a current version")
-        set_fields(request, {**PRIVATE, **_identified(current)})
+        request.setHeaders({**PRIVATE, **_identified(current)})
         return write_json(request, 201 if written.created else 200, save_info(current))
 
     @app.route("/game/saves/<string:slot>", methods=["DELETE"])
     async def delete_save(self, request: Request, slot: str) -> None:
-        name, condition = check_slot(slot), deleting_condition(fields_of(request))
+        name, condition = check_slot(slot), deleting_condition(request.head.header)
         await self._detached.run(self._remove(request, name, condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<string:slot>/versions", methods=["GET"])
     async def list_versions(self, request: Request, slot: str) -> bytes:
         name = check_slot(slot)
-        body = await self._shelf.recall(access_token(request), name)
-        set_fields(request, PRIVATE)
+        body = await self._shelf.recall(access_token(request.head), name)
+        request.setHeaders(PRIVATE)
         return write_json(request, 200, body)
 
     @app.route("/game/saves/<string:slot>/versions/<string:number>", methods=["DELETE"])
     async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
         name, n = check_slot(slot), version_number(number)
-        await self._detached.run(self._shelf.dismiss(access_token(request), name, n))
+        await self._detached.run(self._shelf.dismiss(access_token(request.head), name, n))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<string:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
-        name, n, condition = check_slot(slot), version_number(number), writing_condition(fields_of(request))
-        now = await self._detached.run(self._shelf.restore(access_token(request), name, n, condition))
-        set_fields(request, {**PRIVATE, **_identified(now)})
+        name, n, condition = check_slot(slot), version_number(number), writing_condition(request.head.header)
+        now = await self._detached.run(self._shelf.restore(access_token(request.head), name, n, condition))
+        request.setHeaders({**PRIVATE, **_identified(now)})
         return write_json(request, 200, save_info(now))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
-        whole, wanted = request.head.method != "HEAD", fields_of(request)("range")
+        whole, wanted = request.head.method != "HEAD", request.head.header("range")
         look = Look(slot, conditions_of(request), whole, wanted, version)
-        return await _answered(request, await self._shelf.read(access_token(request), look))
+        return await _answered(request, await self._shelf.read(access_token(request.head), look))
 
     async def _store(self, upload: Upload) -> Written:
         try:
@@ -126,13 +126,13 @@ class SaveRoutes:
             upload.abort()
 
     async def _remove(self, request: Request, slot: str, condition: Condition) -> None:
-        entry = await self._shelf.enter(access_token(request))
+        entry = await self._shelf.enter(access_token(request.head))
         await self._shelf.remove(entry, slot, condition)
 
 
 async def _answered(request: Request, reading: Reading) -> bytes | None:
     """Status, head and bytes of a save; None when they are written already or there are none."""
-    set_fields(request, _described(reading.version))
+    request.setHeaders(_described(reading.version))
     if not reading.modified:
         request.setResponseCode(304)
         return None

@@ -58,18 +58,18 @@ class SessionRoutes:
     @app.route("/auth/session/logout", methods=["POST"])
     async def log_out(self, request: Request) -> None:
         body = read_json(request, LogoutBody, optional=True)
-        await self._detached.run(self._sessions.log_out(bearer(request), body.refresh_credential, body.scope))
+        await self._detached.run(self._sessions.log_out(bearer(request.head), body.refresh_credential, body.scope))
         request.setResponseCode(204)
 
     @app.route("/auth/sessions", methods=["GET"])
     async def list_sessions(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
         rows = await self._sessions.list(caller)
         return write_json(request, 200, {"sessions": [_line(row, caller.session_id) for row in rows]})
 
     @app.route("/auth/sessions/<string:session_id>", methods=["DELETE"])
     async def end_session(self, request: Request, session_id: str) -> None:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
         await self._detached.run(self._sessions.end(caller, session_id))
         request.setResponseCode(204)
 

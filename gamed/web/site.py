@@ -1,6 +1,7 @@
 """The web of the service: connections come in, rooms answer."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 from attrs import evolve
@@ -29,6 +30,11 @@ from gamed.web.target import Target, decode_path, split_target
 
 REQUEST_ID_BYTES = 12
 PROTOCOL = "1.0"
+KNOWN_HOSTS = 64
+"""Host fields whose judgement is kept: they are the same all day."""
+EVERY = {"X-Content-Type-Options": "nosniff"}
+AUTH = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+"""Below `/auth/`."""
 
 
 class AccessLog(Protocol):
@@ -77,6 +83,7 @@ class Site(HTTPFactory):
         self._channels: dict[Channel, str | None] = {}
         self._leaving = False
         self._gone: list[Deferred[None]] = []
+        self._ours = lru_cache(KNOWN_HOSTS)(partial(_is_of, policy.host))
 
     # connections
 
@@ -150,20 +157,13 @@ class Site(HTTPFactory):
         """What begins `data`, if it is plain and nothing is wrong with it so far; see gamed.web.fast."""
         plain = None if self._table is None or self._leaving else plain_head(data)
         route = None if plain is None or self._table is None else self._table.find(plain.method, plain.path)
-        if plain is None or route is None or not self._ours(plain.fields[b"host"]):
+        if plain is None or route is None or not self._ours(plain.fields["host"]):
             return None
         found, kwargs = route
         headers = PlainFields(plain.fields)
         address = self._forwarding.client(self._channels[channel], headers)
         head = Head(plain.method, plain.path, plain.query, kwargs, headers, plain.length, address)
         return PlainRequest(channel, self, found, head), plain.end
-
-    def _ours(self, host: bytes) -> bool:
-        try:
-            judge_host(b"HTTP/1.1", (host,), None, (self._policy.host,))
-        except WebError:
-            return False
-        return True
 
     def judge(self, request: Request, raw: RawHead, length: int | None) -> None:
         target = split_target(raw)
@@ -209,24 +209,22 @@ class Site(HTTPFactory):
         request.setResponseCode(204)
         route = request.route
         methods = route.methods if isinstance(route, Found) else ()
-        for name, value in self._cors.preflight(request.head.one("origin"), methods).items():
-            request.setHeader(name, value)
+        request.setHeaders(self._cors.preflight(request.head.one("origin"), methods))
 
     # answers
 
     def seal(self, request: Request) -> None:
-        request.setHeader("Date", http_date(self._now_ms()))
-        request.setHeader("X-Content-Type-Options", "nosniff")
-        request.setHeader("X-Request-Id", request.request_id)
+        fields = request.responseHeaders
+        fields.update(EVERY)
+        fields.set("Date", http_date(self._now_ms()))
+        fields.set("X-Request-Id", request.request_id)
         if request.head.path.startswith("/auth/"):
-            request.setHeader("Cache-Control", "no-store")
-            request.setHeader("Referrer-Policy", "no-referrer")
-        if request.responseHeaders.one("Content-Type").startswith(("application/json", "application/problem+json")):
-            request.setHeader("Gamed-Protocol", PROTOCOL)
+            fields.update(AUTH)
+        if (fields.get("Content-Type") or "").startswith(("application/json", "application/problem+json")):
+            fields.set("Gamed-Protocol", PROTOCOL)
         if self._policy.cors_origins and self._speaks_cors(request):
-            request.responseHeaders.addRawHeader("Vary", "Origin")
-            for name, value in self._cors.headers(request.head.one("origin")).items():
-                request.setHeader(name, value)
+            fields.add("Vary", "Origin")
+            fields.update(self._cors.headers(request.head.one("origin")))
 
     def done(self, request: Request, status: int) -> None:
         self._access_log.line(
@@ -239,6 +237,14 @@ class Site(HTTPFactory):
             received=(request.head.length or 0) if request.whole else 0,
             code=request.problem,
         )
+
+
+def _is_of(ours: str, host: str) -> bool:
+    try:
+        judge_host(b"HTTP/1.1", (host.encode("latin-1"),), None, (ours,))
+    except WebError:
+        return False
+    return True
 
 
 def build_site(

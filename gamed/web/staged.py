@@ -12,7 +12,6 @@ from gamed.saves.proposal import sha256_in
 from gamed.saves.staging import Delivery
 from gamed.saves.version import Body
 from gamed.web.access import access_token
-from gamed.web.fields import header_of
 from gamed.web.gates import Head, MemorySink, SmallBodyGate
 from gamed.web.incoming import Incoming, Intake
 from gamed.web.upload import refuse_part
@@ -61,10 +60,10 @@ class StageGate:
     _intake: Intake
 
     async def admit(self, head: Head) -> StagedUpload:
-        header = header_of(head.headers)
+        header = head.header
         refuse_part(header)
         sha256, announced = digest_in(head.kwargs["sha256"]), parse_content_digest(header("content-digest"))
-        entry = await self._commits.enter_to_stage(access_token(head.headers))
+        entry = await self._commits.enter_to_stage(access_token(head))
         return StagedUpload(entry, sha256, announced, self._intake.open(head))
 
 
@@ -84,7 +83,7 @@ class CommitGate:
     _intake: Intake
 
     async def admit(self, head: Head) -> CommitSink:
-        entry = await self._commits.enter(access_token(head.headers))
+        entry = await self._commits.enter(access_token(head))
         await _JSON.admit(head)
         self._intake.claim(0)
         return CommitSink(entry)

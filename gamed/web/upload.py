@@ -16,7 +16,6 @@ from gamed.saves.shelf import Shelf
 from gamed.saves.slots import check_slot
 from gamed.saves.version import Body
 from gamed.web.access import access_token
-from gamed.web.fields import header_of
 from gamed.web.gates import Head
 from gamed.web.incoming import Incoming, Intake
 
@@ -81,6 +80,6 @@ class SaveGate:
     _intake: Intake
 
     async def admit(self, head: Head) -> Upload:
-        intent = Intent.of(head.kwargs["slot"], header_of(head.headers), self._limits)
-        entry = await self._shelf.enter(access_token(head.headers))
+        intent = Intent.of(head.kwargs["slot"], head.header, self._limits)
+        entry = await self._shelf.enter(access_token(head))
         return Upload(entry, intent, self._intake.open(head))

@@ -148,7 +148,7 @@ class EchoRoom:
     @app.route("/echo/crash", methods=["GET", "POST"])
     async def echo_crash(self, request: Request) -> bytes:
         request.setHeader("ETag", '"1"')
-        request.addCookie(b"gl", b"secret")
+        request.responseHeaders.add("Set-Cookie", "gl=secret")
         raise ValueError(f"cannot use {SECRET}")
 
     @app.route("/echo/not-bytes", methods=["GET"])

@@ -1,21 +1,27 @@
 """Credentials come in one way only (PROTOCOL 1)."""
 
 from twisted.trial.unittest import SynchronousTestCase
-from twisted.web.http_headers import Headers
 
 from gamed.web.bearer import bearer
+from gamed.web.fields import Fields
+from gamed.web.gates import Head
+
+
+def head(headers: dict[str, list[str]]) -> Head:
+    return Head("GET", "/", b"", {}, Fields(headers), 0, "192.0.2.1")
 
 
 class BearerTests(SynchronousTestCase):
     def test_found(self) -> None:
         """The scheme in any case, the credential as it is."""
         for value in ("Bearer gat_x", "bearer gat_x", "BEARER   gat_x "):
-            self.assertEqual(bearer(Headers({"Authorization": [value]})), "gat_x")
+            self.assertEqual(bearer(head({"Authorization": [value]})), "gat_x")
 
     def test_not_found(self) -> None:
         """Other schemes, nothing, two fields, cookies."""
+        nothing: dict[str, list[str]] = {}
         for headers in (
-            {},
+            nothing,
             {"Authorization": ["Basic gat_x"]},
             {"Authorization": ["Bearer"]},
             {"Authorization": ["Bearer "]},
@@ -24,4 +30,4 @@ class BearerTests(SynchronousTestCase):
             {"Cookie": ["authorization=Bearer gat_x"]},
         ):
             with self.subTest(headers):
-                self.assertIsNone(bearer(Headers(headers)))
+                self.assertIsNone(bearer(head(headers)))
