@@ -1,7 +1,6 @@
 """The form of every credential and public id (PROTOCOL 1): refused by shape before a database is asked."""
 
-from base64 import urlsafe_b64encode
-from binascii import crc32
+from binascii import b2a_base64, crc32
 from enum import Enum
 from re import ASCII, compile
 
@@ -10,6 +9,7 @@ from gamed.crypto import Secret
 ENTROPY_BYTES = 32
 ID_BYTES = 16
 _BODY = compile(r"[A-Za-z0-9_-]{43}", ASCII)
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 class TokenMalformed(Exception):
@@ -25,7 +25,8 @@ class Kind(Enum):
 
 
 def base64url(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+    """RFC 4648 5, without padding."""
+    return b2a_base64(raw, newline=False).rstrip(b"=").translate(_URL_SAFE).decode()
 
 
 def mint(kind: Kind, entropy: bytes) -> Secret:

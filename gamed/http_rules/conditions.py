@@ -47,19 +47,24 @@ class Conditions:
     """A tag, a date, or None; what is neither is a tag that matches nothing."""
 
 
+UNCONDITIONAL = Conditions()
+FIELDS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range")
 NEVER_CURRENT = EntityTag("", weak=True)
 """Stands for an If-Range that cannot be read: it never holds, so the whole representation is sent."""
 
 
 def parse_conditions(header: Header) -> Conditions:
     """Read from a request's head; a malformed list of tags is TagsMalformed, a malformed date is no condition."""
-    match, none_match = header("if-match"), header("if-none-match")
+    sent = [header(name) for name in FIELDS]
+    if sent.count(None) == len(FIELDS):
+        return UNCONDITIONAL
+    match, none_match, modified, unmodified, if_range = sent
     return Conditions(
         if_match=None if match is None else parse_tags(match),
         if_none_match=None if none_match is None else parse_tags(none_match),
-        if_modified_since_ms=_date(header("if-modified-since")),
-        if_unmodified_since_ms=_date(header("if-unmodified-since")),
-        if_range=_if_range(header("if-range")),
+        if_modified_since_ms=_date(modified),
+        if_unmodified_since_ms=_date(unmodified),
+        if_range=_if_range(if_range),
     )
 
 

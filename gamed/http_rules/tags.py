@@ -50,6 +50,8 @@ class Tags:
 
 def parse_tags(text: str) -> Tags:
     """`*` or `"a", W/"b"`; empty list elements are passed over (RFC 9110 5.6.1.2). Else TagsMalformed."""
+    if (single := parse_tag(text)) is not None:
+        return Tags((single,))
     if text.strip(" \t") == "*":
         return Tags((), star=True)
     listed: list[EntityTag] = []

@@ -23,9 +23,9 @@ NAMESPACE = "gamed.requests"
 
 
 class Entry(NamedTuple):
-    """One request that has ended."""
+    """One request that has ended; it becomes text when the log is written."""
 
-    time: str
+    ended_ms: int
     request_id: str
     method: str
     route: str
@@ -34,19 +34,15 @@ class Entry(NamedTuple):
     seconds: float
     code: str
 
-    @property
-    def milliseconds(self) -> str:
-        return f"{self.seconds * 1000:.1f}"
-
     def as_text(self) -> str:
-        return f"{self.time} {self.words()}\n"
+        return f"{rfc3339(self.ended_ms)} {self.words()}\n"
 
     def as_journal(self) -> str:
         return f"<6>[{NAMESPACE}] {self.words()}\n"
 
     def as_json(self) -> str:
         members = {
-            "time": self.time,
+            "time": rfc3339(self.ended_ms),
             "level": "info",
             "namespace": NAMESPACE,
             "message": f"{self.method} {self.route} {self.status}",
@@ -55,12 +51,13 @@ class Entry(NamedTuple):
             "route": self.route,
             "status": self.status,
             "bytes": self.size,
-            "milliseconds": float(self.milliseconds),
+            "milliseconds": float(f"{self.seconds * 1000:.1f}"),
         }
         return f"{dumps(members | ({'code': self.code} if self.code else {}), separators=(',', ':'))}\n"
 
     def words(self) -> str:
-        return f"{self.request_id} {self.method} {self.route} {self.status} {self.size} {self.milliseconds}"
+        _, request_id, method, route, status, size, seconds, _ = self
+        return f"{request_id} {method} {route} {status} {size} {seconds * 1000:.1f}"
 
 
 SHAPES: Mapping[LogFormat, Callable[[Entry], str]] = MappingProxyType(
@@ -89,7 +86,7 @@ class AccessLog:
         self._clock = clock
         self._now_ms = now_ms
         self._shape = SHAPES[style]
-        self._lines: list[str] = []
+        self._entries: list[Entry] = []
         self._due: IDelayedCall | None = None
 
     def line(
@@ -111,9 +108,8 @@ class AccessLog:
         verb = method if method in METHODS else "-"
         if self._count is not None:
             self._count(template, verb, status, seconds, size, received, code)
-        instant = rfc3339(self._now_ms())
-        self._lines.append(self._shape(Entry(instant, request_id, verb, template, status, size, seconds, code)))
-        if len(self._lines) >= FLUSH_LINES:
+        self._entries.append(Entry(self._now_ms(), request_id, verb, template, status, size, seconds, code))
+        if len(self._entries) >= FLUSH_LINES:
             self.flush()
         elif self._due is None:
             self._due = self._clock.callLater(FLUSH_SECONDS, self.flush)
@@ -123,9 +119,9 @@ class AccessLog:
         due, self._due = self._due, None
         if due is not None and due.active():
             due.cancel()
-        lines, self._lines = self._lines, []
-        if lines:
+        entries, self._entries = self._entries, []
+        if entries:
             try:
-                self._write("".join(lines))
+                self._write("".join(map(self._shape, entries)))
             except OSError:
                 return

@@ -12,8 +12,8 @@ class BlankWatch:
     blank: bool = True
 
     def feed(self, data: bytes) -> None:
-        if self.blank:
-            self.blank = data.count(0) == len(data)
+        if self.blank and data:
+            self.blank = not data[0] and data.count(0) == len(data)
 
     def check(self, size: int, *, allowed: bool) -> None:
         """BlankSave once all `size` bytes were fed and none said anything."""

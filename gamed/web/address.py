@@ -11,14 +11,14 @@ UNIX = "unix"
 """The address of a client on a local socket that no proxy spoke for."""
 
 
-def client_address(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> str:
+def client_address(peer: str | None, forwarded: str, trusted: Sequence[Network]) -> str:
     """The TCP peer, or the right-most untrusted entry of X-Forwarded-For when the peer is trusted.
 
-    `peer` is None for a unix socket, which is trusted. `forwarded` are the field's lines in order. An entry that is
-    no address ends the walk: the hop that reported it is the last one known.
+    `peer` is None for a unix socket, which is trusted. `forwarded` are the field's lines, joined by commas. An entry
+    that is no address ends the walk: the hop that reported it is the last one known.
     """
     hop = None if peer is None else parse_address(peer)
-    entries = [entry for line in forwarded for entry in line.split(",")]
+    entries = forwarded.split(",") if forwarded else []
     while entries and is_trusted(hop, trusted):
         reported = parse_address(entries.pop())
         if reported is None:
@@ -30,7 +30,7 @@ def client_address(peer: str | None, forwarded: Sequence[str], trusted: Sequence
 @lru_cache(1024)
 def own_address(peer: str | None) -> str:
     """Of a peer that nobody spoke for."""
-    return client_address(peer, (), ())
+    return client_address(peer, "", ())
 
 
 def is_trusted(hop: Address | None, trusted: Sequence[Network]) -> bool:

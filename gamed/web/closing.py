@@ -16,6 +16,7 @@ from zope.interface import implementer
 
 from gamed.web.deadline import Deadline
 from gamed.web.stall import STALL_SECONDS, Stall, unread
+from gamed.web.tap import Tap
 
 LINGER_SECONDS = 5
 LINGER_BYTES = 32 * 1024 * 1024
@@ -39,6 +40,10 @@ class ClosingChannel(HTTPChannel, ABC):
         self._closing = self._lingering = self._said_all = False
         self._discarded = 0
         self._stall = Stall(call_later, lambda: unread(self.transport), self.forceAbortClient)
+
+    def connectionMade(self) -> None:
+        HTTPChannel.connectionMade(self)
+        self._networkProducer: Any = Tap(self._networkProducer)
 
     def setTimeout(self, period: float | None) -> None:
         """In place of Twisted's, whose calls cost more than a head."""

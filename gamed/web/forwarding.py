@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 
 from twisted.logger import Logger
-from twisted.web.http_headers import Headers
 
+from gamed.http_rules.conditions import Header
 from gamed.web.address import Network, client_address, is_trusted, own_address, parse_address
 
 _log = Logger()
@@ -18,10 +18,10 @@ class Forwarding:
         self._trusted = trusted
         self._warned = False
 
-    def client(self, peer: str | None, headers: Headers) -> str:
+    def client(self, peer: str | None, header: Header) -> str:
         """`peer` is the TCP peer, None for a unix socket."""
-        forwarded = headers.getRawHeaders("x-forwarded-for", [])
-        if not forwarded:
+        forwarded = header("x-forwarded-for")
+        if forwarded is None:
             return own_address(peer)
         if not self._warned and not (peer is None or is_trusted(parse_address(peer), self._trusted)):
             self._warned = True

@@ -26,6 +26,14 @@ from gamed.web.query import read_query
 from gamed.web.request import Request
 from gamed.web.upload import SaveGate, Upload
 
+READ = {
+    **PRIVATE,
+    "Accept-Ranges": "bytes",
+    "Content-Disposition": "attachment",
+    "Content-Security-Policy": "sandbox",
+}
+"""On every answer that has a save's bytes, or could have them."""
+
 
 @frozen
 class SaveRoutes:
@@ -141,17 +149,18 @@ async def _answered(request: Request, reading: Reading) -> bytes | None:
 
 def _described(version: Version) -> dict[str, str]:
     """The head of PROTOCOL 4.2, the same for GET and HEAD."""
-    headers = {**PRIVATE, **_identified(version), "Accept-Ranges": "bytes", "Content-Disposition": "attachment"}
-    headers |= {"Last-Modified": http_date(version.created_ms), "Content-Security-Policy": "sandbox"}
+    headers = {**READ, **_identified(version), "Last-Modified": http_date(version.created_ms)}
     if version.body is not None:
-        headers |= {"Content-Type": version.body.ctype, "Repr-Digest": sha256_field(version.body.sha256)}
+        headers["Content-Type"] = version.body.ctype
+        headers["Repr-Digest"] = sha256_field(version.body.sha256)
         if version.body.meta is not None:
             headers["Save-Meta"] = version.body.meta
     return headers
 
 
 def _identified(version: Version) -> dict[str, str]:
-    return {"ETag": str(version.entity_tag), "Save-Version": version.tag}
+    tag = version.tag
+    return {"ETag": f'"{tag}"', "Save-Version": tag}
 
 
 def _since(request: Request) -> Cursor | None:

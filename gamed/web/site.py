@@ -24,15 +24,14 @@ from gamed.web.http_policy import HttpPolicy
 from gamed.web.pace import Pace
 from gamed.web.raw_head import RawHead, parse_head
 from gamed.web.request import Request
+from gamed.web.request_ids import RequestIds
 from gamed.web.routing import Found, Routes
 from gamed.web.table import Table
 from gamed.web.target import Target, decode_path, split_target
 
-REQUEST_ID_BYTES = 12
 PROTOCOL = "1.0"
 KNOWN_HOSTS = 64
 """Host fields whose judgement is kept: they are the same all day."""
-EVERY = {"X-Content-Type-Options": "nosniff"}
 AUTH = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 """Below `/auth/`."""
 
@@ -74,7 +73,7 @@ class Site(HTTPFactory):
         self._clock = clock
         self._access_log = access_log
         self._now_ms = now_ms
-        self._random = random
+        self._ids = RequestIds(random)
         self._routes = Routes(rooms)
         self._table = Table(self._routes.doorways) if policy.fast else None
         self._cors = Cors(policy.cors_origins)
@@ -151,7 +150,7 @@ class Site(HTTPFactory):
         return Pace(self._policy.upload_seconds)
 
     def request_id(self) -> str:
-        return self._random(REQUEST_ID_BYTES).hex()
+        return self._ids.next()
 
     def plain(self, data: bytes, channel: Channel) -> tuple[PlainRequest, int] | None:
         """What begins `data`, if it is plain and nothing is wrong with it so far; see gamed.web.fast."""
@@ -161,7 +160,7 @@ class Site(HTTPFactory):
             return None
         found, kwargs = route
         headers = PlainFields(plain.fields)
-        address = self._forwarding.client(self._channels[channel], headers)
+        address = self._forwarding.client(self._channels[channel], headers.header)
         head = Head(plain.method, plain.path, plain.query, kwargs, headers, plain.length, address)
         return PlainRequest(channel, self, found, head), plain.end
 
@@ -169,7 +168,7 @@ class Site(HTTPFactory):
         target = split_target(raw)
         found, path = self._find(target, raw.method.decode())
         headers = request.requestHeaders
-        address = self._forwarding.client(peer_host(request.client), headers)
+        address = self._forwarding.client(peer_host(request.client), headers.header)
         request.route = found
         request.head = Head(raw.method.decode(), path, target.query, found.kwargs, headers, length, address)
         judge_host(raw.version, raw.values(b"host"), target.authority, (self._policy.host,))
@@ -215,9 +214,8 @@ class Site(HTTPFactory):
 
     def seal(self, request: Request) -> None:
         fields = request.responseHeaders
-        fields.update(EVERY)
-        fields.set("Date", http_date(self._now_ms()))
-        fields.set("X-Request-Id", request.request_id)
+        date = http_date(self._now_ms())
+        fields.update({"Date": date, "X-Content-Type-Options": "nosniff", "X-Request-Id": request.request_id})
         if request.head.path.startswith("/auth/"):
             fields.update(AUTH)
         if (fields.get("Content-Type") or "").startswith(("application/json", "application/problem+json")):

@@ -147,7 +147,7 @@ class Browser:
             self.clock,  # type: ignore[arg-type]
             access_log=self.log,
             now_ms=now_ms or (lambda: START_MS + int(self.clock.seconds() * 1000)),
-            random=lambda size: next(numbers).to_bytes(size, "big"),
+            random=lambda size: b"".join(next(numbers).to_bytes(12, "big") for _ in range(0, size, 12))[:size],
         )
 
     def connect(self, peer: IAddress | None = None) -> Connection:

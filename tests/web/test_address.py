@@ -3,7 +3,6 @@
 from ipaddress import ip_network
 
 from twisted.trial.unittest import SynchronousTestCase
-from twisted.web.http_headers import Headers
 
 from gamed.web.address import client_address, parse_address
 from gamed.web.forwarding import Forwarding
@@ -14,7 +13,7 @@ PROXIES = (*LOOPBACK, ip_network("10.0.0.0/8"))
 
 
 def address(peer: str | None, *forwarded: str) -> str:
-    return client_address(peer, forwarded, PROXIES)
+    return client_address(peer, ",".join(forwarded), PROXIES)
 
 
 class WalkTests(SynchronousTestCase):
@@ -64,8 +63,8 @@ class WalkTests(SynchronousTestCase):
 
 class WarningTests(SynchronousTestCase):
     def warnings(self, *peers: str | None) -> list[str]:
-        forwarding, headers = Forwarding(LOOPBACK), Headers({"X-Forwarded-For": ["198.51.100.7"]})
-        return logged(lambda: [forwarding.client(peer, headers) for peer in peers])
+        forwarding, header = Forwarding(LOOPBACK), {"x-forwarded-for": "198.51.100.7"}.get
+        return logged(lambda: [forwarding.client(peer, header) for peer in peers])
 
     def test_an_unlisted_proxy_is_told_once(self) -> None:
         """One warning with the line to add; it names a private peer."""
