@@ -35,6 +35,16 @@ def put(n: int, size: int = 10) -> Callable[[sqlite3.Connection], int]:
     return unit
 
 
+def counted(runs: list[int], unit: Callable[[sqlite3.Connection], int]) -> Callable[[sqlite3.Connection], int]:
+    """The same unit; what it returns is noted each time that it ran."""
+
+    def again(connection: sqlite3.Connection) -> int:
+        runs.append(unit(connection))
+        return runs[-1]
+
+    return again
+
+
 def refuse(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO kept (n, data) VALUES (99, x'00')")
     raise Refused("after it wrote")
@@ -99,6 +109,26 @@ class GroupCommit(Case):
         self.assertFailure_(refused, Refused)
         self.assertEqual((1, 2), (before, after))
         self.assertEqual([1, 2], self.rows())
+
+    def test_unit_that_raises_before_it_wrote(self) -> None:
+        """A refusal that wrote nothing costs the others nothing: each of them runs once."""
+        runs: list[int] = []
+
+        def refuse_at_once(connection: sqlite3.Connection) -> None:
+            raise Refused("before it wrote")
+
+        one, refused, two = self.write(counted(runs, put(1)), refuse_at_once, counted(runs, put(2)))
+        self.assertFailure_(refused, Refused)
+        self.assertEqual(((1, 2), [1, 2], [1, 2]), ((one, two), runs, self.rows()))
+
+    def test_several_that_raise(self) -> None:
+        """Whoever fails after it wrote fails alone, however many do; the others begin anew once, not for each."""
+        runs: list[int] = []
+        outcomes = self.write(*(refuse if n % 3 == 2 else counted(runs, put(n)) for n in range(9)))
+        for outcome in outcomes[2::3]:
+            self.assertFailure_(outcome, Refused)
+        stored = [0, 1, 3, 4, 6, 7]
+        self.assertEqual(([0, 1, *stored], stored), (runs, self.rows()))
 
     def test_constraint_stays_what_it_is(self) -> None:
         """A broken constraint reaches the unit's caller as sqlite3 says it; the others are stored."""
