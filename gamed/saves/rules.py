@@ -82,6 +82,11 @@ class Verdict:
         """W6 for the first time: the refused bytes are kept beside the current ones."""
         return self.rule is Rule.W6_CONFLICT and self.yours is None
 
+    @property
+    def makes_version(self) -> bool:
+        """Whether one more version has the bytes from now on."""
+        return self.rule in WRITES or self.keeps_copy
+
 
 @frozen
 class Earlier:
@@ -91,11 +96,6 @@ class Earlier:
     """It was current once."""
     copied: Version | None = None
     """It was refused."""
-
-
-def asks_for_earlier(view: SlotView, condition: Condition, body: Body) -> bool:
-    """Whether judge_write() comes to W5 or W6, the only ones that look at what was written before."""
-    return judge_write(view, condition, body, Earlier()).rule is Rule.W6_CONFLICT
 
 
 def judge_write(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:

@@ -99,12 +99,12 @@ class Twins:
 
     def fits(self, wish: Wish) -> bool:
         """By the rules alone."""
-        condition = self.change(wish).condition
+        condition, view = self.change(wish).condition, slots.view(self.plain.connection, PLAYER, wish.slot)
         if wish.data is None:
-            judgement: Verdict | Removal = judge_delete(slots.view(self.plain.connection, PLAYER, wish.slot), condition)
+            judgement: Verdict | Removal = judge_delete(view, condition)
         else:
             order = self.plain.order(condition, wish.data, wish.meta, wish.slot)
-            judgement = writing.judged(self.plain.connection, order)[1]
+            judgement = writing.judged(self.plain.connection, order, view)
         return stands(judgement)
 
     def agree(self) -> None:

@@ -20,10 +20,11 @@ def named(connection: Connection, player_id: str, slot: str, tag: str | None) ->
 
 
 def put_on_top(connection: Connection, limits: SaveLimits, player_id: str, view: SlotView, now: Version) -> Version:
-    """A version becomes the current one of a shelf that is there; what was on top before retires."""
+    """A version becomes the current one of a shelf that is there; what was on top before retires.
+
+    Its blob's references are the caller's business, as in keep_copy().
+    """
     versions.insert(connection, player_id, now)
-    if now.blob_id is not None:
-        kept_blobs.refer(connection, now.blob_id, +1)
     if view.top is not None:
         versions.retire(connection, player_id, now.slot, view.top.version, now.created_ms)
     old = view.size or 0
@@ -49,8 +50,6 @@ def bury(connection: Connection, limits: SaveLimits, player_id: str, head: Versi
 def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: Version) -> None:
     """Refused bytes are kept beside the current ones; the oldest copies beyond the limit go."""
     versions.insert(connection, player_id, copy)
-    if copy.blob_id is not None:
-        kept_blobs.refer(connection, copy.blob_id, +1)
     copies = versions.conflicts_in(connection, player_id, copy.slot)
     for number in copies[: max(0, len(copies) - limits.conflict_copies)]:
         old = versions.find(connection, player_id, copy.slot, number)

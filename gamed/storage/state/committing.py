@@ -77,15 +77,14 @@ def commit(
 
 def _judge(connection: Connection, order: CommitOrder, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
     entry, slot, now_ms = order.entry, change.slot, order.now_ms
+    view = slots.view(connection, entry.player_id, slot)
     if change.content is None:
-        view = slots.view(connection, entry.player_id, slot)
         delete = DeleteOrder(entry, slot, change.condition, now_ms)
         return _Delete(change, delete, view, judge_delete(view, change.condition))
     blob_id = blobs[change.content.sha256]
     body = change.content.body(kept_blobs.size_of(connection, blob_id))
     write = WriteOrder(entry, slot, change.condition, body, now_ms, order.new_epoch)
-    view, verdict = writing.judged(connection, write)
-    return _Write(change, write, blob_id, view, verdict)
+    return _Write(change, write, blob_id, view, writing.judged(connection, write, view))
 
 
 def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | None:
@@ -106,6 +105,7 @@ def _carry_out(connection: Connection, limits: SaveLimits, player_id: str, each:
             writing.empty(connection, limits, each.order, each.view.last + 1, each.view.head)
         return slots.deleted(connection, player_id, each.change.slot)
     if each.judgement.rule in WRITES:
+        kept_blobs.refer(connection, each.blob_id, +1)
         return writing.replace(connection, limits, each.order, each.view, each.blob_id)
     assert each.view.head is not None  # W1
     return each.view.head
@@ -124,6 +124,7 @@ def _refuse(connection: Connection, limits: SaveLimits, player_id: str, judged: 
 def _keep(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
     if each.judgement.keeps_copy and has_room(connection, limits, player_id, each.order.body.size):
         base = named(connection, player_id, each.change.slot, each.change.condition.base)
+        kept_blobs.refer(connection, each.blob_id, +1)
         writing.keep_refused(connection, limits, each.order, each.view, base=base, blob_id=each.blob_id)
 
 

@@ -6,6 +6,13 @@
 
 from sqlite3 import Connection
 
+_LOAD = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
+_INSERT = """
+    INSERT INTO blob (player_id, sha256, size, refs, created_ms) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (player_id, sha256) DO NOTHING
+"""
+_INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
+
 
 def find(connection: Connection, player_id: str, sha256: bytes) -> int | None:
     """The player's blob of these bytes."""
@@ -16,18 +23,22 @@ def find(connection: Connection, player_id: str, sha256: bytes) -> int | None:
 
 def load(connection: Connection, blob_id: int) -> bytes:
     """The bytes of a small blob, unchecked."""
-    query = "SELECT data FROM blob_part WHERE blob_id = :blob_id ORDER BY n"
-    return b"".join(data for (data,) in connection.execute(query, {"blob_id": blob_id}))
+    return b"".join(data for (data,) in connection.execute(_LOAD, (blob_id,)))
 
 
-def insert(connection: Connection, player_id: str, sha256: bytes | None, data: bytes, now_ms: int) -> int:
-    """A small blob without references; without its hash it is like one that the blob lane appended."""
-    query = "INSERT INTO blob (player_id, sha256, size, created_ms) VALUES (:player_id, :sha256, :size, :now_ms)"
-    values = {"player_id": player_id, "sha256": sha256, "size": len(data), "now_ms": now_ms}
-    blob_id = connection.execute(query, values).lastrowid
-    part = "INSERT INTO blob_part (blob_id, n, data) VALUES (:blob_id, 0, :data)"
-    connection.execute(part, {"blob_id": blob_id, "data": data})
-    return int(blob_id or 0)
+def insert(
+    connection: Connection, player_id: str, sha256: bytes | None, data: bytes, *, refs: int, now_ms: int
+) -> int | None:
+    """A small blob with so many references; None when the player has one of these bytes already.
+
+    Without its hash it is like one that the blob lane appended.
+    """
+    values = player_id, sha256, len(data), refs, 0 if refs else now_ms
+    inserted = connection.execute(_INSERT, values)
+    if not inserted.rowcount or inserted.lastrowid is None:
+        return None
+    connection.execute(_INSERT_PART, (inserted.lastrowid, data))
+    return inserted.lastrowid
 
 
 def is_loose(connection: Connection, player_id: str, blob_id: int, size: int) -> bool:

@@ -8,7 +8,7 @@ from gamed.saves.limits import SaveLimits, room_to_write
 from gamed.saves.orders import DismissOrder, RestoreOrder, Written
 from gamed.saves.rules import WRITES, SlotView, judge_write
 from gamed.saves.version import Body, Kind, Version
-from gamed.storage.state import shelves, slots, versions
+from gamed.storage.state import kept_blobs, shelves, slots, versions
 from gamed.storage.state.changes import dismiss as let_go
 from gamed.storage.state.changes import named, put_on_top
 from gamed.storage.state.writing import erased
@@ -17,10 +17,9 @@ from gamed.storage.state.writing import erased
 def restore(connection: Connection, limits: SaveLimits, order: RestoreOrder) -> Written | SaveError:
     """A write of bytes that are here already, judged by the same rules; nothing is copied, or kept when refused."""
     player_id, slot = order.entry.player_id, order.slot
-    shelf = shelves.find(connection, player_id)
+    shelf, view = slots.place(connection, player_id, slot)
     if shelf.erased_since(order.entry.epoch):
         return erased()
-    view = slots.view(connection, player_id, slot)
     old = versions.find(connection, player_id, slot, order.version)
     if old is None or old.body is None:
         return _without_bytes(view, slot, order.version, old)
@@ -33,6 +32,8 @@ def restore(connection: Connection, limits: SaveLimits, order: RestoreOrder) -> 
     if refusal is not None:
         return refusal
     now = _again(order, view, old, old.body)
+    if old.blob_id is not None:
+        kept_blobs.refer(connection, old.blob_id, +1)
     return Written(verdict, put_on_top(connection, limits, player_id, view, now))
 
 

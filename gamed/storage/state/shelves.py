@@ -3,23 +3,29 @@
 import json
 from collections.abc import Sequence
 from sqlite3 import Connection
+from typing import Any
 
 from gamed.crypto import Random
 from gamed.saves.cursor import Cursor, new_epoch
 from gamed.saves.holdings import Holdings
 from gamed.saves.limits import Usage
 
+COLUMNS = "epoch", "seq", "slots", "live_bytes", "kept_bytes", "erased_ms", "erasing"
+_FIND = f"SELECT {', '.join(COLUMNS)} FROM shelf WHERE player_id = ?"
+
+
+def from_row(row: Sequence[Any]) -> Holdings:
+    """A row of COLUMNS; one of a join that found no shelf is an empty one."""
+    epoch, seq, slots, live, kept, erased_ms, erasing = row
+    if epoch is None:
+        return Holdings()
+    return Holdings(Cursor(epoch, seq), Usage(slots, live, kept), erased_ms, bool(erasing))
+
 
 def find(connection: Connection, player_id: str) -> Holdings:
     """The player's shelf; an empty one for who never saved."""
-    query = """
-        SELECT epoch, seq, slots, live_bytes, kept_bytes, erased_ms, erasing FROM shelf WHERE player_id = :player_id
-    """
-    row = connection.execute(query, {"player_id": player_id}).fetchone()
-    if row is None:
-        return Holdings()
-    epoch, seq, slots, live, kept, erased_ms, erasing = row
-    return Holdings(Cursor(epoch, seq), Usage(slots, live, kept), erased_ms, bool(erasing))
+    row = connection.execute(_FIND, (player_id,)).fetchone()
+    return Holdings() if row is None else from_row(row)
 
 
 def cursors(connection: Connection, players: Sequence[str]) -> dict[str, Cursor]:
@@ -35,16 +41,17 @@ def create(connection: Connection, player_id: str, epoch: str) -> None:
     connection.execute(query, {"player_id": player_id, "epoch": epoch})
 
 
+_CHANGE = """
+    UPDATE shelf SET seq = seq + 1, slots = slots + ?, live_bytes = live_bytes + ?, kept_bytes = kept_bytes + ?
+    WHERE player_id = ?
+    RETURNING seq, kept_bytes
+"""
+
+
 def change(connection: Connection, player_id: str, by: Usage) -> tuple[int, int]:
     """Count one change that adds `by`; returns its number, and how many bytes the history has now."""
-    query = """
-        UPDATE shelf
-        SET seq = seq + 1, slots = slots + :slots, live_bytes = live_bytes + :live, kept_bytes = kept_bytes + :kept
-        WHERE player_id = :player_id
-        RETURNING seq, kept_bytes
-    """
-    values = {"player_id": player_id, "slots": by.slots, "live": by.bytes, "kept": by.history_bytes}
-    ((seq, kept),) = connection.execute(query, values).fetchall()
+    values = by.slots, by.bytes, by.history_bytes, player_id
+    ((seq, kept),) = connection.execute(_CHANGE, values).fetchall()
     return int(seq), int(kept)
 
 

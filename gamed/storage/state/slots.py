@@ -1,33 +1,58 @@
 """The `save` table: one row per slot that ever held anything."""
 
+from collections.abc import Iterable
 from sqlite3 import Connection
+from typing import Any
 
 from gamed.saves.entry import SlotEntry
+from gamed.saves.holdings import Holdings
 from gamed.saves.rules import SlotView
 from gamed.saves.version import Kind
-from gamed.storage.state import versions
+from gamed.storage.state import shelves, versions
 
 
-def _prefixed(table: str) -> str:
-    return ", ".join(f"{table}.{column}" for column in versions.COLUMNS.split(", "))
+def _prefixed(table: str, columns: Iterable[str]) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns)
 
 
-_VIEW = f"""
-    SELECT s.last, s.head, {_prefixed("v")} FROM save s
-    LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
-    WHERE s.player_id = :player_id AND s.slot = :slot
+_HEAD = _prefixed("v", versions.COLUMNS.split(", "))
+_JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head"
+_VIEW = f"SELECT s.last, s.head, {_HEAD} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
+_PLACE = f"""
+    SELECT {_prefixed("h", shelves.COLUMNS)}, s.last, s.head, {_HEAD}
+    FROM (SELECT 1) LEFT JOIN shelf h ON h.player_id = ?1 LEFT JOIN save s ON s.player_id = ?1 AND s.slot = ?2 {_JOINED}
 """
 
 
 def view(connection: Connection, player_id: str, slot: str) -> SlotView:
     """What decides about a slot."""
-    row = connection.execute(_VIEW, {"player_id": player_id, "slot": slot}).fetchone()
-    if row is None:
+    row = connection.execute(_VIEW, (player_id, slot)).fetchone()
+    return SlotView() if row is None else _view(connection, player_id, slot, row)
+
+
+def place(connection: Connection, player_id: str, slot: str) -> tuple[Holdings, SlotView]:
+    """The shelf and one of its slots, in one look; either may not be there."""
+    row = connection.execute(_PLACE, (player_id, slot)).fetchone()
+    shelf, found = row[: len(shelves.COLUMNS)], row[len(shelves.COLUMNS) :]
+    return shelves.from_row(shelf), _view(connection, player_id, slot, found)
+
+
+def _view(connection: Connection, player_id: str, slot: str, row: tuple[Any, ...]) -> SlotView:
+    last, head = row[:2]
+    if last is None:
         return SlotView()
-    last, head, *version = row
     if head is None:
         return SlotView(last, tombstone=versions.newest(connection, player_id, slot, Kind.DELETE))
-    return SlotView(last, head=None if version[0] is None else versions.from_row(tuple(version)))
+    version = row[2:]
+    return SlotView(last, head=None if version[0] is None else versions.from_row(version))
+
+
+_WRITE = """
+    INSERT INTO save (player_id, slot, head, last, seq, deleted_ms, due_ms) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (player_id, slot) DO UPDATE
+    SET head = excluded.head, last = excluded.last, seq = excluded.seq, deleted_ms = excluded.deleted_ms,
+        due_ms = coalesce(min(due_ms, excluded.due_ms), due_ms, excluded.due_ms)
+"""
 
 
 def write(
@@ -42,15 +67,7 @@ def write(
     due_ms: int | None,
 ) -> None:
     """The slot as it is after a change; `due_ms` counts only if nothing is due earlier."""
-    query = """
-        INSERT INTO save (player_id, slot, head, last, seq, deleted_ms, due_ms)
-        VALUES (:player_id, :slot, :head, :last, :seq, :deleted_ms, :due_ms)
-        ON CONFLICT (player_id, slot) DO UPDATE
-        SET head = excluded.head, last = excluded.last, seq = excluded.seq, deleted_ms = excluded.deleted_ms,
-            due_ms = coalesce(min(due_ms, excluded.due_ms), due_ms, excluded.due_ms)
-    """
-    values = {"player_id": player_id, "slot": slot, "head": head, "last": last, "seq": seq, "deleted_ms": deleted_ms}
-    connection.execute(query, {**values, "due_ms": due_ms})
+    connection.execute(_WRITE, (player_id, slot, head, last, seq, deleted_ms, due_ms))
 
 
 def touch(connection: Connection, player_id: str, slot: str, *, last: int, seq: int, due_ms: int | None) -> None:
@@ -78,7 +95,7 @@ def look_again(connection: Connection, player_id: str, slot: str, due_ms: int | 
 def live(connection: Connection, player_id: str) -> list[SlotEntry]:
     """Every slot that holds something, by name."""
     query = f"""
-        SELECT {_prefixed("v")} FROM save s
+        SELECT {_HEAD} FROM save s
         JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
         WHERE s.player_id = :player_id
         ORDER BY s.slot

@@ -120,40 +120,22 @@ def oldest(connection: Connection, player_id: str, limit: int) -> list[Version]:
     return [from_row(row) for row in connection.execute(query, {"player_id": player_id, "limit": limit})]
 
 
+_INSERT = f"INSERT INTO save_version (player_id, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_RETIRE = "UPDATE save_version SET retired_ms = ? WHERE player_id = ? AND slot = ? AND version = ?"
+
+
 def insert(connection: Connection, player_id: str, version: Version) -> None:
     """A new version; its blob's references are the caller's business."""
-    query = """
-        INSERT INTO save_version (player_id, slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype,
-                                  meta, created_ms, retired_ms)
-        VALUES (:player_id, :slot, :version, :parent, :parent_tag, :kind, :blob_id, :sha256, :size, :ctype,
-                :meta, :created_ms, :retired_ms)
-    """
     body = version.body
-    values = {
-        "player_id": player_id,
-        "slot": version.slot,
-        "version": version.version,
-        "parent": version.parent,
-        "parent_tag": version.parent_tag,
-        "kind": version.kind,
-        "blob_id": version.blob_id,
-        "sha256": body and body.sha256,
-        "size": version.size,
-        "ctype": body and body.ctype,
-        "meta": body and body.meta,
-        "created_ms": version.created_ms,
-        "retired_ms": version.retired_ms,
-    }
-    connection.execute(query, values)
+    contents = (None, 0, None, None) if body is None else (body.sha256, body.size, body.ctype, body.meta)
+    parentage = version.parent, version.parent_tag, version.kind, version.blob_id
+    values = player_id, version.slot, version.version, *parentage, *contents, version.created_ms, version.retired_ms
+    connection.execute(_INSERT, values)
 
 
 def retire(connection: Connection, player_id: str, slot: str, version: int, now_ms: int) -> None:
     """It is not current any more."""
-    query = """
-        UPDATE save_version SET retired_ms = :now_ms
-        WHERE player_id = :player_id AND slot = :slot AND version = :version
-    """
-    connection.execute(query, {"player_id": player_id, "slot": slot, "version": version, "now_ms": now_ms})
+    connection.execute(_RETIRE, (now_ms, player_id, slot, version))
 
 
 def delete(connection: Connection, player_id: str, slot: str, version: int) -> None:

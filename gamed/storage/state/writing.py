@@ -9,9 +9,9 @@ from gamed.saves.rules import (
     WRITES,
     Earlier,
     Removal,
+    Rule,
     SlotView,
     Verdict,
-    asks_for_earlier,
     judge_delete,
     judge_write,
 )
@@ -24,10 +24,10 @@ from gamed.storage.state.holding import hold
 def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Written | NeedsBytes | SaveError:
     """A PUT by the rules W1 to W7. NeedsBytes and SaveError change nothing."""
     player_id, slot = order.entry.player_id, order.slot
-    shelf = shelves.find(connection, player_id)
+    shelf, view = slots.place(connection, player_id, slot)
     if shelf.erased_since(order.entry.epoch):
         return erased()
-    view, verdict = judged(connection, order)
+    verdict = judged(connection, order, view)
     if verdict.rule in WRITES:
         refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
         if refusal is not None:
@@ -37,7 +37,7 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
         return Written(verdict, view.head, base=base, dropped=True)
     if not verdict.touches_bytes:
         return Written(verdict, view.head, base=base)
-    blob_id = hold(connection, order)
+    blob_id = hold(connection, order, refs=1 if verdict.makes_version else 0)
     if isinstance(blob_id, NeedsBytes):
         return blob_id
     if verdict.rule in WRITES:
@@ -49,21 +49,22 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
     return Written(verdict, view.head, base=base, yours=verdict.yours)
 
 
-def judged(connection: Connection, order: WriteOrder) -> tuple[SlotView, Verdict]:
-    """The slot as it is, and which rule answers."""
-    player_id, slot = order.entry.player_id, order.slot
-    view, earlier = slots.view(connection, player_id, slot), Earlier()
-    if asks_for_earlier(view, order.condition, order.body):
-        earlier = versions.earlier(connection, player_id, slot, order.condition.base, order.body.sha256)
-    return view, judge_write(view, order.condition, order.body, earlier)
+def judged(connection: Connection, order: WriteOrder, view: SlotView) -> Verdict:
+    """Which rule answers; only a conflict asks what was written before, and may be none then."""
+    verdict = judge_write(view, order.condition, order.body, Earlier())
+    if verdict.rule is not Rule.W6_CONFLICT:
+        return verdict
+    player_id, base = order.entry.player_id, order.condition.base
+    earlier = versions.earlier(connection, player_id, order.slot, base, order.body.sha256)
+    return judge_write(view, order.condition, order.body, earlier)
 
 
 def remove(connection: Connection, limits: SaveLimits, order: DeleteOrder) -> Removed | SaveError:
     """A DELETE: the slot becomes empty, its history stays. SaveError changes nothing."""
     player_id, slot = order.entry.player_id, order.slot
-    if shelves.find(connection, player_id).erased_since(order.entry.epoch):
+    shelf, view = slots.place(connection, player_id, slot)
+    if shelf.erased_since(order.entry.epoch):
         return erased()
-    view = slots.view(connection, player_id, slot)
     removal = judge_delete(view, order.condition)
     if removal is Removal.DELETES and view.head is not None:
         empty(connection, limits, order, view.last + 1, view.head)
@@ -83,10 +84,11 @@ def erased() -> Erased:
 
 
 def replace(connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, blob_id: int) -> Version:
-    """The body becomes the current version."""
+    """The body becomes the current version. A slot that was seen has a shelf around it."""
     parent, parent_tag = view.top.version if view.top else None, view.head.tag if view.head else None
     now = Version(order.slot, view.last + 1, parent, parent_tag, Kind.WRITE, blob_id, order.body, order.now_ms)
-    shelves.create(connection, order.entry.player_id, order.new_epoch)
+    if not view.seen:
+        shelves.create(connection, order.entry.player_id, order.new_epoch)
     return put_on_top(connection, limits, order.entry.player_id, view, now)
 
 
