@@ -6,7 +6,7 @@ from typing import Protocol
 from attrs import field, frozen
 
 from gamed.assets.errors import NotCurrent
-from gamed.http_rules.conditions import Conditions, Outcome, Representation, judge, range_holds
+from gamed.http_rules.conditions import UNCONDITIONAL, Conditions, Outcome, Representation, judge, range_holds
 from gamed.http_rules.ranges import ByteRange, select
 from gamed.http_rules.tags import EntityTag
 
@@ -22,7 +22,7 @@ class Look:
     """The bytes are asked for too."""
 
 
-@frozen
+@frozen(cache_hash=True)
 class Item:
     """What is at an address now."""
 
@@ -84,6 +84,10 @@ class Delivery:
     """What of the bytes is asked for; None: all of them."""
     content: bytes | StoredFile | None = field(default=None, repr=False)
 
+    def having(self, content: bytes | StoredFile) -> "Delivery":
+        """The same, with all the bytes there are."""
+        return Delivery(self.item, self.modified, self.part, content)
+
     @property
     def first(self) -> int:
         return self.part.first if self.part else 0
@@ -99,6 +103,8 @@ def judged(item: Item, look: Look) -> Delivery:
     A channel may be pointed at two releases within one second, which one date cannot tell apart: below a channel no
     part is sent for a date in If-Range (RFC 9110 8.8.2.2).
     """
+    if look.conditions is UNCONDITIONAL and look.range is None:
+        return Delivery(item, True)
     now = Representation(item.tag, item.modified_ms, date_is_strong=item.lasting)
     outcome = judge(look.conditions, now, reading=True)
     if outcome is Outcome.FAILED:

@@ -36,17 +36,16 @@ _log = Logger()
 class _Small:
     """Bytes that give their hash."""
 
-    data: bytes
-    modified_ms: int
+    kept: Stored
     until: float
 
     @property
     def weight(self) -> int:
         """Bytes of memory."""
-        return len(self.data) + OVERHEAD_BYTES
+        return self.kept.size + OVERHEAD_BYTES
 
     def stored(self) -> Stored:
-        return Stored(len(self.data), self.modified_ms, self.data)
+        return self.kept
 
 
 @frozen
@@ -116,11 +115,11 @@ class Objects:
         return None
 
     def _load(self, sha256: str) -> Deferred[_Small | _Large]:
-        def landed(found: FileIO | tuple[bytes, int]) -> _Small | _Large:
+        def landed(found: FileIO | Stored) -> _Small | _Large:
             until = self._seconds() + KEPT_SECONDS
             self._drop(sha256)
-            if isinstance(found, tuple):
-                return self._keep_small(sha256, _Small(*found, until))
+            if isinstance(found, Stored):
+                return self._keep_small(sha256, _Small(found, until))
             return self._keep_large(sha256, found, until)
 
         return self._run(lambda: _loaded(self._store, sha256)).addCallbacks(landed, _told)
@@ -159,8 +158,8 @@ class Objects:
             large.file.retire()
 
 
-def _loaded(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
-    """In a thread: a large one's file; a small one's bytes, judged, and since when they are there in epoch ms."""
+def _loaded(store: AssetStore, sha256: str) -> FileIO | Stored:
+    """In a thread: a large one's file; a small one's bytes, judged."""
     file = store.open_object(sha256)
     try:
         status = os.fstat(file.fileno())
@@ -173,7 +172,7 @@ def _loaded(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
         raise
     if hex_digest(data) != sha256:
         raise AssetsDamaged(f"object {sha256} is not as it was written")
-    return data, status.st_mtime_ns // 1_000_000
+    return Stored(len(data), status.st_mtime_ns // 1_000_000, data)
 
 
 def _told(reason: Failure) -> Failure:

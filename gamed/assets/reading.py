@@ -1,9 +1,10 @@
 """The work of answering a GET under /assets/: which bytes, of which release, whole or a part (PROTOCOL 5, 6)."""
 
 from collections.abc import Awaitable
+from functools import lru_cache
 from typing import Protocol
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from gamed.assets.catalogue import Catalogue, Release
 from gamed.assets.delivery import Delivery, Item, Look, Stored, judged
@@ -22,6 +23,9 @@ from gamed.http_rules.tags import EntityTag
 JSON = "application/json"
 BYTES = "application/octet-stream"
 """Of what is asked for by its hash: other releases may call it otherwise."""
+
+KEPT_ITEMS = 1024
+"""The same files are asked for again and again."""
 
 
 class Library(Protocol):
@@ -69,7 +73,7 @@ class AssetReader:
         file = release.manifest.files.get(normal(path))
         if file is None:
             raise PathNotFound(f"{release.id} has no such file. GET /assets/{release.id} names all it has.")
-        delivery = judged(_item(file, place), look)
+        delivery = judged(_item(file, place.modified_ms, place.channel), look)
         if not delivery.modified:
             return delivery
         try:
@@ -130,18 +134,19 @@ class _Place:
     """The release again, where the address is a channel's."""
 
 
-def _item(file: AssetFile, place: _Place) -> Item:
-    tag, at = EntityTag(file.sha256), place.channel
-    return Item(tag, file.sha256, file.size, file.type, place.modified_ms, at is None, at)
+@lru_cache(KEPT_ITEMS)
+def _item(file: AssetFile, modified_ms: int, channel: str | None) -> Item:
+    lasting = channel is None
+    return Item(EntityTag(file.sha256), file.sha256, file.size, file.type, modified_ms, lasting, channel)
 
 
 def _text(text: bytes, item: Item, look: Look) -> Delivery:
     delivery = judged(item, look)
-    return evolve(delivery, content=text) if delivery.modified and look.whole else delivery
+    return delivery.having(text) if delivery.modified and look.whole else delivery
 
 
 def _with(delivery: Delivery, stored: Stored, look: Look) -> Delivery:
     if delivery.modified and look.whole:
-        return evolve(delivery, content=stored.content)
+        return delivery.having(stored.content)
     stored.close()
     return delivery
