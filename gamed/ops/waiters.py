@@ -2,7 +2,6 @@
 
 from collections import deque
 from types import TracebackType
-from typing import Final
 
 from attrs import define, field
 from twisted.internet.defer import Deferred, succeed
@@ -12,8 +11,12 @@ from gamed.waits import Woken
 
 TICK_SECONDS = 0.25
 """Ends of waits are rounded up to this: all that fall into one tick share one timer."""
-AT_ONCE = 250
-"""Waiters answered before the reactor gets its turn again."""
+SLICE_SECONDS = 0.005
+"""How long waiters are answered before the reactor gets its turn again."""
+AWAKE = 256
+"""Who is woken asks the store, whose queue is short and not for waiters alone: so many at a time."""
+_ENDS = (Woken.SUPERSEDED, Woken.CLOSING)
+_NOWHERE = -1
 
 
 @define(eq=False)
@@ -23,12 +26,27 @@ class _Slot:
     waiters: "Waiters"
     key: bytes
     pending: Woken | None = None
-    """Came while nobody waited."""
+    """Why this wait, or the next one, is over."""
     answer: Deferred[Woken] | None = None
-    tick: int = 0
+    tick: int = _NOWHERE
+    """Where on the wheel it is."""
+    awake: bool = False
+    """It was woken, and has neither left nor waited again."""
 
     def wait(self, seconds: float) -> Deferred[Woken]:
         return self.waiters._wait(self, seconds)
+
+    def cancelled(self, _: Deferred[Woken]) -> None:
+        """The client left."""
+        self.answer = None
+        self.waiters._unwheel(self)
+
+    def reason(self) -> Woken | None:
+        """Why the wait is over; news and time are told once, an end for ever."""
+        why = self.pending
+        if why not in _ENDS:
+            self.pending = None
+        return why
 
     def __enter__(self) -> "_Slot":
         return self
@@ -45,9 +63,12 @@ class Waiters:
     _slots: dict[bytes, _Slot] = field(factory=dict, init=False)
     _wheel: dict[int, dict[_Slot, None]] = field(factory=dict, init=False)
     """Tick -> who waits no longer than that."""
-    _due: deque[tuple[_Slot, Woken]] = field(factory=deque, init=False)
+    _due: deque[_Slot] = field(factory=deque, init=False)
+    """Whose waits are over, in their turn; some may have left."""
+    _awake: int = field(default=0, init=False)
     _timer: IDelayedCall | None = field(default=None, init=False)
-    _answering: IDelayedCall | None = field(default=None, init=False)
+    _next_slice: IDelayedCall | None = field(default=None, init=False)
+    _in_slice: bool = field(default=False, init=False)
     _closed: bool = field(default=False, init=False)
 
     def __len__(self) -> int:
@@ -72,38 +93,71 @@ class Waiters:
         self._end(list(self._slots.values()), Woken.CLOSING)
 
     def _wait(self, slot: _Slot, seconds: float) -> Deferred[Woken]:
-        if slot.pending is not None:
-            why = slot.pending
-            slot.pending = None if why is Woken.NEWS else why
+        self._rest(slot)
+        why = slot.reason()
+        if why is not None:
             return succeed(why)
         slot.tick = int((self._clock.seconds() + seconds) / TICK_SECONDS) + 1
         self._wheel.setdefault(slot.tick, {})[slot] = None
         self._schedule()
-        slot.answer = Deferred(lambda _: self._forget(slot))
+        slot.answer = Deferred(slot.cancelled)
         return slot.answer
 
     def _end(self, slots: list[_Slot], why: Woken) -> None:
-        """Their waits are over; the answers go out in turn. A slot that does not wait yet remembers why."""
+        """Their waits are over; they are woken in turn. A slot that does not wait yet remembers why."""
         for slot in slots:
-            if slot.answer is not None and slot.tick != _OFF_WHEEL:
-                self._unwheel(slot)
-                self._due.append((slot, why))
-            elif slot.pending in (None, Woken.NEWS):
+            if slot.pending not in _ENDS:
                 slot.pending = why
-        if self._due and self._answering is None:
-            self._answer()
+            if slot.tick != _NOWHERE:
+                self._unwheel(slot)
+                self._due.append(slot)
+        if self._next_slice is None and not self._in_slice:
+            self._slice()
 
-    def _answer(self) -> None:
-        """Fire up to AT_ONCE answers; what they wake in turn goes to the end of the queue."""
-        self._answering = self._clock.callLater(0, self._answer)
-        for _ in range(min(AT_ONCE, len(self._due))):
-            slot, why = self._due.popleft()
-            answer, slot.answer = slot.answer, None
-            if answer is not None:
-                answer.callback(why)
-        if not self._due:
-            self._answering.cancel()
-            self._answering = None
+    # waking
+
+    def _slice(self) -> None:
+        """Wake some; what they wake in turn goes to the end of the queue."""
+        self._next_slice, self._in_slice = None, True
+        until = self._clock.seconds() + SLICE_SECONDS
+        while self._may_wake():
+            self._wake_next()
+            if self._clock.seconds() >= until:
+                break
+        self._in_slice = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._next_slice is None and not self._in_slice and self._may_wake():
+            self._next_slice = self._clock.callLater(0, self._slice)
+
+    def _may_wake(self) -> bool:
+        """At the end nobody asks the store any more."""
+        return bool(self._due) and (self._awake < AWAKE or self._closed)
+
+    def _wake_next(self) -> None:
+        slot = self._due.popleft()
+        answer, slot.answer = slot.answer, None
+        why = slot.reason()
+        if answer is not None and why is not None:
+            slot.awake = True
+            self._awake += 1
+            answer.callback(why)
+
+    def _rest(self, slot: _Slot) -> None:
+        """It asks nothing more for now."""
+        if slot.awake:
+            slot.awake = False
+            self._awake -= 1
+            self._go_on()
+
+    def _leave(self, slot: _Slot) -> None:
+        self._rest(slot)
+        self._unwheel(slot)
+        if self._slots.get(slot.key) is slot:
+            del self._slots[slot.key]
+
+    # the wheel
 
     def _tick(self) -> None:
         self._timer = None
@@ -123,24 +177,13 @@ class Waiters:
             self._timer.reset(seconds)
 
     def _unwheel(self, slot: _Slot) -> None:
-        at_tick = self._wheel.get(slot.tick, {})
-        at_tick.pop(slot, None)
+        if slot.tick == _NOWHERE:
+            return
+        at_tick = self._wheel[slot.tick]
+        del at_tick[slot]
         if not at_tick:
-            self._wheel.pop(slot.tick, None)
-        slot.tick = _OFF_WHEEL
+            del self._wheel[slot.tick]
+        slot.tick = _NOWHERE
         if not self._wheel and self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _forget(self, slot: _Slot) -> None:
-        """Its handler was cancelled: the client left."""
-        slot.answer = None
-        self._unwheel(slot)
-
-    def _leave(self, slot: _Slot) -> None:
-        self._unwheel(slot)
-        if self._slots.get(slot.key) is slot:
-            del self._slots[slot.key]
-
-
-_OFF_WHEEL: Final = -1

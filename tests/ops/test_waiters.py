@@ -1,10 +1,24 @@
 """Slots and the one timer behind them."""
 
+from collections import Counter
+from itertools import pairwise
+
+from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.ops.waiters import AT_ONCE, Waiters
+from gamed.ops.waiters import AWAKE, SLICE_SECONDS, Waiters
 from gamed.waits import Woken
+
+MANY = 2 * AWAKE + 1
+
+
+class Busy(Clock):
+    """Time passes whenever somebody looks at it."""
+
+    def seconds(self) -> float:
+        self.rightNow += SLICE_SECONDS / 10
+        return super().seconds()
 
 
 class Slots(SynchronousTestCase):
@@ -70,24 +84,14 @@ class Slots(SynchronousTestCase):
         newest.__exit__(None, None, None)
         self.assertEqual(len(self.waiters), 0)
 
-    def test_many_are_woken_in_portions(self) -> None:
-        """The reactor gets its turn after every 250, and everyone is told in the end."""
-        waits = [self.waiters.open(n.to_bytes(2, "big")).wait(25) for n in range(2 * AT_ONCE + 1)]
-        self.waiters.close()
-        self.assertEqual(sum(wait.called for wait in waits), AT_ONCE)
-        self.clock.advance(0)
-        self.assertEqual({self.successResultOf(wait) for wait in waits}, {Woken.CLOSING})
-        self.assertIs(self.successResultOf(self.waiters.open(b"late").wait(25)), Woken.CLOSING)
-        self.assertEqual(self.clock.getDelayedCalls(), [])
-
     def test_a_waiter_that_leaves(self) -> None:
-        """Cancelled while it waits or while its answer is queued, it is not told, and the others are."""
-        waits = [self.waiters.open(n.to_bytes(2, "big")).wait(25) for n in range(AT_ONCE + 2)]
-        waits[0].addErrback(lambda _: None).cancel()
+        """Cancelled while it waits or while it is due, it is not told, and the others are."""
+        told: list[Woken] = []
+        waits = [self.waiters.open(bytes([n])).wait(25).addCallbacks(told.append, lambda _: None) for n in range(9)]
+        waits[0].cancel()
+        waits[1].addCallback(lambda _: waits[2].cancel())
         self.waiters.close()
-        waits[-1].addErrback(lambda _: None).cancel()
-        self.clock.advance(0)
-        self.assertEqual({self.successResultOf(wait) for wait in waits[1:-1]}, {Woken.CLOSING})
+        self.assertEqual(told, [Woken.CLOSING] * 7)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_waiter_that_wakes_others(self) -> None:
@@ -97,3 +101,108 @@ class Slots(SynchronousTestCase):
         self.waiters.wake(b"1")
         self.clock.advance(0)
         self.assertIs(self.successResultOf(two), Woken.NEWS)
+
+    def test_an_end_overtakes_news(self) -> None:
+        """Who is due for news when a newer one comes, or the service goes down, is told of the end."""
+        first, second, third = (self.waiters.open(key) for key in (b"1", b"2", b"3"))
+        told: list[tuple[bytes, Woken]] = []
+        for slot in (second, third):
+            slot.wait(9).addCallback(lambda why, key=slot.key: told.append((key, why)))
+
+        def end(_: Woken) -> None:
+            for key in (b"2", b"3"):
+                self.waiters.wake(key)
+            self.waiters.open(b"2")
+            self.waiters.close()
+
+        first.wait(9).addCallback(end)
+        self.waiters.wake(b"1")
+        self.assertEqual(told, [(b"2", Woken.SUPERSEDED), (b"3", Woken.CLOSING)])
+        self.assertIs(self.successResultOf(third.wait(9)), Woken.CLOSING)
+
+
+class Crowds(SynchronousTestCase):
+    """More than may be woken at once."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.waiters = Waiters(self.clock)
+        self.store: list[Deferred[None]] = []
+        """What those who were woken ask."""
+        self.told: Counter[tuple[int, Woken]] = Counter()
+
+    async def wait(self, number: int) -> None:
+        """As a handler: looks again at every news."""
+        with self.waiters.open(number.to_bytes(2, "big")) as slot:
+            why = None
+            while why in (None, Woken.NEWS):
+                why = await slot.wait(25)
+                self.told[number, why] += 1
+                if why is Woken.NEWS:
+                    self.store.append(Deferred())
+                    await self.store[-1]
+
+    def answer(self, count: int) -> None:
+        """The store answers the first."""
+        answered, self.store = self.store[:count], self.store[count:]
+        for answer in answered:
+            answer.callback(None)
+        self.clock.advance(0)
+
+    def begin(self) -> list[Deferred[None]]:
+        return [Deferred.fromCoroutine(self.wait(number)) for number in range(MANY)]
+
+    def test_the_store_is_not_flooded(self) -> None:
+        """Whoever is woken asks it; the next are woken as those are done, everyone once, in turn."""
+        self.begin()
+        for number in range(MANY):
+            self.waiters.wake(number.to_bytes(2, "big"))
+        self.assertEqual(list(self.told), [(number, Woken.NEWS) for number in range(AWAKE)])
+        self.answer(3)
+        self.assertEqual(len(self.told), AWAKE + 3)
+        while self.store:
+            self.answer(AWAKE)
+        self.assertEqual(self.told, Counter((number, Woken.NEWS) for number in range(MANY)))
+
+    def test_who_leaves_makes_room(self) -> None:
+        """A client that goes while the store is asked holds nobody up."""
+        handlers = self.begin()
+        for number in range(MANY):
+            self.waiters.wake(number.to_bytes(2, "big"))
+        for handler in handlers[:7]:
+            handler.addErrback(lambda _: None).cancel()
+        self.clock.advance(0)
+        self.assertEqual(len(self.told), AWAKE + 7)
+
+    def test_the_end_waits_for_no_store(self) -> None:
+        """When the service goes down everyone is told at once, whatever the store does."""
+        handlers = self.begin()
+        for number in range(MANY):
+            self.waiters.wake(number.to_bytes(2, "big"))
+        self.waiters.close()
+        closing = Counter((number, Woken.CLOSING) for number in range(AWAKE, MANY))
+        self.assertEqual(self.told, Counter((number, Woken.NEWS) for number in range(AWAKE)) + closing)
+        self.answer(AWAKE)
+        for handler in handlers:
+            self.successResultOf(handler)
+        self.assertEqual((len(self.waiters), self.clock.getDelayedCalls()), (0, []))
+
+    def test_the_reactor_gets_its_turn(self) -> None:
+        """Where waking takes long, others are served in between; everyone is told once, in the order they came."""
+        self.clock = Busy()
+        self.waiters = Waiters(self.clock)
+        served = [0]
+
+        def serve() -> None:
+            served.append(len(self.told))
+            if len(self.told) < MANY:
+                self.clock.callLater(0, serve)
+
+        handlers = self.begin()
+        self.waiters.close()
+        serve()
+        self.clock.advance(0)
+        self.assertLessEqual(max(after - before for before, after in pairwise(served)), 2 * 11)
+        self.assertEqual(list(self.told.items()), [((number, Woken.CLOSING), 1) for number in range(MANY)])
+        for handler in handlers:
+            self.successResultOf(handler)
