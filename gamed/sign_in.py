@@ -1,19 +1,17 @@
 """The wiring of the handoff: what stands between a game that starts a login and its credentials."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from secrets import token_bytes
 from typing import Any
 
 from twisted.logger import Logger
 
 from gamed.audit import Audit
-from gamed.config.model import Config, Mode
+from gamed.config.model import Config, Mode, Provider
 from gamed.crypto import Keys
 from gamed.identity.passwords import Passwords
 from gamed.identity.provider import IdentityProvider
-from gamed.identity.providers import build_providers
 from gamed.identity.realm import realm_indexes
-from gamed.identity.wire import build_agent
 from gamed.instants import Now
 from gamed.login.account_check import AccountCheck
 from gamed.login.attempt import redirect_uri
@@ -90,9 +88,7 @@ class SignIn:
         self._journal = Journal(tally)
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = realm_indexes(keys.indexer, configured.values())
-        self._providers: dict[str, IdentityProvider] = build_providers(
-            configured, config.public_url or "", build_agent(reactor), reactor, now_ms, called=tally.called
-        )
+        self._providers = _build_providers(reactor, configured, config.public_url or "", now_ms, tally)
 
     def rooms(self) -> Sequence[Room]:
         room = PageRoom(
@@ -179,3 +175,15 @@ class SignIn:
             self._now_ms,
             self._base,
         )
+
+
+def _build_providers(
+    reactor: Any, configured: Mapping[str, Provider], public_url: str, now_ms: Now, tally: Tally
+) -> dict[str, IdentityProvider]:
+    """Where there are none, what speaks to them is not even loaded; where there are, it is, before the first player."""
+    if not configured:
+        return {}
+    from gamed.identity.providers import build_providers
+    from gamed.identity.wire import build_agent
+
+    return build_providers(configured, public_url, build_agent(reactor), reactor, now_ms, called=tally.called)

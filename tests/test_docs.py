@@ -12,6 +12,7 @@ from gamed.cli.commands import gamed
 from gamed.cli.files import FIRST_RUN
 from gamed.config import authentication, game, model, providers
 from gamed.config.values import shown_size
+from tests.support.commands import members
 from tests.test_layout import ROOMS
 from tests.test_spec import ROOT, anchors
 
@@ -34,7 +35,7 @@ def broken_links(page: Path) -> list[str]:
 
 def commands(group: click.Group, before: str = "") -> Iterator[str]:
     """`serve`, `key new`, ...: every command that does something."""
-    for name, command in group.commands.items():
+    for name, command in members(group):
         if isinstance(command, click.Group):
             yield from commands(command, f"{before}{name} ")
         else:

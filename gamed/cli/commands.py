@@ -5,23 +5,8 @@ from typing import Any
 import click
 
 from gamed import __version__
-from gamed.cli.admission_commands import approve, block, reject, unblock
-from gamed.cli.assets_commands import assets
-from gamed.cli.backup_command import backup
-from gamed.cli.check_command import check
-from gamed.cli.config_command import check_config
-from gamed.cli.departure_commands import attach, erase
-from gamed.cli.dev_command import dev
-from gamed.cli.doctor_command import doctor
-from gamed.cli.health import health
 from gamed.cli.host import Host
-from gamed.cli.key_commands import key
-from gamed.cli.owner_commands import owner
-from gamed.cli.person_commands import find, note, show
-from gamed.cli.player_commands import players
-from gamed.cli.restore_command import restore
-from gamed.cli.saves_commands import saves
-from gamed.cli.session_commands import sessions
+from gamed.cli.late import NAMES, command_of
 
 EPILOG = """
 Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE form,
@@ -32,7 +17,16 @@ Exit codes: 0 done, 1 not done, 2 wrong usage, 78 the configuration must be mend
 
 
 class Gamed(click.Group):
-    """Tells where those options belong that every command has, when they come too late."""
+    """Loads a command when it is asked for: a start of the server waits for no other.
+
+    Tells where those options belong that every command has, when they come too late.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *NAMES])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name) or command_of(cmd_name)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -114,20 +108,3 @@ def serve(  # noqa: PLR0917
     arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]
     arguments += [f"--http={http}", f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
     serving.serve([*arguments, *(["--private-listen"] if private_listen else [])])
-
-
-gamed.add_command(check_config)
-gamed.add_command(key)
-gamed.add_command(players)
-for command in (show, find, note, approve, reject, block, unblock, attach, erase):
-    players.add_command(command)
-gamed.add_command(owner)
-gamed.add_command(sessions)
-gamed.add_command(saves)
-gamed.add_command(assets)
-gamed.add_command(check)
-gamed.add_command(backup)
-gamed.add_command(restore)
-gamed.add_command(health)
-gamed.add_command(doctor)
-gamed.add_command(dev)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from twisted.internet.endpoints import serverFromString
+from twisted.plugins.twisted_core import systemdEndpointParser
 
 from gamed.cli.listeners import Listener, duplicate
 from gamed.cli.refusal import Refusal
@@ -33,11 +33,12 @@ def refuse_deaf(reactor: Any, listeners: Sequence[Listener]) -> None:
 
 
 def _descriptors(reactor: Any) -> list[int]:
-    """Twisted read the variables when it was imported, and knows how many there are."""
+    """Twisted read the variables when it was imported, and knows how many there are. Its parser is asked by name:
+    to find it by the word `systemd`, every plugin of every package would be looked at."""
     found: list[int] = []
     with suppress(LookupError):
         for index in count():
-            found.append(serverFromString(reactor, f"systemd:domain=INET:index={index}").fileno)
+            found.append(systemdEndpointParser.parseStreamServer(reactor, domain="INET", index=str(index)).fileno)
     return found
 
 

@@ -34,7 +34,7 @@ class AloneTests(SynchronousTestCase):
             if target in ("gamed.cli.dev_service", "gamed.cli.dev_folder", "gamed.cli.dev_command")
         }
         self.assertEqual(
-            named, {"gamed.cli.commands", "gamed.cli.dev_command", "gamed.cli.dev_samples", "gamed.cli.dev_service"}
+            named, {"gamed.cli.late", "gamed.cli.dev_command", "gamed.cli.dev_samples", "gamed.cli.dev_service"}
         )
 
     def test_serve_does_not_load_it(self) -> None:

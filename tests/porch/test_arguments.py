@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.arguments import TEXT
 from gamed.cli.commands import gamed
 from tests.porch.process import PorchTestCase
+from tests.support.commands import members
 
 NO_TEXT = "an\udcffna"
 """What Python makes of a byte that is no UTF-8."""
@@ -17,7 +18,7 @@ NO_TEXT = "an\udcffna"
 
 def parameters(group: click.Group) -> Iterator[tuple[str, click.Parameter]]:
     """Every argument and option behind a command's name."""
-    for name, command in group.commands.items():
+    for name, command in members(group):
         if isinstance(command, click.Group):
             yield from parameters(command)
         else:
@@ -58,7 +59,7 @@ class WordTests(SynchronousTestCase):
 
 
 def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+    for name, command in members(group):
         if isinstance(command, click.Group):
             yield from leaves(command)
         else:
