@@ -14,7 +14,8 @@ from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
 AUTH, STATE = "auth", "state"
 APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
 """`gmdA`, `gmdS`: a file put in the other's place is recognised."""
-PAGE_BYTES = 8192
+PAGE_BYTES = 4096
+"""A small write dirties half a dozen pages, whatever their size, and each is written twice: to the log, and home."""
 BUSY_MS = 5000
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 from gamed.cli.lock import Lock
 from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
 from gamed.storage.command import once
-from gamed.storage.files import connect, file_uri, prepare
+from gamed.storage.files import PAGE_BYTES, connect, file_uri, prepare
 from gamed.storage.migrations import prepare_files
 from tests.porch.process import GAMED, PorchTestCase
 from tests.saves.worlds import StoredWorld, flaws
@@ -189,7 +189,7 @@ class CheckTests(SavesTestCase):
         with closing(connect(file_uri(path, "rw"))) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         raw = bytearray(path.read_bytes())
-        raw[8192 * 2 :] = b"\xa5" * len(raw[8192 * 2 :])
+        raw[PAGE_BYTES * 2 :] = b"\xa5" * len(raw[PAGE_BYTES * 2 :])
         path.write_bytes(raw)
         for how in ((), ("--fix",)):
             code, _, err = self.gamed("check", *how)

@@ -14,11 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.storage import batches
 from gamed.storage.batches import UnitBroken
+from gamed.storage.files import PAGE_BYTES as PAGE
 from gamed.storage.files import connect, file_uri, prepare
 from gamed.store import StoreBusy, StoreCorrupt, StoreFull
 from tests.support.stores import data_folder
-
-PAGE = 8192
 
 
 class Refused(Exception):

@@ -9,7 +9,7 @@ from twisted.internet.defer import CancelledError, Deferred, gatherResults
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.storage.files import connect, file_uri
+from gamed.storage.files import PAGE_BYTES, connect, file_uri
 from gamed.storage.lanes import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, Lane, Unit
 from gamed.storage.stores import Stores
 from gamed.store import StoreBusy, StoreCorrupt
@@ -258,8 +258,9 @@ def fill_shelves(connection: sqlite3.Connection) -> None:
 def spoil_shelves(path: Any) -> int:
     """Damage the last pages, where the shelves are; -> the first of them."""
     size = path.stat().st_size
-    spoil(path, first_page=size // 8192 - 5)
-    return int(size // 8192 - 5)
+    first = int(size // PAGE_BYTES) - 5
+    spoil(path, first)
+    return first
 
 
 class Threads(TestCase):

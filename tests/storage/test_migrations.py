@@ -45,10 +45,10 @@ class Case(SynchronousTestCase):
 
 class NewFile(Case):
     def test_settings(self) -> None:
-        """A new file has large pages, incremental vacuum, a write-ahead log, and says whose it is."""
+        """A new file has small pages, incremental vacuum, a write-ahead log, and says whose it is."""
         prepare_file(self.path)
         for name, value in (
-            ("page_size", 8192),
+            ("page_size", 4096),
             ("auto_vacuum", 2),
             ("journal_mode", "wal"),
             ("application_id", APPLICATION_ID["auth"]),
@@ -70,7 +70,7 @@ class NewFile(Case):
         self.path.touch()
         prepare_file(self.path)
         self.assertEqual([(1,)], self.ask("PRAGMA user_version"))
-        self.assertEqual([(8192,)], self.ask("PRAGMA page_size"))
+        self.assertEqual([(4096,)], self.ask("PRAGMA page_size"))
 
 
 class NextVersion(Case):

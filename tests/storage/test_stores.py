@@ -136,7 +136,7 @@ class Opened(SynchronousTestCase):
             "journal_size_limit": 67108864,
             "wal_autocheckpoint": 0,
             "journal_mode": "wal",
-            "page_size": 8192,
+            "page_size": 4096,
             "auto_vacuum": 2,
         }
         stores = file_stores(self)

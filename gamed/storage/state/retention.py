@@ -9,8 +9,9 @@ from sqlite3 import Connection
 from attrs import frozen
 
 from gamed.saves.history import Pruning, prune
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import MIB, SaveLimits
 from gamed.saves.version import Kind, Version
+from gamed.storage.files import PAGE_BYTES
 from gamed.storage.state import shelves, slots, versions
 from gamed.storage.state.changes import forget, tell, trim
 
@@ -18,8 +19,8 @@ SLOTS = 32
 VERSIONS = 64
 """One unit looks at so many slots, and forgets about so many versions, at most."""
 MARKED = 100
-FREE_PAGES = 2048
-"""16 MiB that the next writes will use again; what is free beyond them goes back to the disk."""
+FREE_PAGES = 16 * MIB // PAGE_BYTES
+"""Room that the next writes will use again; what is free beyond them goes back to the disk."""
 VACUUMED = 100
 
 
