@@ -26,7 +26,7 @@ class WriteOrder:
     body: Body
     now_ms: int
     new_epoch: str
-    """For a first write."""
+    """For a first write; every other one has its shelf's."""
     data: bytes | None = field(default=None, repr=False)
     """The bytes of a small body."""
     appended: int | None = None

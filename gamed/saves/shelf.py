@@ -21,7 +21,7 @@ from gamed.saves.answers import (
 )
 from gamed.saves.arrival import Arrival
 from gamed.saves.condition import Condition
-from gamed.saves.cursor import Cursor, new_epoch
+from gamed.saves.cursor import UNBORN, Cursor, new_epoch
 from gamed.saves.damage import damage
 from gamed.saves.digest import check_digest
 from gamed.saves.entry import Listing
@@ -163,7 +163,7 @@ class Shelf:
             arrival.condition,
             arrival.body,
             self._now_ms(),
-            new_epoch(self._random),
+            new_epoch(self._random) if entry.epoch == UNBORN.epoch else entry.epoch,
             arrival.data,
         )
         written = await Supply(self._store).carry_out(order, self._store.write, arrival.spool)
