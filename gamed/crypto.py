@@ -1,8 +1,8 @@
 """Keys, indexes and seals: everything that stands between the master key and the disk (SPEC 2.2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from hmac import compare_digest, digest
+from hmac import HMAC, compare_digest, new
 from typing import NewType, NoReturn
 
 from attrs import field, frozen
@@ -97,9 +97,17 @@ class Indexer:
     """Stable look-up indexes: HMAC-SHA256 over the purpose and the framed parts."""
 
     _key: bytes = field(repr=False)
+    _begun: Mapping[Purpose, HMAC] = field(init=False, repr=False, eq=False)
+    """With the key and the purpose in it already: every request makes an index."""
+
+    def __attrs_post_init__(self) -> None:
+        begun = {purpose: new(self._key, framed(purpose.value), "sha256") for purpose in Purpose}
+        object.__setattr__(self, "_begun", begun)
 
     def index(self, purpose: Purpose, *parts: bytes) -> Index:
-        return Index(digest(self._key, framed(purpose.value, *parts), "sha256"))
+        mac = self._begun[purpose].copy()
+        mac.update(framed(*parts))
+        return Index(mac.digest())
 
 
 @frozen

@@ -98,6 +98,9 @@ class Earlier:
     """It was refused."""
 
 
+NOTHING_EARLIER = Earlier()
+
+
 def judge_write(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
     """The first rule that fits; `earlier` was looked up by Condition.base and the body's SHA-256."""
     head, holds = view.head, condition.holds(view.head)

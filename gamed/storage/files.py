@@ -17,6 +17,8 @@ APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
 PAGE_BYTES = 4096
 """A small write dirties half a dozen pages, whatever their size, and each is written twice: to the log, and home."""
 BUSY_MS = 5000
+WRITER_CACHE_KIB = 16 * 1024
+"""By itself SQLite keeps 2 MiB, and reads a page again for each write of a player who is not among the last."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
 
@@ -74,6 +76,12 @@ def prepare(connection: sqlite3.Connection) -> None:
         PRAGMA temp_store = MEMORY;
         """
     )
+
+
+def prepare_to_write(connection: sqlite3.Connection) -> None:
+    """For the one connection that decides on all rows of a file."""
+    prepare(connection)
+    connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
 
 
 def copy_into(connection: sqlite3.Connection, target: Path) -> None:

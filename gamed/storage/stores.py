@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from gamed.instants import Now
 from gamed.storage.blobs import KEPT_MS, BlobLane
-from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, unusable
+from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, prepare_to_write, unusable
 from gamed.storage.health import Health, silent
 from gamed.storage.lanes import Lane, ReadLane, WriteLane
 from gamed.storage.pulse import Pulse
@@ -49,7 +49,13 @@ class Stores:
         self._clock = reactor
         self.workers = tuple(
             Worker(reactor, file, setup)
-            for file, setup in ((auth, reading), (auth, prepare), (state, prepare), (state, prepare), (auth, tending))
+            for file, setup in (
+                (auth, reading),
+                (auth, prepare_to_write),
+                (state, prepare_to_write),
+                (state, prepare),
+                (auth, tending),
+            )
         )
         reads, auth_writes, state_writes, blobs, tends = self.workers
         self._wal = WalKeeper(reactor, tends)

@@ -82,21 +82,21 @@ def refresh_index(indexer: Indexer, credential: Secret) -> Index:
     return indexer.index(Purpose.REFRESH_CREDENTIAL, credential.reveal())
 
 
+_CALLER = """
+    SELECT t.expires_ms, t.generation, s.session_id, s.player_id, s.created_ms, s.generation, s.used, s.revoked_ms,
+           p.state, p.owner
+    FROM access_token t JOIN session s ON s.session_id = t.session_id JOIN player p ON p.player_id = s.player_id
+    WHERE t.token_index = ?
+"""
+
+
 def authenticate(connection: Connection, indexer: Indexer, token: Secret, now_ms: int) -> Caller:
     """Whom a well-formed access token speaks for; reads only, so it may ride the read lane with other queries.
 
     Raises TokenInvalid, SessionRevoked, TokenExpired or PlayerBlocked, the first that holds in this order.
     When `Caller.unused` is set, mark_used() must be committed before the request has any effect.
     """
-    query = """
-        SELECT t.expires_ms, t.generation, s.session_id, s.player_id, s.created_ms, s.generation, s.used,
-               s.revoked_ms, p.state, p.owner
-        FROM access_token t
-        JOIN session s ON s.session_id = t.session_id
-        JOIN player p ON p.player_id = s.player_id
-        WHERE t.token_index = :token_index
-    """
-    row = connection.execute(query, {"token_index": access_index(indexer, token)}).fetchone()
+    row = connection.execute(_CALLER, (access_index(indexer, token),)).fetchone()
     if row is None:
         raise TokenInvalid
     expires_ms, generation, session_id, player_id, created_ms, newest, used, revoked_ms, state, owner = row

@@ -9,13 +9,14 @@ from gamed.saves.version import Body, Kind, Version
 
 COLUMNS = "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms"
 Row = tuple[Any, ...]
+_KINDS = {kind.value: kind for kind in Kind}
 
 
 def from_row(row: Row) -> Version:
     """A row of COLUMNS."""
     slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms = row
     body = None if sha256 is None or ctype is None else Body(sha256, size, ctype, meta)
-    return Version(slot, version, parent, parent_tag, Kind(kind), blob_id, body, created_ms, retired_ms)
+    return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, body, created_ms, retired_ms)
 
 
 def find(connection: Connection, player_id: str, slot: str, version: int | None) -> Version | None:
@@ -128,7 +129,7 @@ def insert(connection: Connection, player_id: str, version: Version) -> None:
     """A new version; its blob's references are the caller's business."""
     body = version.body
     contents = (None, 0, None, None) if body is None else (body.sha256, body.size, body.ctype, body.meta)
-    parentage = version.parent, version.parent_tag, version.kind, version.blob_id
+    parentage = version.parent, version.parent_tag, str(version.kind), version.blob_id
     values = player_id, version.slot, version.version, *parentage, *contents, version.created_ms, version.retired_ms
     connection.execute(_INSERT, values)
 

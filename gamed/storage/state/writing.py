@@ -6,8 +6,8 @@ from gamed.saves.errors import Erased, SaveError
 from gamed.saves.limits import SaveLimits, room_to_write
 from gamed.saves.orders import DeleteOrder, NeedsBytes, Removed, WriteOrder, Written
 from gamed.saves.rules import (
+    NOTHING_EARLIER,
     WRITES,
-    Earlier,
     Removal,
     Rule,
     SlotView,
@@ -51,7 +51,7 @@ def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Writ
 
 def judged(connection: Connection, order: WriteOrder, view: SlotView) -> Verdict:
     """Which rule answers; only a conflict asks what was written before, and may be none then."""
-    verdict = judge_write(view, order.condition, order.body, Earlier())
+    verdict = judge_write(view, order.condition, order.body, NOTHING_EARLIER)
     if verdict.rule is not Rule.W6_CONFLICT:
         return verdict
     player_id, base = order.entry.player_id, order.condition.base
