@@ -1,7 +1,7 @@
 """The form of every credential and public id (PROTOCOL 1): refused by shape before a database is asked."""
 
 from binascii import b2a_base64, crc32
-from enum import Enum
+from enum import StrEnum
 from re import ASCII, compile
 
 from gamed.crypto import Secret
@@ -16,7 +16,7 @@ class TokenMalformed(Exception):
     """Wrong prefix, length, alphabet or checksum."""
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What a credential opens, as its prefix says."""
 
     DEVICE_SECRET = "gds_"
@@ -38,7 +38,7 @@ def mint(kind: Kind, entropy: bytes) -> Secret:
 def parse(kind: Kind, text: str) -> Secret:
     """The credential, or TokenMalformed; says nothing about whether it was ever issued."""
     prefix, body, check = text[:4], text[4:47], text[47:]
-    if prefix != kind.value or not _BODY.fullmatch(body) or check != checksum(prefix + body):
+    if prefix != kind or not _BODY.fullmatch(body) or check != checksum(prefix + body):
         raise TokenMalformed(f"not of the form {kind.value}...")
     return Secret(text.encode())
 

@@ -49,6 +49,8 @@ class Channel(HeadChannel):
         self._last = False
         self._unread = False
         self._held = 0
+        self._length: int | None = 0
+        """Of the body that belongs to the last head; None: it comes in chunks."""
         self._pace = server.pace()
 
     # the body
@@ -58,7 +60,7 @@ class Channel(HeadChannel):
         self._expects_continue = raw.expects_continue
         request = self._hold(requests.Request(self, self._server))
         request.whole = length == 0
-        self._transferDecoder = self._decoder(length)
+        self._length = length
         request.begin(raw, length)
 
     def _plain(self, data: bytes) -> "tuple[PlainRequest, int] | None":
@@ -67,14 +69,14 @@ class Channel(HeadChannel):
     def _start(self, request: "PlainRequest") -> None:
         self.persistent = not self._last
         self._expects_continue = False
-        self._transferDecoder = self._decoder(request.head.length)
+        self._length = request.head.length
         self._hold(request)
         request.start()
 
     def _decoder(self, length: int | None) -> Any:
         if length is None:
             return _ChunkedTransferDecoder(self._decoded, self._finishRequestBody)
-        return _IdentityTransferDecoder(length, self._decoded, self._finishRequestBody) if length else None
+        return _IdentityTransferDecoder(length, self._decoded, self._finishRequestBody)
 
     def admit(self, request: requests.Request) -> None:
         """The gate has spoken: the body goes to the sink. Of a refused request what is here already goes nowhere."""
@@ -82,13 +84,18 @@ class Channel(HeadChannel):
             request.proceed()
             return
         held = self._take_held() + self.clearLineBuffer()
+        if not self._waitingForTransport:
+            self._networkProducer.resumeProducing()
+        if self._length is not None and len(held) >= self._length:  # it came with its head
+            request.handleContentChunk(held[: self._length])
+            self._finishRequestBody(held[self._length :])
+            return
         self._handlingRequest = False
         if self._expects_continue and not held and request.refusal is None:
             self._send100Continue()
+        self._transferDecoder = self._decoder(self._length)
         self._pace = self._server.pace()
         self.setTimeout(WINDOW_SECONDS)
-        if not self._waitingForTransport:
-            self._networkProducer.resumeProducing()
         self._feed(held)
         self._judge_end()
 

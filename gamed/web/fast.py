@@ -5,15 +5,16 @@ no wish about the connection, to a route of JSON whose path needs no decoding, a
 not plain goes the long way, which judges it from its first byte; `--http=stock` sends everything there.
 """
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from re import compile
+from types import CoroutineType
 from typing import Any, NamedTuple
 
 from twisted.internet.defer import Deferred
 
 from gamed.http_rules.conditions import Header
 from gamed.web.fields import AnswerFields, Fields
-from gamed.web.gates import Head, MemorySink, SmallBodyGate
+from gamed.web.gates import Head, SmallBodyGate
 from gamed.web.partial_head import HEAD_BYTES, HEAD_FIELDS
 from gamed.web.request import Request
 from gamed.web.routing import Found
@@ -121,7 +122,6 @@ class PlainRequest(Request):
     def start(self) -> None:
         """As Request.begin()."""
         gate = self.route.gate
-        self.sink = MemorySink()
         if self.whole and type(gate) is SmallBodyGate:  # nothing to judge, nothing to wait for
             self.channel.admit(self)
         else:
@@ -148,7 +148,7 @@ class PlainRequest(Request):
         except Exception as e:
             self._broke(e)
             return
-        if isinstance(answer, Coroutine):
+        if isinstance(answer, CoroutineType):
             self._work = Steps(answer, self._answered, self._broke)
             self._work.go()
         elif isinstance(answer, Deferred):

@@ -101,6 +101,10 @@ class MemorySink:
         return b"".join(self._parts)
 
 
+NO_BODY = MemorySink(0)
+"""Of every request without one."""
+
+
 @frozen
 class SmallBodyGate:
     """The gate of every route that names none: a body of one media type, up to `limit` bytes, in no coding."""

@@ -89,8 +89,7 @@ class LoginRoutes:
 
     @app.route("/auth/login/collect", methods=["POST"])
     async def collect_login(self, request: Request) -> bytes:
-        secret, body = self._device(request), read_json(request, CollectBody, optional=True)
-        collect = Collect(secret, body.wait, body.seen, body.presented(), request.request_id)
+        collect = self._asked(request)
         answer = await self._collecting.watch(collect)
         if answer is None:
             answer = await self._detached.run(self._collecting.deliver(collect))
@@ -100,6 +99,10 @@ class LoginRoutes:
     async def cancel_login(self, request: Request) -> None:
         await self._detached.run(self._handoff.cancel(self._device(request)))
         request.setResponseCode(204)
+
+    def _asked(self, request: Request) -> Collect:
+        secret, body = self._device(request), read_json(request, CollectBody, optional=True)
+        return Collect(secret, body.wait, body.seen, body.presented(), request.request_id)
 
     def _device(self, request: Request) -> Index:
         secret = index_of_device(self._indexer, bearer(request.head))

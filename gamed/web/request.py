@@ -11,7 +11,7 @@ from twisted.web.http import NO_BODY_CODES
 from twisted.web.http import Request as TwistedRequest
 
 from gamed.web.fields import AnswerFields, Fields
-from gamed.web.gates import Head, MemorySink, Sink
+from gamed.web.gates import NO_BODY, Head, Sink
 from gamed.web.raw_head import RawHead
 from gamed.web.server import Route, Server
 from gamed.web.steps import Steps
@@ -33,7 +33,7 @@ class Request(TwistedRequest):
     """
 
     head: Head
-    sink: Sink
+    sink: Sink = NO_BODY
     route: Route
     requestHeaders: Fields
     responseHeaders: AnswerFields  # type: ignore[assignment]  # more of the same, for less
@@ -63,7 +63,6 @@ class Request(TwistedRequest):
         self.began = server.seconds()
         self.route = server.nowhere
         self.head = Head("-", "", b"", {}, self.requestHeaders, 0, "")
-        self.sink = MemorySink()
 
     def __repr__(self) -> str:
         return f"<Request {self.request_id} {self.route.template}>"
