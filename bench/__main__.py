@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench import alone
+from bench import alone, waiters
 from bench.house import disk_probe_ms
 from bench.plots import draw
 from bench.report import TITLE, as_json, lines
@@ -63,7 +63,7 @@ def run(given: argparse.Namespace, folder: Path) -> None:
     if given.only is None or "start" in given.only:
         others["start"] = alone.start_and_memory(folder, given.rounds)
     if given.only is None or "waiters" in given.only:
-        others["waiters"] = alone.waiters(folder, given.waiters)
+        others["waiters"] = waiters.waiters(folder, given.waiters)
     for name, figures in others.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in figures.items()))
     if given.json is not None:

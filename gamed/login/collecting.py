@@ -113,9 +113,11 @@ class Collecting:
                 left_ms = min(ends_ms - now_ms, login.deadline_ms - now_ms, wait_ms)
                 if login.stage not in WORDS or WORDS[login.stage] != collect.seen or left_ms <= 0:
                     return await self._told(login, now_ms)
+                expires_ms = login.expires_ms
+                del login  # very many may wait, and need nothing else of it
                 woken = await slot.wait(left_ms / 1000)
                 if woken in (Woken.SUPERSEDED, Woken.CLOSING):
-                    return Pending.of(login, self._now_ms())
+                    return Pending(collect.seen, seconds_until(expires_ms, self._now_ms()))
                 if woken is Woken.TIME:  # by a clock that nobody sets: one last look
                     wait_ms = 0
                 login, collect = await self._find(collect), evolve(collect, presented=None)
