@@ -1,0 +1,210 @@
+"""What a request costs between socket and lane: the real site and rooms in one thread, a transport and a store of air.
+
+python -m bench.inside [--only read] [--count 2000] [--repeats 15]     microseconds, the least of the repeats
+python -m bench.inside --instructions [--folder DIR]                   by valgrind: a minute or two, but always the same
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.internet import reactor
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred
+from twisted.internet.testing import StringTransport
+
+from gamed import tokens
+from gamed.clock import now_ms
+from gamed.http_rules.conditions import Representation
+from gamed.ops.access_log import AccessLog
+from gamed.ops.tally import Tally
+from gamed.saves.holdings import Holdings
+from gamed.saves.limits import SaveLimits
+from gamed.saves.orders import WriteOrder, Written
+from gamed.saves.player_waits import PlayerWaits
+from gamed.saves.rules import Rule, SlotView, Verdict
+from gamed.saves.shelf import SaveStore, Shelf
+from gamed.saves.sight import Sight
+from gamed.saves.version import Body, Kind, Version
+from gamed.saves.write_rate import WriteRate
+from gamed.sessions.credentials import Caller
+from gamed.web.app import Room
+from gamed.web.detached import Detached
+from gamed.web.http_policy import HttpPolicy
+from gamed.web.incoming import Intake
+from gamed.web.policy import PolicyRoutes
+from gamed.web.saves import SaveRoutes
+from gamed.web.site import build_site
+from gamed.web.upload import SaveGate
+
+WARM = 200
+ROOMY = 1 << 40
+PEER = IPv4Address("TCP", "127.0.0.1", 51000)
+DATA = os.urandom(4096)
+SAVED = Version(
+    *("auto", 7, 6, "6-0011223344556677", Kind.WRITE, 3),
+    Body(sha256(DATA).digest(), len(DATA), "application/octet-stream"),
+    now_ms(),
+)
+CALLER = Caller("ply_" + "0" * 22, "ses_" + "0" * 22, False, 0, None)
+
+
+class Air:
+    """A store that holds one save and answers when answer() is called, as a lane does: not before it was asked."""
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Deferred[Any], object]] = []
+        current = Representation(SAVED.entity_tag, SAVED.created_ms)
+        self._sight = Sight(SlotView(SAVED.version, head=SAVED), SAVED, current=current, data=DATA)
+
+    def look_at(self, *_: object) -> Awaitable[tuple[Caller, Sight]]:
+        return self._later((CALLER, self._sight))
+
+    def holdings(self, *_: object) -> Awaitable[tuple[Caller, Holdings]]:
+        return self._later((CALLER, Holdings()))
+
+    def write(self, order: WriteOrder) -> Awaitable[Written]:
+        return self._later(Written(Verdict(Rule.W4_WRITTEN), SAVED))
+
+    def _later(self, answer: Any) -> Deferred[Any]:
+        deferred: Deferred[Any] = Deferred()
+        self._asked.append((deferred, answer))
+        return deferred
+
+    def answer(self) -> None:
+        while self._asked:
+            deferred, answer = self._asked.pop()
+            deferred.callback(answer)
+
+
+class Wire(StringTransport):
+    """Keeps the last answer only."""
+
+    last = b""
+
+    def write(self, data: bytes) -> None:
+        self.last = data
+
+
+class Still:
+    """Nothing is waited for, nothing follows from a token, providers are well."""
+
+    def wake(self, key: bytes) -> None: ...
+    def start(self, waits: object) -> None: ...
+    def stop(self) -> None: ...
+    async def settle(self, caller: Caller) -> None: ...
+    async def check(self) -> None: ...
+
+
+class Inside:
+    """One connection to a site, and the requests that it can send."""
+
+    def __init__(self) -> None:
+        self._air, self.wire, still = Air(), cast(Any, Wire)(), Still()
+        limits = SaveLimits(writes_per_minute=0)
+        waits = PlayerWaits(cast(Any, still), still)
+        store = cast(SaveStore, self._air)
+        shelf = Shelf(store, still, limits, now_ms, os.urandom, waits, WriteRate.of(limits))
+        gate = SaveGate(shelf, limits, Intake(limits, Path(tempfile.gettempdir()), lambda: ROOMY))
+        rooms: list[Room] = [
+            SaveRoutes(shelf, Detached(), gate, cast(Any, None)),
+            PolicyRoutes("local", [], "0" * 8, still),
+        ]
+        log = AccessLog(lambda text: None, cast(Any, reactor), now_ms, count=Tally(()).request)
+        policy = HttpPolicy(host="localhost")
+        site = build_site(rooms, policy, cast(Any, reactor), access_log=log, now_ms=now_ms, random=os.urandom)
+        self._channel = site.buildProtocol(PEER)
+        self._channel.makeConnection(self.wire)
+
+    def ask(self, request: bytes, count: int) -> None:
+        for _ in range(count):
+            self._channel.dataReceived(request)
+            self._air.answer()
+        if not self.wire.last.startswith(b"HTTP/1.1 200 "):
+            raise RuntimeError(repr(self.wire.last[:400]))
+
+
+def requests() -> Mapping[str, bytes]:
+    token = tokens.mint(tokens.Kind.ACCESS_TOKEN, os.urandom(32)).reveal()
+    save = b"/game/saves/auto HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % token
+    body = b"Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(DATA), DATA)
+    return {
+        "config": b"GET /auth/config HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "read": b"GET %b\r\n" % save,
+        "put": b'PUT %bIf-Match: "%b"\r\n%b' % (save, SAVED.tag.encode(), body),
+    }
+
+
+def microseconds(asked: Mapping[str, bytes], count: int, repeats: int) -> Mapping[str, float]:
+    """Of the best of the repeats, which take turns."""
+    inside = Inside()
+    times: dict[str, list[float]] = {name: [] for name in asked}
+    for _ in range(repeats + 1):  # the first is for warming up
+        for name, request in asked.items():
+            began = time.perf_counter()
+            inside.ask(request, count)
+            times[name].append(time.perf_counter() - began)
+    return {name: min(each[1:]) / count * 1e6 for name, each in times.items()}
+
+
+def marked(inside: Inside, asked: Mapping[str, bytes], count: int) -> None:
+    """getppid() does nothing here, and is never called otherwise: callgrind writes a file and begins anew at each."""
+    for request in asked.values():
+        inside.ask(request, WARM)
+        os.getppid()
+        inside.ask(request, count)
+        os.getppid()
+
+
+def instructions(folder: Path, names: list[str], count: int) -> Mapping[str, float]:
+    """Of one request each; `folder` keeps what was counted, NAME.callgrind for callgrind_annotate."""
+    files = folder / "callgrind.out"
+    valgrind = ("valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={files}")
+    words = [f"--only={name}" for name in names]
+    subprocess.run(
+        [*valgrind, sys.executable, "-m", "bench.inside", "--marked", f"--count={count}", *words],
+        check=True,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    found = {}
+    for number, name in enumerate(names, 1):
+        # Who is in the middle of a call at a mark is written with none, and callgrind_annotate takes that for its own.
+        counted = Path(f"{files}.{2 * number}").read_text().replace("\ncalls=0 ", "\ncalls=1 ")
+        (folder / f"{name}.callgrind").write_text(counted)
+        found[name] = int(counted.partition("\nsummary: ")[2].partition("\n")[0]) / count
+    return found
+
+
+def main() -> None:
+    asked = requests()
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", action="append", choices=list(asked))
+    options.add_argument("--count", type=int, default=1000)
+    options.add_argument("--repeats", type=int, default=15)
+    options.add_argument("--instructions", action="store_true")
+    options.add_argument("--folder", type=Path, help="where callgrind's files go")
+    options.add_argument("--marked", action="store_true", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    asked = {name: request for name, request in asked.items() if given.only is None or name in given.only}
+    if given.instructions:
+        folder = given.folder or Path(tempfile.mkdtemp(prefix="gamed-bench-"))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, each in instructions(folder, list(asked), given.count).items():
+            print(f"{name:7} {each:9,.0f} instructions   callgrind_annotate {folder}/{name}.callgrind")
+    elif given.marked:
+        marked(Inside(), asked, given.count)
+    else:
+        for name, each in microseconds(asked, given.count, given.repeats).items():
+            print(f"{name:7} {each:6.1f} us")
+
+
+if __name__ == "__main__":
+    main()

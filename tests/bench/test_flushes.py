@@ -1,0 +1,116 @@
+"""What a trace of system calls proves of the flush before an answer, and what it does not."""
+
+from collections.abc import Sequence
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from bench.flushes import LOG, Findings, Sent, judge
+
+WAL = f"/data/{LOG}"
+
+
+def put(number: int) -> Sent:
+    marks = (b"bytes-%032x" % number, b"meta-%032x" % number)
+    return Sent(marks, b"%064x" % (0xABC000 + number))
+
+
+def shown(data: bytes) -> str:
+    """As strace writes it, more or less: what is not a letter is octal."""
+    return "".join(chr(byte) if chr(byte).isalnum() or byte in b"-_ /.:" else f"\\{byte:03o}" for byte in data)
+
+
+def wrote(data: bytes, file: str = WAL) -> str:
+    return f'pwrite64(25<{file}>, "{shown(data)}", {len(data)}, 4152) = {len(data)}'
+
+
+def frame(*marks: bytes, commit: bool = False) -> tuple[str, str]:
+    """The two writes of a page with these marks."""
+    head = b"\0\0\0\7" + (b"\0\0\0\x19" if commit else bytes(4)) + b"\x12\x34" * 8
+    return wrote(head), wrote(b"\r\0\x01" + b"\0 ".join(marks) + bytes(9))
+
+
+def answered(sent: Sent, status: int = 200) -> str:
+    data = b"HTTP/1.1 %d OK\r\n\r\n" % status + b'{"sha256":"' + sent.digest + b'"}'
+    return f'sendto(30<socket:[77]>, "{shown(data)}", {len(data)}, 0, NULL, 0) = {len(data)}'
+
+
+ONE, TWO = put(1), put(2)
+WRITTEN = (*frame(ONE.marks[0]), *frame(ONE.marks[1], commit=True))
+FLUSH, ANSWER = f"fdatasync(25<{WAL}>) = 0", answered(ONE)
+
+
+def judged(*calls: str, sent: Sequence[Sent] = (ONE,)) -> Findings:
+    """Of a trace of one thread; a call that begins with its thread's number has another."""
+    lines = [call if call[0].isdigit() else f"8 {call}" for call in calls]
+    numbered = ((line.partition(" "), number) for number, line in enumerate(lines))
+    return judge([f"{thread} 17.{number:06d} {call}\n" for (thread, _, call), number in numbered], sent)
+
+
+class FlushTests(SynchronousTestCase):
+    def assert_proved(self, *calls: str, sent: Sequence[Sent] = (ONE,)) -> None:
+        found = judged(*calls, sent=sent)
+        self.assertEqual((found.missing, found.answers), ([], len(sent)))
+
+    def assert_missing(self, *calls: str, sent: Sequence[Sent] = (ONE,)) -> None:
+        self.assertEqual(len(judged(*calls, sent=sent).missing), 1, calls)
+
+    def test_flushed_then_answered(self) -> None:
+        """Both marks, the commit, the flush, the answer."""
+        self.assert_proved(*WRITTEN, FLUSH, ANSWER)
+        self.assertEqual(judged(*WRITTEN, FLUSH, ANSWER, FLUSH).flushes, 2)
+
+    def test_one_flush_for_many(self) -> None:
+        """A group commit: one flush covers every mark that was written before it."""
+        pages = (*frame(*ONE.marks), *frame(*TWO.marks, commit=True))
+        self.assert_proved(*pages, FLUSH, answered(TWO), ANSWER, sent=(ONE, TWO))
+
+    def test_answered_before_the_flush(self) -> None:
+        """No flush, or one that comes only after the answer."""
+        self.assert_missing(*WRITTEN, ANSWER)
+        self.assert_missing(*WRITTEN, ANSWER, FLUSH)
+
+    def test_answered_during_the_flush(self) -> None:
+        """A flush counts from the line in which it has ended."""
+        begun, ended = f"9 fdatasync(25<{WAL}> <unfinished ...>", "9 <... fdatasync resumed>) = 0"
+        self.assert_missing(*WRITTEN, begun, ANSWER, ended)
+        self.assert_proved(*WRITTEN, begun, "8 --- SIGCHLD {si_signo=SIGCHLD} ---", ended, ANSWER)
+
+    def test_flush_of_what_was_there_before(self) -> None:
+        """A flush that begins before the transaction's last frame is written does not cover it."""
+        self.assert_missing(FLUSH, *WRITTEN, ANSWER)
+        self.assert_missing(*WRITTEN[:2], FLUSH, *WRITTEN[2:], ANSWER)
+        begun, ended = f"9 fdatasync(25<{WAL}> <unfinished ...>", "9 <... fdatasync resumed>) = 0"
+        self.assert_missing(*WRITTEN[:3], begun, WRITTEN[3], ended, ANSWER)
+
+    def test_flush_that_failed(self) -> None:
+        """An error of the disk is no flush."""
+        self.assert_missing(*WRITTEN, f"fdatasync(25<{WAL}>) = -1 EIO (Input/output error)", ANSWER)
+
+    def test_flush_of_another_file(self) -> None:
+        """Of auth.db's log, or of state.db itself."""
+        for name in ("auth.db-wal", "state.db"):
+            self.assert_missing(*WRITTEN, f"fdatasync(25</data/{name}>) = 0", ANSWER)
+
+    def test_no_commit(self) -> None:
+        """Frames without one that ends a transaction are forgotten by SQLite after a crash."""
+        self.assert_missing(*frame(*ONE.marks), FLUSH, ANSWER)
+
+    def test_half_of_it(self) -> None:
+        """The bytes without the version's row, or the row without the bytes."""
+        for mark in ONE.marks:
+            self.assert_missing(*frame(mark, commit=True), FLUSH, ANSWER)
+
+    def test_written_elsewhere(self) -> None:
+        """Marks in another file than the log."""
+        pages = [line.replace(WAL, "/data/spool") for line in WRITTEN]
+        self.assert_missing(*pages, FLUSH, ANSWER)
+
+    def test_never_answered(self) -> None:
+        """A trace that does not show the answer proves nothing; a refusal is no answer."""
+        self.assert_missing(*WRITTEN, FLUSH)
+        self.assert_missing(*WRITTEN, FLUSH, answered(ONE, 503))
+
+    def test_one_of_two(self) -> None:
+        """Each PUT for itself: the first one's flush says nothing of the second."""
+        second = frame(*TWO.marks, commit=True)
+        self.assert_missing(*WRITTEN, FLUSH, *second, answered(TWO), ANSWER, sent=(ONE, TWO))
