@@ -89,6 +89,7 @@ class Channel(HeadChannel):
         if self._length is not None and len(held) >= self._length:  # it came with its head
             request.handleContentChunk(held[: self._length])
             self._finishRequestBody(held[self._length :])
+            self._judge_end()
             return
         self._handlingRequest = False
         if self._expects_continue and not held and request.refusal is None:

@@ -123,7 +123,7 @@ class TornTests(SaidAllCase):
 class GateTests(SaidAllCase):
     def setUp(self) -> None:
         self.turnstile, self.sink = Turnstile(), Sink()
-        self.room = EchoRoom(gates={"echo_any": self.turnstile})
+        self.room = EchoRoom(gates={"echo_any": self.turnstile, "echo_later": self.turnstile})
         self.browser = Browser([self.room])
         self.connection: Connection = self.browser.connect()
 
@@ -142,3 +142,12 @@ class GateTests(SaidAllCase):
         self.admit()
         self.assertEqual((self.connection.answer.code, self.connection.closed), ("bad_request", True))
         self.assertEqual((self.sink.aborted, self.room.calls), (1, []))
+
+    def test_whole_and_nobody_there(self) -> None:
+        """After five seconds without an answer the client is taken to have left, here too."""
+        self.say_all(request_bytes("GET", "/echo/later", {}, b"hello"))
+        self.admit()
+        self.browser.clock.advance(4.9)
+        self.assertFalse(self.connection.transport.disconnected)
+        self.browser.clock.advance(0.1)
+        self.assertTrue(self.connection.transport.disconnected)
