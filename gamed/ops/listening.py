@@ -14,7 +14,8 @@ from twisted.python.failure import Failure
 
 TCP = (IPv4Address, IPv6Address)
 QUEUE = 4096
-"""How many may wait at a unix socket that systemd opened, which queues as many."""
+"""How many may wait at a port to be let in; systemd lets as many wait at its sockets. Twisted's fifty are few when the
+service was started anew and every game comes back: the fifty-second to come hears nothing for a second."""
 
 
 class Listening(Service):
@@ -37,13 +38,16 @@ class Listening(Service):
         for text in self._endpoints:
             failures: list[Failure] = []
             endpoint = serverFromString(self._reactor, text)
-            if isinstance(endpoint, AdoptedStreamServerEndpoint) and endpoint.addressFamily == socket.AF_UNIX:
+            adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
+            if adopted and endpoint.addressFamily == socket.AF_UNIX:
                 opening = execute(self._listen_on, endpoint.fileno)
             else:
                 opening = endpoint.listen(self._factory)
             opening.addCallbacks(self._ports.append, failures.append)
             if failures:
                 failures[0].raiseException()
+            if not adopted:
+                _queue_many(self._ports[-1])
 
     def _listen_on(self, descriptor: int) -> IListeningPort:
         port = LentPort(descriptor, self._factory, self._reactor)
@@ -60,6 +64,12 @@ class Listening(Service):
         super().stopService()  # type: ignore[no-untyped-call]
         ports, self._ports = self._ports, []
         return gatherResults([maybeDeferred(port.stopListening) for port in ports])
+
+
+def _queue_many(port: Any) -> None:
+    """Of Twisted's own kinds; another plugin's may have no queue."""
+    if getattr(port, "backlog", QUEUE) < QUEUE:
+        port.socket.listen(QUEUE)
 
 
 class LentPort(UNIXPort):
