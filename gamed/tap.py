@@ -17,6 +17,7 @@ from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
 from gamed.cli.refusal import CONFIGURATION, Refusal, end, ending
 from gamed.config.settings import HttpWay, LogFormat
+from gamed.loading import loading
 from gamed.ops.sd_notify import Manager
 
 _held: list[Lock] = []
@@ -112,10 +113,11 @@ class Options(Spoken):
 
 def makeService(options: Options) -> IService:
     """The service, everything checked; before twistd forks, so that a refusal is seen."""
-    from twisted.internet import reactor
+    with loading():
+        from twisted.internet import reactor
 
-    from gamed.service import build
-    from gamed.web.connections import RESERVED_FILES
+        from gamed.service import build
+        from gamed.web.connections import RESERVED_FILES
 
     _keep_time(reactor)
     serve, manager = options.subOptions, Manager.from_environment(os.environ)

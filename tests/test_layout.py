@@ -15,6 +15,7 @@ ALONE = {
     "gamed.tokens": GROUND,
     "gamed.instants": GROUND,
     "gamed.durations": GROUND,
+    "gamed.loading": GROUND,
     "gamed.store": GROUND,
     "gamed.strict_json": GROUND,
     "gamed.audit": RULES,

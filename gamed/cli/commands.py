@@ -7,6 +7,7 @@ import click
 from gamed import __version__
 from gamed.cli.host import Host
 from gamed.cli.late import NAMES, command_of
+from gamed.loading import loading
 
 EPILOG = """
 Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE form,
@@ -102,7 +103,8 @@ def serve(  # noqa: PLR0917
 
     The first run writes a configuration in local mode, and the key file.
     """
-    from gamed.cli import serving  # late: it is most of Twisted
+    with loading():
+        from gamed.cli import serving  # late: it is most of Twisted
 
     where = host.places(config, data)
     arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]

@@ -1,0 +1,53 @@
+"""What a start loads: what the configuration needs, and nothing of what it leaves out."""
+
+import gc
+import json
+import sys
+from collections.abc import Mapping
+
+from tests.porch.process import PorchTestCase
+from tests.startup.test_policy import OAUTH, SECRETS
+
+SERVE = """
+import gc, sys
+from twisted.internet import reactor
+from gamed.cli import main
+
+def up():
+    sys.__stdout__.write("up " + " ".join([str(gc.get_threshold()[0]), *sys.modules]) + "\\n")
+    reactor.stop()
+
+reactor.callWhenRunning(up)
+main()
+"""
+PROVIDERS = {"gamed.identity.oidc", "gamed.identity.oauth2", "gamed.identity.wire", "joserfc", "treq"}
+LEFT_OUT = {"gamed.admin", "gamed.assets.publisher", "gamed.cli.player_commands", "prometheus_client", "unittest"}
+
+
+class LoadedTests(PorchTestCase):
+    def loaded(self, config: Mapping[str, object], *options: str) -> set[str]:
+        """Modules of a service that is up; the collector, which rests meanwhile, works as usual by then."""
+        self.config.write_text(json.dumps(config))
+        words = [*self.places, "serve", "--listen", "tcp:0:interface=127.0.0.1", *options]
+        code, out, err = self.run_command(*words, of=(sys.executable, "-c", SERVE))
+        self.assertEqual((code, err), (0, ""))
+        [said] = [line for line in out.splitlines() if line.startswith("up ")]
+        _, threshold, *modules = said.split(" ")
+        self.assertEqual(int(threshold), gc.get_threshold()[0])
+        return set(modules)
+
+    def test_local(self) -> None:
+        """Without providers, nothing that speaks to them; nothing of other commands, nor of what no option asks for."""
+        loaded = self.loaded({"mode": "local"})
+        self.assertEqual(loaded & (PROVIDERS | LEFT_OUT), set())
+        self.assertIn("gamed.identity.passwords", loaded)
+
+    def test_oauth(self) -> None:
+        """With one it is all there before the first player: no sign-in waits for a module."""
+        self.environ = dict(SECRETS)
+        self.assertLessEqual(PROVIDERS, self.loaded(OAUTH))
+
+    def test_admin(self) -> None:
+        """So is what shows numbers, where they are asked for."""
+        loaded = self.loaded({"mode": "local"}, "--admin", "tcp:0:interface=127.0.0.1")
+        self.assertLessEqual({"gamed.admin", "prometheus_client"}, loaded)
