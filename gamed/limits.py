@@ -2,7 +2,7 @@
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
-from attrs import frozen
+from msgspec import Struct
 
 WIDE_FACTOR = 8
 """A /48 of IPv6 may do this much more than one /64 in it."""
@@ -17,8 +17,7 @@ class RateLimited(Exception):
         super().__init__(f"Try again in {seconds}.")
 
 
-@frozen
-class Rate:
+class Rate(Struct, frozen=True):
     """`burst` at once, then one every `interval_ms`; an interval of 0 is no limit."""
 
     interval_ms: int

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.assets.pointer import Pointer
 from gamed.assets.release import Manifest
@@ -24,16 +25,14 @@ class Release:
     manifest: Manifest = field(repr=False)
 
 
-@frozen
-class Channel:
+class Channel(Struct, frozen=True):
     """Where it points."""
 
     pointer: Pointer
     release: Release
 
 
-@frozen
-class Catalogue:
+class Catalogue(Struct, frozen=True):
     """All channels. `damaged` are those that cannot be shown, with the reason for the owner."""
 
     stamp: Stamp

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets import marks
 from gamed.assets.disk import make_folders, pointing, sync_folder, write_whole
@@ -12,8 +12,7 @@ from gamed.assets.release import Manifest, parse_manifest
 from gamed.assets.store import CHANNELS, SUFFIX, AssetStore
 
 
-@frozen
-class Moved:
+class Moved(Struct, frozen=True):
     """What became of a channel."""
 
     channel: str

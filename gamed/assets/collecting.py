@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets import channels, marks
 from gamed.assets.disk import make_folders, pointing, publishing, sync_folder
@@ -18,8 +18,7 @@ from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore
 from gamed.assets.verifying import stored
 
 
-@frozen
-class Collected:
+class Collected(Struct, frozen=True):
     """What was deleted, or would be."""
 
     releases: list[str]

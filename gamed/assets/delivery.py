@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.assets.errors import NotCurrent
 from gamed.http_rules.conditions import UNCONDITIONAL, Conditions, Outcome, Representation, judge, range_holds
@@ -11,8 +12,7 @@ from gamed.http_rules.ranges import ByteRange, select
 from gamed.http_rules.tags import EntityTag
 
 
-@frozen
-class Look:
+class Look(Struct, frozen=True):
     """A GET or HEAD."""
 
     conditions: Conditions

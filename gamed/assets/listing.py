@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets import channels, marks
 from gamed.assets.errors import AssetsError
@@ -12,8 +12,7 @@ from gamed.assets.store import AssetStore
 from gamed.assets.verifying import stored
 
 
-@frozen
-class Listed:
+class Listed(Struct, frozen=True):
     """One release."""
 
     release: str
@@ -26,8 +25,7 @@ class Listed:
     """Since when no channel's past needs it; None while one does."""
 
 
-@frozen
-class Overview:
+class Overview(Struct, frozen=True):
     """The whole folder; `releases` newest first."""
 
     channels: Mapping[str, Pointer]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from io import FileIO
 from typing import Final
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -32,8 +32,7 @@ KEPT_OPEN: Final = 64
 _log = Logger()
 
 
-@frozen
-class _Small:
+class _Small(Struct, frozen=True):
     """Bytes that give their hash."""
 
     kept: Stored
@@ -48,8 +47,7 @@ class _Small:
         return self.kept
 
 
-@frozen
-class _Large:
+class _Large(Struct, frozen=True):
     """A file, whose size was judged by nobody yet."""
 
     file: OpenFile

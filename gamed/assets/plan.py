@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.assets.release import AssetFile
 from gamed.assets.scanning import Found
@@ -25,8 +26,7 @@ class Order:
     """Read what is in the store already, and write it anew where it is damaged."""
 
 
-@frozen
-class Plan:
+class Plan(Struct, frozen=True):
     """What publishing would do."""
 
     files: Mapping[str, AssetFile]
@@ -43,8 +43,7 @@ class Plan:
         return sum(found.size for found in self.new.values())
 
 
-@frozen
-class Published:
+class Published(Struct, frozen=True):
     """What was done."""
 
     plan: Plan

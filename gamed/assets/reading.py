@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets.catalogue import Catalogue, Release
 from gamed.assets.delivery import Delivery, Item, Look, Stored, judged
@@ -44,7 +45,7 @@ class Objects(Protocol):
         """Of the `size` that a manifest gives it. ObjectNotFound, AssetsDamaged, AssetsUnreadable."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class AssetReader:
     """What it gives is closed by who asked. Raises AssetsError, RangeUnsatisfiable."""
 
@@ -124,8 +125,7 @@ class AssetReader:
             raise ReleaseNotFound("This release was deleted. GET /assets/ lists what the channels hold now.") from None
 
 
-@frozen
-class _Place:
+class _Place(Struct, frozen=True):
     """A release, and since when it is at its address. A channel changes when it is pointed elsewhere, also back."""
 
     release: Release

@@ -29,8 +29,7 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,127}"
 _MEDIA_TYPE: Final = compile(rf"{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}={_TOKEN}){{0,4}}", ASCII)
 
 
-@frozen
-class AssetFile:
+class AssetFile(Struct, frozen=True):
     """One file of a release."""
 
     size: Annotated[int, Meta(ge=0, le=MAX_FILE_BYTES)]

@@ -9,7 +9,8 @@ from stat import S_ISBLK, S_ISCHR, S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
 from threading import Lock
 from typing import Final
 
-from attrs import define, field, frozen
+from attrs import define, field
+from msgspec import Struct
 
 from gamed.assets import crew, paths
 from gamed.assets.crew import Growing, Meter
@@ -33,8 +34,7 @@ class SourceUnusable(Exception):
     """A file that cannot be read, or is not as it was when it was first looked at; `str` says which."""
 
 
-@frozen
-class Found:
+class Found(Struct, frozen=True):
     """One file of the folder."""
 
     path: str

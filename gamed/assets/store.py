@@ -12,7 +12,7 @@ from io import FileIO
 from pathlib import Path
 from stat import S_ISREG
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets.errors import (
     AssetsDamaged,
@@ -35,8 +35,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
-@frozen
-class AssetStore:
+class AssetStore(Struct, frozen=True):
     """Blocks while the disk works: ask from a thread. Every name is judged before it becomes part of a path."""
 
     folder: Path

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from attrs import asdict, frozen
+from attrs import asdict
+from msgspec import Struct
 
 from gamed.config.model import (
     LOOPBACK,
@@ -49,8 +50,7 @@ DEVICE_TRANSACTION = (5, HOUR)
 MAX_LIFETIME = (10, 10 * 8760 * HOUR)
 
 
-@frozen
-class Judged:
+class Judged(Struct, frozen=True):
     """A file that can be used."""
 
     config: Config

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from re import Pattern, compile
 from typing import NoReturn
 
-from attrs import Factory, define, frozen
+from attrs import Factory, define
+from msgspec import Struct
 
 from gamed.config.problems import Path, Position, Problem, shown
 
@@ -35,8 +36,7 @@ class Malformed(Exception):
         super().__init__(problem.message)
 
 
-@frozen
-class Document:
+class Document(Struct, frozen=True):
     """What was read: the value, and where each value and each member's name begins."""
 
     value: object

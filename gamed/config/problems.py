@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from attrs import frozen
+from msgspec import Struct
 
 Path = tuple[str | int, ...]
 """From the top of the file to one value: ("providers", "discord", "scopes", 0)."""
@@ -17,8 +18,7 @@ class Position:
     column: int
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True):
     """One thing to mend."""
 
     position: Position

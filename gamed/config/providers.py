@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from re import ASCII, compile
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import Protocol, Provider
 from gamed.config.problems import Wrong
@@ -27,8 +27,7 @@ _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 
 
-@frozen
-class Preset:
+class Preset(Struct, frozen=True):
     """What is known of a provider, or of a protocol, without the owner saying it."""
 
     protocol: Protocol

@@ -3,9 +3,9 @@
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from re import ASCII, compile
 
-from attrs import frozen
 from idna import IDNAError
 from idna import encode as to_ascii
+from msgspec import Struct
 
 from gamed.config.problems import Wrong
 
@@ -21,8 +21,7 @@ _NUMERIC = compile(r"[0-9]+|0x[0-9a-f]*", ASCII)
 MAX_HOST = 253
 
 
-@frozen
-class PublicUrl:
+class PublicUrl(Struct, frozen=True):
     """In canonical form: small letters, IDN as ASCII, shortest IPv6, no default port."""
 
     scheme: str

@@ -3,7 +3,7 @@
 from re import ASCII, IGNORECASE, compile
 from typing import Final
 
-from attrs import frozen
+from msgspec import Struct
 
 _ONE: Final = compile(r"bytes=[ \t]*([0-9]{1,100})?-([0-9]{1,100})?[ \t]*", ASCII | IGNORECASE)
 
@@ -17,8 +17,7 @@ class RangeUnsatisfiable(ValueError):
         self.headers = {"Content-Range": f"bytes */{size}"}
 
 
-@frozen
-class ByteRange:
+class ByteRange(Struct, frozen=True):
     """Bytes `first` to `last`, both included, of `size`."""
 
     first: int

@@ -3,7 +3,7 @@
 from re import ASCII, compile
 from typing import Final
 
-from attrs import frozen
+from msgspec import Struct
 
 _OPAQUE = r'"([\x21\x23-\x7e\x80-\xff]*)"'
 _TAG: Final = compile(rf"(W/)?{_OPAQUE}", ASCII)
@@ -14,8 +14,7 @@ class TagsMalformed(ValueError):
     """Not `*`, and not a list of entity-tags in double quotes."""
 
 
-@frozen
-class EntityTag:
+class EntityTag(Struct, frozen=True):
     """The text between the quotes, and whether `W/` stood before them."""
 
     opaque: str
@@ -33,8 +32,7 @@ class EntityTag:
         return self.opaque == other.opaque
 
 
-@frozen
-class Tags:
+class Tags(Struct, frozen=True):
     """The value of If-Match or If-None-Match: `*` (any representation), or a list."""
 
     listed: tuple[EntityTag, ...]

@@ -83,7 +83,7 @@ class Form:
         return "Form(...)"
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class AccountCheck:
     _accounts: Accounts
     _passwords: Passwords

@@ -1,6 +1,7 @@
 """What a browser may do with a handoff before it is decided: open it, decline it (PROTOCOL 3.2)."""
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.audit import UNHEARD, Audit
 from gamed.audit import Event as SecurityEvent
@@ -15,8 +16,7 @@ from gamed.login.transaction import EXCHANGE_GRACE_MS, FINAL, UNDECIDED, Event, 
 from gamed.waits import Waits, Woken
 
 
-@frozen
-class Ask:
+class Ask(Struct, frozen=True):
     """The login is undecided: ask this browser who signs in."""
 
     login: LoginTransaction
@@ -24,14 +24,13 @@ class Ask:
     """For a link: what the player who wants it is called."""
 
 
-@frozen
-class SeeDone:
+class SeeDone(Struct, frozen=True):
     """This browser has won: its outcome is on the page of this login."""
 
     login_id: str
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class BrowserSide:
     """`browser` is the index of its cookie; None for a browser without."""
 

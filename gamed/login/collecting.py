@@ -3,6 +3,7 @@
 from typing import Self
 
 from attrs import Factory, evolve, field, frozen
+from msgspec import Struct
 
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.crypto import Index, Keys, Purpose, Random, SealBroken
@@ -51,8 +52,7 @@ class Collect:
         return login.stage is Stage.READY and proof
 
 
-@frozen
-class Pending:
+class Pending(Struct, frozen=True):
     stage: str
     expires_seconds: int
 
@@ -61,14 +61,12 @@ class Pending:
         return cls(WORDS[login.stage], seconds_until(login.expires_ms, now_ms))
 
 
-@frozen
-class Complete:
+class Complete(Struct, frozen=True):
     login: LoginTransaction
     result: Result
 
 
-@frozen
-class Linked:
+class Linked(Struct, frozen=True):
     """All that was wanted: this provider's account signs in as the asking player from now on."""
 
     provider: str
@@ -84,7 +82,7 @@ class Failed:
 Collected = Pending | Complete | Linked | Failed
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Collecting:
     _logins: Logins
     _waits: Waits

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import Limits
 from gamed.crypto import Index, Indexer, Purpose
 from gamed.limits import WIDE_FACTOR, Rate, prefixes
 
 
-@frozen
-class Crowd:
+class Crowd(Struct, frozen=True):
     """What the next login has to find room in; 0 is no limit."""
 
     buckets: Mapping[Index, Rate]

@@ -39,7 +39,7 @@ class Askers(Protocol):
         """What to call the player whose session asked for a link; None once it has ended."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Departing:
     """`providers` is empty in local mode, where every login stays on the sign-in page."""
 

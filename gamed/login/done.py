@@ -1,6 +1,7 @@
 """What the browser that signed in sees afterwards: its way back to the game, or how it ended (PROTOCOL 3.4)."""
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Keys, Purpose, SealBroken
 from gamed.login.browser import BrowserSide
@@ -34,16 +35,14 @@ class ShowCode:
     token: str = field(repr=False)
 
 
-@frozen
-class GoBack:
+class GoBack(Struct, frozen=True):
     """Nothing is left to do here; `signed_in` once the game has collected, `linked` if that was all it wanted."""
 
     signed_in: bool
     linked: bool = False
 
 
-@frozen
-class Over:
+class Over(Struct, frozen=True):
     """It ended without credentials."""
 
     outcome: Outcome
@@ -54,7 +53,7 @@ class Over:
 Done = Working | Return | ShowCode | GoBack | Over
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class DoneSide:
     """`browser` is the index of its cookie; None for a browser without."""
 

@@ -9,7 +9,7 @@ from gamed.login.account_check import Limits
 from gamed.login.crowd import per_address
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Entrance:
     """Opening a link and leaving for a provider count apart: one sign-in is one of each."""
 

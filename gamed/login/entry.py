@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Purpose, Random, Secret
 from gamed.tokens import ID_BYTES, Kind, TokenMalformed, base64url, parse, public_id
@@ -12,8 +12,7 @@ LOCAL = "local"
 _TOKEN_BYTES = 16
 
 
-@frozen
-class Key:
+class Key(Struct, frozen=True):
     """One of the three ways to a login's row."""
 
     column: Literal["login_id", "secret_index", "token_index"]

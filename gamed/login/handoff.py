@@ -12,7 +12,7 @@ from gamed.login.transaction import Event, LoginTransaction, Stage
 from gamed.waits import Waits
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Handoff:
     _logins: Logins
     _waits: Waits

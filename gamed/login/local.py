@@ -28,7 +28,7 @@ class Refused:
     retry_after: int = 0
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class LocalSignIn:
     _browsers: BrowserSide
     _check: AccountCheck

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import Registration
 from gamed.crypto import Index
@@ -17,8 +17,7 @@ Step = Callable[[LoginTransaction], LoginTransaction]
 """Runs inside the transaction, perhaps more than once: pure. What it raises changes nothing."""
 
 
-@frozen
-class Move:
+class Move(Struct, frozen=True):
     """A login before and after a step that may have left it as it was."""
 
     before: LoginTransaction
@@ -30,8 +29,7 @@ class Move:
         return self.before.stage is not self.after.stage
 
 
-@frozen
-class Fresh:
+class Fresh(Struct, frozen=True):
     """What a first collect would make; drawn beforehand, because a unit may run twice."""
 
     player_id: str
@@ -39,8 +37,7 @@ class Fresh:
     pair: Pair
 
 
-@frozen
-class Claim:
+class Claim(Struct, frozen=True):
     """A game that comes for its credentials."""
 
     key: Key
@@ -50,8 +47,7 @@ class Claim:
     now_ms: int
 
 
-@frozen
-class Delivery:
+class Delivery(Struct, frozen=True):
     """What became of a claim: the login now, and whether the proof shown was wrong."""
 
     move: Move

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from enum import Enum
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Random, Secret
 from gamed.tokens import base64url
@@ -21,8 +22,7 @@ class ProofKind(Enum):
     FINISH_CODE = "finish_code"
 
 
-@frozen
-class Presented:
+class Presented(Struct, frozen=True):
     """What a game sends along with a collect."""
 
     kind: ProofKind

@@ -1,14 +1,13 @@
 """What the first proven collect made, kept sealed so that a lost answer can be given again (PROTOCOL 3.5)."""
 
 import msgspec
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.sessions import credentials
 from gamed.sessions.credentials import Pair
 
 
-@frozen
-class Result:
+class Result(Struct, frozen=True):
     """The credentials and whom they are for; session and provider stand in the login itself."""
 
     pair: Pair

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Keys, Random, SealBroken
 from gamed.identity.callback_error import callback_failure
@@ -45,15 +46,14 @@ class Arrival:
     request_id: str
 
 
-@frozen
-class Spent:
+class Spent(Struct, frozen=True):
     """This callback was not the first; `mine`: this browser has won, and may look at what became of it."""
 
     login_id: str
     mine: bool
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Returning:
     _browsers: BrowserSide
     _attempts: Attempts

@@ -61,7 +61,7 @@ class Started:
     token: str
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Starting:
     _logins: Logins
     _callers: Callers

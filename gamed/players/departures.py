@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.instants import Now
 
 
-@frozen
-class Departure:
+class Departure(Struct, frozen=True):
     """A player marked in auth.db, and who gets what was theirs; nobody when it is erased."""
 
     player_id: str
@@ -44,7 +44,7 @@ class Shelves(Protocol):
     def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> Awaitable[None]: ...
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Departures:
     _records: Records
     _shelves: Shelves

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index
 
@@ -22,8 +23,7 @@ class Identity:
     """What gave it (gamed.identity.realm); None: this server."""
 
 
-@frozen
-class WaysIn:
+class WaysIn(Struct, frozen=True):
     """What the owner's configuration lets sign in."""
 
     local: bool

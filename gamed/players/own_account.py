@@ -27,7 +27,7 @@ class Waits(Protocol):
         """Whoever waits for something of this player's is to look at their token again."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class OwnAccount:
     _identities: Identities
     _departures: Departures

@@ -30,7 +30,7 @@ class HostActions(Protocol):
         """They are in the log, up to this one."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Teller:
     _actions: HostActions
     _audit: Audit

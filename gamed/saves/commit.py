@@ -6,6 +6,7 @@ Each entry is judged as the PUT or DELETE that it stands for; the commit is carr
 from collections.abc import Mapping, Sequence
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.condition import Condition
 from gamed.saves.cursor import Cursor
@@ -15,8 +16,7 @@ from gamed.saves.rules import Removal, Rule, Verdict
 from gamed.saves.version import Body, Version
 
 
-@frozen
-class Content:
+class Content(Struct, frozen=True):
     """Bytes that are staged, and what goes with them: 32 bytes of SHA-256, media type, Save-Meta in one line."""
 
     sha256: bytes
@@ -27,8 +27,7 @@ class Content:
         return Body(self.sha256, size, self.ctype, self.meta)
 
 
-@frozen
-class Change:
+class Change(Struct, frozen=True):
     """What a commit wants of one slot; without content it is to be deleted."""
 
     slot: str
@@ -55,8 +54,7 @@ class CommitOrder:
         return frozenset(change.content.sha256 for change in self.changes if change.content)
 
 
-@frozen
-class NeedsBlobs:
+class NeedsBlobs(Struct, frozen=True):
     """Nothing was changed: for these bytes there is no blob that was checked."""
 
     digests: Sequence[bytes]
@@ -69,8 +67,7 @@ class Disagreed:
     outcomes: Sequence[tuple[Change, Written | Removed]]
 
 
-@frozen
-class Committed:
+class Committed(Struct, frozen=True):
     """All is in place, now or before."""
 
     cursor: Cursor

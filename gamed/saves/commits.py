@@ -40,7 +40,7 @@ class CommitStore(ByteStore, Protocol):
     def commit(self, order: CommitOrder) -> Awaitable[Committed | Disagreed | NeedsBlobs | SaveError]: ...
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Commits:
     """Of all players; nobody ever learns of another's bytes. Raises SaveError, SessionError, StoreError."""
 

@@ -2,7 +2,7 @@
 
 from enum import Enum, auto
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.http_rules.conditions import Header
 from gamed.http_rules.tags import EntityTag, Tags, TagsMalformed, parse_tags
@@ -26,8 +26,7 @@ class Wants(Enum):
     """If-None-Match: *"""
 
 
-@frozen
-class Condition:
+class Condition(Struct, frozen=True):
     """What the client said it knows of the slot."""
 
     wants: Wants = Wants.ANYTHING

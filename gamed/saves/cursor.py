@@ -3,7 +3,7 @@
 from re import ASCII, compile
 from typing import Final
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Random
 from gamed.http_rules.tags import EntityTag
@@ -14,8 +14,7 @@ EPOCH_BYTES = 6
 _FORM: Final = compile(r"([A-Za-z0-9_-]{1,32})\.([0-9]{1,18})", ASCII)
 
 
-@frozen
-class Cursor:
+class Cursor(Struct, frozen=True):
     """`k3x9.1234`: the epoch, redrawn when the shelf's past is gone, and the number of the last change."""
 
     epoch: str

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.cursor import Cursor
 from gamed.saves.version import Version
 
 
-@frozen
-class SlotEntry:
+class SlotEntry(Struct, frozen=True):
     """A current version with its conflict copies; or, without one, when the slot was deleted and by which version."""
 
     slot: str
@@ -19,8 +18,7 @@ class SlotEntry:
     removed_by: int = 0
 
 
-@frozen
-class Listing:
+class Listing(Struct, frozen=True):
     """The shelf at a cursor; `entries` is None when the client said it knows this cursor."""
 
     cursor: Cursor

@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 from typing import Protocol
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Random, Secret
 from gamed.instants import Now
@@ -18,8 +19,7 @@ from gamed.saves.shelf import Shelf
 AGAIN = "Look at GET /game/ again, then erase with its ETag in If-Match."
 
 
-@frozen
-class EraseOrder:
+class EraseOrder(Struct, frozen=True):
     """Erase a shelf if it is as the client saw it."""
 
     player_id: str
@@ -38,7 +38,7 @@ class Shelves(Protocol):
         """Rows and bytes go, if they have not yet."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Erasure:
     """Counts as a change like any other, towards the rate too."""
 

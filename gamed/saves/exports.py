@@ -3,7 +3,8 @@
 from collections.abc import Awaitable, Callable
 from typing import IO, Protocol
 
-from attrs import Factory, define, evolve, frozen
+from attrs import Factory, define, evolve
+from msgspec import Struct
 
 from gamed.crypto import Secret
 from gamed.http_rules.conditions import Conditions, Outcome, Representation, judge, range_holds
@@ -48,8 +49,7 @@ class Archive(Protocol):
         """Not while a step is under way."""
 
 
-@frozen
-class Parcel:
+class Parcel(Struct, frozen=True):
     """The whole zip, and what of it answers a request."""
 
     tag: EntityTag
@@ -60,7 +60,7 @@ class Parcel:
     part: ByteRange | None
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Export:
     """One place, from the moment it is given until close(), which may come at any time and more than once."""
 
@@ -123,7 +123,7 @@ class Export:
         self._left(self)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Exports:
     """All exports that are being made or read."""
 

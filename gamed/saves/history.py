@@ -6,7 +6,7 @@ is empty its history is kept as if it were not, so that the save can be brought 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.limits import SaveLimits
 from gamed.saves.version import Kind, Version
@@ -17,8 +17,7 @@ CURRENT = (Kind.WRITE, Kind.RESTORE)
 """Kinds that are or were current."""
 
 
-@frozen
-class Pruning:
+class Pruning(Struct, frozen=True):
     """What has to go now, and when to look again: None while only a change of the slot can make a difference."""
 
     gone: tuple[Version, ...]

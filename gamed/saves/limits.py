@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySlots
 
@@ -38,8 +39,7 @@ class SaveLimits:
     allow_blank_saves: bool = False
 
 
-@frozen
-class Usage:
+class Usage(Struct, frozen=True):
     """What a player keeps now; sizes are counted for each version, also where two share their bytes."""
 
     slots: int = 0

@@ -1,14 +1,14 @@
 """What is asked of the store in one transaction, and what comes of it (PROTOCOL 4.1)."""
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.saves.condition import Condition
 from gamed.saves.rules import Removal, Verdict
 from gamed.saves.version import Body, Version
 
 
-@frozen
-class Entry:
+class Entry(Struct, frozen=True):
     """A player at the door: judged once, when the head arrived."""
 
     player_id: str
@@ -35,8 +35,7 @@ class WriteOrder:
     """A blob of the player that was seen to hold exactly these bytes."""
 
 
-@frozen
-class NeedsBytes:
+class NeedsBytes(Struct, frozen=True):
     """Nothing was changed: the bytes are not in the store, or nobody has checked the blob that should hold them."""
 
     known: int | None
@@ -62,8 +61,7 @@ class Written:
         return any(version is not None and version.blob_id == blob_id for version in (self.current, self.yours))
 
 
-@frozen
-class RestoreOrder:
+class RestoreOrder(Struct, frozen=True):
     """Make an old version current again."""
 
     entry: Entry
@@ -73,8 +71,7 @@ class RestoreOrder:
     now_ms: int
 
 
-@frozen
-class DismissOrder:
+class DismissOrder(Struct, frozen=True):
     """Let go of a conflict copy."""
 
     entry: Entry
@@ -82,8 +79,7 @@ class DismissOrder:
     version: int
 
 
-@frozen
-class DeleteOrder:
+class DeleteOrder(Struct, frozen=True):
     """A DELETE."""
 
     entry: Entry

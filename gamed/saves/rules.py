@@ -7,6 +7,7 @@ request finds its own effect and calls it success.
 from enum import Enum, auto
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.condition import Condition, Wants
 from gamed.saves.version import Body, Version
@@ -42,8 +43,7 @@ class Removal(Enum):
     CONFLICT = auto()
 
 
-@frozen
-class SlotView:
+class SlotView(Struct, frozen=True):
     """What decides: the highest version ever given out (0: never seen), the current version, the tombstone on top."""
 
     last: int = 0
@@ -88,8 +88,7 @@ class Verdict:
         return self.rule in WRITES or self.keeps_copy
 
 
-@frozen
-class Earlier:
+class Earlier(Struct, frozen=True):
     """Versions of this slot that hold the same bytes and were written on top of the version named, if any."""
 
     written: Version | None = None

@@ -75,7 +75,7 @@ class Sessions(Protocol):
     async def settle(self, caller: Caller) -> None: ...
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Shelf:
     """All saves of all players. Raises SaveError, SessionError, StoreError, RangeUnsatisfiable."""
 

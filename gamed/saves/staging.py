@@ -3,6 +3,7 @@
 from typing import BinaryIO
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.saves.blank import BlankWatch
 from gamed.saves.orders import Entry
@@ -41,8 +42,7 @@ class StageOrder:
     """A blob of the player that was seen to hold exactly these bytes."""
 
 
-@frozen
-class Staged:
+class Staged(Struct, frozen=True):
     """The bytes are there."""
 
     blob_id: int

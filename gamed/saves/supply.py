@@ -32,7 +32,7 @@ Order = TypeVar("Order", WriteOrder, StageOrder)
 Taken = TypeVar("Taken", bound=Taker)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Supply:
     """Decides; where the store lacks larger bytes, appends them and decides again."""
 

@@ -39,7 +39,7 @@ class Waits(Protocol):
         """A session of this player ended: whoever waits is to look at their token again."""
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Sessions:
     _store: SessionStore
     _waits: Waits

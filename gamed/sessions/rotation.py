@@ -7,6 +7,7 @@ Each rotation is one more generation of the session. A credential belongs to the
 from enum import Enum
 
 from attrs import evolve, field, frozen
+from msgspec import Struct
 
 from gamed.sessions.credentials import Pair
 from gamed.sessions.errors import SessionError
@@ -61,8 +62,7 @@ def judge(line: Line, generation: int, expires_ms: int, now_ms: int) -> Answer:
     return Answer.REUSED
 
 
-@frozen
-class Refreshed:
+class Refreshed(Struct, frozen=True):
     """What a refresh hands out, whether it was made now or before."""
 
     session_id: str

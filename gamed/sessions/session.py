@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from attrs import frozen
+from msgspec import Struct
 
 
 class Scope(StrEnum):
@@ -13,8 +13,7 @@ class Scope(StrEnum):
     ALL = "all"
 
 
-@frozen
-class SessionRow:
+class SessionRow(Struct, frozen=True):
     """One line of a player's list; instants in epoch milliseconds, `client` the device's own words as JSON."""
 
     session_id: str
