@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Sequence
 from typing import IO, Protocol
 
 from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.http_rules.conditions import Conditions, Outcome, Representation
 from gamed.http_rules.ranges import ByteRange
@@ -11,8 +12,7 @@ from gamed.saves.rules import SlotView
 from gamed.saves.version import Version
 
 
-@frozen
-class Look:
+class Look(Struct, frozen=True):
     """A GET or HEAD."""
 
     slot: str
@@ -70,8 +70,7 @@ class Reading:
     content: Content | None = field(default=None, repr=False)
 
 
-@frozen
-class Past:
+class Past(Struct, frozen=True):
     """Everything kept of a slot, newest first."""
 
     view: SlotView
