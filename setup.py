@@ -73,7 +73,7 @@ setup(
         "twisted[tls]>=26.10",
         "werkzeug>=3,<4",
     ],
-    extras_require={"tests": TESTS, "bench": ["matplotlib>=3.9"]},
+    extras_require={"tests": TESTS, "bench": ["matplotlib>=3.9", "py-spy>=0.4"]},
     classifiers=[
         "Framework :: Twisted",
         "Operating System :: POSIX :: Linux",

@@ -106,7 +106,7 @@ class Still:
 class Inside:
     """One connection to a site, and the requests that it can send."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Any = reactor) -> None:
         self._air, self.wire, still = Air(), cast(Any, Wire)(), Still()
         limits = SaveLimits(writes_per_minute=0)
         waits = PlayerWaits(cast(Any, still), still)
@@ -117,9 +117,9 @@ class Inside:
             SaveRoutes(shelf, Detached(), gate, cast(Any, None)),
             PolicyRoutes("local", [], "0" * 8, still),
         ]
-        log = AccessLog(lambda text: None, cast(Any, reactor), now_ms, count=Tally(()).request)
+        log = AccessLog(lambda text: None, clock, now_ms, count=Tally(()).request)
         policy = HttpPolicy(host="localhost")
-        site = build_site(rooms, policy, cast(Any, reactor), access_log=log, now_ms=now_ms, random=os.urandom)
+        site = build_site(rooms, policy, clock, access_log=log, now_ms=now_ms, random=os.urandom)
         self._channel = site.buildProtocol(PEER)
         self._channel.makeConnection(self.wire)
 

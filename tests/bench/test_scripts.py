@@ -1,0 +1,84 @@
+"""The smaller measurements still run, and group what they find as they say."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from bench.growth import SMOKE, WAITING, quartiles
+from bench.inside import Inside, requests
+from bench.where import LANE, REST, parts, room
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 200
+REACTOR = "run (twisted/internet/base.py);doPoll (twisted/internet/epollreactor.py)"
+READING = f"{REACTOR};doRead (twisted/internet/tcp.py);dataReceived (gamed/web/head_channel.py)"
+
+
+class GrowthTests(SynchronousTestCase):
+    def test_every_size_is_measured(self) -> None:
+        """`python -m bench.growth --smoke`: each path at each size, and games that wait."""
+        found = Path(self.mktemp()).absolute()
+        words = [sys.executable, "-m", "bench.growth", "--smoke", "--json", str(found)]
+        ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
+        self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        points = json.loads(found.read_text())["points"]
+        wanted = [
+            (over, size, path)
+            for over, sizes in SMOKE.items()
+            for size in sizes
+            for path in ((WAITING,) if over == WAITING else ("config", "read", "put"))
+        ]
+        self.assertEqual([(point["over"], point["at"], point["path"]) for point in points], wanted)
+        for point in points:
+            [figures] = point["rounds"]
+            self.assertGreater(figures["all_ms" if point["over"] == WAITING else "per_second"], 0, point)
+
+    def test_quartiles(self) -> None:
+        """Of less than three rounds all that is known is how far they go."""
+        self.assertEqual(quartiles([3.0, 1.0]), [1.0, 2.0, 3.0])
+        self.assertEqual(quartiles([5.0, 1.0, 2.0, 4.0, 3.0]), [2.0, 3.0, 4.0])
+
+
+class InsideTests(SynchronousTestCase):
+    def test_every_request_is_answered(self) -> None:
+        """The real rooms answer 200 to what is measured; any other answer ends the measurement."""
+        inside = Inside(Clock())
+        for name, request in requests().items():
+            inside.wire.last = b""
+            inside.ask(request, 3)
+            self.assertIn(b"\r\nX-Request-Id: ", inside.wire.last, name)
+        self.assertRaises(RuntimeError, inside.ask, b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", 1)
+
+
+class WhereTests(SynchronousTestCase):
+    def test_the_innermost_room_has_it(self) -> None:
+        """What Twisted does for a room is the room's; what a room asks of the socket is the socket's."""
+        saving = f"{READING};_read (gamed/web/saves.py)"
+        answering = f"{READING};respond (gamed/web/request.py)"
+        for stack, name in (
+            (READING, "head, route, gates"),
+            (REACTOR, "socket, reactor's turn"),
+            (f"{saving};read (gamed/saves/shelf.py);__init__ (twisted/internet/defer.py)", "handler"),
+            (f"{saving};submit (gamed/storage/lanes.py)", "to the lane and back"),
+            (f"{answering};line (gamed/ops/tally.py)", "log line, counts"),
+            (f"{answering};write (twisted/internet/tcp.py)", "socket, reactor's turn"),
+            ("main (runpy.py)", REST),
+        ):
+            self.assertEqual(room(stack), name, stack)
+
+    def test_threads(self) -> None:
+        """With --threads a lane's own thread is told apart, whatever it runs."""
+        self.assertEqual(room("thread (0x7F): PoolThread-1;run (threading.py);look (gamed/saves/rules.py)"), LANE)
+        self.assertEqual(room(f"thread (0x7E): MainThread;{READING}"), "head, route, gates")
+
+    def test_parts_of_the_whole(self) -> None:
+        """Shares of what a request costs, nothing left out."""
+        found = parts([f"{READING} 3", f"{REACTOR} 4", "main (a file with spaces.py) 1"], 160.0)
+        self.assertEqual(found["head, route, gates"], 60.0)
+        self.assertEqual(found["socket, reactor's turn"], 80.0)
+        self.assertEqual(found[REST], 20.0)
+        self.assertEqual(sum(found.values()), 160.0)
