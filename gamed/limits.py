@@ -1,5 +1,6 @@
 """Rate limits as GCRA: one instant per bucket, and a refusal that leaves it alone (PROTOCOL 3.9; ITU-T I.371 A)."""
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from msgspec import Struct
@@ -57,6 +58,7 @@ class Rate(Struct, frozen=True):
 UNLIMITED = Rate(0, 0)
 
 
+@lru_cache(1024)
 def prefixes(address: str) -> tuple[tuple[str, int], ...]:
     """The networks that a client address counts against, each with the factor of its rate.
 

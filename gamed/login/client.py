@@ -42,12 +42,16 @@ class Client(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def clean(text: str) -> str:
     """NFC without control and bidirectional characters and without space around."""
+    if text.isascii() and text.isprintable():
+        return text.strip()
     seen = (c for c in normalize("NFC", text) if category(c) not in _UNSEEN and c not in _BIDIRECTIONAL)
     return normalize("NFC", "".join(seen)).strip()
 
 
 def _fitting(word: str, text: str | None) -> str | None:
-    cleaned = clean(text or "")
+    if not text:
+        return None
+    cleaned = clean(text)
     if len(cleaned) > MAX_CHARACTERS:
         raise WordsTooLong(word)
     return cleaned or None

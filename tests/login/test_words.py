@@ -36,6 +36,11 @@ class Words(SynchronousTestCase):
         """NFC, also when what stood between letter and accent was removed."""
         self.assertEqual(clean("e\u202e\u0301"), "\u00e9")
 
+    def test_plain_words(self) -> None:
+        """What has nothing in it to clean stays as it is, but for space around it; nothing is no word."""
+        self.assertEqual(clean("  My Game ~1.4.2 "), "My Game ~1.4.2")
+        self.assertEqual(Client.of({"name": " ", "version": "", "platform": None}), Client())
+
     def test_64_characters_after_cleaning(self) -> None:
         """What is removed does not count; the 65th is refused and the word is named."""
         words = Client.of({"name": "\x00" * 9 + "x" * 64})
