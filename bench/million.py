@@ -43,7 +43,7 @@ def fill(data: Path, saves: int) -> None:
 
 
 def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
-    blobs, parts, versions, saves = [], [], [], []
+    blobs, versions, saves = [], [], []
     now = 1_700_000_000_000
     for slot in range(SLOTS):
         name = f"slot{slot:03d}"
@@ -51,16 +51,14 @@ def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
             blob_id += 1
             data = os.urandom(SIZE)
             digest = sha256(data).digest()
-            blobs.append((blob_id, player_id, digest, SIZE, 1, now))
-            parts.append((blob_id, 0, data))
+            blobs.append((blob_id, player_id, digest, SIZE, 1, 0, data))
             retired = now if version < VERSIONS else None
             parent = version - 1 or None
             row = (player_id, name, version, parent, None, "write", blob_id, digest, SIZE, "a/b", None, now, retired)
             versions.append(row)
         saves.append((player_id, name, VERSIONS, VERSIONS, slot + 1, None, None))
     many = connection.executemany
-    many("INSERT INTO blob VALUES (?, ?, ?, ?, ?, ?)", blobs)
-    many("INSERT INTO blob_part VALUES (?, ?, ?)", parts)
+    many("INSERT INTO blob VALUES (?, ?, ?, ?, ?, ?, ?)", blobs)
     many("INSERT INTO save_version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", versions)
     many("INSERT INTO save VALUES (?, ?, ?, ?, ?, ?, ?)", saves)
     kept = (VERSIONS - 1) * SLOTS * SIZE

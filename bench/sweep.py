@@ -39,8 +39,7 @@ def fill(connection: Connection, slots: int, versions: int) -> None:
             data = os.urandom(1024)
             at = NOW - (versions - version) * HOUR // 6
             digest = sha256(data).digest()
-            connection.execute("INSERT INTO blob VALUES (?, ?, ?, 1024, 1, ?)", (blob_id, player, digest, at))
-            connection.execute("INSERT INTO blob_part VALUES (?, 0, ?)", (blob_id, data))
+            connection.execute("INSERT INTO blob VALUES (?, ?, ?, 1024, 1, 0, ?)", (blob_id, player, digest, data))
             retired = None if version == versions else at + HOUR // 6
             row = (player, name, version, version - 1 or None, None, "write", blob_id, digest, 1024, "a/b", None)
             connection.execute(f"INSERT INTO save_version VALUES ({', '.join('?' * 13)})", (*row, at, retired))

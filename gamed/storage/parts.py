@@ -1,4 +1,4 @@
-"""Rows of `blob` and `blob_part`: units of the blob lane (PROTOCOL 4)."""
+"""Rows of `blob` and `blob_part`: units of the blob lane (PROTOCOL 4). It makes parts; small blobs come without."""
 
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -18,6 +18,8 @@ STEP_BYTES = STEP_PARTS * PART_BYTES
 """Appended or removed in one transaction: where SQLite overwrites what it deletes, both write as much."""
 DAMAGED = "The stored bytes are damaged."
 GONE = "These bytes are no longer kept."
+_IN_ROW = "SELECT data FROM blob WHERE blob_id = ? AND data NOT NULL"
+_IN_PARTS = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
 
 
 def size_of(spool: BinaryIO) -> int:
@@ -59,7 +61,7 @@ def insert(connection: sqlite3.Connection, blob_id: int, n: int, data: bytes) ->
 def check(connection: sqlite3.Connection, blob_id: int) -> None:
     """BlobGone or BlobCorrupt, unless the blob is there and gives the stored hash."""
     wanted, digest, size = _finished(connection, blob_id), sha256(), 0
-    for data in _parts(connection, blob_id):
+    for data in read_all(connection, blob_id):
         digest.update(data)
         size += len(data)
     if (digest.digest(), size) != wanted:
@@ -69,7 +71,7 @@ def check(connection: sqlite3.Connection, blob_id: int) -> None:
 def check_each(connection: sqlite3.Connection, blob_id: int) -> list[bytes]:
     """The SHA-256 of each part, after all of them together gave the stored hash: each can then be read alone."""
     wanted, whole, size, digests = _finished(connection, blob_id), sha256(), 0, []
-    for data in _parts(connection, blob_id):
+    for data in read_all(connection, blob_id):
         whole.update(data)
         size += len(data)
         digests.append(sha256(data).digest())
@@ -90,7 +92,10 @@ def read_one(connection: sqlite3.Connection, blob_id: int, n: int, digest: bytes
 
 def read_raw(connection: sqlite3.Connection, blob_id: int, n: int) -> bytes | None:
     """Part `n` as it is."""
-    query = "SELECT data FROM blob_part WHERE blob_id = :blob_id AND n = :n"
+    query = """
+        SELECT data FROM blob WHERE blob_id = :blob_id AND data NOT NULL AND :n = 0
+        UNION ALL SELECT data FROM blob_part WHERE blob_id = :blob_id AND n = :n
+    """
     row = connection.execute(query, {"blob_id": blob_id, "n": n}).fetchone()
     return None if row is None else bytes(row[0])
 
@@ -117,7 +122,7 @@ def copy_out(connection: sqlite3.Connection, blob_id: int, folder: Path) -> IO[b
 def _copy(connection: sqlite3.Connection, blob_id: int, copy: IO[bytes]) -> tuple[bytes, int]:
     """-> sha256 and size of what the parts hold."""
     digest, size = sha256(), 0
-    for data in _parts(connection, blob_id):
+    for data in read_all(connection, blob_id):
         digest.update(data)
         size += copy.write(data)
     copy.flush()
@@ -133,10 +138,11 @@ def _finished(connection: sqlite3.Connection, blob_id: int) -> tuple[bytes, int]
     return row
 
 
-def _parts(connection: sqlite3.Connection, blob_id: int) -> Iterator[bytes]:
-    query = "SELECT data FROM blob_part WHERE blob_id = :blob_id ORDER BY n"
-    for (data,) in connection.execute(query, {"blob_id": blob_id}):
-        yield data
+def read_all(connection: sqlite3.Connection, blob_id: int) -> Iterator[bytes]:
+    """Part by part, as they are; of a small blob, the bytes in its own row."""
+    for query in (_IN_ROW, _IN_PARTS):
+        for (data,) in connection.execute(query, (blob_id,)):
+            yield data
 
 
 def condemn(

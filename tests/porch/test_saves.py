@@ -44,7 +44,7 @@ class SavesTestCase(PorchTestCase):
         """The bytes that a game would read."""
         [(data,)] = self.state(
             "SELECT data FROM save s JOIN save_version v ON v.slot = s.slot AND v.version = s.head "
-            f"JOIN blob_part USING (blob_id) WHERE s.slot = '{slot}'"
+            f"JOIN blob USING (blob_id) WHERE s.slot = '{slot}'"
         )
         assert isinstance(data, bytes)
         return data
@@ -129,7 +129,7 @@ class ChangeTests(SavesTestCase):
 
     def test_export_of_damaged_bytes(self) -> None:
         """What is not as it was is named and left out, and the rest is written."""
-        self.state("UPDATE blob_part SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
+        self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
         file = Path(self.folder) / "anna.zip"
         code, out, err = self.gamed("saves", "export", ANNA, str(file), "--json")
         self.assertEqual((code, json.loads(out)["damaged"]), (1, ["auto 1"]))
@@ -177,7 +177,7 @@ class CheckTests(SavesTestCase):
 
     def test_damaged_bytes(self) -> None:
         """One turned byte is found, with the version it belongs to."""
-        self.state("UPDATE blob_part SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
+        self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
         code, out, err = self.gamed("check", "--json")
         self.assertEqual((code, json.loads(out)["flaws"]), (1, ["damaged bytes: ply_A auto 1"]))
         self.assertRegex(err, r"^gamed: 1 flaw\nDamaged bytes are whole again .*gamed saves restore")

@@ -33,7 +33,7 @@ from gamed.web.incoming import Intake
 from gamed.web.saves import SaveRoutes
 from gamed.web.spool import at_once
 from gamed.web.upload import SaveGate
-from tests.saves.worlds import flaws
+from tests.saves.worlds import flaws, spoil
 from tests.sessions.desk import ANNA, Counting
 from tests.sessions.house import House, text
 from tests.support.http import Answer, Browser
@@ -152,9 +152,5 @@ class SaveCase(SynchronousTestCase):
 
     def damage(self, slot: str, version: int) -> None:
         """Turn one byte of a stored version."""
-        query = """
-            UPDATE blob_part SET data = CAST('X' || substr(data, 2) AS BLOB)
-            WHERE n = 0 AND blob_id = (SELECT blob_id FROM save_version WHERE slot = :slot AND version = :version)
-        """
-        named = {"slot": slot, "version": version}
-        self.assertEqual(self.in_state(lambda connection: connection.execute(query, named).rowcount), 1)
+        which = f"(SELECT blob_id FROM save_version WHERE slot = '{slot}' AND version = {version})"
+        self.assertGreater(self.in_state(lambda connection: spoil(connection, f"blob_id = {which}")), 0)

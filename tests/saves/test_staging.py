@@ -9,6 +9,7 @@ from gamed.storage.state import erasing
 from gamed.storage.state.sweeper import Sweeper
 from tests.saves.commit_kit import CommitCase, digest, write
 from tests.saves.kit import ABSENT, BIG, digest_of
+from tests.saves.worlds import spoil
 from tests.sessions.desk import ANNA
 
 BERTA = "ply_" + "B" * 22
@@ -71,9 +72,7 @@ class StageTest(CommitCase):
         """Bytes that went bad in the store count as missing for a commit; staging them again repairs them."""
         for data in (b"one", BIG):
             self.stage(data)
-            self.in_state(
-                lambda c: c.execute("UPDATE blob_part SET data = CAST('X' || substr(data, 2) AS BLOB)").rowcount
-            )
+            self.in_state(spoil)
             self.refused(self.commit(write("auto", data)), 409, "blob_missing")
             self.stage(data)
             self.assertEqual(self.commit(write("auto", data, None if data != BIG else "*")).status, 200)

@@ -3,9 +3,10 @@
 from hashlib import sha256
 from sqlite3 import Connection
 
-from gamed.saves.limits import SaveLimits
+from gamed.saves.limits import INLINE_BYTES, SaveLimits
 from gamed.storage.auth import players
 from gamed.storage.state import shelves
+from gamed.storage.state.kept_blobs import ROW_BYTES
 from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS
 
@@ -44,6 +45,19 @@ class WriteTest(SaveCase):
         for slot, data in (("small", ONE), ("big", BIG)):
             self.assertEqual(self.put(slot, data, ABSENT).status, 201)
             self.assertEqual(self.get(slot).body, data)
+        self.agrees()
+
+    def test_where_the_bytes_are(self) -> None:
+        """Few bytes lie in their blob's own row and more in parts, whichever way they came; both are read back."""
+        sizes = 1, ROW_BYTES, ROW_BYTES + 1, INLINE_BYTES, INLINE_BYTES + 1
+        for size in sizes:
+            data = bytes(size - 1) + b"x"
+            self.assertEqual(self.put(f"of-{size}", data, ABSENT).status, 201)
+            for headers in ({}, {"If-None-Match": '"another"'}, {"Range": "bytes=0-"}):
+                self.assertEqual(self.ask("GET", f"/game/saves/of-{size}", headers).body, data)
+        query = "SELECT size, data NOT NULL, (SELECT count(*) FROM blob_part p WHERE p.blob_id = b.blob_id) FROM blob b"
+        found = self.in_state(lambda connection: connection.execute(f"{query} ORDER BY size").fetchall())
+        self.assertEqual(found, list(zip(sizes, (1, 1, 0, 0, 0), (0, 0, 1, 1, 2), strict=True)))
         self.agrees()
 
     def test_chunked(self) -> None:

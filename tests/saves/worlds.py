@@ -64,8 +64,7 @@ class StoredWorld:
         return versions.history(self.connection, PLAYER, slot)
 
     def bytes_of(self, version: Version) -> bytes:
-        query = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
-        return b"".join(data for (data,) in self.connection.execute(query, (version.blob_id,)))
+        return stored(self.connection, version.blob_id)
 
 
 class ListWorld:
@@ -129,13 +128,27 @@ def names(condition: Condition, head: Version) -> bool:
     return condition.wants is Wants.THIS and condition.base == head.tag
 
 
+def stored(connection: Connection, blob_id: int | None) -> bytes:
+    """The bytes of a blob, in its own row or in parts; never in both."""
+    [(data,)] = connection.execute("SELECT data FROM blob WHERE blob_id = ?", (blob_id,)).fetchall()
+    parts = connection.execute("SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n", (blob_id,)).fetchall()
+    assert data is None or not parts
+    return b"".join(part for (part,) in parts) if data is None else bytes(data)
+
+
+def spoil(connection: Connection, where: str = "TRUE") -> int:
+    """Turn the first byte of blobs that are small or have one part, and of each part of others; how many."""
+    tables = "blob", "blob_part"
+    query = "UPDATE {} SET data = CAST('X' || substr(data, 2) AS BLOB) WHERE data NOT NULL AND {}"
+    return sum(connection.execute(query.format(table, where)).rowcount for table in tables)
+
+
 def flaws(connection: Connection) -> list[str]:
     """Everything that was counted along, counted again from nothing; what does not agree."""
     found = [f"{what}: {row}" for what, query in QUERIES.items() for row in connection.execute(query)]
     blobs = connection.execute("SELECT blob_id, sha256, size FROM blob WHERE sha256 IS NOT NULL").fetchall()
     for blob_id, digest, size in blobs:
-        query = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
-        data = b"".join(part for (part,) in connection.execute(query, (blob_id,)))
+        data = stored(connection, blob_id)
         if (sha256(data).digest(), len(data)) != (digest, size):
             found.append(f"blob {blob_id} does not hold its bytes")
     return found

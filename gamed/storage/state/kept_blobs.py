@@ -6,9 +6,13 @@
 
 from sqlite3 import Connection
 
-_LOAD = "SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n"
+from gamed.saves.limits import KIB
+from gamed.storage import parts
+
+ROW_BYTES = 16 * KIB
+"""A blob up to here lies in its own row; that row is written anew with every change of its references."""
 _INSERT = """
-    INSERT INTO blob (player_id, sha256, size, refs, created_ms) VALUES (?, ?, ?, ?, ?)
+    INSERT INTO blob (player_id, sha256, size, refs, created_ms, data) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (player_id, sha256) DO NOTHING
 """
 _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
@@ -23,7 +27,7 @@ def find(connection: Connection, player_id: str, sha256: bytes) -> int | None:
 
 def load(connection: Connection, blob_id: int) -> bytes:
     """The bytes of a small blob, unchecked."""
-    return b"".join(data for (data,) in connection.execute(_LOAD, (blob_id,)))
+    return b"".join(parts.read_all(connection, blob_id))
 
 
 def insert(
@@ -33,11 +37,13 @@ def insert(
 
     Without its hash it is like one that the blob lane appended.
     """
-    values = player_id, sha256, len(data), refs, 0 if refs else now_ms
+    in_row = len(data) <= ROW_BYTES
+    values = player_id, sha256, len(data), refs, 0 if refs else now_ms, data if in_row else None
     inserted = connection.execute(_INSERT, values)
     if not inserted.rowcount or inserted.lastrowid is None:
         return None
-    connection.execute(_INSERT_PART, (inserted.lastrowid, data))
+    if not in_row:
+        connection.execute(_INSERT_PART, (inserted.lastrowid, data))
     return inserted.lastrowid
 
 

@@ -3,12 +3,13 @@
 from hashlib import sha256
 from sqlite3 import Connection
 
-from gamed.http_rules.conditions import Conditions, Outcome, Representation, judge
+from gamed.http_rules.conditions import UNCONDITIONAL, Conditions, Outcome, Representation, judge
 from gamed.saves.cursor import Cursor
 from gamed.saves.entry import Listing
 from gamed.saves.limits import INLINE_BYTES
+from gamed.saves.rules import SlotView
 from gamed.saves.sight import Look, Past, Sight
-from gamed.saves.version import Version
+from gamed.saves.version import Body, Version
 from gamed.storage.state import kept_blobs, shelves, slots, versions
 from gamed.storage.state.changes import named
 from gamed.storage.state.writing import last_of
@@ -29,7 +30,7 @@ def list_saves(connection: Connection, player_id: str, since: Cursor | None, con
 
 def look_at(connection: Connection, player_id: str, look: Look) -> Sight:
     """A version, judged by the conditions; with the bytes, hashed again, when they are small and will be sent."""
-    view = slots.view(connection, player_id, look.slot)
+    view, data = _view(connection, player_id, look)
     target = view.head if look.version is None else versions.find(connection, player_id, look.slot, look.version)
     if target is None or target.body is None:
         return Sight(view, target, last=last_of(connection, player_id, view))
@@ -39,8 +40,15 @@ def look_at(connection: Connection, player_id: str, look: Look) -> Sight:
         return Sight(view, target, base=_base(connection, player_id, look), outcome=outcome)
     if outcome is Outcome.NOT_MODIFIED or not look.whole or target.size > INLINE_BYTES:
         return Sight(view, target, outcome=outcome, current=current)
-    data = _bytes_of(connection, target)
+    data = _bytes_of(connection, target, target.body, data)
     return Sight(view, target, outcome=outcome, current=current, data=data, damaged=data is None)
+
+
+def _view(connection: Connection, player_id: str, look: Look) -> tuple[SlotView, bytes | None]:
+    """The slot; with what is small of it when the current bytes are asked for, whatever the client has already."""
+    if look.whole and look.version is None and look.conditions is UNCONDITIONAL:
+        return slots.view_and_bytes(connection, player_id, look.slot)
+    return slots.view(connection, player_id, look.slot), None
 
 
 def recall(connection: Connection, player_id: str, slot: str) -> Past:
@@ -66,9 +74,10 @@ def _base(connection: Connection, player_id: str, look: Look) -> Version | None:
     return named(connection, player_id, look.slot, tag)
 
 
-def _bytes_of(connection: Connection, version: Version) -> bytes | None:
-    """The stored bytes if they are those that were acknowledged."""
-    if version.blob_id is None or version.body is None:
-        return None
-    data = kept_blobs.load(connection, version.blob_id)
-    return data if sha256(data).digest() == version.body.sha256 else None
+def _bytes_of(connection: Connection, version: Version, body: Body, stored: bytes | None) -> bytes | None:
+    """The stored bytes, unless they are at hand already, if they are those that were acknowledged."""
+    if stored is None:
+        if version.blob_id is None:
+            return None
+        stored = kept_blobs.load(connection, version.blob_id)
+    return stored if sha256(stored).digest() == body.sha256 else None

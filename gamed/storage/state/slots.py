@@ -18,6 +18,10 @@ def _prefixed(table: str, columns: Iterable[str]) -> str:
 _HEAD = _prefixed("v", versions.COLUMNS.split(", "))
 _JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head"
 _VIEW = f"SELECT s.last, s.head, {_HEAD} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
+_VIEW_AND_BYTES = f"""
+    SELECT s.last, s.head, {_HEAD}, b.data FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id
+    WHERE s.player_id = ? AND s.slot = ?
+"""
 _PLACE = f"""
     SELECT {_prefixed("h", shelves.COLUMNS)}, s.last, s.head, {_HEAD}
     FROM (SELECT 1) LEFT JOIN shelf h ON h.player_id = ?1 LEFT JOIN save s ON s.player_id = ?1 AND s.slot = ?2 {_JOINED}
@@ -28,6 +32,12 @@ def view(connection: Connection, player_id: str, slot: str) -> SlotView:
     """What decides about a slot."""
     row = connection.execute(_VIEW, (player_id, slot)).fetchone()
     return SlotView() if row is None else _view(connection, player_id, slot, row)
+
+
+def view_and_bytes(connection: Connection, player_id: str, slot: str) -> tuple[SlotView, bytes | None]:
+    """The same, and the bytes of the current version as they are stored, if they are few."""
+    row = connection.execute(_VIEW_AND_BYTES, (player_id, slot)).fetchone()
+    return (SlotView(), None) if row is None else (_view(connection, player_id, slot, row[:-1]), row[-1])
 
 
 def place(connection: Connection, player_id: str, slot: str) -> tuple[Holdings, SlotView]:

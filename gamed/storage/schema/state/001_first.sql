@@ -35,6 +35,7 @@ CREATE TABLE blob (                     -- bytes of one player, stored once
     size       INTEGER NOT NULL,
     refs       INTEGER NOT NULL DEFAULT 0,
     created_ms INTEGER NOT NULL,        -- when the bytes came; 0 once a version has had them: the sweep need not wait
+    data       BLOB,                    -- the bytes, when they are few; else NULL, and they are in parts
     UNIQUE (player_id, sha256)
 ) STRICT;
 
