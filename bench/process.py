@@ -27,7 +27,8 @@ class Process:
 
     def __init__(self, words: Sequence[str], port: int, log: Path, environment: Mapping[str, str]) -> None:
         self.words, self.port, self._log = words, port, log
-        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+        compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # an installed package is; so are the references' libraries
+        self._environment = {**os.environ, "PYTHONPATH": str(ROOT), **compiled, **environment}
 
     def start(self) -> float:
         """Seconds from its start to its first answer."""

@@ -1,6 +1,7 @@
 """Modules come to stay: while they are loaded, the garbage collector need not look at them again and again."""
 
 import gc
+import linecache
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -18,5 +19,6 @@ def loading() -> Iterator[None]:
     try:
         yield
     finally:
+        linecache.clearcache()  # attrs puts the text there of each method that it compiled
         gc.freeze()
         gc.set_threshold(*usual)
