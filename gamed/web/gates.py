@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from attrs import field, frozen
+from attrs import frozen
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.http_rules.conditions import Header
@@ -21,22 +22,25 @@ BODY_BYTES = 8 * 1024
 """What a route takes when its room says nothing (PROTOCOL 1)."""
 
 
-@frozen
-class Head:
+class Head(Struct, frozen=True, eq=False):
     """A request before its body."""
 
     method: str
-    path: str = field(repr=False)
+    path: str
     """Decoded once; never to be logged."""
-    query: bytes = field(repr=False)
+    query: bytes
     """Raw, without the question mark."""
-    kwargs: Mapping[str, str] = field(repr=False)
+    kwargs: Mapping[str, str]
     """What the route's converters found in the path."""
     headers: Fields
     length: int | None
     """Bytes the client says will come; 0 when it says nothing; None when chunked."""
-    address: str = field(repr=False)
+    address: str
     """The client's address behind trusted proxies; `unix` for a local socket."""
+
+    def __repr__(self) -> str:
+        """Not the path, the address, nor what came with them."""
+        return f"<Head {self.method}>"
 
     @property
     def has_body(self) -> bool:
