@@ -111,7 +111,7 @@ class Waiters:
             if slot.tick != _NOWHERE:
                 self._unwheel(slot)
                 self._due.append(slot)
-        if self._next_slice is None and not self._in_slice:
+        if self._may_begin():
             self._slice()
 
     # waking
@@ -128,8 +128,11 @@ class Waiters:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._next_slice is None and not self._in_slice and self._may_wake():
+        if self._may_begin():
             self._next_slice = self._clock.callLater(0, self._slice)
+
+    def _may_begin(self) -> bool:
+        return self._next_slice is None and not self._in_slice and self._may_wake()
 
     def _may_wake(self) -> bool:
         """At the end nobody asks the store any more."""

@@ -26,6 +26,7 @@ class News(Protocol):
 @define(eq=False)
 class _Waiter:
     place: int
+    key: bytes
     seen: Cursor
 
 
@@ -43,10 +44,11 @@ class PlayerWaits:
         if not self._players:
             self._news.start(self)
         waiters = self._players.setdefault(player_id, [])
-        waiter = _Waiter(_free_place(waiters), seen)
+        place = _free_place(waiters)
+        waiter = _Waiter(place, f"{player_id}/{place}".encode(), seen)
         waiters.append(waiter)
         try:
-            with self._waits.open(_key(player_id, waiter.place)) as slot:
+            with self._waits.open(waiter.key) as slot:
                 yield slot
         finally:
             self._leave(player_id, waiter)
@@ -54,7 +56,7 @@ class PlayerWaits:
     def changed(self, player_id: str) -> None:
         """Something of this player's saves was changed."""
         for waiter in tuple(self._players.get(player_id, ())):
-            self._waits.wake(_key(player_id, waiter.place))
+            self._waits.wake(waiter.key)
 
     def revoked(self, player_id: str) -> None:
         """A session of this player has ended."""
@@ -68,7 +70,8 @@ class PlayerWaits:
     def compare(self, now: Mapping[str, Cursor]) -> None:
         """Where each shelf stands, of all that are waited for; a player without one is left out."""
         for player_id, waiters in tuple(self._players.items()):
-            if any(waiter.seen != now.get(player_id, UNBORN) for waiter in waiters):
+            cursor = now.get(player_id, UNBORN)
+            if any([waiter.seen != cursor for waiter in waiters]):
                 self.changed(player_id)
 
     @property
@@ -91,7 +94,3 @@ def _free_place(waiters: list[_Waiter]) -> int:
     if len(waiters) >= PLACES:
         return waiters.pop(0).place
     return min(set(range(PLACES)) - {waiter.place for waiter in waiters})
-
-
-def _key(player_id: str, place: int) -> bytes:
-    return f"{player_id}/{place}".encode()
