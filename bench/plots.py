@@ -83,8 +83,9 @@ def draw_growth(points: Sequence[tuple[str, str, int, Figures]], folder: Path) -
             _line(memory, "the wait", sizes, [each["kib_each"] for each in found])
             _line(memory, "its connection", sizes, [each["kib_connection"] for each in found])
             _line(times, "all are answered", sizes, [[ms / 1000 for ms in each["all_ms"]] for each in found])
-            _named(memory, "games that wait", "memory for each, KiB")
-            _named(times, "games that wait", "until all are answered, s", legend=False)
+            for axes, unit in ((memory, "memory for each, KiB"), (times, "until all are answered, s")):
+                axes.xaxis.set_major_formatter("{x:,.0f}")
+                _named(axes, "games that wait", unit, legend=axes is memory)
 
 
 def _lines(points: Sequence[tuple[str, str, int, Figures]], over: str) -> Mapping[str, tuple[list[int], list[Figures]]]:

@@ -1,7 +1,6 @@
 """Where a request's microseconds go: what py-spy sees while wrk asks, by room, in microseconds of processor time.
 
-python -m bench.where [--only read] [--seconds 10] [--json FILE] [--plots FOLDER]     measures; a picture each
-python -m bench.where --raw FILE [--each MICROSECONDS] [--picture FILE]               of `py-spy record --format raw`
+python -m bench.where [--only read] [--seconds 10] [--json FILE] [--plots FOLDER] [--raw FOLDER]
 """
 
 import argparse
@@ -15,34 +14,65 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from attrs import frozen
+
 from bench.growth import FEW, USUAL, Stores, loads
 from bench.plots import draw_parts
-from bench.process import CLIENT_CPU
+from bench.process import CLIENT_CPU, TICKS
 
-LANE = "the lane's thread"
 ROOMS = {
-    "socket, reactor's turn": r"twisted/internet/(tcp|abstract|fdesc|epollreactor|posixbase|base|main|address)\.py",
+    "reactor's turn": r"twisted/internet/(tcp|abstract|fdesc|epollreactor|posixbase|base|main|address)\.py",
     "to the lane and back": r"gamed/storage/|twisted/(python/threadpool|_threads/\w+|internet/threads)\.py",
     "log line, counts": r"gamed/ops/|twisted/logger/",
     "writing the answer": r"gamed/web/(request|fields|json_io|sending|file_sending)\.py",
     "handler": r"gamed/(?!web/)|gamed/web/(saves|upload|incoming|policy|bearer|access|detached|steps|conditional)\.py",
     "head, route, gates": r"gamed/web/|twisted/web/",
 }
-"""In the reactor's thread. The innermost frame in one of these files decides, the first pattern where two would do: so
+"""In the main thread. The innermost frame in one of these files decides, the first pattern where two would do: so
 Deferreds, locks and codecs count to whoever uses them."""
 REST = "the rest"
-THREAD, MAIN = "thread (", "MainThread"
-RATE = 250
-"""Looks a second."""
+KERNEL, LANES = "kernel: socket, epoll", "the lanes' threads"
+WAITS = re.compile(r"\.?(doPoll|untilConcludes) \(")
+"""Where the main thread calls the kernel, or sleeps: how much of it is work only the kernel knows."""
+MAIN = "MainThread"
+SPY = (
+    *("taskset", "-c", str(CLIENT_CPU), str(Path(sys.executable).parent / "py-spy"), "record", "--format=raw"),
+    *("--rate=250", "--threads", "--nolineno", "--nonblocking"),
+)
+"""Who is stopped for each look has to go to sleep again, and is seen at it: so nobody is."""
 PATHS = ("config", "read", "put")
 
 
+@frozen
+class Spent:
+    """Processor time: of the main thread for itself and in the kernel, and of all other threads."""
+
+    user: float
+    kernel: float
+    lanes: float
+
+    @classmethod
+    def so_far(cls, pid: int) -> "Spent":
+        user, kernel = _seconds(Path(f"/proc/{pid}/task/{pid}/stat"))
+        return cls(user, kernel, sum(_seconds(Path(f"/proc/{pid}/stat"))) - user - kernel)
+
+    def since(self, before: "Spent") -> "Spent":
+        return Spent(self.user - before.user, self.kernel - before.kernel, self.lanes - before.lanes)
+
+    def shared(self, whole: float) -> "Spent":
+        """In the same proportion, but so much in all."""
+        part = whole / (self.user + self.kernel + self.lanes)
+        return Spent(self.user * part, self.kernel * part, self.lanes * part)
+
+
+def _seconds(stat: Path) -> tuple[float, float]:
+    fields = stat.read_text().rpartition(")")[2].split()
+    return int(fields[11]) / TICKS, int(fields[12]) / TICKS
+
+
 def room(stack: str) -> str:
-    """`stack`: frames such as `read_save (gamed/web/saves.py:80)`, the outermost first, with semicolons between."""
-    frames = stack.split(";")
-    if frames[0].startswith(THREAD) and MAIN not in frames[0]:
-        return LANE
-    for frame in reversed(frames):
+    """`stack`: frames such as `read_save (gamed/web/saves.py)`, the outermost first, with semicolons between."""
+    for frame in reversed(stack.split(";")):
         file = frame.rpartition("(")[2]
         for name, pattern in ROOMS.items():
             if re.search(pattern, file):
@@ -50,36 +80,33 @@ def room(stack: str) -> str:
     return REST
 
 
-def parts(lines: Iterable[str], whole: float = 100.0) -> Mapping[str, float]:
-    """What each room has of the whole."""
+def parts(lines: Iterable[str], spent: Spent) -> Mapping[str, float]:
+    """The main thread's own time by what was seen of it; the kernel knows its own, and the lanes'."""
     found: Counter[str] = Counter()
     for line in lines:
         stack, _, count = line.rpartition(" ")
-        found[room(stack)] += int(count)
-    return {name: whole * found[name] / max(1, found.total()) for name in (*ROOMS, LANE, REST)}
+        if MAIN in stack.partition(";")[0] and not WAITS.search(stack.rpartition(";")[2]):
+            found[room(stack)] += int(count)
+    rooms = {name: spent.user * found[name] / max(1, found.total()) for name in (*ROOMS, REST)}
+    return {KERNEL: spent.kernel, **rooms, LANES: spent.lanes}
 
 
-def look(stores: Stores, path: str, seconds: int, folder: Path) -> Mapping[str, float]:
+def look(stores: Stores, path: str, seconds: int, raw: Path) -> Mapping[str, float]:
     """First what a request costs, undisturbed; then what of it is where."""
-    load, raw = loads(USUAL)[path], folder / f"{path}.raw"
+    load, pid = loads(USUAL)[path], stores.pid(FEW)
+    before = Spent.so_far(pid)
     each = stores.measure(FEW, load, seconds)["cpu_us"]
-    spy = subprocess.Popen(
-        [
-            *("taskset", "-c", str(CLIENT_CPU), str(Path(sys.executable).parent / "py-spy"), "record"),
-            *(f"--pid={stores.pid(FEW)}", f"--duration={seconds}", f"--rate={RATE}", "--threads", "--format=raw"),
-            *("--nolineno", f"--output={raw}"),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    spent = Spent.so_far(pid).since(before).shared(each)
+    words = [*SPY, f"--pid={pid}", f"--duration={seconds}", f"--output={raw}"]
+    spy = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     stores.measure(FEW, load, seconds + 2)
     if spy.wait():
         raise RuntimeError("py-spy failed: is it there, and may it look into other processes?")
-    return parts(raw.read_text().splitlines(), each)
+    return parts(raw.read_text().splitlines(), spent)
 
 
-def told(path: str, found: Mapping[str, float], unit: str) -> str:
-    whole = f"{path}: {sum(found.values()):.0f} {unit}"
+def told(path: str, found: Mapping[str, float]) -> str:
+    whole = f"{path}: {sum(found.values()):.0f} us of processor time per request"
     return "\n".join([whole, *(f"  {name:24} {each:6.1f}" for name, each in found.items())])
 
 
@@ -89,27 +116,17 @@ def main() -> None:
     options.add_argument("--seconds", type=int, default=10)
     options.add_argument("--json", type=Path, metavar="FILE")
     options.add_argument("--plots", type=Path, metavar="FOLDER", help="a PNG each; needs matplotlib")
-    options.add_argument("--raw", type=Path, metavar="FILE", help="nothing is measured, this is read")
-    options.add_argument("--each", type=float, default=100.0, help="what a request costs in that file; else per cent")
-    options.add_argument("--picture", type=Path, metavar="FILE")
+    options.add_argument("--raw", type=Path, metavar="FOLDER", help="where py-spy's files stay")
     given = options.parse_args()
-    if given.raw is None:
-        measure(given)
-        return
-    found, unit = parts(given.raw.read_text().splitlines(), given.each), "%" if given.each == 100.0 else "us"
-    print(told(given.raw.stem, found, unit))
-    if given.picture is not None:
-        draw_parts(found, given.raw.stem, unit, given.picture)
-
-
-def measure(given: argparse.Namespace) -> None:
     folder = Path(tempfile.mkdtemp(prefix="gamed-bench-"))
     stores, found = Stores(folder), {}
+    raw = given.raw or folder
+    raw.mkdir(parents=True, exist_ok=True)
     try:
         stores.open(FEW)
         for path in given.only or PATHS:
-            found[path] = look(stores, path, given.seconds, folder)
-            print(told(path, found[path], "us"), flush=True)
+            found[path] = look(stores, path, given.seconds, raw / f"{path}.raw")
+            print(told(path, found[path]), flush=True)
     finally:
         stores.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,11 +10,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from bench.growth import SMOKE, WAITING, quartiles
 from bench.inside import Inside, requests
-from bench.where import LANE, REST, parts, room
+from bench.where import KERNEL, LANES, REST, Spent, parts, room
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 200
-REACTOR = "run (twisted/internet/base.py);doPoll (twisted/internet/epollreactor.py)"
+REACTOR = "run (twisted/internet/base.py);runUntilCurrent (twisted/internet/base.py)"
 READING = f"{REACTOR};doRead (twisted/internet/tcp.py);dataReceived (gamed/web/head_channel.py)"
 
 
@@ -61,24 +61,21 @@ class WhereTests(SynchronousTestCase):
         answering = f"{READING};respond (gamed/web/request.py)"
         for stack, name in (
             (READING, "head, route, gates"),
-            (REACTOR, "socket, reactor's turn"),
+            (REACTOR, "reactor's turn"),
             (f"{saving};read (gamed/saves/shelf.py);__init__ (twisted/internet/defer.py)", "handler"),
             (f"{saving};submit (gamed/storage/lanes.py)", "to the lane and back"),
             (f"{answering};line (gamed/ops/tally.py)", "log line, counts"),
-            (f"{answering};write (twisted/internet/tcp.py)", "socket, reactor's turn"),
+            (f"{answering};write (twisted/internet/tcp.py)", "reactor's turn"),
             ("main (runpy.py)", REST),
         ):
             self.assertEqual(room(stack), name, stack)
 
-    def test_threads(self) -> None:
-        """With --threads a lane's own thread is told apart, whatever it runs."""
-        self.assertEqual(room("thread (0x7F): PoolThread-1;run (threading.py);look (gamed/saves/rules.py)"), LANE)
-        self.assertEqual(room(f"thread (0x7E): MainThread;{READING}"), "head, route, gates")
-
     def test_parts_of_the_whole(self) -> None:
-        """Shares of what a request costs, nothing left out."""
-        found = parts([f"{READING} 3", f"{REACTOR} 4", "main (a file with spaces.py) 1"], 160.0)
+        """Shares of the main thread's time, nothing left out; what the kernel knows is not guessed."""
+        main, lane = "thread (3203): MainThread", "thread (3224): PoolThread-1"
+        lines = [f"{main};{READING} 3", f"{main};{REACTOR} 4", f"{main};main (a file.py) 1", f"{lane};{READING} 99"]
+        found = parts([*lines, f"{main};{REACTOR};Poll.doPoll (x.py) 70"], Spent(160.0, 30.0, 40.0))
         self.assertEqual(found["head, route, gates"], 60.0)
-        self.assertEqual(found["socket, reactor's turn"], 80.0)
-        self.assertEqual(found[REST], 20.0)
-        self.assertEqual(sum(found.values()), 160.0)
+        self.assertEqual(found["reactor's turn"], 80.0)
+        self.assertEqual((found[REST], found[KERNEL], found[LANES]), (20.0, 30.0, 40.0))
+        self.assertEqual(sum(found.values()), 230.0)
