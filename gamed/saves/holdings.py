@@ -1,17 +1,16 @@
 """One player's shelf as a whole."""
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.saves.cursor import UNBORN, Cursor
 from gamed.saves.limits import Usage
 
 
-@frozen
-class Holdings:
+class Holdings(Struct, frozen=True):
     """Counted exactly, in the same transaction as each change."""
 
     cursor: Cursor = UNBORN
-    usage: Usage = field(factory=Usage)
+    usage: Usage = Usage()
     erased_ms: int | None = None
     """When everything was erased last."""
     erasing: bool = False

@@ -41,8 +41,7 @@ class NeedsBytes(Struct, frozen=True):
     known: int | None
 
 
-@frozen
-class Written:
+class Written(Struct, frozen=True):
     """A PUT was judged, and carried out where the rule says so."""
 
     verdict: Verdict
@@ -88,8 +87,7 @@ class DeleteOrder(Struct, frozen=True):
     now_ms: int
 
 
-@frozen
-class Removed:
+class Removed(Struct, frozen=True):
     """A DELETE was judged, and carried out where it may be."""
 
     removal: Removal

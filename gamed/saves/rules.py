@@ -6,7 +6,6 @@ request finds its own effect and calls it success.
 
 from enum import Enum, auto
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.saves.condition import Condition, Wants
@@ -65,8 +64,7 @@ class SlotView(Struct, frozen=True):
         return self.head.size if self.head else None
 
 
-@frozen
-class Verdict:
+class Verdict(Struct, frozen=True):
     """A rule, and the version in history that the answer shows as the client's own (W5, or W6 repeated)."""
 
     rule: Rule

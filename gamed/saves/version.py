@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.http_rules.tags import EntityTag
 
@@ -16,8 +16,7 @@ class Kind(StrEnum):
     DELETE = "delete"
 
 
-@frozen
-class Body:
+class Body(Struct, frozen=True):
     """What a client wants kept: 32 bytes of SHA-256, bytes in all, media type, Save-Meta as sent."""
 
     sha256: bytes
@@ -26,8 +25,7 @@ class Body:
     meta: str | None = None
 
 
-@frozen
-class Version:
+class Version(Struct, frozen=True):
     """One row of a slot's history; instants are epoch milliseconds."""
 
     slot: str

@@ -2,7 +2,8 @@
 
 from struct import Struct, error
 
-from attrs import field, frozen
+import msgspec
+from attrs import frozen
 
 from gamed.crypto import Keys, Random, Secret
 from gamed.instants import seconds_until
@@ -59,8 +60,7 @@ class Pair:
         return Pair(access.token, self.refresh, access.expires_ms, self.refresh_expires_ms)
 
 
-@frozen
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """Whom an access token speaks for, at the moment it was judged."""
 
     player_id: str
@@ -68,7 +68,7 @@ class Caller:
     owner: bool
     signed_in_ms: int
     """When this session's sign-in took place."""
-    unused: int | None = field(default=None)
+    unused: int | None = None
     """The generation that this request is the first to use; it must be marked before the request's effect."""
 
     def signed_in_recently(self, now_ms: int) -> bool:

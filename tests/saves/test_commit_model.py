@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http_rules.tags import EntityTag
@@ -172,12 +173,12 @@ def plain(outcome: Written | Removed) -> Written | Removed:
     sides = ("current", "base", "yours") if isinstance(outcome, Written) else ("current", "base", "last")
     bare = {name: _bare(getattr(outcome, name)) for name in sides}
     if isinstance(outcome, Written):
-        return evolve(outcome, verdict=evolve(outcome.verdict, yours=_bare(outcome.verdict.yours)), **bare)
-    return evolve(outcome, **bare)
+        return replace(outcome, verdict=replace(outcome.verdict, yours=_bare(outcome.verdict.yours)), **bare)
+    return replace(outcome, **bare)
 
 
 def _bare(version: Version | None) -> Version | None:
-    return version and evolve(version, blob_id=None, created_ms=0, retired_ms=None)
+    return version and replace(version, blob_id=None, created_ms=0, retired_ms=None)
 
 
 def quietly(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> settings:

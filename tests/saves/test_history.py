@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.saves.history import DAY_MS, HOUR_MS, expires_ms, prune
@@ -61,7 +62,7 @@ class HistoryTest(SynchronousTestCase):
     def test_counted_from_retirement(self) -> None:
         """A save that was current for a year and was replaced just now is new to the history."""
         old = written(1, NOW - 5, created_ms=NOW - 365 * DAY_MS)
-        versions = [*(evolve(version, version=version.version + 1) for version in saved_every(1, 10)), old]
+        versions = [*(replace(version, version=version.version + 1) for version in saved_every(1, 10)), old]
         for now_ms, stays in ((NOW + 30 * DAY_MS - 6, True), (NOW + 30 * DAY_MS - 5, False)):
             self.assertEqual(1 in kept(versions, now_ms), stays)
 
@@ -128,6 +129,6 @@ class HistoryTest(SynchronousTestCase):
         found: list[Version] = []
         later: int | None = made[-1].created_ms if deleted and made else None
         for version in reversed(made):
-            found.append(version if version.kind is Kind.CONFLICT else evolve(version, retired_ms=later))
+            found.append(version if version.kind is Kind.CONFLICT else replace(version, retired_ms=later))
             later = later if version.kind is Kind.CONFLICT else version.created_ms
         return found

@@ -6,10 +6,11 @@ from what the answer shows.
 
 from collections.abc import Sequence
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http_rules.tags import EntityTag
@@ -219,7 +220,7 @@ def run(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
 
 
 def without_w1(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
-    nowhere = evolve(body, ctype="another/type")
+    nowhere = replace(body, ctype="another/type")
     return judge_write(view, condition, nowhere, earlier)
 
 

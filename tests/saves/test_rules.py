@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http_rules.tags import EntityTag
@@ -88,14 +88,14 @@ class WriteTest(SynchronousTestCase):
 
     def test_same_bytes_other_meta(self) -> None:
         """W1: another Save-Meta on the same bytes is a new version where the condition holds, else nothing."""
-        body = evolve(NOW, meta="{}")
+        body = replace(NOW, meta="{}")
         for condition in EVERY:
             rule = Rule.W1_RELABELLED if condition in (HEAD_TAG, PRESENT) else Rule.W1_ALREADY_THERE
             self.assertIs(judge_write(LIVE, condition, body, Earlier()).rule, rule, condition)
 
     def test_same_bytes_other_type(self) -> None:
         """The same bytes under another type are another save."""
-        body = evolve(NOW, ctype="application/json")
+        body = replace(NOW, ctype="application/json")
         self.assertIs(judge_write(LIVE, HEAD_TAG, body, Earlier()).rule, Rule.W4_WRITTEN)
         self.assertIs(judge_write(LIVE, OLD_TAG, body, Earlier()).rule, Rule.W6_CONFLICT)
 
