@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from enum import Enum, auto
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.http_rules.tags import EntityTag, Tags, parse_tag, parse_tags
 from gamed.instants import parse_http_date
@@ -20,13 +20,12 @@ class Outcome(Enum):
     FAILED = auto()
 
 
-@frozen
-class Representation:
+class Representation(Struct, frozen=True):
     """The current one: a strong entity-tag, and when it was last modified in epoch milliseconds."""
 
     tag: EntityTag
     modified_ms: int
-    date_is_strong: bool = field(default=True)
+    date_is_strong: bool = True
     """Surely no other representation had the same Last-Modified second (RFC 9110 8.8.2.2)."""
 
     @property
@@ -35,8 +34,7 @@ class Representation:
         return self.modified_ms // 1000 * 1000
 
 
-@frozen
-class Conditions:
+class Conditions(Struct, frozen=True):
     """Each header as parsed, None when absent; instants are epoch milliseconds."""
 
     if_match: Tags | None = None

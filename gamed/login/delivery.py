@@ -1,6 +1,6 @@
 """Who may have credentials at the first proven collect, and who not; pure (PROTOCOL 3.4 and 3.5)."""
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.config.model import Registration
 from gamed.login.outcome import Outcome
@@ -19,7 +19,7 @@ def mistaken(login: LoginTransaction, presented: Presented | None, now_ms: int) 
     """The login after a wrong proof: tickets never count, the fifth wrong code ends it."""
     if presented is None or presented.kind is ProofKind.TICKET:
         return login
-    counted = evolve(login, wrong_codes=login.wrong_codes + 1)
+    counted = replace(login, wrong_codes=login.wrong_codes + 1)
     return counted if counted.wrong_codes < MAX_WRONG_CODES else counted.after(Event.EXHAUST, now_ms)
 
 

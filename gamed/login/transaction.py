@@ -4,7 +4,8 @@ from enum import Enum
 from hmac import compare_digest
 from typing import Self
 
-from attrs import evolve, field, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.crypto import Index
 from gamed.login.client import Client
@@ -116,19 +117,18 @@ OUTCOME = {
 """What these events leave behind; `refused` brings its own."""
 
 
-@frozen
-class LoginTransaction:
+class LoginTransaction(Struct, frozen=True):
     """The server's record of one handoff (SPEC 2.3); sealed and indexed values only, nothing in clear."""
 
     login_id: str
-    secret_index: Index = field(repr=False)
-    token_index: Index = field(repr=False)
+    secret_index: Index
+    token_index: Index
     intent: Intent
     provider: str
     client: Client
     return_proof: Proof
     loopback_port: int | None
-    address_index: Index = field(repr=False)
+    address_index: Index
     created_ms: int
     expires_ms: int
     stage_ms: int
@@ -136,19 +136,23 @@ class LoginTransaction:
     stage: Stage = Stage.PENDING
     outcome: Outcome | None = None
     asked_session_id: str | None = None
-    browser_index: Index | None = field(default=None, repr=False)
+    browser_index: Index | None = None
     """The browser whose attempt won."""
     returned: bool = False
     """That browser was sent to the loopback port once."""
-    sealed_identity: bytes | None = field(default=None, repr=False)
-    sealed_proof: bytes | None = field(default=None, repr=False)
+    sealed_identity: bytes | None = None
+    sealed_proof: bytes | None = None
     wrong_codes: int = 0
     session_id: str | None = None
     pending_id: str | None = None
     """The player whom the owner has to approve first, when that is the outcome."""
-    sealed_result: bytes | None = field(default=None, repr=False)
-    wide_index: Index | None = field(default=None, repr=False)
+    sealed_result: bytes | None = None
+    wide_index: Index | None = None
     """Of the starter's /48, which has a limit of its own; `address_index` is of what counts as one client."""
+
+    def __repr__(self) -> str:
+        """No index and nothing sealed."""
+        return f"LoginTransaction({self.login_id!r}, {self.provider!r}, {self.stage}, {self.outcome})"
 
     def won_by(self, browser: Index | None) -> bool:
         """Whether this is the browser whose attempt won."""
@@ -203,39 +207,39 @@ class LoginTransaction:
         return current.after(Event.OPEN, now_ms) if current.stage in UNDECIDED else current
 
     def refused(self, outcome: Outcome, now_ms: int) -> Self:
-        return evolve(self.after(Event.REFUSED, now_ms), outcome=outcome)
+        return replace(self.after(Event.REFUSED, now_ms), outcome=outcome)
 
     def claimed(self, browser: Index, now_ms: int) -> Self:
         """From now on the login belongs to this browser."""
-        return evolve(self.after(Event.CALLBACK, now_ms), browser_index=browser)
+        return replace(self.after(Event.CALLBACK, now_ms), browser_index=browser)
 
     def identified(self, identity: bytes, proof: bytes, now_ms: int) -> Self:
         """`identity` and `proof` come sealed."""
-        return evolve(self.after(Event.IDENTIFIED, now_ms), sealed_identity=identity, sealed_proof=proof)
+        return replace(self.after(Event.IDENTIFIED, now_ms), sealed_identity=identity, sealed_proof=proof)
 
     def delivered(self, session_id: str, result: bytes, now_ms: int) -> Self:
         """`result` comes sealed; who signed in and the proof have served."""
         delivered = self.after(Event.COLLECT, now_ms)
-        return evolve(delivered, session_id=session_id, sealed_result=result, sealed_identity=None, sealed_proof=None)
+        return replace(delivered, session_id=session_id, sealed_result=result, sealed_identity=None, sealed_proof=None)
 
     def linked(self, now_ms: int) -> Self:
         """As delivered(), where the game wanted nothing but a link: it made no session and hands out nothing."""
-        return evolve(self.after(Event.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
+        return replace(self.after(Event.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
 
     def lost(self, now_ms: int) -> Self:
         """Delivered, but nobody can open what was: the session ends, and the game is told to sign in again."""
-        return evolve(self.after(Event.CANCEL, now_ms), outcome=Outcome.LOGIN_INTERRUPTED)
+        return replace(self.after(Event.CANCEL, now_ms), outcome=Outcome.LOGIN_INTERRUPTED)
 
     def sent_back(self) -> Self:
         """The browser goes to the loopback port now, if it should."""
-        return evolve(self, returned=True) if self.returnable else self
+        return replace(self, returned=True) if self.returnable else self
 
     def _follow(self, event: Event, now_ms: int) -> Self:
         stage = NEXT[self.stage, event]
         if stage is self.stage:
             return self
-        moved = evolve(self, stage=stage, stage_ms=now_ms)
+        moved = replace(self, stage=stage, stage_ms=now_ms)
         if stage not in FINAL:
             return moved
-        erased = evolve(moved, client=Client(), sealed_identity=None, sealed_proof=None, sealed_result=None)
-        return evolve(erased, outcome=OUTCOME.get(event))
+        erased = replace(moved, client=Client(), sealed_identity=None, sealed_proof=None, sealed_result=None)
+        return replace(erased, outcome=OUTCOME.get(event))

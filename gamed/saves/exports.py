@@ -3,8 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import IO, Protocol
 
-from attrs import Factory, define, evolve
+from attrs import Factory, define
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.crypto import Secret
 from gamed.http_rules.conditions import Conditions, Outcome, Representation, judge, range_holds
@@ -104,7 +105,7 @@ class Export:
         archive = self._archive
         tag = EntityTag(f"{self._cursor}-{archive.sha256[:8].hex()}")
         now = Representation(tag, 0, date_is_strong=False)
-        undated = evolve(conditions, if_modified_since_ms=None, if_unmodified_since_ms=None)
+        undated = replace(conditions, if_modified_since_ms=None, if_unmodified_since_ms=None)
         outcome = judge(undated, now, reading=True)
         if outcome is Outcome.FAILED:
             raise VersionConflict("Your saves are others than when you exported them last. Export them anew.")

@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.crypto import Index, Keys, Secret
 from gamed.login.client import Client
@@ -46,10 +46,10 @@ def a_login(stage: Stage = Stage.PENDING, stage_ms: int = START_MS, **changes: o
         stage=stage,
     )
     if stage in (Stage.EXCHANGING, Stage.READY, Stage.DELIVERED):
-        login = evolve(login, browser_index=BROWSER)
+        login = replace(login, browser_index=BROWSER)
     if stage is Stage.READY:
-        login = evolve(login, sealed_identity=b"identity", sealed_proof=b"proof")
+        login = replace(login, sealed_identity=b"identity", sealed_proof=b"proof")
     if stage is Stage.DELIVERED:
-        login = evolve(login, session_id="ses_example", sealed_result=b"result")
+        login = replace(login, session_id="ses_example", sealed_result=b"result")
     assert stage not in FINAL or login.sealed_identity is None
-    return evolve(login, **changes)
+    return replace(login, **changes)

@@ -7,6 +7,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.config.model import Limits
 from gamed.crypto import Index
@@ -42,7 +43,7 @@ class Flood:
         self.now_ms += SPACING_MS
         address = f"10.{self.made >> 16}.{self.made >> 8 & 255}.{self.made & 255}"
         narrow, wide = address_indexes(self.indexer, address)
-        login = evolve(
+        login = replace(
             a_login(),
             login_id=f"lgn_{self.random(16).hex()[10:]}",
             secret_index=narrow,

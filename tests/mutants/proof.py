@@ -72,7 +72,7 @@ CHECKS = (
     _drop("written_down", DELIVERIES, "    logins.save(connection, answer.move)\n", "", DELIVERING),
     _drop("shown_to_the_winner", DONE, "if not login.won_by(browser):", "if False:", ENTERING),
     _drop("shown_to_any_cookie", MACHINE, "compare_digest(winner, browser)", "True", ENTERING),
-    _drop("returned_once", MACHINE, "return evolve(self, returned=True) if self.returnable else self", "return self"),
+    _drop("returned_once", MACHINE, "return replace(self, returned=True) if self.returnable else self", "return self"),
     _drop("to_the_port_only", MACHINE, "self.return_proof is Proof.LOOPBACK_OR_CODE and ", ""),
     _drop(
         "erased_when_delivered",

@@ -2,7 +2,7 @@
 
 from sqlite3 import Connection
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.crypto import Keys, Purpose, SealBroken
 from gamed.login import delivery, identified
@@ -41,7 +41,7 @@ def _answer(connection: Connection, keys: Keys, claim: Claim, before: LoginTrans
     player_id = admissions.whose(connection, keys, proved)
     if isinstance(admitted, Outcome):
         waits = player_id if admitted is Outcome.PLAYER_PENDING else None
-        refused = evolve(login.refused(admitted, claim.now_ms), pending_id=waits)
+        refused = replace(login.refused(admitted, claim.now_ms), pending_id=waits)
         return Delivery(Move(before, refused), player_id=player_id)
     if admitted is None:
         return Delivery(Move(before, login.linked(claim.now_ms)), player_id=player_id)

@@ -6,7 +6,7 @@ What it raises leaves no trace: buckets, ended logins and its own row are one un
 from collections.abc import Sequence
 from sqlite3 import Connection
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.crypto import Index
 from gamed.limits import RateLimited
@@ -83,7 +83,7 @@ def _curt(connection: Connection, live: int, login: LoginTransaction) -> LoginTr
     """Where many wait, long words of a device are left out: they would be most of the file."""
     if not live or len(login.client.to_json().encode()) <= WORDS_BYTES or _count(connection, LIVE) < live // 8:
         return login
-    return evolve(login, client=Client())
+    return replace(login, client=Client())
 
 
 def _forget(connection: Connection) -> None:
