@@ -17,19 +17,21 @@ from pathlib import Path
 from attrs import frozen
 
 from bench.growth import FEW, USUAL, Stores, loads
-from bench.plots import draw_parts
+from bench.plots import COST, draw_parts
 from bench.process import CLIENT_CPU, TICKS
 
+HANDLERS = r"(saves|upload|incoming|policy|bearer|access|detached|steps|conditional)\.py"
+ANSWERS = r"(request|fields|json_io|sending|file_sending)\.py"
 ROOMS = {
     "reactor's turn": r"twisted/internet/(tcp|abstract|fdesc|epollreactor|posixbase|base|main|address)\.py",
+    "head, route, gates": rf"twisted/web/|gamed/web/(?!{HANDLERS}|{ANSWERS})",
+    "handler": rf"gamed/(?!web/|storage/|ops/)|gamed/web/{HANDLERS}",
     "to the lane and back": r"gamed/storage/|twisted/(python/threadpool|_threads/\w+|internet/threads)\.py",
+    "writing the answer": rf"gamed/web/{ANSWERS}",
     "log line, counts": r"gamed/ops/|twisted/logger/",
-    "writing the answer": r"gamed/web/(request|fields|json_io|sending|file_sending)\.py",
-    "handler": r"gamed/(?!web/)|gamed/web/(saves|upload|incoming|policy|bearer|access|detached|steps|conditional)\.py",
-    "head, route, gates": r"gamed/web/|twisted/web/",
 }
-"""In the main thread. The innermost frame in one of these files decides, the first pattern where two would do: so
-Deferreds, locks and codecs count to whoever uses them."""
+"""In the main thread. The innermost frame in one of these files decides: so Deferreds and codecs count to whoever
+uses them."""
 REST = "the rest"
 KERNEL, LANES = "kernel: socket, epoll", "the lanes' threads"
 WAITS = re.compile(r"\.?(doPoll|untilConcludes) \(")
@@ -133,8 +135,7 @@ def main() -> None:
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1))
     for path, each in found.items() if given.plots is not None else ():
-        title = f"{path}: {sum(each.values()):.0f} us of processor time per request"
-        draw_parts(each, title, "us", given.plots / f"where-{path}.png")
+        draw_parts(each, f"{path}: {sum(each.values()):.0f} us in all", COST, given.plots / f"where-{path}.png")
 
 
 if __name__ == "__main__":
