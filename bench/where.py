@@ -34,14 +34,13 @@ ROOMS = {
 uses them."""
 REST = "the rest"
 KERNEL, LANES = "kernel: socket, epoll", "the lanes' threads"
-WAITS = re.compile(r"\.?(doPoll|untilConcludes) \(")
-"""Where the main thread calls the kernel, or sleeps: how much of it is work only the kernel knows."""
+WAITS = re.compile(r"\.?(doPoll|doRead|untilConcludes) \(")
+"""Where the main thread calls the kernel, or sleeps: py-spy sees both, how much of it is work only the kernel knows."""
 MAIN = "MainThread"
 SPY = (
     *("taskset", "-c", str(CLIENT_CPU), str(Path(sys.executable).parent / "py-spy"), "record", "--format=raw"),
-    *("--rate=250", "--threads", "--nolineno", "--nonblocking"),
+    *("--rate=250", "--threads", "--nolineno"),
 )
-"""Who is stopped for each look has to go to sleep again, and is seen at it: so nobody is."""
 PATHS = ("config", "read", "put")
 
 
