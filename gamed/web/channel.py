@@ -22,7 +22,7 @@ from gamed.web import request as requests
 from gamed.web.closing import PATIENCE_SECONDS, TORN
 from gamed.web.errors import BadRequest, RequestTimeout
 from gamed.web.head_channel import HeadChannel
-from gamed.web.pace import WINDOW_SECONDS
+from gamed.web.pace import WINDOW_SECONDS, Pace
 from gamed.web.raw_head import RawHead
 from gamed.web.server import Server
 
@@ -41,17 +41,17 @@ class Channel(HeadChannel):
     setLineMode: Any  # these are not typed in Twisted
     _send100Continue: Any
     _transferDecoder: Any
+    _pace: Pace
 
     def __init__(self, server: Server, call_later: Callable[..., IDelayedCall], idle_seconds: int) -> None:
         super().__init__(server, call_later)
-        self.timeOut = self._idle_seconds = idle_seconds
+        self.timeOut = idle_seconds
         self._expects_continue = False
         self._last = False
         self._unread = False
         self._held = 0
         self._length: int | None = 0
         """Of the body that belongs to the last head; None: it comes in chunks."""
-        self._pace = server.pace()
 
     # the body
 
@@ -168,11 +168,19 @@ class Channel(HeadChannel):
         """
         self.requests.clear()
         if not self.persistent or not request.whole:
-            self._close() if request.whole or self._said_all else self._linger()
+            self._end(request)
         elif self._waitingForTransport:
             self._unread = True
         else:
             self._go_on_to_next()
+
+    def _end(self, request: requests.Request) -> None:
+        if not (request.whole or self._said_all):
+            self._linger()
+        elif self._last and not self._said_all:
+            self._part()
+        else:
+            self._close()
 
     def resumeProducing(self) -> None:
         super().resumeProducing()
@@ -183,7 +191,7 @@ class Channel(HeadChannel):
     def _go_on_to_next(self) -> None:
         self._handlingRequest = False
         self._networkProducer.resumeProducing()
-        self.setTimeout(self._idle_seconds)
+        self.setTimeout(self.timeOut)
         self.setLineMode(self._take_held())
         self._judge_end()
 
@@ -230,5 +238,5 @@ class Channel(HeadChannel):
         HTTPChannel.connectionLost(self, reason)
         self.requests.clear()
         self._deadline.end()
-        self._stall.end()
+        self._has_room()
         self._server.closed(self)

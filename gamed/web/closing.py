@@ -22,6 +22,8 @@ LINGER_SECONDS = 5
 LINGER_BYTES = 32 * 1024 * 1024
 """After an answer to a body that nobody wanted: how long and how much is read and thrown away, so that a reset does
 not overtake the answer."""
+PART_SECONDS = 0.5
+"""After the last answer of a service that stops: a client may close first, and others are still to be answered."""
 PATIENCE_SECONDS = 5
 """How long an answer may take to begin once the client has closed its side: it may only be done, or be gone."""
 TORN = "The request ended before it was whole."
@@ -32,14 +34,15 @@ class ClosingChannel(HTTPChannel, ABC):
     """Twisted's channel with ends of its own; Twisted's own log the peer's address."""
 
     transport: Any
+    _lingering = False
+    _discarded = 0
     clearLineBuffer: Any  # not typed in Twisted
 
     def __init__(self, call_later: Callable[..., IDelayedCall], seconds: Callable[[], float]) -> None:
         HTTPChannel.__init__(self)
         self._deadline = Deadline(call_later, seconds, self.timeoutConnection)
-        self._closing = self._lingering = self._said_all = False
-        self._discarded = 0
-        self._stall = Stall(call_later, lambda: unread(self.transport), self.forceAbortClient)
+        self._closing = self._said_all = False
+        self._stall: Stall | None = None
 
     def connectionMade(self) -> None:
         HTTPChannel.connectionMade(self)
@@ -52,7 +55,7 @@ class ClosingChannel(HTTPChannel, ABC):
     def readConnectionLost(self) -> None:
         """The client sends nothing more; whether it reads on, only an answer can tell."""
         self._said_all = True
-        if self._lingering:
+        if self._closing:
             self._close()
         else:
             self._judge_end()
@@ -69,6 +72,11 @@ class ClosingChannel(HTTPChannel, ABC):
         self._closing, self._lingering = True, False
         self.setTimeout(STALL_SECONDS)
         HTTPChannel.loseConnection(self)
+
+    def _part(self) -> None:
+        """Close in a moment: who was told that this answer is the last may do it now."""
+        self._closing = True
+        self.setTimeout(PART_SECONDS)
 
     def _linger(self) -> None:
         """Say that nothing more comes, and read on for a moment."""
@@ -87,7 +95,7 @@ class ClosingChannel(HTTPChannel, ABC):
             self._close()
 
     def _closing_timed_out(self) -> None:
-        if self._lingering:
+        if self._lingering or not self.transport.disconnecting:
             self._close()
         else:
             self.forceAbortClient()
@@ -112,12 +120,20 @@ class ClosingChannel(HTTPChannel, ABC):
 
     def pauseProducing(self) -> None:
         """The transport is full: a handler's producer pauses, and so does reading."""
+        if self._stall is None:
+            self._stall = Stall(self._deadline.call_later, lambda: unread(self.transport), self.forceAbortClient)
         self._stall.begin()
         HTTPChannel.pauseProducing(self)
 
     def resumeProducing(self) -> None:
-        self._stall.end()
+        self._has_room()
         HTTPChannel.resumeProducing(self)
+
+    def _has_room(self) -> None:
+        """What was written is taken, or nobody waits for that any more."""
+        if self._stall is not None:
+            self._stall.end()
+            self._stall = None
 
 
 def _may_send(transport: Connection) -> bool:

@@ -11,12 +11,12 @@ class Deadline:
     A connection sets and clears its time several times per request: the reactor's own calls cost more than the head.
     """
 
-    __slots__ = ("_act", "_at", "_call", "_call_later", "_seconds")
+    __slots__ = ("_act", "_at", "_call", "_seconds", "call_later")
 
     def __init__(
         self, call_later: Callable[..., IDelayedCall], seconds: Callable[[], float], act: Callable[[], object]
     ) -> None:
-        self._call_later = call_later
+        self.call_later = call_later
         self._seconds = seconds
         self._act = act
         self._at: float | None = None
@@ -32,7 +32,7 @@ class Deadline:
             self._call.cancel()
             self._call = None
         if self._call is None:
-            self._call = self._call_later(period, self._look)
+            self._call = self.call_later(period, self._look)
 
     def end(self) -> None:
         """Nothing is left of it."""
@@ -47,7 +47,7 @@ class Deadline:
             return
         left = self._at - self._seconds()
         if left > 0:
-            self._call = self._call_later(left, self._look)
+            self._call = self.call_later(left, self._look)
         else:
             self._at = None
             self._act()

@@ -6,6 +6,7 @@ from twisted.internet.address import IPv4Address, UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.channel import DOOR_SECONDS
+from gamed.web.closing import PART_SECONDS
 from gamed.web.connections import RESERVED_FILES, spare_files
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.stall import PROGRESS_BYTES, Stall
@@ -252,10 +253,25 @@ class ShutdownTests(SynchronousTestCase):
         done = self.browser.site.shut_down()
         self.assertNoResult(done)
         self.room.waiting.pop().callback(b"late")
-        self.assertEqual((connection.answer.body, connection.closed), (b"late", True))
+        self.assertEqual((connection.answer.body, connection.closing), (b"late", True))
         self.assertEqual(connection.answer.headers["connection"], "close")
+        self.browser.clock.advance(PART_SECONDS - 0.01)
+        self.assertFalse(connection.closed)
+        self.browser.clock.advance(0.01)
+        self.assertTrue(connection.closed)
         connection.leave()
         self.successResultOf(done)
+
+    def test_a_client_that_closes_first(self) -> None:
+        """Told that this answer was the last it need not wait for us, nor we any longer for it."""
+        connection = self.browser.connect().send(request_bytes("GET", "/echo/later"))
+        done = self.browser.site.shut_down()
+        self.room.waiting.pop().callback(b"late")
+        connection.channel.readConnectionLost()
+        self.assertTrue(connection.closed)
+        connection.leave()
+        self.successResultOf(done)
+        self.assertEqual(self.browser.clock.getDelayedCalls(), [])
 
     def test_a_head_that_ends_now_comes_too_late(self) -> None:
         """503 shutting_down with Retry-After; no handler runs."""
