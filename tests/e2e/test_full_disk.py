@@ -9,8 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 
-SIZE = "12m"
-BALLAST = 5 * 2**20
+SIZE = "16m"
+BALLAST = 8 * 2**20
+"""As much as all that is written before: what the log has must find room in the file, too."""
 SMALL, LARGE = 60_000, 700_000
 ENOUGH = 400
 """Saves; the disk is full long before."""
