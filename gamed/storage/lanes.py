@@ -9,9 +9,8 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from attrs import define
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.python.failure import Failure
 
@@ -29,13 +28,13 @@ BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
 
 
-@define(eq=False)
-class _Item:
-    unit: Unit[Any]
-    size: int
-    turn: int
-    """How many batches had begun when it came."""
-    answer: Deferred[Any]
+class _Item(Deferred[T]):
+    """A unit in the queue, and its answer."""
+
+    def __init__(self, unit: Unit[T], size: int, turn: int, forget: Callable[["Deferred[T]"], None]) -> None:
+        """`turn`: how many batches had begun when it came."""
+        super().__init__(forget)
+        self.unit, self.size, self.turn = unit, size, turn
 
 
 class Lane(ABC):
@@ -45,7 +44,7 @@ class Lane(ABC):
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._queue: deque[_Item] = deque()
+        self._queue: deque[_Item[Any]] = deque()
         self._turns = 0
         self._running = False
         self._pumping = False
@@ -75,10 +74,10 @@ class Lane(ABC):
             return fail(StoreBusy("The server is stopping."))
         if len(self._queue) >= QUEUE_ITEMS:
             return fail(say(StoreBusy))
-        item = _Item(unit, size, self._turns, Deferred(lambda _: self._forget(item)))
+        item = _Item(unit, size, self._turns, self._forget)
         self._queue.append(item)
         self._call_pump()
-        return item.answer
+        return item
 
     def pause(self) -> Deferred[None]:
         """Start no further batch until resume(); fires when the one under way is done."""
@@ -106,12 +105,13 @@ class Lane(ABC):
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:  # noqa: B027 (a hook)
         """See the outcomes before the next batch starts."""
 
-    def _landed(self, batch: Sequence[_Item]) -> None:  # noqa: B027 (a hook)
+    def _landed(self, batch: Sequence[_Item[Any]]) -> None:  # noqa: B027 (a hook)
         """After the batch was answered."""
 
-    def _forget(self, item: _Item) -> None:
+    def _forget(self, item: Deferred[Any]) -> None:
+        """It was cancelled."""
         if item in self._queue:
-            self._queue.remove(item)
+            self._queue.remove(cast(_Item[Any], item))
             self._settle()
 
     def _call_pump(self) -> None:
@@ -133,7 +133,7 @@ class Lane(ABC):
             hop.addErrback(_for_each, len(batch)).addCallback(self._land, batch)
         self._pumping = False
 
-    def _take(self) -> list[_Item]:
+    def _take(self) -> list[_Item[Any]]:
         """What rides together: in order, at most batch_items and BATCH_BYTES, but always one."""
         batch = [self._queue.popleft()]
         size = batch[0].size
@@ -144,13 +144,13 @@ class Lane(ABC):
         self.units += len(batch)
         return batch
 
-    def _land(self, outcomes: Sequence[batches.Outcome], batch: Sequence[_Item]) -> None:
+    def _land(self, outcomes: Sequence[batches.Outcome], batch: Sequence[_Item[Any]]) -> None:
         self._running = False
         self._note(outcomes)
         self._pump()  # the thread works on while the answers go out
         for item, outcome in zip(batch, outcomes, strict=True):
-            if not item.answer.called:
-                item.answer.callback(outcome)
+            if not item.called:
+                item.callback(outcome)
         self._landed(batch)
         self._settle()
 
@@ -221,7 +221,7 @@ class WriteLane(Lane):
     def _refuse_waiting(self) -> None:
         """Another process held the file for as long as a batch waits: who waited as long waits no longer."""
         while self._queue and self._queue[0].turn < self._turns:
-            self._queue.popleft().answer.errback(failure(say(StoreBusy)))
+            self._queue.popleft().errback(failure(say(StoreBusy)))
 
-    def _landed(self, batch: Sequence[_Item]) -> None:
+    def _landed(self, batch: Sequence[_Item[Any]]) -> None:
         self._wrote(self._file, sum(item.size for item in batch))

@@ -1,6 +1,7 @@
 """Bodies of saves (PROTOCOL 4.1)."""
 
 from attrs import frozen
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.http_rules.conditions import Header
@@ -20,8 +21,7 @@ from gamed.web.gates import Head
 from gamed.web.incoming import Incoming, Intake
 
 
-@frozen
-class Intent:
+class Intent(Struct, frozen=True):
     """What a PUT says before its body."""
 
     slot: str
