@@ -8,7 +8,8 @@ from gamed.crypto import Secret
 
 ENTROPY_BYTES = 32
 ID_BYTES = 16
-_BODY = compile(r"[A-Za-z0-9_-]{43}", ASCII)
+_REST = compile(r"[A-Za-z0-9_-]{49}", ASCII)
+"""Body and checksum, behind the prefix."""
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
@@ -31,21 +32,21 @@ def base64url(raw: bytes) -> str:
 
 def mint(kind: Kind, entropy: bytes) -> Secret:
     """Prefix, 43 characters of 32 random bytes, 6 characters of CRC-32 over both."""
-    text = kind.value + base64url(entropy)
-    return Secret((text + checksum(text)).encode())
+    raw = (kind + base64url(entropy)).encode()
+    return Secret(raw + checksum(raw))
 
 
 def parse(kind: Kind, text: str) -> Secret:
     """The credential, or TokenMalformed; says nothing about whether it was ever issued."""
-    prefix, body, check = text[:4], text[4:47], text[47:]
-    if prefix != kind or not _BODY.fullmatch(body) or check != checksum(prefix + body):
+    raw = text.encode()
+    if not (text.startswith(kind) and _REST.fullmatch(text, 4) and raw[47:] == checksum(raw[:47])):
         raise TokenMalformed(f"not of the form {kind.value}...")
-    return Secret(text.encode())
+    return Secret(raw)
 
 
-def checksum(text: str) -> str:
+def checksum(raw: bytes) -> bytes:
     """6 base64url characters that catch a slip of the keyboard, not an attacker."""
-    return base64url(crc32(text.encode()).to_bytes(4, "big"))
+    return b2a_base64(crc32(raw).to_bytes(4, "big"), newline=False)[:6].translate(_URL_SAFE)
 
 
 def public_id(prefix: str, raw: bytes) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Awaitable
 from typing import IO, BinaryIO, Protocol
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 
 from gamed.crypto import Random, Secret
 from gamed.http_rules.conditions import Conditions, Outcome, range_holds
@@ -90,7 +91,8 @@ class Shelf:
     async def holdings(self, token: Secret) -> tuple[Caller, Holdings]:
         """Who asks, and the shelf as a whole; the token's first use is on disk."""
         caller, holdings = await self._store.holdings(token, self._now_ms())
-        await self._sessions.settle(caller)
+        if caller.unused is not None:
+            await self._sessions.settle(caller)
         return caller, holdings
 
     async def overview(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
@@ -126,12 +128,13 @@ class Shelf:
         """The current version, with its bytes where they will be sent; stored bytes were hashed again."""
         for _ in range(ATTEMPTS):
             caller, sight = await self._store.look_at(token, self._now_ms(), look)
-            await self._sessions.settle(caller)
+            if caller.unused is not None:
+                await self._sessions.settle(caller)
             reading = self._judged(look, sight)
             if not reading.modified or not look.whole or reading.content is not None:
                 return reading
             try:
-                return evolve(reading, content=await self._bytes_of(sight, reading.version))
+                return replace(reading, content=await self._bytes_of(sight, reading.version))
             except BlobGone:  # replaced and swept since the look
                 continue
             except BlobCorrupt:

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Sequence
 from typing import IO, Protocol
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.http_rules.conditions import Conditions, Outcome, Representation
@@ -25,8 +24,7 @@ class Look(Struct, frozen=True):
     """One of the history; None: the current one."""
 
 
-@frozen
-class Sight:
+class Sight(Struct, frozen=True):
     """A slot at one instant, and what the conditions say about it."""
 
     view: SlotView
@@ -38,10 +36,14 @@ class Sight:
     """The version that If-Match names."""
     outcome: Outcome = Outcome.PROCEED
     current: Representation | None = None
-    data: bytes | None = field(default=None, repr=False)
+    data: bytes | None = None
     """The bytes, when asked for and small."""
     damaged: bool = False
     """The bytes are not those that were acknowledged."""
+
+    def __repr__(self) -> str:
+        """Not the bytes."""
+        return f"<Sight {self.outcome.name} {self.target}>"
 
 
 class Parts(Protocol):
@@ -59,15 +61,18 @@ class Parts(Protocol):
 Content = bytes | IO[bytes] | Parts
 
 
-@frozen
-class Reading:
+class Reading(Struct, frozen=True):
     """What a GET or HEAD found. `content` is None when it is not modified or only the head was asked for."""
 
     version: Version
     modified: bool
     part: ByteRange | None = None
     """What of the bytes is asked for; None: all."""
-    content: Content | None = field(default=None, repr=False)
+    content: Content | None = None
+
+    def __repr__(self) -> str:
+        """Not the bytes."""
+        return f"<Reading {self.version}>"
 
 
 class Past(Struct, frozen=True):

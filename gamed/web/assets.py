@@ -69,7 +69,8 @@ class AssetRoutes:
     async def _look(self, request: Request) -> Look:
         """What is wanted, by whom: a token is judged before anything is looked for."""
         whole = request.head.method != "HEAD"
-        look = Look(conditions_of(request), request.head.header("range") if whole else None, whole)
+        header = request.head.header
+        look = Look(conditions_of(header), header("range") if whole else None, whole)
         if self._players is not None:
             await self._players.authenticate(bearer(request.head))
         return look

@@ -2,7 +2,7 @@
 
 from typing import IO
 
-from gamed.http_rules.conditions import Conditions, parse_conditions
+from gamed.http_rules.conditions import Conditions, Header, parse_conditions
 from gamed.http_rules.ranges import ByteRange
 from gamed.http_rules.tags import TagsMalformed
 from gamed.web.errors import BadPrecondition
@@ -13,10 +13,10 @@ PRIVATE = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authoriz
 """On every answer that is one player's."""
 
 
-def conditions_of(request: Request) -> Conditions:
+def conditions_of(header: Header) -> Conditions:
     """Of a GET or HEAD; BadPrecondition for tags that cannot be read."""
     try:
-        return parse_conditions(request.head.header)
+        return parse_conditions(header)
     except TagsMalformed as e:
         raise BadPrecondition(f"If-Match and If-None-Match take etags: {e}.") from None
 

@@ -31,7 +31,7 @@ class ExportRoutes:
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
-        conditions, whole = conditions_of(request), request.head.method != "HEAD"
+        conditions, whole = conditions_of(request.head.header), request.head.method != "HEAD"
         export = await self._exports.open(access_token(request.head))
         try:
             wanted = request.head.header("range") if whole else None

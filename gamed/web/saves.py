@@ -64,7 +64,7 @@ class SaveRoutes:
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
-        since, conditions = _since(request), conditions_of(request)
+        since, conditions = _since(request), conditions_of(request.head.header)
         knows = since is not None or conditions.if_none_match is not None
         wait = self._shelf.granted(wait_seconds(request.head.header("prefer"))) if knows else 0
         listing = await self._shelf.list_saves(access_token(request.head), since, conditions, wait)
@@ -123,8 +123,8 @@ class SaveRoutes:
         return write_json(request, 200, save_info(now))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
-        whole, wanted = request.head.method != "HEAD", request.head.header("range")
-        look = Look(slot, conditions_of(request), whole, wanted, version)
+        whole, header = request.head.method != "HEAD", request.head.header
+        look = Look(slot, conditions_of(header), whole, header("range"), version)
         return await _answered(request, await self._shelf.read(access_token(request.head), look))
 
     async def _store(self, upload: Upload) -> Written:
