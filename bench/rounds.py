@@ -1,5 +1,6 @@
 """Rounds that take turns: what disturbs one contender disturbs the others too, and only their ratio counts."""
 
+import os
 from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 
@@ -75,4 +76,5 @@ def _run(servers: Servers, side: Side, seconds: int) -> Measured:
     load = side.load
     if load.more == (ETAG,):
         load = evolve(load, more=(ETAG, process.entity_tag(load.path)))
+    os.sync()  # what the contender before has left for the disk is not this one's
     return run(process, load, servers.players(side.server), seconds)
