@@ -38,8 +38,8 @@ def mint(kind: Kind, entropy: bytes) -> Secret:
 
 def parse(kind: Kind, text: str) -> Secret:
     """The credential, or TokenMalformed; says nothing about whether it was ever issued."""
-    raw = text.encode()
-    if not (text.startswith(kind) and _REST.fullmatch(text, 4) and raw[47:] == checksum(raw[:47])):
+    raw = text.encode() if text.startswith(kind) and _REST.fullmatch(text, 4) else b""
+    if not raw or raw[47:] != checksum(raw[:47]):
         raise TokenMalformed(f"not of the form {kind.value}...")
     return Secret(raw)
 

@@ -91,8 +91,7 @@ class Shelf:
     async def holdings(self, token: Secret) -> tuple[Caller, Holdings]:
         """Who asks, and the shelf as a whole; the token's first use is on disk."""
         caller, holdings = await self._store.holdings(token, self._now_ms())
-        if caller.unused is not None:
-            await self._sessions.settle(caller)
+        await self._sessions.settle(caller)
         return caller, holdings
 
     async def overview(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
@@ -128,8 +127,7 @@ class Shelf:
         """The current version, with its bytes where they will be sent; stored bytes were hashed again."""
         for _ in range(ATTEMPTS):
             caller, sight = await self._store.look_at(token, self._now_ms(), look)
-            if caller.unused is not None:
-                await self._sessions.settle(caller)
+            await self._sessions.settle(caller)
             reading = self._judged(look, sight)
             if not reading.modified or not look.whole or reading.content is not None:
                 return reading

@@ -57,8 +57,7 @@ class Supply:
                 if spool is not None:
                     order = await self._supplied(order, outcome.known, spool)
         finally:
-            if order.appended is not None:
-                await self._tidy(order.appended, taken)
+            await self._tidy(order.appended, taken)
         raise StoreBusy("Too much goes on with these bytes. Send them again in a moment.")
 
     async def _supplied(self, order: Order, known: int | None, spool: BinaryIO) -> Order:

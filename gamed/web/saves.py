@@ -159,8 +159,8 @@ def _described(version: Version) -> dict[str, str]:
 
 
 def _identified(version: Version) -> dict[str, str]:
-    tag = version.tag
-    return {"ETag": f'"{tag}"', "Save-Version": tag}
+    tag = version.entity_tag
+    return {"ETag": str(tag), "Save-Version": tag.opaque}
 
 
 def _since(request: Request) -> Cursor | None:

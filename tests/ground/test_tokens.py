@@ -43,6 +43,12 @@ class TokenTests(SynchronousTestCase):
         """No text makes it fail in another way."""
         self.assertRaises(TokenMalformed, parse, Kind.ACCESS_TOKEN, written)
 
+    def test_no_text_at_all(self) -> None:
+        """Half of a surrogate pair, which has no bytes, is malformed like anything else."""
+        written = mint(Kind.ACCESS_TOKEN, bytes(32)).reveal().decode()
+        for wrong in ("\ud800", "gat_\udfff", written[:-1] + "\ud800"):
+            self.assertRaises(TokenMalformed, parse, Kind.ACCESS_TOKEN, wrong)
+
     def test_lengths(self) -> None:
         """Cut, padded, doubled, newline behind."""
         written = mint(Kind.ACCESS_TOKEN, bytes(32)).reveal().decode()
