@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from hmac import HMAC, compare_digest, new
+from hmac import compare_digest
 from typing import NewType, NoReturn
 
 from attrs import field, frozen
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 KEY_BYTES = 32
@@ -84,7 +85,7 @@ class Purpose(Enum):
 
 def framed(*parts: bytes) -> bytes:
     """Parts joined so that no two different lists give the same bytes: each behind its length in 4 bytes."""
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
 
 def derive(master: Secret, info: bytes) -> bytes:
@@ -101,13 +102,15 @@ class Indexer:
     """With the key and the purpose in it already: every request makes an index."""
 
     def __attrs_post_init__(self) -> None:
-        begun = {purpose: new(self._key, framed(purpose.value), "sha256") for purpose in Purpose}
+        begun = {purpose: HMAC(self._key, SHA256()) for purpose in Purpose}
+        for purpose, mac in begun.items():
+            mac.update(framed(purpose.value))
         object.__setattr__(self, "_begun", begun)
 
     def index(self, purpose: Purpose, *parts: bytes) -> Index:
         mac = self._begun[purpose].copy()
         mac.update(framed(*parts))
-        return Index(mac.digest())
+        return Index(mac.finalize())
 
 
 @frozen
@@ -117,17 +120,17 @@ class Sealer:
     A value moved to another row or column, or changed by one bit, is SealBroken.
     """
 
-    _key: bytes = field(repr=False)
+    _cipher: AESGCM = field(repr=False)
     _random: Random = field(repr=False)
 
     def seal(self, purpose: Purpose, row: str, plain: bytes) -> bytes:
         nonce = self._random(NONCE_BYTES)
-        return nonce + AESGCM(self._key).encrypt(nonce, plain, _bound(purpose, row))
+        return nonce + self._cipher.encrypt(nonce, plain, _bound(purpose, row))
 
     def unseal(self, purpose: Purpose, row: str, sealed: bytes) -> bytes:
         nonce, body = sealed[:NONCE_BYTES], sealed[NONCE_BYTES:]
         try:
-            return AESGCM(self._key).decrypt(nonce, body, _bound(purpose, row))
+            return self._cipher.decrypt(nonce, body, _bound(purpose, row))
         except (InvalidTag, ValueError) as e:
             raise SealBroken(purpose, row) from e
 
@@ -152,6 +155,6 @@ class Keys:
         if len(master.reveal()) != KEY_BYTES:
             raise KeyMalformed(f"a master key is {KEY_BYTES} bytes")
         indexer = Indexer(derive(master, b"gamed 1 hmac"))
-        sealer = Sealer(derive(master, b"gamed 1 aes-256-gcm"), random)
+        sealer = Sealer(AESGCM(derive(master, b"gamed 1 aes-256-gcm")), random)
         check = indexer.index(Purpose.CHECK, b"gamed")
         return cls(indexer, sealer, check, derive(master, b"gamed 1 fingerprint")[:6].hex())

@@ -6,8 +6,9 @@ Each rotation is one more generation of the session. A credential belongs to the
 
 from enum import Enum
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.sessions.credentials import Pair
 from gamed.sessions.errors import SessionError
@@ -27,8 +28,7 @@ class Answer(Enum):
     REVOKED = "nothing: the session ended before"
 
 
-@frozen
-class Line:
+class Line(Struct, frozen=True):
     """A session's newest generation; instants in epoch milliseconds."""
 
     generation: int
@@ -42,11 +42,11 @@ class Line:
 
     def rotated(self, now_ms: int) -> "Line":
         """The next generation, handed out now and not used yet."""
-        return evolve(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
+        return replace(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
 
     def marked(self, generation: int) -> "Line":
         """After a credential of `generation` was presented."""
-        return evolve(self, used=self.used or generation == self.generation)
+        return replace(self, used=self.used or generation == self.generation)
 
 
 def judge(line: Line, generation: int, expires_ms: int, now_ms: int) -> Answer:

@@ -8,8 +8,9 @@ import contextlib
 from enum import Enum
 from typing import Protocol
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 from hypothesis.strategies import SearchStrategy, builds, lists, one_of, sampled_from
+from msgspec.structs import replace
 
 from gamed.sessions.credentials import Pair
 from gamed.sessions.errors import RefreshExpired, RefreshReused, SessionRevoked
@@ -157,14 +158,14 @@ class Rule:
         pass
 
     def revoke(self) -> None:
-        self.line = evolve(self.line, revoked=True)
+        self.line = replace(self.line, revoked=True)
 
 
 class WindowSlides(Rule):
     """Defect: every repetition opens the 30 seconds again."""
 
     def repeated(self, now_ms: int) -> None:
-        self.line = evolve(self.line, rotated_ms=now_ms)
+        self.line = replace(self.line, rotated_ms=now_ms)
 
 
 class RefreshOnly(Rule):

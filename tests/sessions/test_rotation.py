@@ -1,15 +1,15 @@
 """The refresh table row by row as a pure rule (PROTOCOL 3.7)."""
 
-from attrs import evolve
 from hypothesis import given
 from hypothesis.strategies import booleans, builds, integers, none
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.sessions.rotation import SHARED_STORE_MS, Answer, Line, judge
 
 LATER = 10**15
 FRESH = Line(generation=5, rotated_ms=1_000_000, used=False, revoked=False, ends_ms=None)
-USED = evolve(FRESH, used=True)
+USED = replace(FRESH, used=True)
 WINDOW_ENDS = FRESH.rotated_ms + SHARED_STORE_MS
 
 lines = builds(
@@ -52,7 +52,7 @@ class TableTests(SynchronousTestCase):
 
     def test_end_of_the_session(self) -> None:
         """At its greatest age nothing of the session can be exchanged, whatever its credentials say."""
-        line = evolve(FRESH, ends_ms=LATER - 10)
+        line = replace(FRESH, ends_ms=LATER - 10)
         self.assertIs(judge(line, 5, LATER, LATER - 11), Answer.ROTATE)
         for generation in (5, 4, 1):
             self.assertIs(judge(line, generation, LATER, LATER - 10), Answer.EXPIRED)
@@ -60,7 +60,7 @@ class TableTests(SynchronousTestCase):
     @given(lines, integers(1, 50), integers(0, 10**7), integers(0, 10**7))
     def test_revoked(self, line: Line, generation: int, expires_ms: int, now_ms: int) -> None:
         """An ended session says so to whatever is shown, expired or not."""
-        self.assertIs(judge(evolve(line, revoked=True), generation, expires_ms, now_ms), Answer.REVOKED)
+        self.assertIs(judge(replace(line, revoked=True), generation, expires_ms, now_ms), Answer.REVOKED)
 
     def test_clock_set_back(self) -> None:
         """A clock that goes back takes nobody for a thief."""
@@ -82,4 +82,4 @@ class LineTests(SynchronousTestCase):
         """Only the newest generation's credentials make it used, and it stays used."""
         after = line.marked(generation)
         self.assertEqual(after.used, line.used or generation == line.generation)
-        self.assertEqual(evolve(after, used=line.used), line)
+        self.assertEqual(replace(after, used=line.used), line)

@@ -2,7 +2,7 @@
 
 from sqlite3 import Connection
 
-from attrs import frozen
+from attrs import field, frozen
 
 from gamed.crypto import Purpose, Secret
 from gamed.limits import UNLIMITED, Rate
@@ -26,8 +26,8 @@ class Presented:
     player_id: str
     created_ms: int
     line: Line
-    successor: Pair | None
-    """The newest generation's pair, as long as it is kept."""
+    sealed_successor: bytes | None = field(repr=False)
+    """The newest generation's pair, as long as it is kept; opened for a repeated question only."""
     generation: int
     """The credential's own."""
     expires_ms: int
@@ -38,7 +38,7 @@ class Presented:
     def answer(self, now_ms: int) -> Answer:
         """The table's answer. A successor is forgotten only when its time is long over, whatever the clock says now."""
         answer = judge(self.line, self.generation, self.expires_ms, now_ms)
-        return Answer.REUSED if answer is Answer.REPEAT and self.successor is None else answer
+        return Answer.REUSED if answer is Answer.REPEAT and self.sealed_successor is None else answer
 
 
 def present(connection: Connection, issuer: Issuer, credential: Secret) -> Presented | None:
@@ -58,8 +58,7 @@ def present(connection: Connection, issuer: Issuer, credential: Secret) -> Prese
     session_id, player_id, created_ms, newest, rotated_ms, used, revoked_ms, sealed, generation, expires_ms, state = row
     revoked = revoked_ms is not None or state == "erasing"
     line = Line(newest, rotated_ms, bool(used), revoked, issuer.policy.ends_ms(created_ms))
-    successor = None if sealed is None else from_bytes(issuer.keys.sealer.unseal(Purpose.SUCCESSOR, session_id, sealed))
-    return Presented(session_id, player_id, created_ms, line, successor, generation, expires_ms, state)
+    return Presented(session_id, player_id, created_ms, line, sealed, generation, expires_ms, state)
 
 
 def accept(
@@ -99,7 +98,8 @@ def refresh(
 
 def _rotate(connection: Connection, issuer: Issuer, found: Presented, now_ms: int) -> Refreshed:
     """The presented generation is used by this; the next one begins unused and is kept for a repeated question."""
-    sessions.mark_used(connection, found.session_id, found.generation, now_ms)
+    if found.generation == 1:
+        sessions.close_handoff(connection, found.session_id, now_ms)
     line, pair = found.line.rotated(now_ms), issuer.pair(now_ms, found.created_ms)
     query = """
         UPDATE session
@@ -111,7 +111,7 @@ def _rotate(connection: Connection, issuer: Issuer, found: Presented, now_ms: in
         "generation": line.generation,
         "rotated_ms": line.rotated_ms,
         "used": line.used,
-        "sealed_successor": issuer.keys.sealer.seal(Purpose.SUCCESSOR, found.session_id, to_bytes(pair)),
+        "sealed_successor": _sealed(issuer, found.session_id, pair),
         "expires_ms": pair.refresh_expires_ms,
         "session_id": found.session_id,
     }
@@ -122,8 +122,8 @@ def _rotate(connection: Connection, issuer: Issuer, found: Presented, now_ms: in
 
 def _repeat(connection: Connection, issuer: Issuer, found: Presented, now_ms: int) -> Refreshed:
     """The successor as it was handed out; when its access token died meanwhile, with a fresh one."""
-    pair = found.successor
-    assert pair is not None  # answer() saw to it
+    assert found.sealed_successor is not None  # answer() saw to it
+    pair = from_bytes(issuer.keys.sealer.unseal(Purpose.SUCCESSOR, found.session_id, found.sealed_successor))
     if now_ms < pair.access_expires_ms:
         return Refreshed(found.session_id, pair)
     access = issuer.access(now_ms, found.created_ms)
@@ -132,10 +132,14 @@ def _repeat(connection: Connection, issuer: Issuer, found: Presented, now_ms: in
         UPDATE session SET sealed_successor = :sealed_successor, last_used_ms = :now_ms WHERE session_id = :session_id
     """
     values = {
-        "sealed_successor": issuer.keys.sealer.seal(Purpose.SUCCESSOR, found.session_id, to_bytes(pair)),
+        "sealed_successor": _sealed(issuer, found.session_id, pair),
         "now_ms": now_ms,
         "session_id": found.session_id,
     }
     connection.execute(query, values)
     sessions.insert_access(connection, issuer.keys.indexer, found.session_id, found.line.generation, access)
     return Refreshed(found.session_id, pair)
+
+
+def _sealed(issuer: Issuer, session_id: str, pair: Pair) -> bytes:
+    return issuer.keys.sealer.seal(Purpose.SUCCESSOR, session_id, to_bytes(pair))
