@@ -77,9 +77,9 @@ class Waiters:
 
     def open(self, key: bytes) -> _Slot:
         older = self._slots.pop(key, None)
-        if older is not None:
-            self._end([older], Woken.SUPERSEDED)
         slot = self._slots[key] = _Slot(self, key, Woken.CLOSING if self._closed else None)
+        if older is not None:  # its client may be back before this returns, and take the place
+            self._end([older], Woken.SUPERSEDED)
         return slot
 
     def wake(self, key: bytes) -> None:
@@ -165,8 +165,8 @@ class Waiters:
     def _tick(self) -> None:
         self._timer = None
         now = int(self._clock.seconds() / TICK_SECONDS)
-        for tick in sorted(tick for tick in self._wheel if tick <= now):
-            self._end(list(self._wheel[tick]), Woken.TIME)
+        over = sorted(tick for tick in self._wheel if tick <= now)
+        self._end([slot for tick in over for slot in self._wheel[tick]], Woken.TIME)
         self._schedule()
 
     def _schedule(self) -> None:

@@ -120,6 +120,23 @@ class Slots(SynchronousTestCase):
         self.assertEqual(told, [(b"2", Woken.SUPERSEDED), (b"3", Woken.CLOSING)])
         self.assertIs(self.successResultOf(third.wait(9)), Woken.CLOSING)
 
+    def test_who_is_superseded_comes_again_at_once(self) -> None:
+        """Its client sent the next request behind the first: of three for one key each is told."""
+        first, again = self.waiters.open(b"1"), []
+        first.wait(25).addCallback(lambda _: again.append(self.waiters.open(b"1").wait(25)))
+        third = self.waiters.open(b"1").wait(25)
+        self.waiters.wake(b"1")
+        self.assertEqual({self.successResultOf(wait) for wait in (*again, third)}, {Woken.NEWS, Woken.SUPERSEDED})
+
+    def test_times_that_are_over_together(self) -> None:
+        """The reactor was late: who is told first may end the wait of another, and later ones still end."""
+        waits = [self.waiters.open(key).wait(seconds) for key, seconds in ((b"1", 1), (b"2", 2), (b"3", 9))]
+        waits[0].addCallback(lambda _: self.waiters.open(b"2"))
+        self.clock.advance(3)
+        self.assertTrue(waits[1].called)
+        self.clock.advance(7)
+        self.assertIs(self.successResultOf(waits[2]), Woken.TIME)
+
 
 class Crowds(SynchronousTestCase):
     """More than may be woken at once."""
