@@ -1,5 +1,7 @@
 """What a request costs between socket and lane: the real site and rooms in one thread, a transport and a store of air.
 
+Assets are real files, which are read in that thread too.
+
 python -m bench.inside [--only read] [--count 2000] [--repeats 15]     microseconds, the least of the repeats
 python -m bench.inside --instructions [--folder DIR]                   by valgrind: a minute or two, but always the same
 """
@@ -10,17 +12,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from twisted.internet import reactor
 from twisted.internet.address import IPv4Address
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.testing import StringTransport
 
 from gamed import tokens
+from gamed.assets.library import Library
+from gamed.assets.objects import Objects
+from gamed.assets.plan import Order
+from gamed.assets.publisher import Publisher
+from gamed.assets.reading import AssetReader
+from gamed.assets.store import AssetStore
 from gamed.clock import now_ms
 from gamed.http_rules.conditions import Representation
 from gamed.ops.access_log import AccessLog
@@ -36,6 +45,7 @@ from gamed.saves.version import Body, Kind, Version
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
 from gamed.web.app import Room
+from gamed.web.assets import AssetRoutes
 from gamed.web.detached import Detached
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.incoming import Intake
@@ -44,10 +54,11 @@ from gamed.web.saves import SaveRoutes
 from gamed.web.site import build_site
 from gamed.web.upload import SaveGate
 
+T = TypeVar("T")
 WARM = 200
 ROOMY = 1 << 40
 PEER = IPv4Address("TCP", "127.0.0.1", 51000)
-DATA = os.urandom(4096)
+DATA, LARGE = os.urandom(4096), os.urandom(1024 * 1024)
 SAVED = Version(
     *("auto", 7, 6, "6-0011223344556677", Kind.WRITE, 3),
     Body(sha256(DATA).digest(), len(DATA), "application/octet-stream"),
@@ -103,10 +114,26 @@ class Still:
     async def check(self) -> None: ...
 
 
+def published(folder: Path) -> AssetReader:
+    """A release of two files, at `stable`. Time stands still: nothing is looked at again."""
+    (source := folder / "source").mkdir()
+    (source / "small.bin").write_bytes(DATA)
+    (source / "large.bin").write_bytes(LARGE)
+    store = AssetStore(folder / "assets")
+    Publisher(store, lambda label, length: nullcontext(lambda done: None), now_ms, 0, 1).publish(
+        Order(source, "stable")
+    )
+
+    def run(work: Callable[[], T]) -> Deferred[T]:
+        return succeed(work())
+
+    return AssetReader(Library(store, run, lambda: 0.0), Objects(store, run, lambda: 0.0, 64), now_ms())
+
+
 class Inside:
     """One connection to a site, and the requests that it can send."""
 
-    def __init__(self, clock: Any = reactor) -> None:
+    def __init__(self, folder: Path, clock: Any = reactor) -> None:
         self._air, self.wire, still = Air(), cast(Any, Wire)(), Still()
         limits = SaveLimits(writes_per_minute=0)
         waits = PlayerWaits(cast(Any, still), still)
@@ -116,6 +143,7 @@ class Inside:
         rooms: list[Room] = [
             SaveRoutes(shelf, Detached(), gate, cast(Any, None)),
             PolicyRoutes("local", [], "0" * 8, still),
+            AssetRoutes(published(folder)),
         ]
         log = AccessLog(lambda text: None, clock, now_ms, count=Tally(()).request)
         policy = HttpPolicy(host="localhost")
@@ -127,7 +155,7 @@ class Inside:
         for _ in range(count):
             self._channel.dataReceived(request)
             self._air.answer()
-        if not self.wire.last.startswith(b"HTTP/1.1 200 "):
+        if self.wire.last[9:12] not in (b"200", b"206", b"304"):
             raise RuntimeError(repr(self.wire.last[:400]))
 
 
@@ -135,16 +163,19 @@ def requests() -> Mapping[str, bytes]:
     token = tokens.mint(tokens.Kind.ACCESS_TOKEN, os.urandom(32)).reveal()
     save = b"/game/saves/auto HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % token
     body = b"Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(DATA), DATA)
+    large = b"/assets/stable/large.bin HTTP/1.1\r\nHost: localhost\r\n"
     return {
         "config": b"GET /auth/config HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "read": b"GET %b\r\n" % save,
         "put": b'PUT %bIf-Match: "%b"\r\n%b' % (save, SAVED.tag.encode(), body),
+        "asset-4k": b"GET /assets/stable/small.bin HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "asset-64k": b"GET %bRange: bytes=65536-131071\r\n\r\n" % large,
+        "asset-304": b'GET %bIf-None-Match: "%b"\r\n\r\n' % (large, sha256(LARGE).hexdigest().encode()),
     }
 
 
-def microseconds(asked: Mapping[str, bytes], count: int, repeats: int) -> Mapping[str, float]:
+def microseconds(inside: Inside, asked: Mapping[str, bytes], count: int, repeats: int) -> Mapping[str, float]:
     """Of the best of the repeats, which take turns."""
-    inside = Inside()
     times: dict[str, list[float]] = {name: [] for name in asked}
     for _ in range(repeats + 1):  # the first is for warming up
         for name, request in asked.items():
@@ -198,12 +229,15 @@ def main() -> None:
         folder = given.folder or Path(tempfile.mkdtemp(prefix="gamed-bench-"))
         folder.mkdir(parents=True, exist_ok=True)
         for name, each in instructions(folder, list(asked), given.count).items():
-            print(f"{name:7} {each:9,.0f} instructions   callgrind_annotate {folder}/{name}.callgrind")
-    elif given.marked:
-        marked(Inside(), asked, given.count)
-    else:
-        for name, each in microseconds(asked, given.count, given.repeats).items():
-            print(f"{name:7} {each:6.1f} us")
+            print(f"{name:9} {each:9,.0f} instructions   callgrind_annotate {folder}/{name}.callgrind")
+        return
+    with tempfile.TemporaryDirectory(prefix="gamed-bench-") as assets:
+        inside = Inside(Path(assets))
+        if given.marked:
+            marked(inside, asked, given.count)
+        else:
+            for name, each in microseconds(inside, asked, given.count, given.repeats).items():
+                print(f"{name:9} {each:6.1f} us")
 
 
 if __name__ == "__main__":
