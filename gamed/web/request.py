@@ -162,13 +162,14 @@ class Request(TwistedRequest):
             return
         if self.code in NO_BODY_CODES or self.method == b"HEAD":
             data = b""
-        self.sentLength += len(data)
         if self.startedWriting:
             self.channel.write(data)
-            return
-        self._seal()
-        self.startedWriting = 1
-        self.channel.send(b"%b %b%b\r\n%b" % (self.clientproto, _STATUS[self.code], self.responseHeaders.block(), data))
+        else:
+            self._seal()
+            start = b"%b %b%b\r\n%b" % (self.clientproto, _STATUS[self.code], self.responseHeaders.block(), data)
+            self.startedWriting = 1  # what cannot be written has not begun
+            self.channel.send(start)
+        self.sentLength += len(data)
 
     def finish(self) -> None:
         """All is written."""

@@ -155,6 +155,15 @@ class EchoRoom:
     def echo_not_bytes(self, request: Request) -> Any:
         return 17
 
+    @app.route("/echo/unspeakable", methods=["GET"])
+    def echo_unspeakable(self, request: Request) -> bytes:
+        request.setHeader("ETag", "\ud800")
+        return b"text"
+
+    @app.route("/echo/unmeasured", methods=["GET"])
+    def echo_unmeasured(self, request: Request) -> None:
+        request.write(b"text")
+
     @app.route("/echo/typed", methods=["GET"])
     async def echo_typed(self, request: Request) -> bytes:
         raise WebErrorTooMuch

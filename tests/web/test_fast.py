@@ -29,6 +29,7 @@ PATHS = (
     *("/echo/tree/leaf", "/echo/tree/leaf/", "/echo/tree/leaf/a", "/echo/tree/leaf/a/", "/echo/tree/leaf/a/b"),
     *("/echo/tree/a//b", "/echo/tree/../b", "/echo/tree/a/../b", "/echo/tree/a/b%20c", "/echo/tree/a/b.c-d_e~f"),
     *("/echo/deferred", "/echo/deferred?a", "/echo/stream", "/echo/broken-stream", "/echo/crash", "/echo/not-bytes"),
+    *("/echo/unspeakable", "/echo/unmeasured"),
     *("/auth/echo", "/auth/page/collect", "/auth/page/" + "t" * 22, "/auth/page/form", "/echo/nowhere", "/ECHO/text"),
     *(
         "http://game.example/echo/text",

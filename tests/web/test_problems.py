@@ -218,6 +218,14 @@ class CrashTests(SynchronousTestCase):
         """A handler's mistake is a 500 too."""
         self.assertEqual(self.browser.get("/echo/not-bytes").code, "internal_error")
 
+    def test_a_head_that_cannot_be_written(self) -> None:
+        """Nothing of such an answer leaves or is counted: a 500 takes its place."""
+        for path in ("/echo/unspeakable", "/echo/unmeasured"):
+            with self.subTest(path):
+                answer = self.browser.get(path)
+                self.assertEqual(answer.code, "internal_error")
+                self.assertEqual(self.browser.log.lines[-1]["size"], len(answer.body))
+
     def test_the_connection_goes_on(self) -> None:
         """A crash of one request is not one of the connection."""
         connection = self.browser.connect()
