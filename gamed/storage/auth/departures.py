@@ -51,8 +51,8 @@ def unfinished(connection: Connection) -> list[Departure]:
     """Everyone who is marked, those with an heir first."""
     heirs = "SELECT player_id, heir_id FROM handover ORDER BY started_ms, player_id"
     erasing = """
-        SELECT player_id FROM player WHERE state = 'erasing' AND player_id NOT IN (SELECT player_id FROM handover)
-        ORDER BY player_id
+        SELECT player_id FROM player INDEXED BY player_erasing
+        WHERE state = 'erasing' AND player_id NOT IN (SELECT player_id FROM handover) ORDER BY player_id
     """
     return [Departure(*row) for query in (heirs, erasing) for row in connection.execute(query)]
 

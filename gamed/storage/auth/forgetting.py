@@ -36,7 +36,8 @@ FORGET = (
     """,
     """
     DELETE FROM player WHERE player_id IN (
-        SELECT player_id FROM player WHERE state = 'pending' AND created_ms < :pending_before_ms LIMIT :rows)
+        SELECT player_id FROM player INDEXED BY player_pending
+        WHERE state = 'pending' AND created_ms < :pending_before_ms LIMIT :rows)
     """,
 )
 

@@ -19,7 +19,8 @@ CREATE TABLE player (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX player_owner ON player (owner) WHERE owner = 1;
-CREATE INDEX player_waiting ON player (state, created_ms) WHERE state IN ('pending', 'erasing');
+CREATE INDEX player_pending ON player (created_ms) WHERE state = 'pending';
+CREATE INDEX player_erasing ON player (player_id) WHERE state = 'erasing';
 
 CREATE TABLE identity (                 -- a provider's account that signs in as a player
     identity_index BLOB PRIMARY KEY,
