@@ -5,10 +5,8 @@ at every byte. Here a head is collected first; while its gate judges, what follo
 the transport is paused); then it goes through Twisted's decoders to the request's sink.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 from twisted.web.http import (
@@ -20,6 +18,7 @@ from twisted.web.http import (
 
 from gamed.web import request as requests
 from gamed.web.closing import PATIENCE_SECONDS, TORN
+from gamed.web.deadline import Deadlines
 from gamed.web.errors import BadRequest, RequestTimeout
 from gamed.web.head_channel import HeadChannel
 from gamed.web.pace import WINDOW_SECONDS, Pace
@@ -36,15 +35,15 @@ DOOR_SECONDS = 0.25
 
 
 class Channel(HeadChannel):
-    """States: idle, in a head, held (a gate judges), in a body, handling, closing. One timer serves them all."""
+    """States: idle, in a head, held (a gate judges), in a body, handling, closing. One deadline serves them all."""
 
     setLineMode: Any  # these are not typed in Twisted
     _send100Continue: Any
     _transferDecoder: Any
     _pace: Pace
 
-    def __init__(self, server: Server, call_later: Callable[..., IDelayedCall], idle_seconds: int) -> None:
-        super().__init__(server, call_later)
+    def __init__(self, server: Server, deadlines: Deadlines, idle_seconds: int) -> None:
+        super().__init__(server, deadlines)
         self.timeOut = idle_seconds
         self._expects_continue = False
         self._last = False

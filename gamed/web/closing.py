@@ -1,20 +1,14 @@
 """How a connection ends: after its last answer, with an answer that must not be lost, or because nobody reads."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.interfaces import (
-    IDelayedCall,
-    IHalfCloseableDescriptor,
-    IHalfCloseableProtocol,
-    ISSLTransport,
-)
+from twisted.internet.interfaces import IHalfCloseableDescriptor, IHalfCloseableProtocol, ISSLTransport
 from twisted.internet.tcp import Connection
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
-from gamed.web.deadline import Deadline
+from gamed.web.deadline import Deadline, Deadlines
 from gamed.web.stall import STALL_SECONDS, Stall, unread
 from gamed.web.tap import Tap
 
@@ -38,9 +32,9 @@ class ClosingChannel(HTTPChannel, ABC):
     _discarded = 0
     clearLineBuffer: Any  # not typed in Twisted
 
-    def __init__(self, call_later: Callable[..., IDelayedCall], seconds: Callable[[], float]) -> None:
+    def __init__(self, deadlines: Deadlines) -> None:
         HTTPChannel.__init__(self)
-        self._deadline = Deadline(call_later, seconds, self.timeoutConnection)
+        self._deadline = Deadline(deadlines, self.timeoutConnection)
         self._closing = self._said_all = False
         self._stall: Stall | None = None
 
@@ -121,7 +115,7 @@ class ClosingChannel(HTTPChannel, ABC):
     def pauseProducing(self) -> None:
         """The transport is full: a handler's producer pauses, and so does reading."""
         if self._stall is None:
-            self._stall = Stall(self._deadline.call_later, lambda: unread(self.transport), self.forceAbortClient)
+            self._stall = Stall(self._deadline, lambda: unread(self.transport), self.forceAbortClient)
         self._stall.begin()
         HTTPChannel.pauseProducing(self)
 

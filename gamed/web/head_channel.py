@@ -1,14 +1,14 @@
 """Heads: collected line by line, bounded, parsed whole; what is no request is answered all the same."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IDelayedCall
 from twisted.protocols.basic import LineReceiver
 
 from gamed.web import request as requests
 from gamed.web.closing import ClosingChannel
+from gamed.web.deadline import Deadlines
 from gamed.web.errors import BadRequest, HeadTooLarge, WebError
 from gamed.web.framing import body_length
 from gamed.web.partial_head import PartialHead
@@ -31,8 +31,8 @@ class HeadChannel(ClosingChannel):
     _buffer: Any
     _busyReceiving: Any
 
-    def __init__(self, server: Server, call_later: Callable[..., IDelayedCall]) -> None:
-        super().__init__(call_later, server.seconds)
+    def __init__(self, server: Server, deadlines: Deadlines) -> None:
+        super().__init__(deadlines)
         self._server = server
         self._partial = PartialHead()
         self._in_head = False

@@ -15,6 +15,7 @@ from gamed.web.app import JsonApp, Room
 from gamed.web.channel import Channel
 from gamed.web.connections import Connections, peer_host
 from gamed.web.cors import Cors
+from gamed.web.deadline import Deadlines
 from gamed.web.errors import BadRequest, ShuttingDown, WebError, WrongMethod
 from gamed.web.fast import PlainFields, PlainRequest, plain_head
 from gamed.web.forwarding import Forwarding
@@ -79,6 +80,7 @@ class Site(HTTPFactory):
         self._cors = Cors(policy.cors_origins)
         self._forwarding = Forwarding(policy.trusted_proxies)
         self._connections = Connections(policy)
+        self._deadlines = Deadlines(clock)
         self._channels: dict[Channel, str | None] = {}
         self._leaving = False
         self._gone: list[Deferred[None]] = []
@@ -99,7 +101,7 @@ class Site(HTTPFactory):
             return None
         trusted = self._connections.trusted(peer)
         idle = self._policy.trusted_idle_seconds if trusted else self._policy.idle_seconds
-        channel = Channel(self, self._clock.callLater, idle)
+        channel = Channel(self, self._deadlines, idle)
         channel.factory = self
         self._channels[channel] = peer
         return channel

@@ -5,8 +5,9 @@ from fcntl import ioctl
 from sys import byteorder
 from termios import TIOCOUTQ
 
-from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.tcp import Connection
+
+from gamed.web.deadline import Deadline
 
 STALL_SECONDS = 60
 """How long an answer may stay unread."""
@@ -21,27 +22,24 @@ class Stall:
     how many bytes the client has yet to take; while they become fewer it is slow, not gone. None: nobody knows.
     """
 
-    def __init__(
-        self, call_later: Callable[..., IDelayedCall], unread: Callable[[], int | None], give_up: Callable[[], None]
-    ) -> None:
-        self._call_later = call_later
+    def __init__(self, beside: Deadline, unread: Callable[[], int | None], give_up: Callable[[], None]) -> None:
+        self._deadline = beside.another(self._judge)
         self._unread = unread
         self._give_up = give_up
-        self._due: IDelayedCall | None = None
+        self._running = False
         self._before: int | None = None
 
     def begin(self) -> None:
-        if self._due is None:
+        if not self._running:
+            self._running = True
             self._before = self._unread()
-            self._due = self._call_later(STALL_SECONDS, self._judge)
+            self._deadline.set(STALL_SECONDS)
 
     def end(self) -> None:
-        due, self._due = self._due, None
-        if due is not None and due.active():
-            due.cancel()
+        self._deadline.end()
 
     def _judge(self) -> None:
-        self._due = None
+        self._running = False
         before, now = self._before, self._unread()
         if before is None or now is None or before - now < PROGRESS_BYTES:
             self._give_up()
