@@ -38,6 +38,10 @@ FOCUSED = """() => {
     const within = box.top >= 0 && box.bottom <= innerHeight;
     return [e.id || e.textContent, style.outlineStyle, parseFloat(style.outlineWidth), within]
 }"""
+REFUSED = """() => {
+    const e = document.activeElement, box = document.querySelector('.refused').getBoundingClientRect();
+    return [e.name, box.top >= 0 && box.bottom <= innerHeight, e.getAttribute('aria-describedby').split(' ')[0]]
+}"""
 OWN_STYLE = """text => {
     const sheet = new CSSStyleSheet(); sheet.replaceSync(text); document.adoptedStyleSheets = [sheet]
 }"""
@@ -177,6 +181,16 @@ class ViewTests(PageCase):
             pages, lambda page: page.evaluate("() => getComputedStyle(document.querySelector('main')).borderRadius")
         )
         self.assertEqual(list(found.values()), ["0px"])
+
+    def test_a_form_that_comes_back(self) -> None:
+        """On a phone one sees why, and goes on in the field to type in; a screen reader says both."""
+        pages = [page for page in gallery.every_page() if b'role="alert"' in page.html]
+        self.assertGreater(len(pages), 12)
+        for page in pages:
+            about = "name" if re.search("^account|(name_malformed|taken|closed)$", page.name) else "password"
+            for window in (PHONE, NARROW):
+                found = self.look([page], lambda shown: shown.evaluate(REFUSED), viewport=window)
+                self.assertEqual(found, {page.name: [about, True, "refused"]})
 
     def test_focus(self) -> None:
         """The tab key reaches everything that can be used, in the order it is read, and one sees where it is."""

@@ -243,7 +243,7 @@ class Forms(WebCase):
         browser.sign_in(game.url, password="wrong horse")
         page = browser.sign_in(game.url)
         self.assertEqual((page.status, page.headers["retry-after"]), (429, "60"))
-        self.assertIn(texts.REFUSED_LIMIT.format(seconds=60), page.text)
+        self.assertIn(texts.REFUSED_LIMIT.format(wait="60 seconds"), page.text)
         self.assertEqual(browser.get(game.url).status, 200)
 
 

@@ -85,6 +85,8 @@ def sign_ins() -> Iterator[Shown]:
             returned = Returned(refusal, 12, creating, "Anna")
             page = sign_in.sign_in_page(plain, asked(), Registration.APPROVAL, returned)
             yield Shown(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
+    nearly = sign_in.sign_in_page(plain, asked(), Registration.OPEN, Returned(Refusal.LIMIT, 1, name="Anna"))
+    yield Shown("sign-in limit nearly over", nearly, failure=True)
     for name, server in SERVERS.items():
         yield Shown(f"sign-in at {name}", sign_in.sign_in_page(server, asked(age_seconds=0), Registration.OPEN))
     for name in CLIENTS:

@@ -18,7 +18,7 @@ from tests.web_pages.gallery import COMMON, SERVERS, Shown, every_page
 
 ADVICE = re.compile(
     r"(Start again|Try again|Sign in again|sign in again) from the game|[Oo]pen the link (again from the game|yourself)"
-    r"|Wait \S+ seconds, then try again|[Tt]ry again( in .+| later)?\.|(Check|Choose) .+\.|[Aa]sk (its|the) owner"
+    r"|Wait \S+ seconds?, then try again|[Tt]ry again( in .+| later)?\.|(Check|Choose) .+\.|[Aa]sk (its|the) owner"
     r"|tell (its|the) owner|Remove that one in the game|cancel in the game"
 )
 """The things a person can do when something failed; a sentence of another kind needs a row here, and a reason."""
@@ -101,6 +101,12 @@ class WordTests(SynchronousTestCase):
     def test_a_problem_without_words_of_its_own(self) -> None:
         """A wait in seconds is kept: it comes from the error itself."""
         self.assertIn("Try again in 12 seconds.", words(error_page(429, "rate_limited", "Try again in 12 seconds.")))
+
+    def test_one_second(self) -> None:
+        """A wait that is nearly over is not one of "1 seconds"."""
+        said = {page.name: words(page.html) for page in every_page()}
+        self.assertIn("Wait 1 second, then try again.", said["sign-in limit nearly over"])
+        self.assertEqual([name for name, text in said.items() if "1 seconds" in text], [])
 
     def test_two_failures_are_told_apart(self) -> None:
         """No two outcomes read the same."""

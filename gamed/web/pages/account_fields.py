@@ -18,6 +18,9 @@ _REFUSED: Mapping[Refusal, str] = {
     Refusal.LIMIT: texts.REFUSED_LIMIT,
     Refusal.BUSY: texts.REFUSED_BUSY,
 }
+_OF_THE_NAME = {Refusal.NAME_MALFORMED, Refusal.NAME_TAKEN, Refusal.CLOSED}
+_SENTENCE = "refused"
+"""The id of the sentence."""
 
 
 @frozen
@@ -28,6 +31,11 @@ class Returned:
     retry_after: int = 0
     creating: bool = False
     name: str = ""
+
+    @property
+    def begins_at_name(self) -> bool:
+        """Else at the password, which is empty; the name's field is nearer to the sentence, which a phone has to show."""
+        return self.creating or self.refusal in _OF_THE_NAME
 
 
 def name_field(place: str, returned: Returned | None, hint: str | None = None) -> Tag:
@@ -41,25 +49,31 @@ def name_field(place: str, returned: Returned | None, hint: str | None = None) -
         spellcheck="false",
         required="required",
     )
-    return _labelled(place, texts.NAME, field, hint)
+    return _labelled(texts.NAME, field, hint, returned is not None and returned.begins_at_name)
 
 
-def password_field(place: str, autocomplete: str, hint: str | None = None) -> Tag:
+def password_field(place: str, returned: Returned | None, autocomplete: str, hint: str | None = None) -> Tag:
     field = tags.input(id=place, name="password", type="password", autocomplete=autocomplete, required="required")
-    return _labelled(place, texts.PASSWORD, field(minlength=str(PASSWORD_MIN)) if hint else field, hint)
+    if hint is not None:
+        field(minlength=str(PASSWORD_MIN))
+    return _labelled(texts.PASSWORD, field, hint, returned is not None and not returned.begins_at_name)
 
 
-def _labelled(place: str, label: str, field: Tag, hint: str | None) -> Tag:
-    """On lines of their own, in a browser without style too."""
-    named = tags.label(label, for_=place)
-    if hint is None:
-        return tags.div(named, field)
-    told = tags.p(hint, id=f"{place}-hint", class_="soft")
-    return tags.div(named, told, field(**{"aria-describedby": f"{place}-hint"}))
+def _labelled(label: str, field: Tag, hint: str | None, here: bool) -> Tag:
+    """On lines of their own, in a browser without style too; `here`: one goes on typing in a form that came back."""
+    place = str(field.attributes["id"])
+    told = [] if hint is None else [tags.p(hint, id=f"{place}-hint", class_="soft")]
+    described = ([_SENTENCE] if here else []) + ([f"{place}-hint"] if told else [])
+    if described:
+        field(**{"aria-describedby": " ".join(described)})
+    if here:
+        field(autofocus="autofocus")
+    return tags.div(tags.label(label, for_=place), *told, field)
 
 
 def refused(returned: Returned | None) -> list[Tag]:
     if returned is None:
         return []
-    sentence = _REFUSED[returned.refusal].format(seconds=returned.retry_after)
-    return [tags.p(sentence, role="alert", class_="refused")]
+    wait = texts.SECOND if returned.retry_after == 1 else texts.SECONDS.format(seconds=returned.retry_after)
+    sentence = _REFUSED[returned.refusal].format(wait=wait)
+    return [tags.p(sentence, role="alert", class_="refused", id=_SENTENCE)]

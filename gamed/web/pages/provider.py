@@ -38,7 +38,7 @@ def _choice(asked: Asked, wanted: Wanted, returned: Returned | None) -> Tag:
     not_me = tags.button(texts.NOT_ME, type="submit", class_="quiet")
     fields: list[Content] = []
     if wanted.intent is Intent.ADOPT:
-        fields = [name_field("name", returned), password_field("password", "current-password")]
+        fields = [name_field("name", returned), password_field("password", returned, "current-password")]
     return tags.div(asked.post("continue", *fields, go_on), asked.post("decline", not_me), class_="choice")
 
 

@@ -27,7 +27,7 @@ def _sign_in(asked: Asked, returned: Returned | None) -> Tag:
         "local",
         *refused(returned),
         name_field("name", returned),
-        password_field("password", "current-password"),
+        password_field("password", returned, "current-password"),
         tags.button(texts.SIGN_IN, type="submit"),
     )
 
@@ -41,7 +41,7 @@ def _create(asked: Asked, registration: Registration, returned: Returned | None)
         *refused(returned),
         *approval,
         name_field("new-name", returned, texts.NAME_HINT),
-        password_field("new-password", "new-password", texts.PASSWORD_HINT),
+        password_field("new-password", returned, "new-password", texts.PASSWORD_HINT),
         tags.button(texts.CREATE, type="submit"),
     )
     unfolded = {"open": "open"} if returned is not None else {}

@@ -58,6 +58,7 @@ details[open] summary::after { content: "\\2212"; }
 .inside form { margin: 0; }
 .refused { margin: 0 0 1rem; padding: .75rem 1rem; color: var(--warn); background: var(--warn-tint);
   border: 1px solid var(--warn-line); border-radius: .75rem; font-weight: 600; }
+[autofocus] { scroll-margin-top: 14rem; } /* the sentence that says why is above it */
 .choice { display: grid; gap: .75rem; margin-top: 1.25rem; }
 .choice form { margin: 0; }
 .foot { margin-top: 1.5rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }

@@ -44,7 +44,9 @@ REFUSED_NAME = "That name cannot be used. Choose 1 to 32 letters, digits, dots, 
 REFUSED_PASSWORD = "That password cannot be used. Choose 8 to 128 characters."
 REFUSED_TAKEN = "That name is taken. Choose another, or sign in above if it is yours."
 REFUSED_CLOSED = "This server takes no new accounts. Ask its owner for one."
-REFUSED_LIMIT = "Too many tries. Wait {seconds} seconds, then try again."
+REFUSED_LIMIT = "Too many tries. Wait {wait}, then try again."
+SECOND = "1 second"
+SECONDS = "{seconds} seconds"
 REFUSED_BUSY = "Many people are signing in at this moment. Try again in a few seconds."
 
 # After the sign-in
