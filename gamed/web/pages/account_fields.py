@@ -34,7 +34,7 @@ class Returned:
 
     @property
     def begins_at_name(self) -> bool:
-        """Else at the password, which is empty; the name's field is nearer to the sentence, which a phone has to show."""
+        """Else at the password, which is empty; the name is nearer to the sentence, which a phone has to show."""
         return self.creating or self.refusal in _OF_THE_NAME
 
 
