@@ -2,11 +2,14 @@
 
 from hashlib import sha256
 from itertools import product
+from typing import IO
+
+from twisted.internet.defer import Deferred
 
 from gamed.instants import http_date
 from gamed.saves.limits import SaveLimits
 from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
-from tests.sessions.desk import ANNA, NOW_MS
+from tests.sessions.desk import ANNA, BERT, NOW_MS
 
 ONE, TWO = b"0123456789", b"abcdefghij"
 FIXED = {"date", "x-request-id", "content-length"}
@@ -203,6 +206,21 @@ class DamageTest(SaveCase):
             for name in (slot, f"{slot}-2"):
                 self.assertEqual(self.get(name).body, data)
         self.stores.blobs.sweep()
+
+    def test_anothers(self) -> None:
+        """Who is about to be sent bytes that go meanwhile is not sent those of another player, who stores some next."""
+        self.put("auto", BIG, ABSENT)
+        fetch, bert = self.stores.blobs.fetch, self.sign_in(BERT)
+
+        def late(blob_id: int) -> Deferred[IO[bytes]]:
+            self.stores.blobs.fetch = fetch  # type: ignore[method-assign]
+            erased = self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})
+            stored = self.browser.request("PUT", "/game/saves/auto", {**bert, **ABSENT}, BIG[::-1])
+            self.assertEqual((erased.status, stored.status), (204, 201))
+            return fetch(blob_id)
+
+        self.stores.blobs.fetch = late  # type: ignore[method-assign]
+        self.refused(self.get("auto"), 404, "save_not_found")
 
 
 class ListTest(SaveCase):

@@ -29,7 +29,7 @@ CREATE INDEX save_changes ON save (player_id, seq);
 CREATE INDEX save_due ON save (due_ms) WHERE due_ms NOT NULL;
 
 CREATE TABLE blob (                     -- bytes of one player, stored once
-    blob_id    INTEGER PRIMARY KEY,
+    blob_id    INTEGER PRIMARY KEY AUTOINCREMENT, -- given once: who still has it must not find another's bytes
     player_id  TEXT NOT NULL,
     sha256     BLOB,                    -- NULL while its parts are being appended
     size       INTEGER NOT NULL,
