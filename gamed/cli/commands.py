@@ -20,7 +20,7 @@ Exit codes: 0 done, 1 not done, 2 wrong usage, 78 the configuration must be mend
 class Gamed(click.Group):
     """Loads a command when it is asked for: a start of the server waits for no other.
 
-    Tells where those options belong that every command has, when they come too late.
+    Tells where those options belong that every command has, when they come too late, and what `serve` has for a port.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -34,6 +34,9 @@ class Gamed(click.Group):
             return super().invoke(ctx)
         except click.NoSuchOption as e:
             name = e.option_name
+            if e.ctx is not None and e.ctx.command is serve and name in ("--port", "--host"):
+                told = f"No such option '{name}': say --listen tcp:PORT:interface=127.0.0.1"
+                raise click.UsageError(told, e.ctx) from None
             if e.ctx is None or name not in {option for each in self.params for option in each.opts}:
                 raise
             behind = e.ctx.command_path.removeprefix(ctx.command_path)

@@ -18,10 +18,11 @@ from gamed.cli.refusal import Refusal
 from gamed.config.model import Config
 
 NETWORK = ("tcp", "tcp6", "ssl")
-ADVICE = "such as tcp:8080:interface=127.0.0.1"
-LAST_PORT = 65535
+USUAL_PORT, LAST_PORT = 8080, 65535
 _PIECE = compile(r"((?:[^:\\]|\\.)*)(?::|\Z)")
 _ESCAPE = compile(r"\\(.)")
+_PORT_ALONE = compile(r"(?:[\w.]*:)?(\d+)")
+"""As other servers take it, with a host or without."""
 
 
 @frozen
@@ -74,14 +75,22 @@ class Listener:
 def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listener:
     """One endpoint string, or Refusal when Twisted would not take it; what systemd passed is looked at, not opened."""
     try:
+        listener = described(text)
         endpoint = serverFromString(reactor, text)
-        adopted = isinstance(endpoint, AdoptedStreamServerEndpoint)
-        listener = inherited(text, endpoint.fileno, endpoint.addressFamily) if adopted else described(text)
+        if isinstance(endpoint, AdoptedStreamServerEndpoint):
+            listener = inherited(text, endpoint.fileno, endpoint.addressFamily)
         return evolve(listener, option=option)
     except (SSL.Error, crypto.Error):
         raise Refusal(f"{option} {text}: the certificate or its key cannot be used.") from None
     except (ValueError, TypeError, LookupError, OSError) as e:
-        raise Refusal(f"{option} {text}: {e or type(e).__name__}; expected an endpoint {ADVICE}.") from None
+        meant = _PORT_ALONE.fullmatch(text)
+        advice = loopback(int(meant[1][:6]) if meant else USUAL_PORT)
+        raise Refusal(f"{option} {text}: {e or type(e).__name__}; expected an endpoint such as {advice}.") from None
+
+
+def loopback(port: int) -> str:
+    """The endpoint to advise: this port, or the usual one, for this machine only."""
+    return f"tcp:{port if 0 < port <= LAST_PORT else USUAL_PORT}:interface=127.0.0.1"
 
 
 def described(text: str) -> Listener:
@@ -91,10 +100,10 @@ def described(text: str) -> Listener:
     bare = [piece for piece in rest if "=" not in piece]
     if kind in NETWORK:
         default = "::" if kind == "tcp6" else ""
-        port = int(named.get("port", bare[0] if bare else "8443" if kind == "ssl" else ""))
-        if not 0 <= port <= LAST_PORT:
+        port = named.get("port", bare[0] if bare else "8443" if kind == "ssl" else "")
+        if not port.isdecimal() or not 0 <= int(port) <= LAST_PORT:
             raise ValueError(f"the port is not one of 0 to {LAST_PORT}")
-        return Listener(text, kind, named.get("interface", default), port)
+        return Listener(text, kind, named.get("interface", default), int(port))
     if kind == "unix":
         return Listener(text, kind, path=named.get("address", bare[0] if bare else ""))
     return Listener(text, kind)
@@ -103,16 +112,18 @@ def described(text: str) -> Listener:
 def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
     """Refusal of what would carry secrets in the clear, or leave the server without an address."""
     https = (config.public_url or "").startswith("https:")
-    exposed = [listener.text for listener in listeners if listener.plain and not listener.local]
+    exposed = [listener for listener in listeners if listener.plain and not listener.local]
     if exposed and not https and not private:
         raise Refusal(
-            f"{exposed[0]} can be reached from other machines, without encryption. Listen on {ADVICE[8:]}; or set an "
-            "https public_url and put a proxy in front; or say --private-listen if only this machine reaches the port."
+            f"{exposed[0].text} can be reached from other machines, without encryption. Listen on "
+            f"{loopback(exposed[0].port)}; or set an https public_url and put a proxy in front; or say "
+            "--private-listen if only this machine reaches the port."
         )
     if config.public_url is None and not any(listener.kind in ("tcp", "tcp6") for listener in listeners):
         raise Refusal(
             "Without a tcp listener of its own the server does not know its address: set public_url in "
-            f"authentication.json, such as http://localhost:8080 on this machine only, or add --listen {ADVICE[8:]}."
+            "authentication.json, such as http://localhost:8080 on this machine only, or add "
+            f"--listen {loopback(USUAL_PORT)}."
         )
 
 
@@ -204,7 +215,8 @@ def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> 
     """One sentence about a port that could not be opened; `text` is the endpoint, or what is known of it."""
     code = getattr(error, "errno", None)
     if code == errno.EADDRINUSE:
-        return f"{option} {text}: the port is taken by another program; stop that, or name another port with {option}."
+        other = f"{option} tcp:PORT:interface=127.0.0.1"
+        return f"{option} {text}: the port is taken by another program; stop that, or name another port with {other}."
     if code == errno.EACCES:
         return f"{option} {text}: this user may not open that port; name one from 1024 on with {option}."
     return f"{option} {text}: {getattr(error, 'strerror', None) or error}."

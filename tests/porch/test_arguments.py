@@ -52,6 +52,14 @@ class WordTests(SynchronousTestCase):
             self.assertIn(f"gamed {option} ... players list", told.stderr)
         self.assertIn("No such option", CliRunner().invoke(gamed, ["players", "list", "--conf"]).stderr)
 
+    def test_a_port(self) -> None:
+        """`serve` takes an endpoint: who gives it a port or a host, as other servers have them, is shown one."""
+        for option in ("--port", "--host"):
+            told = CliRunner().invoke(gamed, ["serve", option, "9000"])
+            self.assertEqual((told.exit_code, told.stdout), (2, ""))
+            self.assertIn(f"No such option '{option}': say --listen tcp:PORT:interface=127.0.0.1", told.stderr)
+        self.assertNotIn("--listen", CliRunner().invoke(gamed, ["health", "--port", "9000"]).stderr)
+
     def test_every_command_speaks_json(self) -> None:
         """All but those that serve."""
         silent = {name for name, command in leaves(gamed) if "as_json" not in {each.name for each in command.params}}

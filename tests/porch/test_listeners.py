@@ -64,9 +64,17 @@ class DescribedTests(SynchronousTestCase):
         ):
             self.assertIn("such as tcp:8080:interface=127.0.0.1", str(self.assertRaises(Refusal, parse, text)), text)
 
+    def test_a_port_alone(self) -> None:
+        """Who names a port as other servers take it gets that very port back, as an endpoint."""
+        for text in ("9000", ":9000", "127.0.0.1:9000", "localhost:9000"):
+            error = str(self.assertRaises(Refusal, parse, text))
+            self.assertTrue(error.endswith("expected an endpoint such as tcp:9000:interface=127.0.0.1."), error)
+        for text in ("", "0", "70000", "tcp", "nonsense"):
+            self.assertIn("such as tcp:8080:interface=127.0.0.1.", str(self.assertRaises(Refusal, parse, text)))
+
     def test_no_port(self) -> None:
-        """A number that no port has is refused, not tried."""
-        for port in ("-1", "65536", "99999999999999999999"):
+        """What no port is, is refused, not tried, and in our words."""
+        for port in ("-1", "65536", "99999999999999999999", "80x", "http", ""):
             error = self.assertRaises(Refusal, parse, f"tcp:{port}:interface=127.0.0.1")
             self.assertIn("the port is not one of 0 to 65535", str(error))
 
@@ -102,6 +110,11 @@ class JudgeTests(SynchronousTestCase):
             self.assertIn("--private-listen", str(error))
             judge(exposed, config, private=True)
         judge(exposed, HTTPS, private=False)
+
+    def test_the_port_that_was_meant(self) -> None:
+        """The advice to stay on this machine has the owner's own port."""
+        error = str(self.assertRaises(Refusal, judge, [parse("tcp:9000")], PLAIN, private=False))
+        self.assertIn("Listen on tcp:9000:interface=127.0.0.1;", error)
 
     def test_one_of_several(self) -> None:
         """One exposed port among local ones is enough to be refused, and is the one named."""
