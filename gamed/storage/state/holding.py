@@ -13,9 +13,10 @@ def hold(connection: Connection, order: WriteOrder | StageOrder, refs: int = 0) 
     Bytes that are damaged on disk are replaced by those at hand, for every version that shares them: a player who
     still has the bytes heals the save by storing it again. NeedsBytes changes nothing.
     """
-    blob_id = _new(connection, order, order.body.sha256, refs)
-    if blob_id is not None:
-        return blob_id
+    if refs or kept_blobs.find(connection, order.entry.player_id, order.body.sha256) is None:
+        blob_id = _new(connection, order, order.body.sha256, refs)
+        if blob_id is not None:
+            return blob_id
     found = _found(connection, order)
     if refs and not isinstance(found, NeedsBytes):
         kept_blobs.refer(connection, found, refs)
@@ -23,7 +24,7 @@ def hold(connection: Connection, order: WriteOrder | StageOrder, refs: int = 0) 
 
 
 def _new(connection: Connection, order: WriteOrder | StageOrder, sha256: bytes | None, refs: int = 0) -> int | None:
-    """The bytes at hand in a blob of their own, unless the player has one of this hash."""
+    """The bytes at hand in a blob of their own, unless the player has one of this hash: even then a number is spent."""
     if order.data is None:
         return None
     return kept_blobs.insert(connection, order.entry.player_id, sha256, order.data, refs=refs, now_ms=order.now_ms)
