@@ -99,11 +99,12 @@ def words(most: int) -> Callable[[object], str]:
     """Text that a person reads: 1 to `most` characters on one line."""
 
     def rule(value: object) -> str:
-        if not isinstance(value, str) or not 0 < len(value.strip()) <= most:
+        text = _text(value)
+        if not 0 < len(text.strip()) <= most:
             raise Wrong(f"expected text of 1 to {most} characters")
-        if any(category(c) in HIDDEN for c in value):
+        if any(category(c) in HIDDEN for c in text):
             raise Wrong("expected text on one line, without hidden characters")
-        return value.strip()
+        return text.strip()
 
     return rule
 
@@ -112,11 +113,19 @@ def visible(most: int) -> Callable[[object], str]:
     """Text for machines: ASCII without spaces."""
 
     def rule(value: object) -> str:
-        if not isinstance(value, str) or not _VISIBLE.fullmatch(value) or len(value) > most:
+        text = _text(value)
+        if not _VISIBLE.fullmatch(text) or len(text) > most:
             raise Wrong(f"expected 1 to {most} visible ASCII characters without spaces")
-        return value
+        return text
 
     return rule
+
+
+def _text(value: object) -> str:
+    """An id of digits only is easily written as a number."""
+    if not isinstance(value, str):
+        raise Wrong("expected text, in quotes")
+    return value
 
 
 def scope(value: object) -> str:
