@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from sqlite3 import Connection
 from typing import Any
 
+from msgspec.structs import asdict
+
 from gamed.crypto import Index
 from gamed.login.client import Client
 from gamed.login.entry import Key
@@ -24,9 +26,11 @@ _COLUMNS = (
 _NAMES = tuple(name.strip() for name in _COLUMNS.split(","))
 
 
+_INSERT = f"INSERT INTO login ({_COLUMNS}, due_ms) VALUES ({', '.join(f':{name}' for name in _NAMES)}, :due_ms)"
+
+
 def insert(connection: Connection, login: LoginTransaction) -> None:
-    values = ", ".join(f":{name}" for name in _NAMES)
-    connection.execute(f"INSERT INTO login ({_COLUMNS}, due_ms) VALUES ({values}, :due_ms)", _row(login))
+    connection.execute(_INSERT, _row(login))
 
 
 def find(connection: Connection, key: Key) -> LoginTransaction | None:
@@ -98,10 +102,15 @@ def _due_ms(login: LoginTransaction) -> int:
 
 
 def _row(login: LoginTransaction) -> dict[str, Any]:
-    row: dict[str, Any] = {name: getattr(login, name) for name in _NAMES}
-    row |= {"client": login.client.to_json(), "outcome": login.outcome.value if login.outcome else None}
-    row |= {name: row[name].value for name in ("intent", "return_proof", "stage")}
-    return row | {"due_ms": _due_ms(login)}
+    return {
+        **asdict(login),
+        "client": login.client.to_json(),
+        "outcome": login.outcome.value if login.outcome else None,
+        "intent": login.intent.value,
+        "return_proof": login.return_proof.value,
+        "stage": login.stage.value,
+        "due_ms": _due_ms(login),
+    }
 
 
 def _login(row: tuple[Any, ...]) -> LoginTransaction:
