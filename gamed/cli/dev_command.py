@@ -47,8 +47,8 @@ class Command(click.ParamType[tuple[str, ...]]):
 @click.option(
     "--folder",
     metavar="DIR",
-    help="Keep configuration and data here. [default: .build/dev in a checkout; else, and with --script, a temporary "
-    "folder]",
+    help="Keep configuration and data here. [default: .build/dev for `python -m gamed` in a checkout; else, and with "
+    "--script, a temporary folder]",
 )
 @click.option("--fresh", is_flag=True, help="Forget what an earlier start kept in that folder.")
 @click.option(

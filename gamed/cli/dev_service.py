@@ -96,8 +96,8 @@ A development server: for this machine only, never for players.
   assets    {plan.server}/assets/ has {", ".join(channels)}
   folder    {plan.place} ({"removed at the end" if plan.temporary else "the next start goes on with it"})
 Enter the server's address in your game, or try a sign-in with the reference client:
-  python {client} --server {plan.server} login
-  python {client} --server {plan.server} assets content
+  python3 {client} --server {plan.server} login
+  python3 {client} --server {plan.server} assets content
 Ctrl-C ends it.
 """)
 

@@ -38,6 +38,10 @@ class DevTests(PorchTestCase):
         self.assertIn(f"server    http://127.0.0.1:{port}\n", said)
         self.assertIn(f"provider  http://127.0.0.1:{provider_port} ", said)
         self.assertIn("for this machine only, never for players", said)
+        [command] = [line for line in said.splitlines() if line.endswith("assets content")]
+        debian = {"PATH": "/usr/bin:/bin"}  # where there is no `python`
+        ran = subprocess.run(command.split(), check=False, cwd=self.folder, env=debian, capture_output=True)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
         [line] = [line for line in said.splitlines() if line.startswith("  folder ")]
         folder = Path(line.split()[1])
         self.assertEqual(folder.parent, Path(gettempdir()))
