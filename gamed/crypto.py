@@ -11,6 +11,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from msgspec import Struct
+
+from gamed.structs import Part, hides
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -93,12 +96,12 @@ def derive(master: Secret, info: bytes) -> bytes:
     return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(master.reveal())
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Indexer:
     """Stable look-up indexes: HMAC-SHA256 over the purpose and the framed parts."""
 
-    _key: bytes = field(repr=False)
-    _begun: Mapping[Purpose, HMAC] = field(init=False, repr=False, eq=False)
+    _key: bytes
+    _begun: Mapping[Purpose, HMAC] = field(init=False)
     """With the key and the purpose in it already: every request makes an index."""
 
     def __attrs_post_init__(self) -> None:
@@ -113,15 +116,14 @@ class Indexer:
         return Index(mac.finalize())
 
 
-@frozen
-class Sealer:
+class Sealer(Part, frozen=True):
     """AES-256-GCM with a fresh nonce in front; purpose and row are bound as associated data.
 
     A value moved to another row or column, or changed by one bit, is SealBroken.
     """
 
-    _cipher: AESGCM = field(repr=False)
-    _random: Random = field(repr=False)
+    _cipher: AESGCM
+    _random: Random
 
     def seal(self, purpose: Purpose, row: str, plain: bytes) -> bytes:
         nonce = self._random(NONCE_BYTES)
@@ -139,13 +141,13 @@ def _bound(purpose: Purpose, row: str) -> bytes:
     return framed(purpose.value, row.encode())
 
 
-@frozen
-class Keys:
+@hides("check")
+class Keys(Struct, frozen=True):
     """The two purpose-isolated keys of SPEC 2.2.4, and what tells one master key from another."""
 
     indexer: Indexer
     sealer: Sealer
-    check: Index = field(repr=False)
+    check: Index
     """HMAC of a constant, kept in auth.db: a wrong master key is recognised before anything is touched."""
     fingerprint: str
     """12 hex digits an owner can compare; tells nothing about the key."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from time import monotonic
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.application.service import IService
 from twisted.python import usage
 
@@ -130,7 +130,7 @@ def makeService(options: Options) -> IService:
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(_end_well, reactor)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
-        service: IService = build(reactor, evolve(settings, log_format=serve.log_format, http=serve.http), manager)
+        service: IService = build(reactor, replace(settings, log_format=serve.log_format, http=serve.http), manager)
         return service
 
 

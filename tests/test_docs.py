@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-from attrs import fields
+from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.commands import gamed

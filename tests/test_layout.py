@@ -17,6 +17,7 @@ ALONE = {
     "gamed.durations": GROUND,
     "gamed.loading": GROUND,
     "gamed.store": GROUND,
+    "gamed.structs": GROUND,
     "gamed.strict_json": GROUND,
     "gamed.audit": RULES,
     "gamed.backups": RULES,

@@ -4,25 +4,25 @@ import json
 from collections.abc import Mapping
 from hashlib import sha256
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.assets.pointer import Pointer
 from gamed.assets.release import Manifest
 from gamed.instants import rfc3339
+from gamed.structs import hides
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 """Equal while no channel has moved."""
 
 
-@frozen
-class Release:
+@hides("text", "manifest")
+class Release(Struct, frozen=True):
     """A manifest, and the bytes that it was read from."""
 
     id: str
-    text: bytes = field(repr=False)
+    text: bytes
     sha256: str
-    manifest: Manifest = field(repr=False)
+    manifest: Manifest
 
 
 class Channel(Struct, frozen=True):

@@ -10,7 +10,7 @@ from re import ASCII, IGNORECASE, compile, escape
 from typing import Final
 from unicodedata import category, normalize
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.slots import DEVICES
 
@@ -28,8 +28,7 @@ _PLAIN: Final = compile(
 """Paths that are good at first sight: most of them."""
 
 
-@frozen
-class Refused:
+class Refused(Struct, frozen=True):
     """One thing that cannot be published, and why."""
 
     path: str

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import evolve, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.assets.errors import PointerMalformed
 from gamed.assets.release import is_release
@@ -17,8 +18,7 @@ MAX_HISTORY: Final = 1000
 MAX_POINTER_BYTES: Final = 256 * 1024
 
 
-@frozen
-class Pointing:
+class Pointing(Struct, frozen=True):
     """One release that a channel pointed at."""
 
     release: str
@@ -28,8 +28,7 @@ class Pointing:
     """A rollback led away from it: the next one does not lead back."""
 
 
-@frozen
-class Pointer:
+class Pointer(Struct, frozen=True):
     """A channel's file."""
 
     release: str
@@ -48,7 +47,7 @@ class Pointer:
 
     def without(self, gone: set[str]) -> "Pointer":
         """Releases deleted from its past."""
-        return evolve(self, history=tuple(each for each in self.history if each.release not in gone))
+        return replace(self, history=tuple(each for each in self.history if each.release not in gone))
 
     def kept(self, keep: int) -> list[str]:
         """The present release and the newest before it, at most `keep` in all."""

@@ -6,8 +6,7 @@ from hashlib import sha256
 from re import ASCII, compile
 from typing import Annotated, Any, Final, Literal
 
-from attrs import field, frozen
-from msgspec import Meta, MsgspecError, Struct
+from msgspec import Meta, MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from gamed.assets import paths
@@ -39,15 +38,14 @@ class AssetFile(Struct, frozen=True):
     """Media type."""
 
 
-@frozen
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What a release says of itself."""
 
     published_ms: int
     files: Mapping[str, AssetFile]
     """By path, as `flaw` and `clashes` allow."""
     note: str = ""
-    meta: Mapping[str, object] = field(factory=dict)
+    meta: Mapping[str, object] = field(default_factory=dict)
     """The owner's own JSON, for the game."""
 
     @property

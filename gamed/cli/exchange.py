@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import chain, count
 from pathlib import Path
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets.disk import sync_folder
 from gamed.cli.files import read_file, write_whole
@@ -23,8 +23,7 @@ BESIDE = ("-wal", "-shm", "-journal", "")
 """What SQLite keeps beside a file must not be found beside another one; the file itself goes last."""
 
 
-@frozen
-class Exchange:
+class Exchange(Struct, frozen=True):
     """What a journal says."""
 
     origin: str

@@ -8,6 +8,7 @@ from sqlite3 import Connection
 from typing import TypeVar
 
 from attrs import frozen
+from msgspec import Struct
 
 from gamed.cli import keys, places, reading
 from gamed.cli.exchange import refuse_unfinished
@@ -42,8 +43,7 @@ def read_with_key(where: Places) -> reading.Opened:
         raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None
 
 
-@frozen
-class Host:
+class Host(Struct, frozen=True):
     """The options before a command's name."""
 
     config: str | None
@@ -74,7 +74,7 @@ class Host:
         return Files(where.data, runner)
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Files:
     """Both stores, to be worked on beside the running service."""
 
@@ -113,7 +113,7 @@ class Files:
             raise NotDone(str(e)) from None
 
 
-@frozen
+@frozen(eq=False, repr=False)
 class Store(Files):
     """The same, with the key of auth.db at hand."""
 

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.cli import key_file
 from gamed.cli.files import AUTH_DB
@@ -20,17 +20,18 @@ from gamed.storage.errors import translate, translated
 from gamed.storage.files import connect, file_uri
 from gamed.storage.migrations import MigrationError, version_of
 from gamed.store import StoreBusy, StoreError, StoreFull
+from gamed.structs import hides
 
 T = TypeVar("T")
 
 
-@frozen
-class Choice:
+@hides("key", "before")
+class Choice(Struct, frozen=True):
     """The key to serve with."""
 
-    key: Secret = field(repr=False)
+    key: Secret
     source: KeySource
-    before: Secret | None = field(default=None, repr=False)
+    before: Secret | None = None
     """The key file's key, when auth.db is still written with it and must be written anew with `key`."""
     made: bool = False
     """The key file must be written first."""

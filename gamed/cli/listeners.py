@@ -10,7 +10,8 @@ from pathlib import Path
 from re import compile
 from typing import Any
 
-from attrs import evolve, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 from OpenSSL import SSL, crypto
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, quoteStringArgument, serverFromString
 
@@ -25,8 +26,7 @@ _PORT_ALONE = compile(r"(?:[\w.]*:)?(\d+)")
 """As other servers take it, with a host or without."""
 
 
-@frozen
-class Listener:
+class Listener(Struct, frozen=True):
     """What one endpoint string opens."""
 
     text: str
@@ -79,7 +79,7 @@ def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listene
         endpoint = serverFromString(reactor, text)
         if isinstance(endpoint, AdoptedStreamServerEndpoint):
             listener = inherited(text, endpoint.fileno, endpoint.addressFamily)
-        return evolve(listener, option=option)
+        return replace(listener, option=option)
     except (SSL.Error, crypto.Error):
         raise Refusal(f"{option} {text}: the certificate or its key cannot be used.") from None
     except (ValueError, TypeError, LookupError, OSError) as e:

@@ -5,15 +5,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from attrs import frozen
-
 from gamed.cli.refusal import Refusal
+from gamed.structs import Part
 
 FILE_NAME = "gamed.lock"
 
 
-@frozen
-class Lock:
+class Lock(Part, frozen=True):
     """An open descriptor; forks inherit it, and the lock falls when the last of them is gone, however it ended."""
 
     _descriptor: int

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from secrets import token_bytes
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed import __version__
 from gamed.cli import exchange, files, keys, listeners
@@ -57,7 +57,7 @@ def prepare(
     lock.note([listener.reached for listener in listening])
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     _report(settings, opened, kept)
-    return evolve(settings, admin=admin), lock
+    return replace(settings, admin=admin), lock
 
 
 def _admins(reactor: Any, admin: str | None, others: Sequence[listeners.Listener]) -> list[listeners.Listener]:

@@ -4,7 +4,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config import game
 from gamed.config.authentication import FILE_NAME
@@ -13,8 +13,7 @@ PACKAGE = Path(__file__).absolute().parent.parent
 BUILD = ".build"
 
 
-@frozen
-class Places:
+class Places(Struct, frozen=True):
     """Absolute paths; neither need exist."""
 
     config: Path

@@ -2,7 +2,8 @@
 
 import os
 
-from attrs import evolve, field, frozen
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gamed.cli import files
 from gamed.cli.harden import forget
@@ -13,14 +14,13 @@ from gamed.config.game import Game, parse_game
 from gamed.config.problems import ConfigError, ConfigErrors
 
 
-@frozen
-class Opened:
+class Opened(Struct, frozen=True):
     """A configuration that was read and found good."""
 
     places: Places
     judged: Judged
     first_run: bool
-    game: Game = field(factory=Game)
+    game: Game = field(default_factory=Game)
     """The defaults where game.json was not asked for."""
 
 
@@ -39,7 +39,7 @@ def read_all(places: Places) -> Opened:
         errors.append(e)
     if opened is None or game is None:
         raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
-    return evolve(opened, game=game)
+    return replace(opened, game=game)
 
 
 def read(places: Places, *, providers: bool = True) -> Opened:

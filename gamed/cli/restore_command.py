@@ -5,7 +5,7 @@ from pathlib import Path
 from secrets import token_bytes
 
 import click
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.backups import SETTINGS, BackupError
 from gamed.cli import backup_folder, exchange, files, keys
@@ -73,7 +73,7 @@ def _read(path: Path) -> Backup:
 def _master(where: Places, backup: Path) -> Secret | None:
     """The master key of the configuration that is there, else of the backup's own; None where it names none."""
     there, copied = where.config.exists(), backup / SETTINGS[0]
-    opened = read_with_key(where if there or not copied.exists() else evolve(where, config=copied))
+    opened = read_with_key(where if there or not copied.exists() else replace(where, config=copied))
     return opened.judged.config.master_key
 
 

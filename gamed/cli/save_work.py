@@ -3,7 +3,7 @@
 from secrets import token_bytes
 from sqlite3 import Connection
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.cli.host import Files
 from gamed.cli.host_shelves import HostShelves
@@ -22,7 +22,7 @@ from gamed.storage import parts
 from gamed.storage.state import erasing, restoring, shelves, slots, versions
 from gamed.store import BlobCorrupt, BlobGone
 
-UNLIMITED = evolve(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
+UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
 """The owner may go beyond what the player may."""
 
 

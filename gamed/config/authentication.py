@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from attrs import asdict
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from gamed.config.model import (
     LOOPBACK,

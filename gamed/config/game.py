@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from attrs import evolve, field, frozen
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gamed.config.positions import Malformed, read
 from gamed.config.problems import ConfigError, Problem
@@ -25,22 +26,20 @@ class AssetAccess(StrEnum):
     PLAYERS = "players"
 
 
-@frozen
-class AssetRules:
+class AssetRules(Struct, frozen=True):
     """The members of `assets`."""
 
     access: AssetAccess = AssetAccess.PUBLIC
     keep_releases: int = 5
 
 
-@frozen
-class Game:
+class Game(Struct, frozen=True):
     """The whole file."""
 
-    saves: SaveLimits = field(factory=SaveLimits)
+    saves: SaveLimits = field(default_factory=SaveLimits)
     staged_seconds: int = DAY
     """How long staged bytes live that no commit took up."""
-    assets: AssetRules = field(factory=AssetRules)
+    assets: AssetRules = field(default_factory=AssetRules)
 
 
 RULES: Mapping[str, Rule[Any]] = {
@@ -82,7 +81,7 @@ def parse_game(text: str, file: str = FILE_NAME) -> Game:
 
 def _saves(top: Section) -> SaveLimits:
     defaults = SaveLimits()
-    limits = evolve(defaults, **{name: top.value(name, rule, getattr(defaults, name)) for name, rule in RULES.items()})
+    limits = replace(defaults, **{name: top.value(name, rule, getattr(defaults, name)) for name, rule in RULES.items()})
     if limits.save_bytes > limits.bytes:
         name = "save_bytes" if "save_bytes" in top else "bytes"
         top.problem(name, "one save may be larger (save_bytes) than all saves of a player together (bytes)")

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network
 
-from attrs import Factory, field, frozen
+from msgspec import Struct, field
 
 from gamed.crypto import Secret
+from gamed.structs import hides
 
 Network = IPv4Network | IPv6Network
 LOOPBACK: tuple[Network, ...] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
@@ -41,14 +42,14 @@ class Protocol(StrEnum):
     OIDC = "oidc"
 
 
-@frozen
-class Provider:
+@hides("client_secret")
+class Provider(Struct, frozen=True):
     """One enabled provider; presets are filled in. An OIDC provider has `issuer`, an OAuth 2.0 one the endpoints."""
 
     name: str
     protocol: Protocol
     client_id: str
-    client_secret: Secret = field(repr=False)
+    client_secret: Secret
     label: str
     scopes: tuple[str, ...]
     issuer: str | None = None
@@ -59,8 +60,7 @@ class Provider:
     identity_namespace: str | None = None
 
 
-@frozen
-class SessionTimes:
+class SessionTimes(Struct, frozen=True):
     """Lifetimes in whole seconds."""
 
     access_seconds: int = 15 * 60
@@ -69,16 +69,14 @@ class SessionTimes:
     max_lifetime_seconds: int | None = None
 
 
-@frozen
-class LoginRules:
+class LoginRules(Struct, frozen=True):
     """The members of `login`."""
 
     return_proof: ReturnProof = ReturnProof.REQUIRED
     registration: Registration = Registration.OPEN
 
 
-@frozen
-class Limits:
+class Limits(Struct, frozen=True):
     """The members of `limits`; 0 switches one off (PROTOCOL 3.9)."""
 
     starts_per_minute: int = 30
@@ -95,15 +93,15 @@ class Limits:
         return 4 * self.passwords_per_minute
 
 
-@frozen
-class Config:
+@hides("master_key")
+class Config(Struct, frozen=True):
     """The whole file; `master_key` is None only in local mode without `master_key_env`."""
 
     mode: Mode = Mode.LOCAL
     public_url: str | None = None
     """Canonical: scheme, host, port unless it is the scheme's own; no slash at the end."""
-    master_key: Secret | None = field(default=None, repr=False)
-    providers: Mapping[str, Provider] = Factory(dict)
+    master_key: Secret | None = None
+    providers: Mapping[str, Provider] = field(default_factory=dict)
     """In the file's order; empty in local mode."""
     session: SessionTimes = SessionTimes()
     login: LoginRules = LoginRules()

@@ -62,7 +62,7 @@ def read(text: str) -> Document:
     return Document(value, reader.places, reader.names, tuple(reader.slips))
 
 
-@define
+@define(eq=False, repr=False)
 class _Reader:
     _text: str
     _lines: list[int]

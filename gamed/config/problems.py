@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from attrs import frozen
 from msgspec import Struct
 
 Path = tuple[str | int, ...]
 """From the top of the file to one value: ("providers", "discord", "scopes", 0)."""
 
 
-@frozen(order=True)
-class Position:
+class Position(Struct, frozen=True, order=True):
     """Counted from 1; columns are characters."""
 
     line: int

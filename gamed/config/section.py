@@ -4,10 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from attrs import frozen
-
 from gamed.config.positions import Document
 from gamed.config.problems import Path, Problem, Wrong, plain_word, shown
+from gamed.structs import Part
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -15,8 +14,7 @@ Rule = Callable[[object], T]
 """Turns a value into what it means, or raises Wrong."""
 
 
-@frozen
-class Section:
+class Section(Part, frozen=True):
     """Members of the object at `path`; none when there is no such object."""
 
     _document: Document

@@ -3,11 +3,12 @@
 from enum import StrEnum
 from pathlib import Path
 
-from attrs import field, frozen
+from msgspec import Struct, field
 
 from gamed.config.game import Game
 from gamed.config.model import Config
 from gamed.crypto import Secret
+from gamed.structs import hides
 
 DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
 
@@ -37,8 +38,8 @@ class HttpWay(StrEnum):
     """As all others are, through Klein."""
 
 
-@frozen
-class Settings:
+@hides("master_key")
+class Settings(Struct, frozen=True):
     """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
 
     config: Config
@@ -48,10 +49,10 @@ class Settings:
     """Endpoint strings, at least one; the first TCP one gives the base when there is no `public_url`."""
     private_listen: bool
     """The owner says that non-loopback ports are reached from this machine only."""
-    master_key: Secret = field(repr=False)
+    master_key: Secret
     """32 bytes, whatever the source; for `Keys.of`."""
     key_source: KeySource
-    game: Game = field(factory=Game)
+    game: Game = field(default_factory=Game)
     log_format: LogFormat = LogFormat.TEXT
     http: HttpWay = HttpWay.FAST
     admin: str | None = None

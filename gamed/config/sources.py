@@ -5,10 +5,9 @@ from binascii import Error
 from collections.abc import Callable, Mapping
 from re import ASCII, compile
 
-from attrs import frozen
-
 from gamed.config.problems import Wrong, random
 from gamed.crypto import KEY_BYTES, Secret
+from gamed.structs import Part
 
 ReadFile = Callable[[str], bytes]
 """path -> content; OSError when it cannot be read."""
@@ -21,8 +20,7 @@ _CLIENT_SECRET = compile(r"[!-~]{1,512}", ASCII)
 _HEX = compile(r"[0-9A-Fa-f]{64}", ASCII)
 
 
-@frozen
-class Sources:
+class Sources(Part, frozen=True):
     """What can be asked for secrets: the environment, and files it points to."""
 
     _environ: Mapping[str, str]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from re import ASCII, compile
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Secret
 from gamed.identity.provider import (
@@ -13,6 +13,7 @@ from gamed.identity.provider import (
     ProviderMisconfigured,
     ProviderUnavailable,
 )
+from gamed.structs import hides
 
 MAX_DEPTH = 16
 """Of the JSON of providers: metadata and profiles nest, if only a little."""
@@ -42,25 +43,25 @@ MEANINGS: Mapping[str, tuple[type[ProviderFailure], str]] = {
 """The errors whose names may stand in a log; two of them are an old habit of one large provider."""
 
 
-@frozen
-class Answer:
+@hides("members")
+class Answer(Struct, frozen=True):
     """One whole answer that is neither a redirect nor a call for patience."""
 
     what: str
     """Which setting named the address, as the owner knows it: `token_endpoint`."""
     status: int
-    members: Mapping[str, object] = field(repr=False)
+    members: Mapping[str, object]
     """Empty if an answer other than 200 was no JSON object."""
     offset_ms: int | None = None
     """The provider's clock minus ours by its Date field; None without one."""
 
 
-@frozen
-class Tokens:
+@hides("_id_token")
+class Tokens(Struct, frozen=True):
     """What a code was redeemed for; lives in memory only."""
 
     access: Secret
-    _id_token: object = field(repr=False)
+    _id_token: object
     """As it came: who wants none does not look at it."""
 
     def id_token(self) -> Secret:

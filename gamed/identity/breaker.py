@@ -7,7 +7,8 @@ that clock is set back, nothing is held any longer.
 from collections.abc import Callable
 from math import ceil
 
-from attrs import evolve, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.identity.provider import ProviderUnavailable
 
@@ -25,8 +26,7 @@ SHORT_SECONDS = 3
 _SLOT_SECONDS = 60
 
 
-@frozen
-class Pause:
+class Pause(Struct, frozen=True):
     """From `since`, for so many seconds."""
 
     since: float = 0
@@ -36,8 +36,7 @@ class Pause:
         return self.since + self.seconds - now if self.since <= now < self.since + self.seconds else 0
 
 
-@frozen
-class Health:
+class Health(Struct, frozen=True):
     """What the last answers say about a provider."""
 
     failures: int = 0
@@ -56,11 +55,11 @@ class Health:
             return after
         failures = self.failures + 1
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - FAILURES, 8), LONGEST_PAUSE_SECONDS)
-        return evolve(after, failures=failures, open=Pause(now, pause) if failures >= FAILURES else self.open)
+        return replace(after, failures=failures, open=Pause(now, pause) if failures >= FAILURES else self.open)
 
     def answered(self) -> "Health":
         """It can be reached, whatever it said; a silence it asked for still holds."""
-        return evolve(self, failures=0, open=Pause())
+        return replace(self, failures=0, open=Pause())
 
     def refused(self, now: float) -> "Health":
         """It answered 401, 403 or 429."""
@@ -69,8 +68,8 @@ class Health:
         counts = {when: count for when, count in self.refusals if oldest < when <= slot}
         counts[slot] = counts.get(slot, 0) + 1
         if sum(counts.values()) < REFUSALS:
-            return evolve(self, refusals=tuple(counts.items()))
-        return evolve(self._silent(now, REFUSAL_WINDOW_SECONDS), refusals=())
+            return replace(self, refusals=tuple(counts.items()))
+        return replace(self._silent(now, REFUSAL_WINDOW_SECONDS), refusals=())
 
     def closed_for(self, now: float) -> float:
         """Seconds for which no new sign-in should begin; 0: go ahead."""
@@ -78,7 +77,7 @@ class Health:
         return max(self.open.left(now), silent if silent > SHORT_SECONDS else 0)
 
     def _silent(self, now: float, seconds: float) -> "Health":
-        return self if self.silence.left(now) >= seconds else evolve(self, silence=Pause(now, seconds))
+        return self if self.silence.left(now) >= seconds else replace(self, silence=Pause(now, seconds))
 
 
 class Breaker:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from copy import copy
 from typing import Generic, TypeVar
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeadlineError
 from twisted.internet.interfaces import IReactorTime
@@ -26,8 +26,7 @@ REST_SECONDS = 30
 _log = Logger()
 
 
-@frozen
-class _Held(Generic[T]):
+class _Held(Struct, Generic[T], frozen=True):
     value: T
     since: float
 

@@ -2,32 +2,33 @@
 
 from collections.abc import Mapping
 
-from attrs import Factory, field, frozen
+from msgspec import Struct, field
 
 from gamed.crypto import Secret
 from gamed.identity.authorization import basic, form_body
+from gamed.structs import hides
 
 
-@frozen
-class Call:
+@hides("headers", "body")
+class Call(Struct, frozen=True):
     """One request; secrets are in fields and body, never in the URL."""
 
     what: str
     """The setting that named the address."""
     method: str
     url: str
-    headers: Mapping[str, Secret] = field(default=Factory(dict), repr=False)
-    body: Secret | None = field(default=None, repr=False)
+    headers: Mapping[str, Secret] = field(default_factory=dict)
+    body: Secret | None = None
     repeatable: bool = True
     """False: it carries a code, and once a byte of it was sent it is not sent again."""
 
 
-@frozen
-class Client:
+@hides("secret")
+class Client(Struct, frozen=True):
     """Who this server is at one provider."""
 
     client_id: str
-    secret: Secret = field(repr=False)
+    secret: Secret
 
 
 def document_call(what: str, url: str) -> Call:

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from re import ASCII, compile
 from urllib.parse import SplitResult, urlsplit
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.identity.provider import ProviderError, ProviderMisconfigured
 
@@ -18,8 +18,7 @@ LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 
 
-@frozen
-class Metadata:
+class Metadata(Struct, frozen=True):
     """What is used of the document."""
 
     authorization_endpoint: str

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from http.cookiejar import DefaultCookiePolicy
 from re import ASCII, compile
 
-from attrs import frozen
+from msgspec import Struct
 from OpenSSL.SSL import Error as TlsError
 from service_identity import VerificationError
 from treq.client import HTTPClient
@@ -39,8 +39,7 @@ BROKEN = (RequestTransmissionFailed, ResponseFailed, ConnectionClosed, Cancelled
 _SECONDS = compile(r"[0-9]{1,9}", ASCII)
 
 
-@frozen
-class _Reply:
+class _Reply(Struct, frozen=True):
     """A response as it came; `body` is None if it was not read."""
 
     status: int

@@ -6,9 +6,9 @@ Nothing of a token is believed before the step in front of it is done, and no ca
 from collections.abc import Mapping
 from hmac import compare_digest
 
-from attrs import field, frozen
 from joserfc import jws
 from joserfc.errors import JoseError
+from msgspec import Struct
 
 from gamed.crypto import Secret
 from gamed.identity.answer import MAX_DEPTH
@@ -17,6 +17,7 @@ from gamed.identity.provider import ProviderError, ServerClockSkew
 from gamed.identity.signing_keys import SigningKey, find_key
 from gamed.identity.subject import openid_subject
 from gamed.strict_json import JsonMalformed, parse_object
+from gamed.structs import hides
 
 SKEW_SECONDS = 120
 MAX_AGE_SECONDS = 600
@@ -30,17 +31,16 @@ class SignatureWrong(ProviderError):
     """Not signed with that key; a newer set of keys may hold another one."""
 
 
-@frozen
-class Expected:
+@hides("nonce")
+class Expected(Struct, frozen=True):
     """What a token must fit."""
 
     issuers: frozenset[str]
     client_id: str
-    nonce: str | None = field(repr=False)
+    nonce: str | None
 
 
-@frozen
-class Envelope:
+class Envelope(Struct, frozen=True):
     """A token whose form and header are in order; nothing in it is proven yet."""
 
     token: Secret

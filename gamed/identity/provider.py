@@ -3,10 +3,11 @@
 from collections.abc import Awaitable
 from typing import ClassVar, Protocol
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Purpose, Secret
 from gamed.login.outcome import Outcome
+from gamed.structs import hides
 
 
 class ProviderFailure(Exception):
@@ -51,38 +52,38 @@ class ServerClockSkew(ProviderFailure):
     outcome = Outcome.SERVER_CLOCK_SKEW
 
 
-@frozen
-class Identity:
+@hides("subject")
+class Identity(Struct, frozen=True):
     """One account at one provider, whatever the provider is called in the file."""
 
     kind: str
     """`oidc` or `oauth2`."""
     namespace: str
     """Who gave the subject: the validated issuer, or the namespace of an OAuth 2.0 provider."""
-    subject: str = field(repr=False)
+    subject: str
 
     def index(self, indexer: Indexer) -> Index:
         """What this identity is found by (SPEC 2.2)."""
         return indexer.index(Purpose.IDENTITY, *(part.encode() for part in (self.kind, self.namespace, self.subject)))
 
 
-@frozen
-class Journey:
+@hides("state", "challenge", "nonce")
+class Journey(Struct, frozen=True):
     """What one attempt carries to the provider."""
 
-    state: str = field(repr=False)
-    challenge: str = field(repr=False)
+    state: str
+    challenge: str
     """Of the PKCE verifier, by S256 (RFC 7636 4.2)."""
-    nonce: str | None = field(repr=False)
+    nonce: str | None
     """None where the provider `uses_nonce` is False."""
     redirect_uri: str
 
 
-@frozen
-class Destination:
+@hides("url")
+class Destination(Struct, frozen=True):
     """Where to send the browser."""
 
-    url: str = field(repr=False)
+    url: str
     iss_promised: bool
     """Whether the provider says that its callback always has `iss` (RFC 9207 3)."""
 

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterable
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.config.model import Protocol, Provider
 from gamed.crypto import Index, Indexer, Purpose
 from gamed.identity.discovery import origin
 from gamed.identity.provider import Identity
+from gamed.structs import hides
 
 
-@frozen
-class Realm:
+@hides("namespace")
+class Realm(Struct, frozen=True):
     """An issuer, or the namespace of an OAuth 2.0 provider; the name in the file is no part of it."""
 
     kind: str
-    namespace: str = field(repr=False)
+    namespace: str
 
     @classmethod
     def of(cls, settings: Provider) -> "Realm":

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.crypto import Index, Indexer, Purpose, Secret
@@ -15,6 +15,7 @@ from gamed.login.identified import NewAccount
 from gamed.players.errors import NameMalformed, PasswordMalformed, PasswordsBusy
 from gamed.players.identities import LOCAL
 from gamed.players.names import fold, name_index, parse_name, parse_password
+from gamed.structs import Part
 
 PER_ADDRESS_FACTOR = 4
 """An address may try this many times what one account from that address may."""
@@ -68,8 +69,7 @@ class TurnedAway(Exception):
         self.retry_after = retry_after
 
 
-@frozen
-class Form:
+class Form(Struct, frozen=True):
     """What was typed, from which address, into which browser's form of which login; `request_id` is for the log."""
 
     token: str
@@ -83,8 +83,7 @@ class Form:
         return "Form(...)"
 
 
-@frozen(eq=False, repr=False)
-class AccountCheck:
+class AccountCheck(Part, frozen=True):
     _accounts: Accounts
     _passwords: Passwords
     _limits: Limits

@@ -2,12 +2,13 @@
 
 from enum import Enum
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
 from gamed.identity.authorization import challenge_of, make_nonce, make_verifier
 from gamed.identity.provider import Journey
 from gamed.login.transaction import LoginTransaction
+from gamed.structs import hides
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, base64url, public_id
 
 LIVE_ATTEMPTS = 5
@@ -22,22 +23,22 @@ class AttemptStatus(Enum):
     """Its callback has come and was not what the provider would have sent."""
 
 
-@frozen
-class Attempt:
+@hides("state_index", "browser_index", "sealed_verifier", "sealed_nonce")
+class Attempt(Struct, frozen=True):
     """As it is kept: the state only as an index, verifier and nonce only sealed, both gone once it is not open."""
 
     attempt_id: str
-    state_index: Index = field(repr=False)
+    state_index: Index
     login_id: str
-    browser_index: Index = field(repr=False)
+    browser_index: Index
     """The browser that was sent; no other may bring the callback."""
     provider: str
     iss_promised: bool
     """Whether the callback must name the issuer (RFC 9207)."""
     created_ms: int
     status: AttemptStatus = AttemptStatus.OPEN
-    sealed_verifier: bytes | None = field(default=None, repr=False)
-    sealed_nonce: bytes | None = field(default=None, repr=False)
+    sealed_verifier: bytes | None = None
+    sealed_nonce: bytes | None = None
     player_id: str | None = None
     """To adopt an account: whose name and password were typed before this browser was sent."""
 
@@ -52,13 +53,13 @@ class Attempt:
         return keys.sealer.unseal(Purpose.NONCE, self.attempt_id, self.sealed_nonce).decode()
 
 
-@frozen
-class Drawn:
+@hides("state", "nonce")
+class Drawn(Struct, frozen=True):
     """Fresh values of one attempt, before it is known where the provider wants the browser."""
 
-    state: str = field(repr=False)
+    state: str
     verifier: Secret
-    nonce: str | None = field(repr=False)
+    nonce: str | None
 
     @classmethod
     def fresh(cls, random: Random, uses_nonce: bool) -> "Drawn":

@@ -1,6 +1,5 @@
 """What a browser may do with a handoff before it is decided: open it, decline it (PROTOCOL 3.2)."""
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.audit import UNHEARD, Audit
@@ -13,6 +12,7 @@ from gamed.login.logins import Logins, Move, Step
 from gamed.login.news import callback_key, tell
 from gamed.login.outcome import Outcome
 from gamed.login.transaction import EXCHANGE_GRACE_MS, FINAL, UNDECIDED, Event, LoginTransaction, Stage
+from gamed.structs import Part
 from gamed.waits import Waits, Woken
 
 
@@ -30,8 +30,7 @@ class SeeDone(Struct, frozen=True):
     login_id: str
 
 
-@frozen(eq=False, repr=False)
-class BrowserSide:
+class BrowserSide(Part, frozen=True):
     """`browser` is the index of its cookie; None for a browser without."""
 
     _logins: Logins

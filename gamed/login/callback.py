@@ -9,19 +9,20 @@ from enum import Enum
 from hmac import compare_digest
 from urllib.parse import unquote_to_bytes
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Secret
 from gamed.login.attempt import Attempt, AttemptStatus
 from gamed.login.errors import CallbackMalformed, LoginError
 from gamed.login.transaction import LoginTransaction, Stage
+from gamed.structs import hides
 
 QUERY_BYTES = 4096
 PARAMETERS = ("state", "code", "error", "iss")
 
 
-@frozen
-class Callback:
+@hides("error", "iss")
+class Callback(Struct, frozen=True):
     """A redirect as the provider wrote it (RFC 6749 4.1.2, RFC 9207 2); exactly one of `code` and `error` is there."""
 
     provider: str
@@ -29,12 +30,11 @@ class Callback:
     state: Secret
     """Empty when there was none: nothing is found under that."""
     code: Secret | None
-    error: str | None = field(repr=False)
-    iss: str | None = field(repr=False)
+    error: str | None
+    iss: str | None
 
 
-@frozen
-class Circumstances:
+class Circumstances(Struct, frozen=True):
     """What the judgement needs besides callback and rows."""
 
     browser: Index | None
@@ -71,8 +71,7 @@ class CallbackRefused(LoginError):
         super().__init__(ruling.name.lower())
 
 
-@frozen
-class Verdict:
+class Verdict(Struct, frozen=True):
     """`attempt` as it was found; `login` as it is now, claimed by this browser if the ruling is `exchange`."""
 
     ruling: Ruling

@@ -2,8 +2,9 @@
 
 from typing import Self
 
-from attrs import Factory, evolve, field, frozen
+from attrs import Factory, field, frozen
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.crypto import Index, Keys, Purpose, Random, SealBroken
@@ -36,8 +37,7 @@ HASTY_SECONDS = 5
 HASTE = Rate(interval_ms=1000, burst=5)
 
 
-@frozen
-class Collect:
+class Collect(Struct, frozen=True):
     """What a game asks; `seen` is the last stage it was told, `request_id` is for the log."""
 
     secret: Index
@@ -118,7 +118,7 @@ class Collecting:
                     return Pending(collect.seen, seconds_until(expires_ms, self._now_ms()))
                 if woken is Woken.TIME:  # by a clock that nobody sets: one last look
                     wait_ms = 0
-                login, collect = await self._find(collect), evolve(collect, presented=None)
+                login, collect = await self._find(collect), replace(collect, presented=None)
 
     async def deliver(self, collect: Collect) -> Collected:
         """The first proven collect, or what another one made of the login; InvalidProof and what watch() raises.

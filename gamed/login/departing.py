@@ -7,7 +7,7 @@ been sent: at the button, which every browser has that could also decline, or on
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Keys, Random
 from gamed.identity.provider import IdentityProvider, ProviderFailure
@@ -23,15 +23,16 @@ from gamed.login.local import Refused
 from gamed.login.outcome import Outcome
 from gamed.login.straight import goes_straight
 from gamed.login.transaction import UNDECIDED, Intent, LoginTransaction
+from gamed.structs import Part, hides
 
 GONE = "authentication.json does not have this provider any more"
 
 
-@frozen
-class Depart:
+@hides("url")
+class Depart(Struct, frozen=True):
     """Go to the provider."""
 
-    url: str = field(repr=False)
+    url: str
 
 
 class Askers(Protocol):
@@ -39,8 +40,7 @@ class Askers(Protocol):
         """What to call the player whose session asked for a link; None once it has ended."""
 
 
-@frozen(eq=False, repr=False)
-class Departing:
+class Departing(Part, frozen=True):
     """`providers` is empty in local mode, where every login stays on the sign-in page."""
 
     _browsers: BrowserSide

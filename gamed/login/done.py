@@ -1,6 +1,5 @@
 """What the browser that signed in sees afterwards: its way back to the game, or how it ended (PROTOCOL 3.4)."""
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.crypto import Index, Keys, Purpose, SealBroken
@@ -11,28 +10,28 @@ from gamed.login.newcomer import code_of
 from gamed.login.outcome import Outcome
 from gamed.login.proof import ReturnProof
 from gamed.login.transaction import Intent, LoginTransaction, Proof, Stage
+from gamed.structs import Part, hides
 
 
-@frozen
-class Working:
+class Working(Struct, frozen=True):
     """The provider is being asked."""
 
 
-@frozen
-class Return:
+@hides("ticket")
+class Return(Struct, frozen=True):
     """Send the browser on to the game, once."""
 
     login: LoginTransaction
-    ticket: str = field(repr=False)
+    ticket: str
 
 
-@frozen
-class ShowCode:
+@hides("code", "token")
+class ShowCode(Struct, frozen=True):
     """A person carries the proof to the game. `token` addresses the form "This was not me"."""
 
     login: LoginTransaction
-    code: str = field(repr=False)
-    token: str = field(repr=False)
+    code: str
+    token: str
 
 
 class GoBack(Struct, frozen=True):
@@ -53,8 +52,7 @@ class Over(Struct, frozen=True):
 Done = Working | Return | ShowCode | GoBack | Over
 
 
-@frozen(eq=False, repr=False)
-class DoneSide:
+class DoneSide(Part, frozen=True):
     """`browser` is the index of its cookie; None for a browser without."""
 
     _browsers: BrowserSide

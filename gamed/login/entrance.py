@@ -1,16 +1,14 @@
 """How often browsers from one address may come to a login (PROTOCOL 3.9 `entries_per_minute`)."""
 
-from attrs import frozen
-
 from gamed.crypto import Indexer
 from gamed.instants import Now
 from gamed.limits import Rate
 from gamed.login.account_check import Limits
 from gamed.login.crowd import per_address
+from gamed.structs import Part
 
 
-@frozen(eq=False, repr=False)
-class Entrance:
+class Entrance(Part, frozen=True):
     """Opening a link and leaving for a provider count apart: one sign-in is one of each."""
 
     _limits: Limits

@@ -1,7 +1,5 @@
 """A handoff apart from what moves it forward: given up, ended by the clock, cut short by a restart (PROTOCOL 3)."""
 
-from attrs import frozen
-
 from gamed.crypto import Index
 from gamed.instants import Now
 from gamed.login.entry import Key
@@ -9,11 +7,11 @@ from gamed.login.errors import DeviceSecretInvalid, LoginCollected
 from gamed.login.logins import Logins
 from gamed.login.news import tell
 from gamed.login.transaction import Event, LoginTransaction, Stage
+from gamed.structs import Part
 from gamed.waits import Waits
 
 
-@frozen(eq=False, repr=False)
-class Handoff:
+class Handoff(Part, frozen=True):
     _logins: Logins
     _waits: Waits
     _now_ms: Now

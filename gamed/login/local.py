@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import Registration
 from gamed.crypto import Keys, Random
@@ -14,13 +14,13 @@ from gamed.login.entry import Key
 from gamed.login.identified import ExistingAccount, Identified
 from gamed.login.logins import Step
 from gamed.login.transaction import UNDECIDED, Event, LoginTransaction
+from gamed.structs import Part
 
 UNTOUCHED = frozenset({Refusal.LIMIT, Refusal.BUSY})
 """These are not even worth a word to the game."""
 
 
-@frozen
-class Refused:
+class Refused(Struct, frozen=True):
     """Nothing was changed, but that the game is told that somebody is at the form."""
 
     login: LoginTransaction
@@ -28,8 +28,7 @@ class Refused:
     retry_after: int = 0
 
 
-@frozen(eq=False, repr=False)
-class LocalSignIn:
+class LocalSignIn(Part, frozen=True):
     _browsers: BrowserSide
     _check: AccountCheck
     _keys: Keys

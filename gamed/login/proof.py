@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from enum import Enum
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.crypto import Random, Secret
+from gamed.structs import hides
 from gamed.tokens import base64url
 
 ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
@@ -39,12 +39,12 @@ class Presented(Struct, frozen=True):
         return cls(ProofKind.FINISH_CODE, Secret(letters.encode()))
 
 
-@frozen
-class ReturnProof:
+@hides("ticket", "finish_code")
+class ReturnProof(Struct, frozen=True):
     """Both halves of one login: the ticket travels through the loopback port, the code through a person."""
 
-    ticket: Secret = field(repr=False)
-    finish_code: Secret = field(repr=False)
+    ticket: Secret
+    finish_code: Secret
 
     @classmethod
     def mint(cls, random: Random) -> "ReturnProof":

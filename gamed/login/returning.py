@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.crypto import Index, Keys, Random, SealBroken
@@ -31,17 +30,18 @@ from gamed.login.logins import Move, Step
 from gamed.login.outcome import Outcome
 from gamed.login.transaction import LoginTransaction, Stage
 from gamed.store import StoreBusy
+from gamed.structs import Part, hides
 
 WRITE_TRIES = 3
 """What a provider answered cannot be asked again: a busy store is not the end of it."""
 
 
-@frozen
-class Arrival:
+@hides("query")
+class Arrival(Struct, frozen=True):
     """A request to the callback; `browser` is the index of its cookie."""
 
     provider: str
-    query: bytes = field(repr=False)
+    query: bytes
     browser: Index | None
     request_id: str
 
@@ -53,8 +53,7 @@ class Spent(Struct, frozen=True):
     mine: bool
 
 
-@frozen(eq=False, repr=False)
-class Returning:
+class Returning(Part, frozen=True):
     _browsers: BrowserSide
     _attempts: Attempts
     _providers: Mapping[str, IdentityProvider]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.config.model import Mode, ReturnProof
 from gamed.crypto import Indexer, Random, Secret
@@ -23,6 +23,7 @@ from gamed.login.logins import Logins
 from gamed.login.terms import LoginTerms
 from gamed.login.transaction import Intent, LoginTransaction, Proof
 from gamed.sessions.credentials import Caller
+from gamed.structs import Part, hides
 from gamed.tokens import ENTROPY_BYTES, Kind, mint
 from gamed.waits import Waits
 
@@ -37,8 +38,8 @@ class Adoptables(Protocol):
         """Whether any local account is the only way in for its player."""
 
 
-@frozen
-class Start:
+@hides("token")
+class Start(Struct, frozen=True):
     """What a game asks for; `words` are the members of `client` as they came, `address` is where it came from.
 
     `token` is the access token that was sent along, which counts for a link only.
@@ -49,11 +50,10 @@ class Start:
     words: Mapping[str, str | None]
     loopback_port: int | None
     address: str
-    token: str | None = field(default=None, repr=False)
+    token: str | None = None
 
 
-@frozen
-class Started:
+class Started(Struct, frozen=True):
     """What the game is told: its key to the result, and the token of the link to open."""
 
     login: LoginTransaction
@@ -61,8 +61,7 @@ class Started:
     token: str
 
 
-@frozen(eq=False, repr=False)
-class Starting:
+class Starting(Part, frozen=True):
     _logins: Logins
     _callers: Callers
     _adoptables: Adoptables

@@ -1,6 +1,6 @@
 """What the owner's configuration means for a handoff (SPEC 2.1, PROTOCOL 3.1)."""
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import Limits, Mode, Registration, ReturnProof
 from gamed.sessions.credentials import SessionPolicy
@@ -8,8 +8,7 @@ from gamed.sessions.credentials import SessionPolicy
 NO_LIMITS = Limits(0, 0, 0, 0, 0, 0)
 
 
-@frozen
-class LoginTerms:
+class LoginTerms(Struct, frozen=True):
     mode: Mode
     session: SessionPolicy
     providers: tuple[str, ...] = ()

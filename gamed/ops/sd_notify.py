@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from time import monotonic
 
-from attrs import frozen
+from msgspec import Struct
 
 SEND_SECONDS = 1.0
 """How long a manager may leave its socket full before a message is dropped: it must not hold the service up."""
@@ -14,8 +14,7 @@ ASK_SECONDS, MORE_SECONDS = 10, 60
 _MICRO = 1_000_000
 
 
-@frozen
-class Manager:
+class Manager(Struct, frozen=True):
     """Where to tell it; without a manager everything here is silent."""
 
     address: str | None = None

@@ -4,6 +4,7 @@ from collections import deque
 from types import TracebackType
 
 from attrs import define, field
+from msgspec import Struct
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
@@ -19,8 +20,7 @@ _ENDS = (Woken.SUPERSEDED, Woken.CLOSING)
 _NOWHERE = -1
 
 
-@define(eq=False)
-class _Slot:
+class _Slot(Struct, eq=False):
     """One waiter's place; a context manager, so that it is given up however the wait ends."""
 
     waiters: "Waiters"
@@ -55,7 +55,7 @@ class _Slot:
         self.waiters._leave(self)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Waiters:
     """Slots by key, newest first served: opening a key again supersedes whoever held it."""
 

@@ -7,11 +7,11 @@ first auth.db marks (their tokens die), then state.db follows, then auth.db forg
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.instants import Now
+from gamed.structs import Part
 
 
 class Departure(Struct, frozen=True):
@@ -44,8 +44,7 @@ class Shelves(Protocol):
     def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> Awaitable[None]: ...
 
 
-@frozen(eq=False, repr=False)
-class Departures:
+class Departures(Part, frozen=True):
     _records: Records
     _shelves: Shelves
     _now_ms: Now

@@ -2,24 +2,24 @@
 
 from collections.abc import Iterable
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.crypto import Index
+from gamed.structs import hides
 
 LOCAL = "local"
 """What stands for a provider where a name and a password of this server sign in."""
 
 
-@frozen
-class Identity:
+@hides("realm")
+class Identity(Struct, frozen=True):
     """One line of a player's list; instants in epoch milliseconds."""
 
     provider: str
     """Its name in the file when it was linked, or LOCAL."""
     linked_ms: int
     last_used_ms: int
-    realm: Index | None = field(default=None, repr=False)
+    realm: Index | None = None
     """What gave it (gamed.identity.realm); None: this server."""
 
 

@@ -3,14 +3,13 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.instants import Now
 from gamed.players.departures import Departures
 from gamed.players.errors import LastIdentity, ReauthenticationRequired
 from gamed.players.identities import Identity, WaysIn
 from gamed.sessions.credentials import Caller
+from gamed.structs import Part
 
 
 class Identities(Protocol):
@@ -27,8 +26,7 @@ class Waits(Protocol):
         """Whoever waits for something of this player's is to look at their token again."""
 
 
-@frozen(eq=False, repr=False)
-class OwnAccount:
+class OwnAccount(Part, frozen=True):
     _identities: Identities
     _departures: Departures
     _waits: Waits

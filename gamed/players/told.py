@@ -3,10 +3,9 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from gamed.audit import Audit, Event
 from gamed.instants import rfc3339
+from gamed.structs import Part
 
 
 class HostAction(Protocol):
@@ -30,8 +29,7 @@ class HostActions(Protocol):
         """They are in the log, up to this one."""
 
 
-@frozen(eq=False, repr=False)
-class Teller:
+class Teller(Part, frozen=True):
     _actions: HostActions
     _audit: Audit
 

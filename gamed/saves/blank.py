@@ -1,12 +1,11 @@
 """Recognising a blank save while its bytes arrive (PROTOCOL 4.1)."""
 
-from attrs import define
+from msgspec import Struct
 
 from gamed.saves.errors import BlankSave
 
 
-@define
-class BlankWatch:
+class BlankWatch(Struct):
     """Blank until a byte other than zero was seen; no bytes at all are blank too."""
 
     blank: bool = True

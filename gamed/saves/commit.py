@@ -5,7 +5,6 @@ Each entry is judged as the PUT or DELETE that it stands for; the commit is carr
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.saves.condition import Condition
@@ -35,8 +34,7 @@ class Change(Struct, frozen=True):
     content: Content | None = None
 
 
-@frozen
-class CommitOrder:
+class CommitOrder(Struct, frozen=True):
     """A commit. Everything random or timed comes along: the transaction may run twice."""
 
     entry: Entry
@@ -60,8 +58,7 @@ class NeedsBlobs(Struct, frozen=True):
     digests: Sequence[bytes]
 
 
-@frozen
-class Disagreed:
+class Disagreed(Struct, frozen=True):
     """Nothing was changed; refused bytes are kept. Only the entries that do not stand."""
 
     outcomes: Sequence[tuple[Change, Written | Removed]]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Protocol
 
-from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from gamed.crypto import Random, Secret
 from gamed.instants import Now
@@ -21,6 +21,7 @@ from gamed.saves.supply import ATTEMPTS, ByteStore, Supply
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
 from gamed.store import BlobCorrupt, BlobGone, StoreBusy
+from gamed.structs import Part
 
 
 class Door(Protocol):
@@ -40,8 +41,7 @@ class CommitStore(ByteStore, Protocol):
     def commit(self, order: CommitOrder) -> Awaitable[Committed | Disagreed | NeedsBlobs | SaveError]: ...
 
 
-@frozen(eq=False, repr=False)
-class Commits:
+class Commits(Part, frozen=True):
     """Of all players; nobody ever learns of another's bytes. Raises SaveError, SessionError, StoreError."""
 
     _door: Door
@@ -94,7 +94,7 @@ class Commits:
     async def _decided(self, order: CommitOrder) -> Committed | Disagreed:
         """Bytes are hashed beside the deciding lane; where they turn out to be others by then, it begins again."""
         for _ in range(ATTEMPTS):
-            order = evolve(order, checked=await self._checked(order))
+            order = replace(order, checked=await self._checked(order))
             outcome = await self._store.commit(order)
             if isinstance(outcome, SaveError):
                 raise outcome

@@ -1,6 +1,6 @@
 """How full the owner's disk may become (PROTOCOL 7, `min_free_bytes`)."""
 
-from attrs import define
+from msgspec import Struct
 
 from gamed.store import StoreFull
 
@@ -11,8 +11,7 @@ class DiskNearlyFull(StoreFull):
     retry_after = 300
 
 
-@define
-class Announced:
+class Announced(Struct):
     """Bytes that will come to the disk, and that have not all been stored or given up yet; shared by all who write."""
 
     bytes: int = 0

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable
 from typing import Protocol
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.crypto import Random, Secret
@@ -15,6 +14,7 @@ from gamed.saves.holdings import Holdings
 from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.rules import Removal
 from gamed.saves.shelf import Shelf
+from gamed.structs import Part
 
 AGAIN = "Look at GET /game/ again, then erase with its ETag in If-Match."
 
@@ -38,8 +38,7 @@ class Shelves(Protocol):
         """Rows and bytes go, if they have not yet."""
 
 
-@frozen(eq=False, repr=False)
-class Erasure:
+class Erasure(Part, frozen=True):
     """Counts as a change like any other, towards the rate too."""
 
     _shelf: Shelf

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySlots
@@ -13,8 +12,7 @@ INLINE_BYTES = 256 * KIB
 """Bodies up to here stay in memory and ride the deciding transaction; larger ones go by way of files."""
 
 
-@frozen
-class SaveLimits:
+class SaveLimits(Struct, frozen=True):
     """The defaults of PROTOCOL 7."""
 
     save_bytes: int = 16 * MIB

@@ -1,11 +1,11 @@
 """What is asked of the store in one transaction, and what comes of it (PROTOCOL 4.1)."""
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.saves.condition import Condition
 from gamed.saves.rules import Removal, Verdict
 from gamed.saves.version import Body, Version
+from gamed.structs import hides
 
 
 class Entry(Struct, frozen=True):
@@ -16,8 +16,8 @@ class Entry(Struct, frozen=True):
     """Of the shelf as it was then: a later erase is told by another one."""
 
 
-@frozen
-class WriteOrder:
+@hides("data")
+class WriteOrder(Struct, frozen=True):
     """A PUT whose bytes are all here. Everything random or timed comes along: the transaction may run twice."""
 
     entry: Entry
@@ -27,7 +27,7 @@ class WriteOrder:
     now_ms: int
     new_epoch: str
     """For a first write; every other one has its shelf's."""
-    data: bytes | None = field(default=None, repr=False)
+    data: bytes | None = None
     """The bytes of a small body."""
     appended: int | None = None
     """The blob that a larger body was appended as."""

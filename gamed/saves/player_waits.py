@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from attrs import Factory, define
+from msgspec import Struct, field
 
 from gamed.saves.cursor import UNBORN, Cursor
 from gamed.waits import Slot, Waits
@@ -23,20 +23,18 @@ class News(Protocol):
         """Nobody waits any more."""
 
 
-@define(eq=False)
-class _Waiter:
+class _Waiter(Struct, eq=False):
     place: int
     key: bytes
     seen: Cursor
 
 
-@define(eq=False)
-class PlayerWaits:
+class PlayerWaits(Struct, eq=False):
     """Waiting requests by player. A session that ends is news too: who wakes shows the token again."""
 
     _waits: Waits
     _news: News
-    _players: dict[str, list[_Waiter]] = Factory(dict)
+    _players: dict[str, list[_Waiter]] = field(default_factory=dict)
 
     @contextmanager
     def open(self, player_id: str, seen: Cursor) -> Iterator[Slot]:

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable
 from typing import IO, BinaryIO, Protocol
 
-from attrs import frozen
 from msgspec.structs import replace
 
 from gamed.crypto import Random, Secret
@@ -48,6 +47,7 @@ from gamed.saves.version import Version
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
 from gamed.store import BlobCorrupt, BlobGone, StoreBusy
+from gamed.structs import Part
 from gamed.waits import Woken
 
 
@@ -76,8 +76,7 @@ class Sessions(Protocol):
     async def settle(self, caller: Caller) -> None: ...
 
 
-@frozen(eq=False, repr=False)
-class Shelf:
+class Shelf(Part, frozen=True):
     """All saves of all players. Raises SaveError, SessionError, StoreError, RangeUnsatisfiable."""
 
     _store: SaveStore

@@ -2,16 +2,16 @@
 
 from typing import BinaryIO
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.saves.blank import BlankWatch
 from gamed.saves.orders import Entry
 from gamed.saves.version import Body
+from gamed.structs import hides
 
 
-@frozen
-class Delivery:
+@hides("data")
+class Delivery(Struct, frozen=True):
     """Bytes that are all here, small in `data` or larger in `spool`; the caller closes the spool."""
 
     sha256: bytes
@@ -20,12 +20,12 @@ class Delivery:
     announced: bytes | None
     """The SHA-256 that Content-Digest promised."""
     blank: BlankWatch
-    data: bytes | None = field(default=None, repr=False)
+    data: bytes | None = None
     spool: BinaryIO | None = None
 
 
-@frozen
-class StageOrder:
+@hides("data")
+class StageOrder(Struct, frozen=True):
     """Keep these bytes for a while. Everything timed comes along: the transaction may run twice."""
 
     entry: Entry
@@ -34,7 +34,7 @@ class StageOrder:
     now_ms: int
     expired_ms: int
     """What was staged then or before does not count any more."""
-    data: bytes | None = field(default=None, repr=False)
+    data: bytes | None = None
     """The bytes of a small body."""
     appended: int | None = None
     """The blob that a larger body was appended as."""

@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import BinaryIO, Protocol, TypeVar
 
-from attrs import evolve, frozen
+from msgspec.structs import replace
 
 from gamed.saves.errors import SaveError
 from gamed.saves.orders import NeedsBytes, WriteOrder
 from gamed.saves.staging import StageOrder
 from gamed.store import BlobCorrupt, BlobGone, StoreBusy, StoreError
+from gamed.structs import Part
 
 ATTEMPTS = 4
 """How often a change that found its bytes gone, or a look whose bytes went meanwhile, begins again."""
@@ -32,8 +33,7 @@ Order = TypeVar("Order", WriteOrder, StageOrder)
 Taken = TypeVar("Taken", bound=Taker)
 
 
-@frozen(eq=False, repr=False)
-class Supply:
+class Supply(Part, frozen=True):
     """Decides; where the store lacks larger bytes, appends them and decides again."""
 
     _store: ByteStore
@@ -65,11 +65,11 @@ class Supply:
         if known is not None and known != order.checked and order.appended is None:
             try:
                 await self._store.check(known)
-                return evolve(order, checked=known)
+                return replace(order, checked=known)
             except (BlobCorrupt, BlobGone):
                 pass
         await self._tidy(order.appended, None)
-        return evolve(order, appended=await self._store.append(order.entry.player_id, spool))
+        return replace(order, appended=await self._store.append(order.entry.player_id, spool))
 
     async def _tidy(self, appended: int | None, outcome: Taker | None) -> None:
         """An appended blob that nothing wants goes at once, however it came to that; else it is swept later."""

@@ -1,6 +1,6 @@
 """How often one player may change something (PROTOCOL 7); kept in memory, so a restart forgives."""
 
-from attrs import Factory, define
+from msgspec import Struct, field
 
 from gamed.limits import Rate
 from gamed.saves.limits import SaveLimits
@@ -9,12 +9,11 @@ CROWD = 10_000
 """Players remembered before those who are quiet are forgotten."""
 
 
-@define
-class WriteRate:
+class WriteRate(Struct):
     """One bucket per player."""
 
     _rate: Rate
-    _arrivals: dict[str, int] = Factory(dict)
+    _arrivals: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, limits: SaveLimits) -> "WriteRate":

@@ -1,17 +1,17 @@
 """The game's own credentials: access token and refresh credential, made and sealed as a pair (SPEC 5.3, PROTOCOL 1)."""
 
-from struct import Struct, error
+import struct
 
-import msgspec
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Keys, Random, Secret
 from gamed.instants import seconds_until
+from gamed.structs import Part
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, Kind, TokenMalformed, parse, public_id
 from gamed.tokens import mint as mint_token
 
 RECENT_MS = 10 * 60_000
-_LAYOUT = Struct(">BQQ53s53s")  # layout number, both expiries in epoch milliseconds, both credentials as ASCII
+_LAYOUT = struct.Struct(">BQQ53s53s")  # layout number, both expiries in epoch milliseconds, both credentials as ASCII
 _LAYOUT_NUMBER = 1
 
 
@@ -19,8 +19,7 @@ class PairMalformed(Exception):
     """Bytes that to_bytes() did not make."""
 
 
-@frozen
-class SessionPolicy:
+class SessionPolicy(Struct, frozen=True):
     """How long credentials live, in whole seconds (SPEC 2.1 `session`)."""
 
     access_seconds: int
@@ -38,16 +37,14 @@ class SessionPolicy:
         return wanted if ends is None else min(wanted, ends)
 
 
-@frozen
-class Access:
+class Access(Struct, frozen=True):
     """An access token and when it expires, in epoch milliseconds."""
 
     token: Secret
     expires_ms: int
 
 
-@frozen
-class Pair:
+class Pair(Struct, frozen=True):
     """What one sign-in or one rotation hands out; expiries in epoch milliseconds."""
 
     access: Secret
@@ -60,7 +57,7 @@ class Pair:
         return Pair(access.token, self.refresh, access.expires_ms, self.refresh_expires_ms)
 
 
-class Caller(msgspec.Struct, frozen=True):
+class Caller(Struct, frozen=True):
     """Whom an access token speaks for, at the moment it was judged."""
 
     player_id: str
@@ -90,8 +87,7 @@ def mint(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) ->
     return Pair(access.token, refresh, access.expires_ms, refresh_expires_ms)
 
 
-@frozen
-class Issuer:
+class Issuer(Part, frozen=True):
     """What credentials are made, found and sealed with."""
 
     keys: Keys
@@ -137,6 +133,6 @@ def from_bytes(raw: bytes) -> Pair:
         if number != _LAYOUT_NUMBER:
             raise PairMalformed(f"layout {number} is not known")
         tokens = parse(Kind.ACCESS_TOKEN, access.decode()), parse(Kind.REFRESH_CREDENTIAL, refresh.decode())
-    except (error, UnicodeDecodeError, TokenMalformed):
+    except (struct.error, UnicodeDecodeError, TokenMalformed):
         raise PairMalformed("not the bytes of a pair") from None  # the cause would carry the bytes
     return Pair(*tokens, access_ms, refresh_ms)

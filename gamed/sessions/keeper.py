@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.crypto import Secret
 from gamed.instants import Now
@@ -13,6 +11,7 @@ from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
 from gamed.sessions.presented import access_token, refresh_credential
 from gamed.sessions.rotation import Refreshed, Refusal
 from gamed.sessions.session import Scope, SessionRow
+from gamed.structs import Part
 
 SWEEP_ROWS = 500
 """How many rows one unit of a sweep forgets at most: a few milliseconds of the write lane."""
@@ -39,8 +38,7 @@ class Waits(Protocol):
         """A session of this player ended: whoever waits is to look at their token again."""
 
 
-@frozen(eq=False, repr=False)
-class Sessions:
+class Sessions(Part, frozen=True):
     _store: SessionStore
     _waits: Waits
     _now_ms: Now

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
-from attrs import define
+from msgspec import Struct
 from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -47,8 +47,7 @@ class _Turns(Lane):
             self._file.refusal = StoreCorrupt
 
 
-@define(eq=False)
-class Parts:
+class Parts(Struct, eq=False):
     """A blob read part by part from the database, where no disk is left to copy it to; closed by its reader.
 
     While it is open the blob is not removed.

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from threading import Lock
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gamed.storage.errors import say, translate
 from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
@@ -22,8 +22,7 @@ WRITER_CACHE_KIB = 16 * 1024
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
 
-@define(eq=False)
-class StoreFile:
+class StoreFile(Struct, eq=False):
     """One database file, and what its lanes share."""
 
     name: str
@@ -33,7 +32,7 @@ class StoreFile:
     """None: in memory, without a WAL."""
     refusal: type[StoreError] | None = None
     """Why nothing may be written any more, once there is a reason."""
-    lock: Lock = field(factory=Lock)
+    lock: Lock = field(default_factory=Lock)
     """Held around every write transaction of this process: SQLite's own waiting sleeps, up to 100 ms at a time."""
 
     @classmethod

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from attrs import define
+from msgspec import Struct
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
@@ -28,8 +28,7 @@ BUSY_MS = 250
 log = Logger()
 
 
-@define(eq=False)
-class _Kept:
+class _Kept(Struct, eq=False):
     file: StoreFile
     lanes: Sequence[Lane]
     written: int = 0

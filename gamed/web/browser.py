@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from gamed.config.model import Registration
 from gamed.login.account_check import Form, Refusal
 from gamed.login.browser import Ask, BrowserSide, SeeDone
 from gamed.login.departing import Depart, Departing
 from gamed.login.entry import LOCAL
 from gamed.login.local import LocalSignIn, Refused
+from gamed.structs import Part
 from gamed.web.app import make_pages_app
 from gamed.web.browser_guard import require_earnest
 from gamed.web.errors import RouteNotFound
@@ -23,8 +22,7 @@ _STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503}
 """Every other refusal is a page like any: 200."""
 
 
-@frozen
-class BrowserRoutes:
+class BrowserRoutes(Part, frozen=True):
     """`local` is None in oauth mode; `labels` are what the providers are called there."""
 
     app = make_pages_app()

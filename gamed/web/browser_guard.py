@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from hmac import compare_digest
 from re import ASCII, compile
 
-from attrs import frozen
-
 from gamed.crypto import Index, Indexer, Purpose, Random
+from gamed.structs import Part
 from gamed.tokens import ENTROPY_BYTES, base64url
 from gamed.web.errors import WebError
 from gamed.web.query import read_form
@@ -29,8 +28,7 @@ class Prefetched(WebError):
     """A browser that only guesses what its user will want."""
 
 
-@frozen
-class Guard:
+class Guard(Part, frozen=True):
     """`secure`: the base is https, so the cookie can carry the prefix that ties it to this host (RFC 6265bis 4.1.3)."""
 
     _indexer: Indexer

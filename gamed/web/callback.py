@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from gamed.login.browser import SeeDone
 from gamed.login.callback import CallbackRefused, Ruling
 from gamed.login.errors import CallbackMalformed, OtherBrowser
 from gamed.login.returning import Arrival, Returning
+from gamed.structs import Part
 from gamed.web.app import make_pages_app
 from gamed.web.browser_guard import require_earnest
 from gamed.web.gates import NO_GATES
@@ -25,8 +24,7 @@ REFUSED: Mapping[Ruling, tuple[int, str]] = {
 }
 
 
-@frozen
-class CallbackRoutes:
+class CallbackRoutes(Part, frozen=True):
     """The work runs on when the browser leaves: a code can be redeemed only once."""
 
     app = make_pages_app()

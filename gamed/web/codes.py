@@ -3,11 +3,10 @@
 Clients are compiled against the codes. A row may be added, never changed.
 """
 
-from attrs import frozen
+from msgspec import Struct
 
 
-@frozen
-class Code:
+class Code(Struct, frozen=True):
     """One problem. `detail` is what a person reads when the error says nothing better."""
 
     status: int

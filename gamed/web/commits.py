@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.saves.commits import Commits
 from gamed.saves.limits import SaveLimits
 from gamed.saves.proposal import accept
 from gamed.saves.save_info import committed
+from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.app import make_app
 from gamed.web.conditional import PRIVATE
@@ -38,8 +38,7 @@ class CommitRequest(Struct):
     writes: list[Wanted]
 
 
-@frozen
-class CommitRoutes:
+class CommitRoutes(Part, frozen=True):
     """Changes run detached: a client that leaves does not stop them half way."""
 
     app = make_app()

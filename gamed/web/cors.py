@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from attrs import frozen
+from msgspec import Struct
 
 FAMILIES = ("/auth/", "/game/", "/assets/")
 ALLOWED = "authorization, content-type, if-match, if-none-match, if-range, range, prefer, content-digest, save-meta"
@@ -12,8 +12,7 @@ EXPOSED = (
 )
 
 
-@frozen
-class Cors:
+class Cors(Struct, frozen=True):
     """Decides by path, origin and nothing else."""
 
     origins: Collection[str] = ()

@@ -2,9 +2,8 @@
 
 from urllib.parse import urlencode
 
-from attrs import frozen
-
 from gamed.login.done import Done, DoneSide, GoBack, Over, Return, ShowCode, Working
+from gamed.structs import Part
 from gamed.web.app import make_pages_app
 from gamed.web.browser_guard import require_earnest
 from gamed.web.gates import NO_GATES
@@ -18,8 +17,7 @@ RETURN_SECONDS = 2
 WORKING_SECONDS = 1
 
 
-@frozen
-class DoneRoutes:
+class DoneRoutes(Part, frozen=True):
     app = make_pages_app()
     prefixes = ("/auth/login/done",)
     gates = NO_GATES

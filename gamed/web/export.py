@@ -1,11 +1,11 @@
 """The room of exports (PROTOCOL 4)."""
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from gamed.http_rules.digest import sha256_field
 from gamed.saves.exports import Exports, Parcel
+from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.app import make_app
 from gamed.web.conditional import PRIVATE, conditions_of, send_part
@@ -18,8 +18,7 @@ SEND_SECONDS = 3600
 """For one answer: a place is not kept for ever by who reads a byte now and then. A range goes on from there."""
 
 
-@frozen
-class ExportRoutes:
+class ExportRoutes(Part, frozen=True):
     """Made detached: a client that leaves frees its place when the step under way is done."""
 
     app = make_app()

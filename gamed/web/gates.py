@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from attrs import frozen
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
@@ -109,8 +108,7 @@ NO_BODY = MemorySink(0)
 """Of every request without one."""
 
 
-@frozen
-class SmallBodyGate:
+class SmallBodyGate(Struct, frozen=True):
     """The gate of every route that names none: a body of one media type, up to `limit` bytes, in no coding."""
 
     media_type: str

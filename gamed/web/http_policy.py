@@ -3,15 +3,14 @@
 from collections.abc import Collection, Sequence
 from ipaddress import ip_network
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.web.address import Network
 
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
-@frozen
-class HttpPolicy:
+class HttpPolicy(Struct, frozen=True):
     """`host` is the base's, without port or brackets, lower case. Unix sockets are always trusted."""
 
     host: str

@@ -5,13 +5,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from attrs import define, field, frozen
+from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
 from gamed.saves.blank import BlankWatch
 from gamed.saves.disk import Announced
 from gamed.saves.errors import ContentEncoded, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, SaveLimits, check_size
+from gamed.structs import Part
 from gamed.web.gates import Head
 from gamed.web.spool import Disk, Spool, at_once
 
@@ -24,8 +25,7 @@ class Hash(Protocol):
     def digest(self) -> bytes: ...
 
 
-@define(eq=False)
-class Incoming:
+class Incoming(Struct, eq=False):
     """A body that is counted and hashed, small in memory, larger in a file. Torn, it leaves no trace."""
 
     _limits: SaveLimits
@@ -34,8 +34,8 @@ class Incoming:
     """Shared by all; `_claim` is this one's part of it."""
     _claim: int
     size: int = 0
-    blank: BlankWatch = field(factory=BlankWatch)
-    _hash: Hash = field(factory=sha256)
+    blank: BlankWatch = field(default_factory=BlankWatch)
+    _hash: Hash = field(default_factory=sha256)
 
     def write(self, data: bytes) -> Deferred[None] | None:
         """SaveTooLarge at the first byte too many; StoreFull when the disk takes no more."""
@@ -62,8 +62,7 @@ class Incoming:
         return (content, None) if isinstance(content, bytes) else (None, content)
 
 
-@frozen
-class Intake:
+class Intake(Part, frozen=True):
     """Judges size, coding and room on the disk, all from the head."""
 
     _limits: SaveLimits
@@ -72,7 +71,7 @@ class Intake:
     _free_bytes: Callable[[], int]
     """-> what the stores' disk has left."""
     _disk: Disk = at_once
-    _announced: Announced = field(factory=Announced)
+    _announced: Announced = field(default_factory=Announced)
 
     def open(self, head: Head) -> Incoming:
         """A place for the body, or SaveError, or DiskNearlyFull; who does not say how much comes may send the most."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from attrs import frozen
 from msgspec import Meta, Struct
 
 from gamed.crypto import Index, Indexer
@@ -16,6 +15,7 @@ from gamed.login.proof import Presented
 from gamed.login.starting import Start, Started, Starting
 from gamed.login.transaction import Intent
 from gamed.sessions.credentials import members
+from gamed.structs import Part
 from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
@@ -63,8 +63,7 @@ class CollectBody(Struct):
         return None if self.finish_code is None else Presented.finish_code(self.finish_code)
 
 
-@frozen
-class LoginRoutes:
+class LoginRoutes(Part, frozen=True):
     """`base` is asked at every start: without `public_url` it is known when the port is bound."""
 
     app = make_app()

@@ -1,6 +1,6 @@
 """How slowly and how wastefully a body may come."""
 
-from attrs import define
+from msgspec import Struct
 
 WINDOW_SECONDS = 10
 WINDOW_BYTES = 10 * 1024
@@ -10,8 +10,7 @@ OVERHEAD_FACTOR = 3
 """Chunk sizes, extensions and trailers may cost 64 KiB and thrice the body; one-byte chunks cost five times."""
 
 
-@define
-class Pace:
+class Pace(Struct):
     """Counts one body. `upload_seconds` bounds all of it."""
 
     _upload_seconds: int

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.instants import Now
@@ -19,8 +19,7 @@ from gamed.web.pages.layout import Server
 from gamed.web.request import Request
 
 
-@frozen
-class PageRoom:
+class PageRoom(Struct, frozen=True):
     """`base` is asked each time, for it may be known only when the port is bound."""
 
     guard: Guard

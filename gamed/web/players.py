@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from gamed.instants import rfc3339
 from gamed.players.identities import Identity
 from gamed.sessions.credentials import Caller
+from gamed.structs import Part
 from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
@@ -29,8 +28,7 @@ class OwnAccount(Protocol):
     async def erase(self, caller: Caller) -> None: ...
 
 
-@frozen
-class PlayerRoutes:
+class PlayerRoutes(Part, frozen=True):
     """What changes something is detached: a client that leaves does not stop it half way."""
 
     app = make_app()

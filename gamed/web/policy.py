@@ -3,9 +3,8 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from gamed.store import StoreError
+from gamed.structs import Part
 from gamed.web.app import make_app
 from gamed.web.errors import Unhealthy
 from gamed.web.gates import NO_GATES
@@ -20,8 +19,7 @@ class Stores(Protocol):
         """StoreError while one does not answer."""
 
 
-@frozen
-class PolicyRoutes:
+class PolicyRoutes(Part, frozen=True):
     """What anyone may know. `providers` in the order of the file, none in local mode."""
 
     app = make_app()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from json import dumps
 
-from attrs import frozen
+from msgspec import Struct
 from werkzeug.exceptions import HTTPException
 
 from gamed import store
@@ -94,8 +94,7 @@ STATUS: list[tuple[type[Exception], int, str]] = [  # most specific first
 _WERKZEUG = {400: "bad_request", 404: "route_not_found"}
 
 
-@frozen
-class Problem:
+class Problem(Struct, frozen=True):
     """What is answered instead of a result. `headers` are those the problem itself asks for."""
 
     status: int

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from re import ASCII, compile
 
-from attrs import field, frozen
+from msgspec import Struct
 
+from gamed.structs import hides
 from gamed.web.errors import BadRequest
 
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
@@ -12,14 +13,14 @@ _REQUEST_LINE = compile(rb"(%b) ([!-~]+) (HTTP/1\.[01])" % _TOKEN, ASCII)
 _FIELD = compile(rb"(%b):([\t -~\x80-\xff]*)" % _TOKEN, ASCII)
 
 
-@frozen
-class RawHead:
+@hides("target", "fields")
+class RawHead(Struct, frozen=True):
     """Method, target and version as sent; fields as (lower-case name, value without outer blanks)."""
 
     method: bytes
-    target: bytes = field(repr=False)
+    target: bytes
     version: bytes
-    fields: Sequence[tuple[bytes, bytes]] = field(repr=False)
+    fields: Sequence[tuple[bytes, bytes]]
 
     def values(self, name: bytes) -> list[bytes]:
         return [value for key, value in self.fields if key == name]

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from re import DOTALL, Pattern, compile, escape
 
-from attrs import evolve, field, frozen
+from msgspec import Struct, field
+from msgspec.structs import replace
 from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import MapAdapter
 
+from gamed.structs import hides
 from gamed.web.app import App, JsonApp, Room, make_app
 from gamed.web.errors import RouteNotFound, WebError, WrongMethod
 from gamed.web.gates import Gate
@@ -20,16 +22,16 @@ _METHOD = compile(r"[A-Z]+")
 _CONVERTER = compile(r"<(?:[^:<>]*:)?([^<>]*)>")
 
 
-@frozen
-class Found:
+@hides("kwargs")
+class Found(Struct, frozen=True):
     """Who answers a request. `refusal` is raised before its gate is asked."""
 
     app: App
     template: str = "-"
     """`/game/saves/{slot}`; what a log line may say of a path."""
     handler: Callable[..., object] | None = None
-    gate: Gate = field(default=JsonApp.default_gate)
-    kwargs: Mapping[str, str] = field(factory=dict, repr=False)
+    gate: Gate = JsonApp.default_gate
+    kwargs: Mapping[str, str] = field(default_factory=dict)
     methods: tuple[str, ...] = ()
     """What the path answers, when it exists."""
     refusal: WebError | None = None
@@ -87,7 +89,7 @@ class Doorway:
         found = next((found for found in others if found.refusal is None), None)
         if found is None:
             return Found(self.app, refusal=RouteNotFound())
-        return evolve(found, methods=tuple(sorted(methods)), refusal=WrongMethod(sorted(methods)))
+        return replace(found, methods=tuple(sorted(methods)), refusal=WrongMethod(sorted(methods)))
 
 
 def app_of(room: Room) -> App:

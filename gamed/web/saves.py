@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
-
 from gamed.http_rules.digest import sha256_field
 from gamed.http_rules.prefer import wait_seconds
 from gamed.instants import http_date
@@ -16,6 +14,7 @@ from gamed.saves.shelf import Shelf
 from gamed.saves.sight import Look, Reading
 from gamed.saves.slots import check_slot
 from gamed.saves.version import Version, version_number
+from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.app import make_app
 from gamed.web.conditional import PRIVATE, conditions_of, send_part
@@ -35,8 +34,7 @@ READ = {
 """On every answer that has a save's bytes, or could have them."""
 
 
-@frozen
-class SaveRoutes:
+class SaveRoutes(Part, frozen=True):
     """Changes run detached: a client that leaves does not stop them half way."""
 
     app = make_app()

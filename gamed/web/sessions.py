@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from attrs import frozen
 from msgspec import Raw, Struct
 
 from gamed.instants import rfc3339
 from gamed.sessions.credentials import Caller
 from gamed.sessions.session import Scope, SessionRow
+from gamed.structs import Part
 from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
@@ -40,8 +40,7 @@ class LogoutBody(Struct):
     scope: Scope = Scope.THIS
 
 
-@frozen
-class SessionRoutes:
+class SessionRoutes(Part, frozen=True):
     """What changes something is detached: a client that leaves does not stop it half way."""
 
     app = make_app()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.web.http import HTTPFactory
@@ -181,7 +181,7 @@ class Site(HTTPFactory):
                 raise found.refusal
             if raw.method != b"OPTIONS":
                 raise WrongMethod([*found.methods, "OPTIONS"])
-            request.route = evolve(found, handler=self._preflight, gate=JsonApp.default_gate, kwargs={})
+            request.route = replace(found, handler=self._preflight, gate=JsonApp.default_gate, kwargs={})
 
     def place(self, request: Request, start: bytes) -> None:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
-from attrs import define, field
+from attrs import Factory, define
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.python.failure import Failure
 
@@ -24,7 +24,7 @@ def at_once(work: Callable[[], None]) -> Deferred[None]:
     return execute(work)
 
 
-@define(eq=False)
+@define(eq=False, repr=False)
 class Spool:
     """Bytes in memory, until there are too many of them; then a file takes them, one piece after another."""
 
@@ -32,7 +32,7 @@ class Spool:
     _memory_bytes: int
     """So many stay in memory."""
     _disk: Disk = at_once
-    _held: bytearray = field(factory=bytearray, repr=False)
+    _held: bytearray = Factory(bytearray)
     _size: int = 0
     _file: BinaryIO | None = None
     _writing: Deferred[None] | None = None

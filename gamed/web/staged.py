@@ -1,6 +1,5 @@
 """Bodies of what is staged, and of the commits that name it (PROTOCOL 4.4)."""
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from gamed.saves.commits import Commits
@@ -11,6 +10,7 @@ from gamed.saves.orders import Entry
 from gamed.saves.proposal import sha256_in
 from gamed.saves.staging import Delivery
 from gamed.saves.version import Body
+from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.gates import Head, MemorySink, SmallBodyGate
 from gamed.web.incoming import Incoming, Intake
@@ -29,8 +29,7 @@ def digest_in(path: str) -> bytes:
     return sha256
 
 
-@frozen(eq=False)
-class StagedUpload:
+class StagedUpload(Part, frozen=True):
     """Bytes for a commit, on their way."""
 
     entry: Entry
@@ -52,8 +51,7 @@ class StagedUpload:
         return Delivery(self._sha256, body, self._announced, incoming.blank, data, spool)
 
 
-@frozen
-class StageGate:
+class StageGate(Part, frozen=True):
     """Who may stage bytes, in the order of PROTOCOL 4."""
 
     _commits: Commits
@@ -75,8 +73,7 @@ class CommitSink(MemorySink):
         self.entry = entry
 
 
-@frozen
-class CommitGate:
+class CommitGate(Part, frozen=True):
     """Who may commit, in the order of PROTOCOL 4."""
 
     _commits: Commits

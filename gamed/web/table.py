@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from re import Pattern, compile, escape
 
-from attrs import evolve
+from msgspec.structs import replace
 from werkzeug.routing import Rule
 
 from gamed.web.app import JsonApp
@@ -32,7 +32,7 @@ class Table:
         found = doorway.find(_REST.sub("-", _ARGUMENT.sub("-", rule.rule)), method)
         if method == "HEAD" or found.refusal is not None:
             return
-        found = evolve(found, handler=getattr(doorway.room, rule.endpoint), kwargs={})
+        found = replace(found, handler=getattr(doorway.room, rule.endpoint), kwargs={})
         if "<" in rule.rule:
             pattern = _ARGUMENT.sub(r"(?P<\1>[^/]+)", escape(rule.rule))
             pattern = _REST.sub(r"(?P<\1>(?:[^/]+/)*[^/]+)", pattern)

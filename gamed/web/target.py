@@ -2,8 +2,9 @@
 
 from re import IGNORECASE, Match, compile
 
-from attrs import field, frozen
+from msgspec import Struct
 
+from gamed.structs import hides
 from gamed.web.errors import BadRequest, RouteNotFound
 from gamed.web.raw_head import RawHead
 
@@ -12,13 +13,13 @@ _ESCAPE = compile(rb"%([0-9A-Fa-f]{2})?")
 _UNSPEAKABLE = compile(r"[/\x00-\x1f\x7f-\x9f]")
 
 
-@frozen
-class Target:
+@hides("path", "query")
+class Target(Struct, frozen=True):
     """Where a request wants to go, not yet decoded."""
 
-    path: bytes = field(repr=False)
+    path: bytes
     """Begins with a slash, or is `*`."""
-    query: bytes = field(repr=False)
+    query: bytes
     """Without the question mark."""
     authority: bytes | None
     """Of the absolute form, which then stands for Host (RFC 9112 3.2.2)."""

@@ -1,6 +1,5 @@
 """Bodies of saves (PROTOCOL 4.1)."""
 
-from attrs import frozen
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
@@ -16,6 +15,7 @@ from gamed.saves.orders import Entry
 from gamed.saves.shelf import Shelf
 from gamed.saves.slots import check_slot
 from gamed.saves.version import Body
+from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.gates import Head
 from gamed.web.incoming import Incoming, Intake
@@ -49,8 +49,7 @@ def refuse_part(header: Header) -> None:
         raise BadRangePut("A save is written whole. Send all its bytes, without Content-Range.")
 
 
-@frozen(eq=False)
-class Upload:
+class Upload(Part, frozen=True):
     """A save on its way."""
 
     entry: Entry
@@ -71,8 +70,7 @@ class Upload:
         return Arrival(intent.slot, intent.condition, body, intent.announced, incoming.blank, data, spool)
 
 
-@frozen
-class SaveGate:
+class SaveGate(Part, frozen=True):
     """Who may send a save, in the order of PROTOCOL 4: syntax, token, size and coding, disk."""
 
     _shelf: Shelf

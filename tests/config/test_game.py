@@ -1,6 +1,6 @@
 """`game.json`: every setting of PROTOCOL 7, judged like the other file."""
 
-from attrs import fields
+from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.game import MEMBERS, RULES, AssetAccess, Game, parse_game

@@ -2,7 +2,7 @@
 
 from ipaddress import ip_network
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Config
@@ -101,7 +101,7 @@ class LocalTests(SynchronousTestCase):
             (AT_HOME, ["2000::/3"], True, WARNING),
         ):
             named = {} if networks is None else {"trusted_proxies": tuple(map(ip_network, networks))}
-            self.assertEqual(local.judge_proxies(evolve(config, **named), local=here).level, level, (networks, here))
+            self.assertEqual(local.judge_proxies(replace(config, **named), local=here).level, level, (networks, here))
 
     def test_provider(self) -> None:
         """Any answer but an error of its own shows that a provider is there."""

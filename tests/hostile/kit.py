@@ -5,7 +5,8 @@ from re import escape
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
 
-from attrs import define, evolve, field
+from attrs import define, field
+from msgspec.structs import replace
 from treq.testing import RequestTraversalAgent
 from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
 
@@ -63,8 +64,8 @@ class HostileCase(WebCase):
         """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
         self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
         desk = self.desk
-        desk.departing = evolve(desk.departing, journal=Journal())
-        desk.returning = evolve(desk.returning, journal=Journal())
+        desk.departing = replace(desk.departing, _journal=Journal())
+        desk.returning = replace(desk.returning, _journal=Journal())
         self.enable(name, agent, clock, home)
         self.trips: list[Trip] = []
         self.heard: list[tuple[LogLevel, str]] = []

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -273,11 +273,11 @@ class HandoffCase(SynchronousTestCase):
     """A test of a whole handoff."""
 
     def desk(self, passwords_per_minute: int = 0, **terms: Any) -> Desk:
-        return Desk(evolve(TERMS, **terms), passwords_per_minute)
+        return Desk(replace(TERMS, **terms), passwords_per_minute)
 
     def oauth(self, *providers: IdentityProvider, **terms: Any) -> Desk:
         """A server in oauth mode."""
-        return Desk(evolve(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers})
+        return Desk(replace(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers})
 
 
 CLOSED, APPROVAL, OFF = Registration.CLOSED, Registration.APPROVAL, ReturnProof.OFF

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.config.model import Registration
 from gamed.crypto import Purpose
@@ -85,7 +85,7 @@ class Identities(AdmissionCase):
         """Closed keeps newcomers out, not those who are here."""
         desk = self.oauth(FarProvider())
         self.player(desk)
-        desk.terms = evolve(desk.terms, registration=Registration.CLOSED)
+        desk.terms = replace(desk.terms, registration=Registration.CLOSED)
         desk.collecting = desk.new_collecting()
         self.assertIsInstance(self.collected(desk, desk.signed_in()), Complete)
 

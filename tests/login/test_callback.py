@@ -3,9 +3,9 @@
 from itertools import product
 from typing import Any
 
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
@@ -47,7 +47,7 @@ def judged(
     callback: Callback = CALLBACK,
     **known: Any,
 ) -> Verdict:
-    return judge(attempt, login, callback, evolve(KNOWN, **known))
+    return judge(attempt, login, callback, replace(KNOWN, **known))
 
 
 class Parse(SynchronousTestCase):
@@ -158,7 +158,7 @@ class Judge(SynchronousTestCase):
             ("https://evil.example", True, Ruling.OTHER_ISSUER),
             ("ä", True, Ruling.OTHER_ISSUER),
         ):
-            attempt, callback = evolve(ATTEMPT, iss_promised=promised), evolve(CALLBACK, iss=iss)
+            attempt, callback = replace(ATTEMPT, iss_promised=promised), replace(CALLBACK, iss=iss)
             self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).ruling, ruling, (iss, promised))
             self.assertIs(judged(attempt, callback=callback, issuer=None).ruling, Ruling.EXCHANGE)
 
@@ -170,13 +170,13 @@ class Judge(SynchronousTestCase):
         late = judged(now_ms=START_MS + TTL_MS)
         assert late.login is not None
         self.assertEqual((late.ruling, late.login.stage), (Ruling.OVER, Stage.EXPIRED))
-        burned = evolve(ATTEMPT, status=AttemptStatus.BURNED)
+        burned = replace(ATTEMPT, status=AttemptStatus.BURNED)
         self.assertIs(judged(burned).ruling, Ruling.OVER)
 
     def test_7_used(self) -> None:
         """A state is spent once, whatever became of its login."""
         for stage in set(Stage) - FINAL:
-            self.assertIs(judged(evolve(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).ruling, Ruling.SPENT)
+            self.assertIs(judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).ruling, Ruling.SPENT)
 
     def test_8_compare_and_set(self) -> None:
         """An open attempt of a login that another one has won comes too late."""
@@ -201,11 +201,11 @@ class Judge(SynchronousTestCase):
         ]
         for chosen in product((False, True), repeat=len(spoilers)):
             failing = [spoiler for spoiler, wanted in zip(spoilers, chosen, strict=True) if wanted]
-            arguments: dict[str, Any] = {"callback": evolve(CALLBACK, iss="x")}
+            arguments: dict[str, Any] = {"callback": replace(CALLBACK, iss="x")}
             for _, spoiler in failing:
                 arguments |= spoiler
             if arguments.pop("used", False) and arguments.get("attempt", ATTEMPT) is not None:
-                arguments["attempt"] = evolve(ATTEMPT, status=AttemptStatus.USED)
+                arguments["attempt"] = replace(ATTEMPT, status=AttemptStatus.USED)
             expected = failing[0][0] if failing else Ruling.EXCHANGE
             self.assertIs(judged(**arguments).ruling, expected, [ruling for ruling, _ in failing])
 
@@ -229,8 +229,8 @@ class Judge(SynchronousTestCase):
     def test_exchange_means_everything_holds(self, case: Any) -> None:
         """Whatever comes together: a code is redeemed only if each of the checks alone would let it pass."""
         stage, status, browser, (issuer, promised), (path, iss), late = case
-        attempt = evolve(ATTEMPT, status=status, iss_promised=promised)
-        callback = evolve(CALLBACK, provider=path, iss=iss)
+        attempt = replace(ATTEMPT, status=status, iss_promised=promised)
+        callback = replace(CALLBACK, provider=path, iss=iss)
         verdict = judged(
             attempt, a_login(stage), callback, browser=browser, issuer=issuer, now_ms=START_MS + TTL_MS * late
         )

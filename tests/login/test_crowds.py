@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.crypto import Index
 from gamed.limits import RateLimited
@@ -25,7 +25,7 @@ NETWORK = "2001:db8:7"
 class CrowdCase(HandoffCase):
     def crowd(self, **members: int) -> Desk:
         """A server of local accounts with these limits and no others."""
-        return self.desk(limits=evolve(NO_LIMITS, **members))
+        return self.desk(limits=replace(NO_LIMITS, **members))
 
     def everything(self, desk: Desk) -> list[Any]:
         """All that a start could leave behind."""
@@ -168,7 +168,7 @@ class LiveInAll(CrowdCase):
         desk = self.crowd()
         for _ in range(20):
             desk.start()
-        desk.starting = evolve(desk.starting, terms=evolve(desk.terms, limits=evolve(NO_LIMITS, live_logins=5)))
+        desk.starting = replace(desk.starting, _terms=replace(desk.terms, limits=replace(NO_LIMITS, live_logins=5)))
         desk.start()
         self.assertEqual(
             desk.rows("SELECT stage, count(*) FROM login GROUP BY 1 ORDER BY 1"), [("expired", 16), ("pending", 5)]
@@ -227,7 +227,7 @@ class Entries(CrowdCase):
 
     def test_departures(self) -> None:
         """Leaving for a provider counts as often again, apart from visits; a refused one makes no attempt."""
-        desk = self.oauth(FarProvider(), limits=evolve(NO_LIMITS, entries_per_minute=2))
+        desk = self.oauth(FarProvider(), limits=replace(NO_LIMITS, entries_per_minute=2))
         started = desk.start()
         for _ in range(2):
             desk.enter(started)

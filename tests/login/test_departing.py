@@ -3,7 +3,7 @@
 from base64 import urlsafe_b64decode
 from itertools import product
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index, Purpose, Secret
@@ -67,7 +67,7 @@ class Entering(HandoffCase):
         """One /64 of IPv6 is one home; the address of a browser behind another one is not."""
         desk = self.oauth(FarProvider())
         started = desk.start(port=51004)
-        started = evolve(started, login=desk.login(started))
+        started = replace(started, login=desk.login(started))
         self.assertIsInstance(desk.enter(started, address="::ffff:203.0.113.7"), Depart)
         self.assertIsInstance(desk.enter(started, address="203.0.113.8"), Ask)
 
@@ -109,7 +109,7 @@ class Entering(HandoffCase):
             with self.assertRaises(LoginOver):
                 act(started)
             with self.assertRaises(LinkUnknown):
-                act(evolve(started, token="A" * 22))
+                act(replace(started, token="A" * 22))
 
 
 class Attempts(HandoffCase):

@@ -6,7 +6,6 @@ Everything is a quarter of that here: the starts, the limits, the size allowed.
 from pathlib import Path
 from sqlite3 import Connection
 
-from attrs import evolve
 from msgspec.structs import replace
 
 from gamed.config.model import Limits
@@ -27,7 +26,7 @@ STARTS = 50_000 // SCALE
 SPACING_MS = 6 * SCALE
 BATCH = 125
 BYTES = 20_000_000 // SCALE
-LIMITS = evolve(Limits(), live_logins=Limits().live_logins // SCALE)
+LIMITS = replace(Limits(), live_logins=Limits().live_logins // SCALE)
 
 
 class Flood:
@@ -91,7 +90,7 @@ class FileTests(HandoffCase):
 
     def test_others_sign_in(self) -> None:
         """In the middle of it a player starts, opens the link, signs in and collects; a greedy address may not."""
-        desk = self.desk(limits=evolve(Limits(), live_logins=50, starts_per_minute=2))
+        desk = self.desk(limits=replace(Limits(), live_logins=50, starts_per_minute=2))
         addresses = iter(f"10.1.{number >> 8}.{number & 255}" for number in range(1000))
 
         def flood() -> None:

@@ -1,6 +1,6 @@
 """From start to credentials and every other end, over real lanes (PROTOCOL 3)."""
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.config.model import Mode
 from gamed.crypto import Secret
@@ -74,12 +74,12 @@ class Starting(HandoffCase):
         local, oauth = self.desk(), self.desk(mode=Mode.OAUTH)
         good = Start(None, Intent.LOGIN, {}, None, "::1")
         for desk, start, error in (
-            (local, evolve(good, provider="discord"), ProviderUnknown),
-            (local, evolve(good, intent=Intent.LINK), InvalidStart),
-            (local, evolve(good, intent=Intent.ADOPT), InvalidStart),
-            (local, evolve(good, words={"name": "x" * 65}), InvalidStart),
+            (local, replace(good, provider="discord"), ProviderUnknown),
+            (local, replace(good, intent=Intent.LINK), InvalidStart),
+            (local, replace(good, intent=Intent.ADOPT), InvalidStart),
+            (local, replace(good, words={"name": "x" * 65}), InvalidStart),
             (oauth, good, InvalidStart),
-            (oauth, evolve(good, provider="google"), ProviderUnknown),
+            (oauth, replace(good, provider="google"), ProviderUnknown),
         ):
             with self.assertRaises(error):
                 done(desk.starting.start(start))
@@ -158,7 +158,7 @@ class SigningIn(HandoffCase):
     def test_too_many_at_once(self) -> None:
         """While passwords queue up the form comes back with a time, and the game is told nothing new."""
         desk = self.desk()
-        desk.local = evolve(desk.local, check=evolve(desk.check, passwords=Crowded()))
+        desk.local = replace(desk.local, _check=replace(desk.check, _passwords=Crowded()))
         started = desk.start()
         for act in (desk.sign_in, desk.create):
             refused = act(started, name="Bert")
@@ -208,7 +208,7 @@ class SigningIn(HandoffCase):
         desk = self.desk()
         started = desk.start()
         desk.create(started, "Bert")
-        desk.terms = evolve(TERMS, registration=CLOSED)
+        desk.terms = replace(TERMS, registration=CLOSED)
         desk.collecting = desk.new_collecting()
         self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(Outcome.REGISTRATION_CLOSED))
         self.assertEqual(len(desk.rows("SELECT 1 FROM player")), 1)

@@ -1,8 +1,8 @@
 """GCRA as a rule, on disk, and in front of the password form (PROTOCOL 3.9)."""
 
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
@@ -100,7 +100,7 @@ class Passwords(HandoffCase):
         refused = desk.sign_in(started)
         self.assertEqual((refused.refusal, refused.retry_after), (Refusal.LIMIT, 12))
         self.assertIs(desk.sign_in(started, name="Bert").refusal, Refusal.WRONG)
-        elsewhere = evolve(desk.form(started), address="203.0.113.8")
+        elsewhere = replace(desk.form(started), address="203.0.113.8")
         self.assertIsInstance(done(desk.local.sign_in(elsewhere)), SeeDone)
 
     def test_per_address(self) -> None:

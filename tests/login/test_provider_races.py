@@ -4,7 +4,7 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred, fail
 
 from gamed.login.account_check import Form
@@ -120,9 +120,9 @@ class Restarts(HandoffCase):
             def submit(self, unit: object) -> Deferred[None]:
                 return fail(StoreBusy())
 
-        logins = evolve(desk.logins, writes=Busy())
+        logins = replace(desk.logins, _writes=Busy())
         with self.assertRaises(StoreBusy):
-            done(evolve(desk.handoff, logins=logins).recover())
+            done(replace(desk.handoff, _logins=logins).recover())
         self.assertEqual(desk.collect(started), Pending("exchanging", 600))
         desk.clock.advance(EXCHANGE_MS / 1000)
         self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))

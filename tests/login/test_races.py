@@ -8,7 +8,8 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import frozen
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
@@ -205,7 +206,7 @@ class Edges(HandoffCase):
     def test_a_password_checked_across_the_end(self) -> None:
         """The form is posted in time and the check ends too late: nobody is signed in."""
         desk = self.desk()
-        desk.local = evolve(desk.local, check=evolve(desk.check, passwords=Slow(desk.clock)))
+        desk.local = replace(desk.local, _check=replace(desk.check, _passwords=Slow(desk.clock)))
         started = desk.start()
         desk.clock.advance(599)
         with self.assertRaises(LoginOver):

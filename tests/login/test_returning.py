@@ -1,6 +1,6 @@
 """Coming back from a provider: one exchange, one outcome, and nobody else's business (PROTOCOL 3.3, 3.4)."""
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed.identity.provider import (
@@ -340,8 +340,8 @@ class Failures(HandoffCase):
                     raise StoreBusy
                 return await desk.logins.advance(key, step)
 
-        busy = evolve(desk.browsers, logins=Busy())
-        desk.returning = evolve(desk.returning, browsers=busy)
+        busy = replace(desk.browsers, _logins=Busy())
+        desk.returning = replace(desk.returning, _browsers=busy)
         started = desk.start()
         self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
         self.assertEqual(desk.collect(started), Pending("proof_required", 600))

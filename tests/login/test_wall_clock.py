@@ -1,6 +1,6 @@
 """The wall clock is set while people sign in: an hour ahead, or a day back. Nobody is locked out (PROTOCOL 3)."""
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.crypto import Secret
 from gamed.limits import RateLimited
@@ -118,7 +118,7 @@ class Sessions(HandoffCase):
 class Limits(HandoffCase):
     def test_starts_and_entries(self) -> None:
         """Full buckets from tomorrow are empty ones; the limit holds again from there on."""
-        desk = self.desk(limits=evolve(NO_LIMITS, starts_per_minute=3, entries_per_minute=3))
+        desk = self.desk(limits=replace(NO_LIMITS, starts_per_minute=3, entries_per_minute=3))
         for shift_ms in (DAY_MS, DAY_MS + FORWARD, 0, BACK, 0):
             desk.shift_ms = shift_ms
             started = [desk.start() for _ in range(3)]
@@ -144,7 +144,7 @@ class Limits(HandoffCase):
 
     def test_a_little_back(self) -> None:
         """Set back by less than a full bucket lasts, it costs no more than that; no refusal prolongs itself."""
-        desk = self.desk(limits=evolve(NO_LIMITS, starts_per_minute=3))
+        desk = self.desk(limits=replace(NO_LIMITS, starts_per_minute=3))
         for _ in range(3):
             desk.start()
         desk.shift_ms = -50_000
@@ -160,7 +160,7 @@ class Limits(HandoffCase):
 
     def test_places(self) -> None:
         """Logins begun by a clock that was ahead take no place of an address, and are the first to make room."""
-        desk = self.desk(limits=evolve(NO_LIMITS, live_logins_per_address=2, live_logins=3))
+        desk = self.desk(limits=replace(NO_LIMITS, live_logins_per_address=2, live_logins=3))
         desk.shift_ms = DAY_MS
         stale = [desk.start(), desk.start()]
         desk.shift_ms = 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, TypeVar
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -85,7 +85,7 @@ class SaveCase(SynchronousTestCase):
         store = StoredSaves(self.stores, self.house.issuer.keys.indexer, limits)
         self.waiters = Waiters(self.clock)
         self.waits_of = PlayerWaits(self.waiters, StoreNews(self.stores))
-        now_ms, paced = lambda: self.house.now_ms, evolve(limits, writes_per_minute=self.writes_per_minute)
+        now_ms, paced = lambda: self.house.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
         rate, staging = WriteRate.of(paced), WriteRate.of_staging(paced)
         shelf = Shelf(store, self.house.sessions, limits, now_ms, random, self.waits_of, rate)
         commits = Commits(shelf, store, limits, STAGED_SECONDS, now_ms, random, self.waits_of, staging)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -47,7 +46,7 @@ class HistoryTest(SynchronousTestCase):
     def test_current_and_the_one_before(self) -> None:
         """R1: with the smallest setting two stay."""
         versions = saved_every(1000, 9, until_ms=NOW - 400 * DAY_MS)
-        self.assertEqual(kept(versions, limits=evolve(LIMITS, keep_versions=1)), [8, 9])
+        self.assertEqual(kept(versions, limits=replace(LIMITS, keep_versions=1)), [8, 9])
 
     def test_hours_then_days(self) -> None:
         """R3: a save every minute for forty days keeps ten, then one an hour for a day, then one a day for thirty."""

@@ -1,6 +1,6 @@
 """Bytes that wait for a commit (PROTOCOL 4, 4.4)."""
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
 from gamed.saves.history import DAY_MS
@@ -89,7 +89,7 @@ class OrderTest(CommitCase):
         headers = {"Content-Range": "bytes 0-1/9", "Content-Encoding": "gzip"}
         good, self.bearer, self.free = self.bearer, {"Authorization": "Basic nobody:nothing"}, 0
         self.writes_per_minute = 1
-        self.browser = self.room(evolve(self.limits, commit_writes=1))
+        self.browser = self.room(replace(self.limits, commit_writes=1))
         name, data = digest(b"other"), b"x" * 21
         self.refused(self.put_blob(data, headers, "nonsense"), 400, "bad_range_put")
         del headers["Content-Range"]
@@ -122,7 +122,7 @@ class OrderTest(CommitCase):
     def test_rate(self) -> None:
         """Staging has its own bucket, large enough for one commit at once."""
         self.writes_per_minute = 2
-        self.browser = self.room(evolve(self.limits, commit_writes=5))
+        self.browser = self.room(replace(self.limits, commit_writes=5))
         bodies = [bytes([n]) for n in range(1, 7)]
         self.stage(*bodies[:5])
         self.refused(self.put_blob(bodies[5]), 429, "rate_limited")

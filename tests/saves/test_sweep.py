@@ -2,7 +2,7 @@
 
 from sqlite3 import Connection
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
 from gamed.saves.history import DAY_MS, HOUR_MS
@@ -115,10 +115,10 @@ class PruneTest(SweepCase):
         for number in range(5):
             self.put("auto", bytes([number + 1]) * 10, {"If-Match": "*"} if number else ABSENT)
         self.sweep()
-        lower = evolve(self.limits, keep_versions=2, keep_hours=0, keep_days=0, bytes=1, save_bytes=1)
+        lower = replace(self.limits, keep_versions=2, keep_hours=0, keep_days=0, bytes=1, save_bytes=1)
         self.sweep(lower)
         self.assertEqual(self.numbers(), [5, 4])
-        self.sweep(evolve(lower, history_bytes=0))
+        self.sweep(replace(lower, history_bytes=0))
         self.assertEqual(self.numbers(), [5, 4])
         self.assertEqual(self.get("auto").status, 200)
 
@@ -268,7 +268,7 @@ class VacuumTest(SweepCase):
             self.put("auto", bytes([number + 1]) * 4_000_000, {"If-Match": "*"} if number else ABSENT)
         [(before,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
         self.later(DAY_MS)
-        lower = evolve(self.limits, keep_versions=2, keep_hours=0, keep_days=0)
+        lower = replace(self.limits, keep_versions=2, keep_hours=0, keep_days=0)
         self.sweep()
         self.sweep(lower)
         [(after,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())

@@ -4,7 +4,7 @@ import os
 import signal
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
 from gamed import service
@@ -29,7 +29,7 @@ class Dying:
 class DyingGamed(service.Gamed):
     def _keep_sessions(self) -> Sessions:
         sessions = super()._keep_sessions()
-        return evolve(sessions, store=Dying(sessions._store))
+        return replace(sessions, _store=Dying(sessions._store))
 
 
 if __name__ == "__main__":

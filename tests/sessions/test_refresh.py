@@ -1,6 +1,6 @@
 """The refresh table row by row in a real auth.db (PROTOCOL 3.7)."""
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.sessions.credentials import Caller, Issuer, SessionPolicy
 from gamed.sessions.errors import (
@@ -172,7 +172,7 @@ class RefreshTests(DeskCase):
 class GreatestAgeTests(DeskCase):
     """`session.max_lifetime`."""
 
-    policy = evolve(POLICY, max_lifetime_seconds=40 * 24 * 3600)
+    policy = replace(POLICY, max_lifetime_seconds=40 * 24 * 3600)
 
     def test_cap(self) -> None:
         """Refreshing slides up to the session's end and no further, access tokens included."""

@@ -5,7 +5,7 @@ from json import dumps
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Mode
@@ -142,7 +142,7 @@ class WebCase(SynchronousTestCase):
         return self.open_rooms()
 
     def prepare(self, passwords_per_minute: int = 0, **terms: Any) -> None:
-        self.desk = Desk(evolve(TERMS, **terms), passwords_per_minute)
+        self.desk = Desk(replace(TERMS, **terms), passwords_per_minute)
 
     def open_rooms(self, policy: HttpPolicy | None = None) -> Browser:
         desk, detached = self.desk, Detached()

@@ -3,7 +3,7 @@
 from ipaddress import ip_network
 from typing import Any
 
-from attrs import evolve
+from msgspec.structs import replace
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 
@@ -22,7 +22,7 @@ POLICY = HttpPolicy(BASE_HOST, (*LOOPBACK, ip_network("10.0.0.0/8")))
 
 class AddressCase(WebCase):
     def limited(self, **members: int) -> None:
-        self.serve(limits=evolve(NO_LIMITS, **members))
+        self.serve(limits=replace(NO_LIMITS, **members))
 
     def start(self, peer: IAddress = PROXY, *forwarded: str, **headers: str) -> Answer:
         """A start over a connection from `peer`; each of `forwarded` is a line of X-Forwarded-For."""

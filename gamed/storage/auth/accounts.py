@@ -6,30 +6,30 @@ The name is found by its index and kept sealed; the password is argon2id in PHC 
 from collections.abc import Iterator, Mapping
 from sqlite3 import Connection
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Index, Keys, Purpose, Sealer
 from gamed.players.errors import NameTaken, PlayerUnknown
 from gamed.players.names import name_index
 from gamed.storage.auth import players
 from gamed.storage.auth.players import Player, State
+from gamed.structs import hides
 
 _PLAYER = "p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms"
 
 
-@frozen
-class LocalAccount:
+@hides("password")
+class LocalAccount(Struct, frozen=True):
     """What a sign-in needs to know of an account."""
 
     player_id: str
-    password: str = field(repr=False)
+    password: str
     """argon2id, PHC string."""
     state: State
     """Of the player: only `active` ones may be given a session."""
 
 
-@frozen
-class NamedPlayer:
+class NamedPlayer(Struct, frozen=True):
     """A player and the name of the local account, None without one."""
 
     player: Player

@@ -5,7 +5,7 @@ A mark is the first step of several; see gamed.players.departures.
 
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Keys, Purpose
 from gamed.players.departures import Departure
@@ -29,8 +29,7 @@ _TOKENS = (
 )
 
 
-@frozen
-class Attached:
+class Attached(Struct, frozen=True):
     """What an heir got of another player's ways to sign in."""
 
     moved: tuple[str, ...]

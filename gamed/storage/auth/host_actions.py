@@ -2,13 +2,12 @@
 
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 ROWS = 200
 
 
-@frozen
-class HostAction:
+class HostAction(Struct, frozen=True):
     """One command that changed something; the instant in epoch milliseconds."""
 
     number: int

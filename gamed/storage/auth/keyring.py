@@ -5,7 +5,7 @@ Every function is one unit of a transaction that the caller began; when it raise
 
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.settings import KeySource
 from gamed.crypto import Keys, Purpose
@@ -24,8 +24,7 @@ class RekeyRefused(KeyringError):
     """auth.db holds what no other key could find again."""
 
 
-@frozen
-class Keyring:
+class Keyring(Struct, frozen=True):
     """What auth.db says about its key."""
 
     check_value: bytes

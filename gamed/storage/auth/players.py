@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any, Literal
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Purpose, Sealer
 
 State = Literal["active", "pending", "blocked", "erasing"]
 
 
-@frozen
-class Player:
+class Player(Struct, frozen=True):
     """A row; instants in epoch milliseconds."""
 
     player_id: str

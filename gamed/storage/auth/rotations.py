@@ -2,7 +2,7 @@
 
 from sqlite3 import Connection
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.crypto import Purpose, Secret
 from gamed.limits import UNLIMITED, Rate
@@ -11,6 +11,7 @@ from gamed.sessions.errors import PlayerBlocked, RefreshExpired, RefreshInvalid,
 from gamed.sessions.rotation import Answer, Line, Refreshed, Refusal, judge
 from gamed.storage.auth import limits, sessions
 from gamed.storage.auth.players import State
+from gamed.structs import hides
 
 REFUSALS = {
     Answer.REVOKED: Refusal(SessionRevoked),
@@ -18,15 +19,15 @@ REFUSALS = {
 }
 
 
-@frozen
-class Presented:
+@hides("sealed_successor")
+class Presented(Struct, frozen=True):
     """A known refresh credential and its session as it stands; instants in epoch milliseconds."""
 
     session_id: str
     player_id: str
     created_ms: int
     line: Line
-    sealed_successor: bytes | None = field(repr=False)
+    sealed_successor: bytes | None
     """The newest generation's pair, as long as it is kept; opened for a repeated question only."""
     generation: int
     """The credential's own."""

@@ -3,8 +3,6 @@
 from collections.abc import Collection, Mapping, Sequence
 from sqlite3 import Connection
 
-from attrs import frozen
-
 from gamed.crypto import Index, Keys
 from gamed.limits import Rate
 from gamed.login.attempt import Attempt
@@ -17,10 +15,10 @@ from gamed.login.transaction import LoginTransaction
 from gamed.storage.auth import accounts, callbacks, deliveries, identities, limits, logins, sessions, starts
 from gamed.storage.auth.accounts import LocalAccount
 from gamed.storage.lanes import ReadLane, WriteLane
+from gamed.structs import Part
 
 
-@frozen
-class StoredLogins:
+class StoredLogins(Part, frozen=True):
     """gamed.login.logins.Logins; failures are StoreError, and what a step raises."""
 
     _reads: ReadLane
@@ -50,8 +48,7 @@ class StoredLogins:
             self._reads.resume()
 
 
-@frozen
-class StoredAttempts:
+class StoredAttempts(Part, frozen=True):
     """gamed.login.attempts.Attempts."""
 
     _writes: WriteLane
@@ -63,8 +60,7 @@ class StoredAttempts:
         return await self._writes.submit(lambda connection: callbacks.spend(connection, state, rule))
 
 
-@frozen
-class StoredIdentities:
+class StoredIdentities(Part, frozen=True):
     _reads: ReadLane
 
     async def left_behind(self, realms: Collection[Index]) -> int:
@@ -72,8 +68,7 @@ class StoredIdentities:
         return await self._reads.submit(lambda connection: identities.left_behind(connection, realms))
 
 
-@frozen
-class StoredAccounts:
+class StoredAccounts(Part, frozen=True):
     """Accounts of gamed.login.account_check, Adoptables of starting, Askers of departing."""
 
     _reads: ReadLane
@@ -97,8 +92,7 @@ class StoredAccounts:
         return await self._reads.submit(unit)
 
 
-@frozen
-class StoredLimits:
+class StoredLimits(Part, frozen=True):
     """gamed.login.account_check.Limits; RateLimited when any bucket is full."""
 
     _writes: WriteLane

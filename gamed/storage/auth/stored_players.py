@@ -1,6 +1,5 @@
 """Players over the lanes: their ways to sign in, their departure, and what commands did to them; each call one unit."""
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from gamed.players.departures import Departure
@@ -9,10 +8,10 @@ from gamed.players.identities import Identity, WaysIn
 from gamed.storage.auth import departures, host_actions, unlinking
 from gamed.storage.auth.host_actions import HostAction
 from gamed.storage.lanes import ReadLane, WriteLane
+from gamed.structs import Part
 
 
-@frozen
-class StoredPlayers:
+class StoredPlayers(Part, frozen=True):
     """Identities of gamed.players.own_account, Records of gamed.players.departures."""
 
     _reads: ReadLane

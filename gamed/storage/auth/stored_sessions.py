@@ -2,7 +2,6 @@
 
 from sqlite3 import Connection
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Secret
@@ -12,10 +11,10 @@ from gamed.sessions.rotation import Refreshed, Refusal
 from gamed.sessions.session import Scope, SessionRow
 from gamed.storage.auth import forgetting, logouts, rotations, sessions
 from gamed.storage.lanes import ReadLane, WriteLane
+from gamed.structs import Part
 
 
-@frozen
-class StoredSessions:
+class StoredSessions(Part, frozen=True):
     """gamed.sessions.keeper.SessionStore; failures are StoreError, SessionError from authenticate().
 
     `_refreshes` is how often one session may refresh (PROTOCOL 3.9).

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.commit import Change, CommitOrder, Committed, Disagreed, NeedsBlobs, stands
 from gamed.saves.entry import SlotEntry
@@ -16,8 +16,7 @@ from gamed.storage.state import kept_blobs, shelves, slots, staging, versions, w
 from gamed.storage.state.changes import has_room, named
 
 
-@frozen
-class _Write:
+class _Write(Struct, frozen=True):
     """An entry that wants bytes to be current."""
 
     change: Change
@@ -33,8 +32,7 @@ class _Write:
         return size, self.order.body.size if self.judgement.rule in WRITES else size
 
 
-@frozen
-class _Delete:
+class _Delete(Struct, frozen=True):
     """An entry that wants a slot to be empty."""
 
     change: Change

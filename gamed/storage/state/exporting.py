@@ -15,7 +15,7 @@ from tempfile import TemporaryFile
 from typing import IO
 from zlib import crc32
 
-from attrs import frozen
+from msgspec import Struct
 from msgspec.json import encode
 
 from gamed.saves.cursor import Cursor
@@ -35,8 +35,7 @@ MANIFEST = "manifest.json"
 _COPY_BYTES = 64 * 1024
 
 
-@frozen
-class Copied:
+class Copied(Struct, frozen=True):
     """One version that had its turn; `good` unless its bytes are not those that were acknowledged."""
 
     version: Version

@@ -1,6 +1,6 @@
 """Changes that another process made, told to those who wait for them (PROTOCOL 4.2)."""
 
-from attrs import define
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
@@ -12,8 +12,7 @@ from gamed.storage.stores import Stores
 log = Logger()
 
 
-@define(eq=False)
-class StoreNews:
+class StoreNews(Struct, eq=False):
     """gamed.saves.player_waits.News. The service's own appended blobs look like somebody else's change of state.db,
     so that shelves are compared before anyone is woken."""
 

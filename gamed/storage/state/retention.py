@@ -6,7 +6,7 @@ PROTOCOL 4.3.
 from collections.abc import Sequence
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.saves.history import Pruning, prune
 from gamed.saves.limits import MIB, SaveLimits
@@ -24,8 +24,7 @@ FREE_PAGES = 16 * MIB // PAGE_BYTES
 VACUUMED = 100
 
 
-@frozen
-class Swept:
+class Swept(Struct, frozen=True):
     """What one unit did."""
 
     slots: int

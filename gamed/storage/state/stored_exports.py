@@ -5,7 +5,7 @@ from sqlite3 import Connection
 from tempfile import TemporaryFile
 from typing import IO
 
-from attrs import define, frozen
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.saves.cursor import Cursor
@@ -13,10 +13,10 @@ from gamed.storage.errors import say
 from gamed.storage.state.exporting import ExportWriter
 from gamed.storage.stores import Stores
 from gamed.store import StoreFull
+from gamed.structs import Part
 
 
-@define(eq=False)
-class StoredExport:
+class StoredExport(Struct, eq=False):
     """gamed.saves.exports.Archive. Its files have no names: whatever happens to the process, nothing of them stays."""
 
     _stores: Stores
@@ -60,8 +60,7 @@ class StoredExport:
             raise say(StoreFull) from e
 
 
-@frozen
-class StoredExports:
+class StoredExports(Part, frozen=True):
     """Begins them."""
 
     _stores: Stores

@@ -4,7 +4,6 @@ from collections.abc import Callable, Collection
 from sqlite3 import Connection
 from typing import IO, BinaryIO, TypeVar
 
-from attrs import frozen
 from twisted.internet.defer import Deferred
 
 from gamed.crypto import Indexer, Secret
@@ -23,14 +22,14 @@ from gamed.storage.auth.sessions import authenticate
 from gamed.storage.state import committing, reading, restoring, shelves, staging, writing
 from gamed.storage.stores import Stores
 from gamed.store import StoreFull
+from gamed.structs import Part
 
 T = TypeVar("T")
 CHANGE_BYTES = 64 * 1024
 """What one entry of a commit counts for in a batch: a full one rides alone, so that nobody waits for two."""
 
 
-@frozen
-class StoredSaves:
+class StoredSaves(Part, frozen=True):
     """gamed.saves.shelf.SaveStore; failures are StoreError, SessionError where a token is judged."""
 
     _stores: Stores

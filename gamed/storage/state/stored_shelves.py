@@ -2,18 +2,16 @@
 
 from sqlite3 import Connection
 
-from attrs import frozen
-
 from gamed.crypto import Random
 from gamed.saves.cursor import Cursor, new_epoch
 from gamed.saves.erasure import EraseOrder
 from gamed.saves.rules import Removal
 from gamed.storage.state import erasing, handing_over
 from gamed.storage.stores import Stores
+from gamed.structs import Part
 
 
-@frozen
-class StoredShelves:
+class StoredShelves(Part, frozen=True):
     """gamed.players.departures.Shelves, and gamed.saves.erasure.Shelves."""
 
     _stores: Stores

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from attrs import define
+from msgspec import Struct
 
 from gamed.crypto import Random
 from gamed.instants import Now
@@ -13,8 +13,7 @@ from gamed.storage.stores import Stores
 from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
 
 
-@define(eq=False)
-class Sweeper:
+class Sweeper(Struct, eq=False):
     """Unit after unit on the write lane, each a few milliseconds; what players ask for rides between them."""
 
     _stores: Stores

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.web.template import Tag, tags
 
 from gamed.login.account_check import Refusal
@@ -23,8 +23,7 @@ _SENTENCE = "refused"
 """The id of the sentence."""
 
 
-@frozen
-class Returned:
+class Returned(Struct, frozen=True):
     """A form that comes back with a sentence; `name` is what was typed there, the password is not kept."""
 
     refusal: Refusal

@@ -1,21 +1,22 @@
 """What a page shows of the device that asks, in its own words, and the way to say no (PROTOCOL 3.2)."""
 
-from attrs import field, frozen
+from msgspec import Struct
 from twisted.web.template import Tag, tags
 
 from gamed.login.client import Client
+from gamed.structs import hides
 from gamed.web.pages import texts
 from gamed.web.pages.layout import Content, foreign, paragraph, sentence
 
 MINUTE = 60
 
 
-@frozen
-class Asked:
+@hides("token", "form")
+class Asked(Struct, frozen=True):
     """One login as a page knows it: its address, the field that its forms carry, who asks and since when."""
 
-    token: str = field(repr=False)
-    form: str = field(repr=False)
+    token: str
+    form: str
     client: Client
     age_seconds: int
 

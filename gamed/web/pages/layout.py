@@ -3,7 +3,7 @@
 from string import Formatter
 from typing import Final
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.web.template import Tag, flatten, tags
 
 from gamed.web.pages.style import STYLE, STYLE_SOURCE
@@ -19,8 +19,7 @@ PAGE_HEADERS: Final = {
 """On every page; no `form-action`, which breaks a form that is answered by a redirect to a provider."""
 
 
-@frozen
-class Server:
+class Server(Struct, frozen=True):
     """Where the player is: the owner's name for it, if there is one, and the host of the base URL."""
 
     name: str | None

@@ -1,6 +1,6 @@
 """The page before a provider: who asks, what for, and two buttons of the same weight (PROTOCOL 3.2, 3.8)."""
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.web.template import Tag, tags
 
 from gamed.login.transaction import Intent
@@ -10,8 +10,7 @@ from gamed.web.pages.device import Asked, device_box
 from gamed.web.pages.layout import Content, Server, foreign, page, paragraph
 
 
-@frozen
-class Wanted:
+class Wanted(Struct, frozen=True):
     """`label` is the provider's for people; `asker` the player who would be given another way in."""
 
     label: str
