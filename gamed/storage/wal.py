@@ -1,8 +1,9 @@
 """The write-ahead logs kept small, without a commit ever paying for it.
 
-A PASSIVE checkpoint follows every 16 MiB written, and five seconds after a write. Under full load it never
-catches up; then, over 64 MiB, the file's writes pause for one more and its reads for one RESTART, after which the log
-begins anew.
+A PASSIVE checkpoint follows every 16 MiB that units announced, and five seconds after a write. Small saves put some
+five times as much into the log, whole pages: theirs reaches the limit first, and is copied in fewer and larger steps,
+which costs less. Under full load no checkpoint catches up; then, over 64 MiB, the file's writes pause for one more and
+its reads for one RESTART, after which the log begins anew.
 """
 
 import sqlite3
