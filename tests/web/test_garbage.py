@@ -1,6 +1,7 @@
 """Nothing of an answered request is left for the garbage collector: its pauses are what players feel."""
 
 import gc
+from weakref import ref
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -40,6 +41,18 @@ class GarbageTests(SynchronousTestCase):
         ):
             with self.subTest(method + path):
                 self.assertLess(self.left_by(request_bytes(method, path, headers, body)), 10)
+
+    def test_a_connection_that_has_ended(self) -> None:
+        """Gone with the last who knows it, and with it what it still held: not at some later collection."""
+        browser = Browser([EchoRoom()])
+        connection = browser.connect().send(request_bytes("GET", "/echo/text"))
+        connection.transport.unregisterProducer()  # as Twisted's own do when they are lost
+        connection.leave()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        channel = ref(connection.channel)
+        del connection
+        self.assertIsNone(channel())
 
     def test_an_idle_connection_is_small(self) -> None:
         """CPython keeps the names of up to 29 attributes once for all; of more, for each connection: 1,300 bytes."""
