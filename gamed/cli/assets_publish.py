@@ -17,6 +17,7 @@ from gamed.cli.assets_host import Assets, Channel, refusing
 from gamed.cli.host import Host
 from gamed.cli.progress import growing
 from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.words import counted
 from gamed.clock import now_ms
 from gamed.strict_json import JsonMalformed
 
@@ -187,5 +188,5 @@ def _lines(done: Published, channel: str) -> Iterator[str]:
 
 
 def _stored(plan: Plan, what: str) -> str:
-    files = f"{len(plan.files)} files, {plan.bytes} bytes"
-    return f"{files}; {what}: {len(plan.new)} objects, {plan.new_bytes} bytes"
+    files = f"{counted(len(plan.files), 'file')}, {plan.bytes} bytes"
+    return f"{files}; {what}: {counted(len(plan.new), 'object')}, {plan.new_bytes} bytes"

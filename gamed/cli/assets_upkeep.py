@@ -14,6 +14,7 @@ from gamed.cli.assets_host import Assets, Release, refusing
 from gamed.cli.host import Host
 from gamed.cli.progress import growing
 from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.words import counted
 from gamed.clock import now_ms
 from gamed.durations import DurationMalformed, parse_duration
 from gamed.instants import rfc3339
@@ -126,7 +127,8 @@ def _listing(found: Overview) -> Iterator[str]:
         state = " ".join(each.channels) or ("before" if each.unneeded_ms is None else "not needed")
         size = f"{len(each.manifest.files):>6} files {each.manifest.size:>14} bytes {each.own_bytes:>14} its own"
         yield f"{each.release}  {rfc3339(each.manifest.published_ms)} {size}  {state}  {each.manifest.note}".rstrip()
-    yield f"{found.objects} objects, {found.bytes} bytes on disk, for releases of {found.release_bytes} bytes in all"
+    objects = f"{counted(found.objects, 'object')}, {found.bytes} bytes on disk"
+    yield f"{objects}, for releases of {found.release_bytes} bytes in all"
     for damaged in found.damaged:
         yield f"{damaged} is damaged; see: gamed assets verify"
 
@@ -136,10 +138,11 @@ def _verified(found: Verified, *, as_json: bool) -> None:
     if as_json:
         say(json.dumps({**counts, "flaws": found.flaws}, indent=2))
     if found.flaws:
-        count = f"{len(found.flaws)} flaw{'s' if len(found.flaws) > 1 else ''}"
+        count = counted(len(found.flaws), "flaw")
         raise NotDone("\n".join([*([] if as_json else found.flaws), count, *_advice(found)]))
     if not as_json:
-        say(f"all is well: {found.releases} releases, {found.objects} objects, {found.bytes} bytes read")
+        read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
+        say(f"all is well: {read} read")
 
 
 def _advice(found: Verified) -> Iterator[str]:
@@ -164,6 +167,8 @@ def _collected(done: Collected, *, dry_run: bool, as_json: bool) -> None:
     for release in done.releases:
         say(f"{release} {'would be' if dry_run else 'is'} deleted")
     what = "would be deleted" if dry_run else "deleted"
-    say(f"{what}: {len(done.releases)} releases, {len(done.objects)} objects, {done.bytes} bytes")
+    gone = f"{counted(len(done.releases), 'release')}, {counted(len(done.objects), 'object')}, {done.bytes} bytes"
+    say(f"{what}: {gone}")
     if done.waiting or done.waiting_bytes:
-        say(f"not needed, but not for so long yet: {len(done.waiting)} releases, {done.waiting_bytes} bytes")
+        waiting = f"{counted(len(done.waiting), 'release')}, {done.waiting_bytes} bytes"
+        say(f"not needed, but not for so long yet: {waiting}")

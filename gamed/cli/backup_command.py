@@ -16,6 +16,7 @@ from gamed.cli.key_file import FILE_NAME as KEY_FILE
 from gamed.cli.people import report
 from gamed.cli.places import Places
 from gamed.cli.refusal import NotDone, ending
+from gamed.cli.words import counted
 from gamed.clock import now_ms
 from gamed.config.settings import KeySource
 from gamed.storage import copying
@@ -84,7 +85,8 @@ def _lines(made: Backup, where: Places, pruned: Sequence[str]) -> Iterator[str]:
     yield str(made.path)
     if made.manifest is not None:
         size = sum(file.bytes for file in made.manifest.files.values())
-        yield f"{made.manifest.players} players, {made.manifest.saves} saves, {size} bytes, read again and whole"
+        kept = f"{counted(made.manifest.players, 'player')}, {counted(made.manifest.saves, 'save')}"
+        yield f"{kept}, {size} bytes, read again and whole"
     if made.ring is not None:
         yield f"The key is not in it, and without the key it is worthless (fingerprint {made.ring.fingerprint})."
         kept = "your master key" if made.ring.source is KeySource.MASTER else f"a copy of {where.data / KEY_FILE}"

@@ -15,6 +15,7 @@ from gamed.cli.places import Places
 from gamed.cli.reading import Opened
 from gamed.cli.refusal import say
 from gamed.cli.user import refuse_to_serve_others
+from gamed.cli.words import counted
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, Settings
 from gamed.crypto import Keys
@@ -89,4 +90,5 @@ def _report(settings: Settings, opened: Opened, kept: int | None) -> None:
     say(f"data {settings.data}")
     say(f"key from the {'key file' if settings.key_source == 'file' else 'master key'}, fingerprint {fingerprint}")
     if kept is not None:
-        say(f"auth.db is written with the master key now: {kept} local accounts kept, everybody signs in again")
+        accounts = counted(kept, "local account")
+        say(f"auth.db is written with the master key now: {accounts} kept, everybody signs in again")

@@ -19,6 +19,7 @@ from gamed.cli.places import Places
 from gamed.cli.refusal import NotDone, Refusal, ending
 from gamed.cli.restore_work import Restored, put_back
 from gamed.cli.user import become_owner, ran_by
+from gamed.cli.words import counted
 from gamed.config.problems import ConfigError
 from gamed.config.settings import KeySource
 from gamed.crypto import Secret
@@ -122,7 +123,7 @@ def _told(backup: Backup, where: Places) -> Iterator[str]:
     if backup.manifest is not None:
         yield f"made {backup.manifest.made_at} by gamed {backup.manifest.gamed}"
     for each in backup.examined.values():
-        yield f"{each.name}.db: {each.rows} {'players' if each.name == 'auth' else 'saves'}, schema {each.schema}"
+        yield f"{each.name}.db: {counted(each.rows, 'player' if each.name == 'auth' else 'save')}, schema {each.schema}"
     if backup.settings:
         yield f"with {' and '.join(backup.settings)}"
     if backup.ring is not None:
@@ -150,6 +151,6 @@ def _lines(path: Path, done: Restored) -> Iterator[str]:
     for file in done.kept:
         yield f"{file} is other than the backup's and stays; compare it with {path / file.name}."
     if done.blocked:
-        yield f"{done.blocked} players who were blocked here stay blocked."
+        yield f"Blocked here, and stays so: {counted(done.blocked, 'player')}."
     yield "Whoever left for good since it was made is there again; erase them once more: gamed players erase"
     yield "Everybody has to sign in again. Start the service now: gamed serve, or systemctl start gamed"

@@ -18,6 +18,7 @@ from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.save_export import count_versions
 from gamed.cli.save_export import export as export_to
 from gamed.cli.save_work import bring_back, erase_saves
+from gamed.cli.words import counted
 from gamed.instants import rfc3339
 from gamed.saves.cursor import UNBORN
 from gamed.saves.entry import SlotEntry
@@ -130,7 +131,7 @@ def export(host: Host, who: str, file: Path, as_json: bool) -> None:
         damaged = [name for good, name in copied if not good]
         done = {"player": player_id, "file": str(file), "versions": len(copied), "damaged": damaged}
         if as_json or not damaged:
-            report(done, f"{len(copied)} versions of {player_id} written to {file}", as_json=as_json)
+            report(done, f"{counted(len(copied), 'version')} of {player_id} written to {file}", as_json=as_json)
         if damaged:
             raise NotDone(f"{file} is written, but these versions are damaged and left out: {', '.join(damaged)}")
 
@@ -145,9 +146,13 @@ def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
     with ending():
         files, player_id = _player(host, who)
         kept = files.look_at_state(lambda connection: count_versions(connection, player_id))
-        confirm(f"Erase {kept} versions of {player_id}?", yes=yes)
+        confirm(f"Erase {counted(kept, 'version')} of {player_id}?", yes=yes)
         erase_saves(files, player_id)
-        report({"player": player_id, "versions": kept}, f"{kept} versions of {player_id} erased", as_json=as_json)
+        report(
+            {"player": player_id, "versions": kept},
+            f"{counted(kept, 'version')} of {player_id} erased",
+            as_json=as_json,
+        )
 
 
 @saves.command(short_help="Show what all players keep together.")

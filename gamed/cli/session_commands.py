@@ -10,6 +10,7 @@ from gamed.cli.arguments import TEXT, WHO, json_option
 from gamed.cli.host import Host
 from gamed.cli.people import found, report
 from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.words import counted
 from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.instants import rfc3339
@@ -71,8 +72,11 @@ def revoke(host: Host, who: str, as_json: bool) -> None:
             return player_id, ended
 
         player_id, ended = store.run(unit)
-        words = "1 session" if ended == 1 else f"{ended} sessions"
-        report({"player": player_id, "revoked": ended}, f"{words} of {player_id} ended", as_json=as_json)
+        report(
+            {"player": player_id, "revoked": ended},
+            f"{counted(ended, 'session')} of {player_id} ended",
+            as_json=as_json,
+        )
 
 
 def described(row: SessionRow) -> Mapping[str, object]:

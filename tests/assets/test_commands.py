@@ -198,7 +198,7 @@ class LookingAfterTests(CommandCase):
         err = self.refused(1, "is damaged: readme.txt of", "1 flaw", "--repair", arguments=["verify", self.two])
         self.assertNotIn("Traceback", err)
         self.assertEqual(self.told("verify", self.one)["flaws"], [])
-        self.assertIn("1 objects, 3 bytes", self.said("publish", str(self.source), "--note", "2.0", "--repair"))
+        self.assertIn("1 object, 3 bytes", self.said("publish", str(self.source), "--note", "2.0", "--repair"))
         self.assertIn("all is well", self.said("verify"))
         self.refused(1, "There is no release", arguments=["verify", "r" + "0" * 16])
 
@@ -210,9 +210,9 @@ class LookingAfterTests(CommandCase):
         """What would go, what goes, and what waits."""
         self.put({"readme.txt": b"three"})
         self.published("--note", "3.0")
-        self.assertIn("not needed, but not for so long yet: 1 releases, 5 bytes", self.said("gc"))
+        self.assertIn("not needed, but not for so long yet: 1 release, 5 bytes", self.said("gc"))
         would = self.said("gc", "--older-than", "0s", "--dry-run")
-        self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 releases, 1 objects, 5 bytes", would)
+        self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 bytes", would)
         done = self.told("gc", "--older-than", "0s")
         self.assertEqual((done["releases"], done["objects"], done["bytes"]), ([self.one], 1, 5))
         self.assertNotIn(self.one, self.said("ls"))

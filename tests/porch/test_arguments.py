@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.arguments import TEXT
 from gamed.cli.commands import gamed
+from gamed.cli.words import counted
 from tests.porch.process import PorchTestCase
 from tests.support.commands import members
 
@@ -59,6 +60,10 @@ class WordTests(SynchronousTestCase):
             self.assertEqual((told.exit_code, told.stdout), (2, ""))
             self.assertIn(f"No such option '{option}': say --listen tcp:PORT:interface=127.0.0.1", told.stderr)
         self.assertNotIn("--listen", CliRunner().invoke(gamed, ["health", "--port", "9000"]).stderr)
+
+    def test_counts(self) -> None:
+        """One thing is said of as one."""
+        self.assertEqual([counted(each, "save") for each in (0, 1, 2)], ["0 saves", "1 save", "2 saves"])
 
     def test_every_command_speaks_json(self) -> None:
         """All but those that serve."""

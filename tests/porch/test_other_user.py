@@ -85,7 +85,7 @@ class OtherUserTests(PorchTestCase):
         assets.mkdir(mode=0o755)
         (assets / "readme.txt").write_bytes(b"hello")
         self.done("assets", "publish", str(assets))
-        self.assertIn("all is well: 1 releases", self.done("assets", "verify"))
+        self.assertIn("all is well: 1 release,", self.done("assets", "verify"))
         self.assertEqual(self.strangers(), [])
         (assets / "closed.txt").write_bytes(b"root's own")
         (assets / "closed.txt").chmod(0o000)

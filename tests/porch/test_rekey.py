@@ -19,7 +19,7 @@ class RekeyTests(PorchTestCase):
         self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
         self.assertEqual(self.gamed("key", "fingerprint")[1], filed)
         process, _ = self.serve()
-        self.assertIn("1 local accounts kept", self.output())
+        self.assertIn("1 local account kept", self.output())
         self.assertEqual((self.data / "auth.key.retired").read_bytes(), key)
         self.assertFalse((self.data / "auth.key").exists())
         self.assertNotEqual(self.gamed("key", "fingerprint")[1], filed)
