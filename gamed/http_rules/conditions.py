@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -46,17 +47,25 @@ class Conditions(Struct, frozen=True):
 
 
 UNCONDITIONAL = Conditions()
-FIELDS = ("if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range")
+REMEMBERED = 256
+"""Conditions that are kept as parsed: all who have a file name it in the same words."""
 NEVER_CURRENT = EntityTag("", weak=True)
 """Stands for an If-Range that cannot be read: it never holds, so the whole representation is sent."""
 
 
 def parse_conditions(header: Header) -> Conditions:
     """Read from a request's head; a malformed list of tags is TagsMalformed, a malformed date is no condition."""
-    sent = [header(name) for name in FIELDS]
-    if sent.count(None) == len(FIELDS):
+    match, none_match = header("if-match"), header("if-none-match")
+    modified, unmodified, if_range = header("if-modified-since"), header("if-unmodified-since"), header("if-range")
+    if match is none_match is modified is unmodified is if_range is None:
         return UNCONDITIONAL
-    match, none_match, modified, unmodified, if_range = sent
+    return _parsed(match, none_match, modified, unmodified, if_range)
+
+
+@lru_cache(REMEMBERED)
+def _parsed(
+    match: str | None, none_match: str | None, modified: str | None, unmodified: str | None, if_range: str | None
+) -> Conditions:
     return Conditions(
         if_match=None if match is None else parse_tags(match),
         if_none_match=None if none_match is None else parse_tags(none_match),

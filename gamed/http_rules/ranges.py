@@ -39,13 +39,16 @@ def select(text: str | None, size: int) -> ByteRange | None:
     Several ranges, other units and what does not parse are ignored, as RFC 9110 14.2 allows.
     """
     match = _ONE.fullmatch(text) if text is not None else None
-    if match is None or match[1] is match[2] is None:
+    if match is None:
         return None
-    if match[1] is None:
-        first, last = max(0, size - int(match[2])), size - 1
+    begin, end = match.groups()
+    if begin is None and end is None:
+        return None
+    if begin is None:
+        first, last = max(0, size - int(end)), size - 1
     else:
-        first, last = int(match[1]), int(match[2]) if match[2] else size - 1
-        if match[2] and last < first:
+        first, last = int(begin), int(end) if end else size - 1
+        if end and last < first:
             return None
     if first >= size:
         raise RangeUnsatisfiable(

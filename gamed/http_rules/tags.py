@@ -43,7 +43,10 @@ class Tags(Struct, frozen=True):
         return current is not None and (self.star or any(map(current.strongly_equals, self.listed)))
 
     def match_weakly(self, current: EntityTag | None) -> bool:
-        return current is not None and (self.star or any(map(current.weakly_equals, self.listed)))
+        """The same by RFC 9110 8.8.3.2's weak comparison; who names one mostly names exactly the current one."""
+        if current is None or self.star:
+            return current is not None
+        return current in self.listed or any(map(current.weakly_equals, self.listed))
 
 
 def parse_tags(text: str) -> Tags:
