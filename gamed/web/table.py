@@ -21,7 +21,8 @@ class Table:
 
     def __init__(self, doorways: Sequence[tuple[str, Doorway]]) -> None:
         self._whole: dict[tuple[str, str], Found] = {}
-        self._shapes: dict[str, list[tuple[Pattern[str], Found]]] = {}
+        self._shapes: dict[tuple[str, str], list[tuple[Pattern[str], Found]]] = {}
+        """By method and the first segment, in which no rule has an argument."""
         for doorway in {doorway for _, doorway in doorways if isinstance(doorway.app, JsonApp)}:
             others = [prefix for prefix, other in doorways if other is not doorway]
             for rule in _plain_rules(doorway, others):
@@ -36,7 +37,7 @@ class Table:
         if "<" in rule.rule:
             pattern = _ARGUMENT.sub(r"(?P<\1>[^/]+)", escape(rule.rule))
             pattern = _REST.sub(r"(?P<\1>(?:[^/]+/)*[^/]+)", pattern)
-            self._shapes.setdefault(method, []).append((compile(pattern), found))
+            self._shapes.setdefault((method, _first(rule.rule)), []).append((compile(pattern), found))
         else:
             self._whole[method, rule.rule] = found
 
@@ -45,11 +46,15 @@ class Table:
         whole = self._whole.get((method, path))
         if whole is not None:
             return whole, whole.kwargs
-        for pattern, found in self._shapes.get(method, ()):
+        for pattern, found in self._shapes.get((method, _first(path)), ()):
             match = pattern.fullmatch(path)
             if match is not None:
                 return found, match.groupdict()
         return None
+
+
+def _first(path: str) -> str:
+    return path.split("/", 2)[1]
 
 
 def _plain_rules(doorway: Doorway, others: Sequence[str]) -> Sequence[Rule]:
