@@ -240,6 +240,17 @@ class ListTest(SaveCase):
         since = self.ask("GET", f"/game/saves?since={cursor}").json
         self.assertEqual(([save["slot"] for save in since["saves"]], "reset" in since), (["auto"], False))
 
+    def test_epochs(self) -> None:
+        """The first write draws an epoch, for each player another; it stays while nothing is erased."""
+        epochs = [self.cursor().partition(".")[0]]
+        for player_id in (ANNA, BERT):
+            self.bearer = self.sign_in(player_id)
+            self.put("auto", ONE)
+            epochs.append(self.cursor().partition(".")[0])
+            self.put("another", ONE)
+            self.assertEqual(self.cursor(), f"{epochs[-1]}.2")
+        self.assertEqual(len(set(epochs)), 3)
+
     def test_newcomer_and_erased(self) -> None:
         """What a newcomer wrote after the first look is erased: the next look says so."""
         cursor = self.ask("GET", "/game/saves").json["cursor"]

@@ -135,6 +135,7 @@ class Opened(SynchronousTestCase):
             "secure_delete": 1,
             "journal_size_limit": 67108864,
             "wal_autocheckpoint": 0,
+            "temp_store": 2,
             "journal_mode": "wal",
             "page_size": 4096,
             "auto_vacuum": 2,
@@ -145,6 +146,12 @@ class Opened(SynchronousTestCase):
                 worker.run(lambda c: {name: c.execute(f"PRAGMA {name}").fetchone()[0] for name in expected})
             )
             self.assertEqual(expected, found)
+
+    def test_pages_kept(self) -> None:
+        """A write lane keeps 16 MiB of its file's pages in memory."""
+        stores = file_stores(self)
+        for lane in (stores.auth, stores.state):
+            self.assertEqual([(-16 * 1024,)], self.successResultOf(lane.submit(ask("PRAGMA cache_size"))))
 
     def test_reads_cannot_write(self) -> None:
         """The read lane refuses to write either file."""
