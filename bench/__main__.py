@@ -28,9 +28,9 @@ def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench", description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="everything once, as short as it goes: does it still run?")
     parser.add_argument("--only", action="append", choices=names, metavar="PATH", help=", ".join(names))
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=int, default=3, help="of one run; wrk knows whole ones")
-    parser.add_argument("--waiters", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
+    parser.add_argument("--seconds", type=int, default=3, help="of one run; wrk knows whole ones [%(default)s]")
+    parser.add_argument("--waiters", type=int, default=10_000, help="[%(default)s]")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="a PNG per path; needs matplotlib")
     given = parser.parse_args(words)
@@ -55,6 +55,8 @@ def run(given: argparse.Namespace, folder: Path) -> None:
     print(
         f"load {machine['load']:.1f}, {machine['cpus']} CPUs, a flush of 4 KiB {machine['flush_ms']:.2f} ms", flush=True
     )
+    if given.smoke:
+        print(f"{SMOKING} rows at once, each for one short round: these figures mean nothing", flush=True)
     rows = [row for row in ROWS if given.only is None or row.name in given.only]
     outcomes = measure_rows(rows, folder, given)
     if given.plots is not None:

@@ -114,7 +114,7 @@ def told(path: str, found: Mapping[str, float]) -> str:
 def main() -> None:
     options = argparse.ArgumentParser("bench.where", description=__doc__)
     options.add_argument("--only", action="append", choices=PATHS)
-    options.add_argument("--seconds", type=int, default=10)
+    options.add_argument("--seconds", type=int, default=10, help="[%(default)s]")
     options.add_argument("--json", type=Path, metavar="FILE")
     options.add_argument("--plots", type=Path, metavar="FOLDER", help="a PNG each; needs matplotlib")
     options.add_argument("--raw", type=Path, metavar="FOLDER", help="where py-spy's files stay")

@@ -23,6 +23,7 @@ class SmokeTests(SynchronousTestCase):
         words = [sys.executable, "-m", "bench", "--smoke", "--json", str(found)]
         ran = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr[-3000:])
+        self.assertIn("these figures mean nothing", ran.stdout)
         told = json.loads(found.read_text())
         compiler = shutil.which("cc") or shutil.which("gcc")
         wanted = [row.name for row in ROWS if compiler or not row.server.endswith("-slow")]
