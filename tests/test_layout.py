@@ -208,6 +208,16 @@ class LayoutTests(SynchronousTestCase):
         self.assertEqual(sorted(set(ALONE) - set(modules)), [])
         self.assertEqual(sorted(room for room in ROOMS if f"gamed.{room}" not in modules), [])
 
+    def test_the_tour_says_the_same(self) -> None:
+        """docs/architecture.md names each module that is in no room, and each room, on its own floor."""
+        page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+        floors = {int(row[2]): row for row in page.splitlines() if row.startswith("| ") and row[2].isdecimal()}
+        self.assertEqual(sorted(floors), [GROUND, RULES, WORK, DOORS, WIRING, PORCH])
+        alone = {f"{name.removeprefix('gamed.')}.py": at for name, at in ALONE.items() if name.count(".") == 1}
+        self.assertEqual([name for name, at in alone.items() if f"`{name}`" not in floors[at]], [])
+        rooms = {f"{name}/": at for name, at in ROOMS.items()}
+        self.assertEqual([name for name, at in rooms.items() if f"`{name}`" not in floors[at]], [])
+
     def test_planted_violations(self) -> None:
         """Each kind of wrong arrow is found when it is planted."""
         modules = set(house())
