@@ -120,6 +120,23 @@ class Slots(SynchronousTestCase):
         self.assertEqual(told, [(b"2", Woken.SUPERSEDED), (b"3", Woken.CLOSING)])
         self.assertIs(self.successResultOf(third.wait(9)), Woken.CLOSING)
 
+    def test_an_end_is_for_ever(self) -> None:
+        """News that comes after it does not hide it; and who comes after the end of the service does not wait."""
+        first = self.waiters.open(b"1")
+        self.waiters.close()
+        self.waiters.wake(b"1")
+        self.assertIs(self.successResultOf(first.wait(25)), Woken.CLOSING)
+        self.assertIs(self.successResultOf(self.waiters.open(b"2").wait(25)), Woken.CLOSING)
+
+    def test_a_wait_that_is_given_up(self) -> None:
+        """Nothing is left of it, and the slot may wait again."""
+        slot = self.waiters.open(b"1")
+        slot.wait(1).addErrback(lambda _: None).cancel()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        again = slot.wait(9)
+        self.clock.advance(2)
+        self.assertNoResult(again)
+
     def test_who_is_superseded_comes_again_at_once(self) -> None:
         """Its client sent the next request behind the first: of three for one key each is told."""
         first, again = self.waiters.open(b"1"), []

@@ -1,6 +1,7 @@
 """Rooms made for the tests of the web itself."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from attrs import field, frozen
@@ -133,6 +134,26 @@ class EchoRoom:
     @app.route("/echo/deferred", methods=["GET"])
     def echo_deferred(self, request: Request) -> Deferred[bytes]:
         return succeed(b"in time") if request.head.query else fail(WebErrorTooMuch())
+
+    @app.route("/echo/later/deferred", methods=["GET"])
+    def echo_later_deferred(self, request: Request) -> Deferred[bytes]:
+        answer: Deferred[bytes] = Deferred(lambda _: self.calls.append(CancelledError))
+        self.waiting.append(answer)
+        return answer
+
+    @app.route("/echo/stubborn", methods=["GET"])
+    async def echo_stubborn(self, request: Request) -> None:
+        request.setHeader("Content-Length", "6")
+        request.write(b"abc")
+        with suppress(CancelledError):
+            await self._wait()
+        request.write(b"def")
+        self.calls.append("written")
+
+    @app.route("/echo/bodiless/<string:status>", methods=["GET"])
+    def echo_bodiless(self, request: Request, status: str) -> bytes:
+        request.setResponseCode(int(status))
+        return b"text"
 
     @app.route("/echo/detached", methods=["POST"])
     async def echo_detached(self, request: Request) -> bytes:

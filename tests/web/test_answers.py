@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.http_policy import HttpPolicy
-from tests.support.http import BASE_HOST, START_MS, Answer, Browser
+from tests.support.http import BASE_HOST, START_MS, Answer, Browser, request_bytes
 from tests.web.rooms import SECRET, CollectRoom, EchoRoom, PagesRoom
 
 TOKEN = "A" * 22
@@ -48,6 +48,17 @@ class HeaderTests(SynchronousTestCase):
         self.assertEqual(answer.status, 204)
         self.assertNotIn("content-length", answer.headers)
         self.assertNotIn("content-type", answer.headers)
+
+    def test_no_body_where_none_may_be(self) -> None:
+        """Whatever a handler returns: the next answer begins where the head ends (RFC 9112 6.3)."""
+        for status in (204, 304):
+            for fast in (True, False):
+                connection = Browser([EchoRoom()], HttpPolicy(BASE_HOST, fast=fast), crashes=True).connect()
+                connection.send(request_bytes("GET", f"/echo/bodiless/{status}") + request_bytes("GET", "/echo/text"))
+                first, second, body = connection.raw.split(b"\r\n\r\n")
+                self.assertTrue(first.startswith(b"HTTP/1.1 %d " % status), first)
+                self.assertTrue(second.startswith(b"HTTP/1.1 200 "), second)
+                self.assertEqual(body, b"text")
 
     def test_head_is_get_without_its_body(self) -> None:
         """Same status, same headers; errors as well."""

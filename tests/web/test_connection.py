@@ -47,6 +47,13 @@ class PipelineTests(SynchronousTestCase):
                 self.assertEqual([answer.body[:3] for answer in connection.answers], [b"tex", b'{"s', b"tex"] * 20)
                 self.assertFalse(connection.closing)
 
+    def test_very_many_at_once(self) -> None:
+        """More than Python's frames would reach if each were answered inside the one before it."""
+        for fast in (True, False):
+            connection = Browser([EchoRoom()], HttpPolicy(BASE_HOST, fast=fast)).connect()
+            connection.send(put(b"hello") * 600 + GET * 600)
+            self.assertEqual(len(connection.answers), 1200)
+
     def test_order_is_kept_when_the_first_is_slow(self) -> None:
         """The second is not begun before the first is answered."""
         self.connection.send(request_bytes("GET", "/echo/later") + GET)
@@ -176,6 +183,15 @@ class GateTests(SynchronousTestCase):
         self.send(b"a" * 50_000)
         self.assertEqual(self.connection.answer.json["size"], 100_000)
 
+    def test_the_transport_is_full_meanwhile(self) -> None:
+        """Nothing more is read before it has room again."""
+        self.send(put(b"a" * 100_000)[:-50_000])
+        self.connection.channel.pauseProducing()
+        self.gate.waiting.pop().callback(Sink())
+        self.assertEqual(self.connection.transport.producerState, "paused")
+        self.connection.channel.resumeProducing()
+        self.assertEqual(self.connection.transport.producerState, "producing")
+
     def test_what_follows_the_body_is_the_next_request(self) -> None:
         """Also when it came while the gate judged."""
         self.send(put(b"hello") + GET)
@@ -293,6 +309,21 @@ class LeavingTests(SynchronousTestCase):
         self.browser.watched(connection.leave)
         self.assertEqual(self.room.calls, [CancelledError])
         self.assertEqual((self.browser.log.lines[-1]["status"], self.browser.events), (499, []))
+
+    def test_a_handler_without_a_coroutine_is_cancelled(self) -> None:
+        """The same for one that returns a Deferred."""
+        connection = self.browser.send("GET", "/echo/later/deferred")
+        self.browser.watched(connection.leave)
+        self.assertEqual(self.room.calls, [CancelledError])
+        self.assertEqual((self.browser.log.lines[-1]["status"], self.browser.events), (499, []))
+
+    def test_a_handler_that_writes_on(self) -> None:
+        """What nobody reads goes nowhere; there is one line, of the client that left."""
+        connection = self.browser.send("GET", "/echo/stubborn")
+        self.browser.watched(connection.leave)
+        self.assertEqual(self.room.calls, ["written"])
+        self.assertEqual([(line["status"], line["size"]) for line in self.browser.log.lines], [(499, 3)])
+        self.assertEqual(self.browser.events, [])
 
     def test_detached_work_goes_on(self) -> None:
         """It ends as if the client were there, and shutdown can wait for it."""

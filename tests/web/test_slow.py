@@ -156,6 +156,9 @@ class ReaderTests(SlowCase):
             self.clock.advance(50)
             self.connection.channel.resumeProducing()
         self.assertFalse(self.connection.closed)
+        self.connection.channel.pauseProducing()
+        self.clock.advance(60)
+        self.assertTrue(self.connection.transport.disconnected)
 
     def test_a_slow_line(self) -> None:
         """Who takes 16 KiB in a minute of what the kernel holds for them goes on; who takes less is gone."""
@@ -259,9 +262,18 @@ class ShutdownTests(SynchronousTestCase):
         self.browser.clock.advance(PART_SECONDS - 0.01)
         self.assertFalse(connection.closed)
         self.browser.clock.advance(0.01)
-        self.assertTrue(connection.closed)
+        self.assertEqual((connection.transport.disconnecting, connection.transport.disconnected), (True, False))
         connection.leave()
         self.successResultOf(done)
+
+    def test_who_had_said_all(self) -> None:
+        """Its connection ends with its last answer: there is nothing that it could still say."""
+        connection = self.browser.connect().send(request_bytes("GET", "/echo/later"))
+        connection.channel.readConnectionLost()
+        self.browser.site.shut_down()
+        self.room.waiting.pop().callback(b"late")
+        self.assertEqual((connection.answer.body, connection.closed), (b"late", True))
+        connection.leave()
 
     def test_a_client_that_closes_first(self) -> None:
         """Told that this answer was the last it need not wait for us, nor we any longer for it."""

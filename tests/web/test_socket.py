@@ -2,17 +2,18 @@
 
 from http.client import HTTPConnection
 from os import urandom
-from socket import AF_UNIX, SHUT_WR, create_connection, socket
+from socket import AF_UNIX, SHUT_WR, create_connection, socket, socketpair
 from time import time
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.tcp import Connection as TCPConnection
 from twisted.internet.threads import deferToThread
-from twisted.trial.unittest import TestCase
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.site import build_site
-from tests.support.http import Answer, Lines, parse_answers, request_bytes
+from tests.support.http import Answer, Browser, Lines, parse_answers, request_bytes
 from tests.web.rooms import EchoRoom, OpenGate
 
 GET = request_bytes("GET", "/echo/text")
@@ -54,6 +55,43 @@ def read_all(connection: socket) -> bytes:
     while part := connection.recv(65536):
         parts.append(part)
     return b"".join(parts)
+
+
+def taken(connection: socket) -> bytes:
+    """Something of what has come."""
+    try:
+        return connection.recv(1_000_000)
+    except BlockingIOError:
+        return b""
+
+
+class Waiting:
+    """A reactor that is told who wants to write, and does nothing about it."""
+
+    def addWriter(self, writer: object) -> None: ...
+
+    def removeWriter(self, writer: object) -> None: ...
+
+
+class OrderTests(SynchronousTestCase):
+    def test_nothing_overtakes(self) -> None:
+        """What the kernel did not take goes first, also where it would take something now."""
+        ours, theirs = socketpair()
+        self.addCleanup(theirs.close)
+        self.addCleanup(ours.close)
+        theirs.setblocking(False)
+        channel = Browser([EchoRoom()]).connect().channel
+        transport = channel.transport = TCPConnection(ours, channel, Waiting())
+        transport.connected = True
+        sent, read = [b"a" * 1_000_000, b"b" * 1_000_000, b"c"], b""
+        for data in sent:
+            channel.send(data)
+            read += taken(theirs)
+        while transport.dataBuffer or transport._tempDataBuffer:
+            transport.doWrite()
+            read += taken(theirs)
+        read += taken(theirs)
+        self.assertTrue(read == b"".join(sent))
 
 
 class SocketTests(SocketCase):
