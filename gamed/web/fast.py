@@ -53,7 +53,7 @@ def plain_head(data: bytes) -> PlainHead | None:
     lines = [line.split(":", 1) for line in block[:-2].split("\r\n")]
     fields = {name.lower(): value.strip(" \t") for name, value in lines}
     length = fields.get("content-length", "0")
-    if len(fields) < len(lines) or len(lines) > HEAD_FIELDS or "//" in path:
+    if len(fields) < len(lines) or len(lines) > HEAD_FIELDS:
         return None
     if "host" not in fields or "transfer-encoding" in fields or "expect" in fields:
         return None

@@ -27,7 +27,6 @@ class HeadChannel(ClosingChannel):
 
     setRawMode: Any  # these are not typed in Twisted
     line_mode: Any
-    paused: Any
     _buffer: Any
     _busyReceiving: Any
 
@@ -55,11 +54,11 @@ class HeadChannel(ClosingChannel):
     @property
     def _between(self) -> bool:
         """Whether a head begins with the next byte."""
-        return bool(self.line_mode) and not (self._buffer or self._in_head or self.requests or self.paused)
+        return bool(self.line_mode) and not (self._buffer or self._partial.touched or self.requests)
 
     def _read_plain(self, data: bytes) -> bytes:
         """Begin the request that `data` begins with, if it is plain; what is left for the longer way."""
-        plain = None if self._partial.touched else self._plain(data)
+        plain = self._plain(data)
         if plain is None:
             return data
         request, end = plain

@@ -156,8 +156,10 @@ class Site(HTTPFactory):
 
     def plain(self, data: bytes, channel: Channel) -> tuple[PlainRequest, int] | None:
         """What begins `data`, if it is plain and nothing is wrong with it so far; see gamed.web.fast."""
-        plain = None if self._table is None or self._leaving else plain_head(data)
-        route = None if plain is None or self._table is None else self._table.find(plain.method, plain.path)
+        if self._table is None or self._leaving:
+            return None
+        plain = plain_head(data)
+        route = None if plain is None else self._table.find(plain.method, plain.path)
         if plain is None or route is None or not self._ours(plain.fields["host"]):
             return None
         found, kwargs = route
