@@ -67,6 +67,11 @@ def read(path: Path) -> Backup:
         raise BackupError(f"{e.filename or path} cannot be read ({e.strerror})") from None
 
 
+def newest(target: Path) -> Path | None:
+    """Of the backups in this folder, whose names have their time."""
+    return max((path.parent for path in target.glob(f"gamed-*/{MANIFEST}")), default=None)
+
+
 def prune(target: Path, made: str, keep: int) -> list[str]:
     """Delete whole backups but for `made` and the newest; which ones. Cut off, it leaves nothing that looks whole."""
     whole = [path.parent.name for path in target.glob(f"*/{MANIFEST}")]

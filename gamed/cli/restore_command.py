@@ -68,6 +68,8 @@ def _read(path: Path) -> Backup:
     try:
         return backup_folder.read(path)
     except BackupError as e:
+        if inside := backup_folder.newest(path):
+            raise NotDone(f"{path} holds backups; name one of them, such as {inside}. Nothing was changed.") from None
         raise NotDone(f"{path} is no whole backup: {e}. Nothing was changed.") from None
 
 

@@ -192,7 +192,8 @@ class CommandTests(BackupCase):
             file.truncate(9000)
         self.refused(1, "state.db is not as it was", "restore", self.made)
         self.refused(1, "state.db is not as it was", "restore", "--check", self.made)
-        self.refused(1, "manifest.json is missing", "restore", str(self.target))
+        self.refused(1, f"holds backups; name one of them, such as {self.made}.", "restore", str(self.target))
+        self.refused(1, "manifest.json is missing", "restore", str(self.folder))
         self.assertEqual(self.stores(), before)
 
     def test_cut_off(self) -> None:
