@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 from twisted.web.http import NO_BODY_CODES
 from twisted.web.http import Request as TwistedRequest
 
-from gamed.web.fields import AnswerFields, Fields
+from gamed.web.fields import AnswerFields, Fields, Prepared
 from gamed.web.gates import NO_BODY, Head, Sink
 from gamed.web.raw_head import RawHead
 from gamed.web.server import Route, Server
@@ -25,7 +25,8 @@ CLIENT_LEFT = 499
 
 
 class Request(TwistedRequest):
-    """Handlers use `head`, `sink`, `request_id`, setResponseCode, setHeader, setHeaders, getCookie and notifyFinish.
+    """Handlers use `head`, `sink`, `request_id`, setResponseCode, getCookie, notifyFinish, and setHeader, setHeaders
+    and beginHeaders.
 
     A handler that streams sets Content-Length, registers a producer, and returns None when all is written. When the
     client leaves, the handler is cancelled. `args`, `content`, `path` and `uri` of Twisted's request stay empty: the
@@ -123,6 +124,10 @@ class Request(TwistedRequest):
     def setHeader(self, name: str, value: str) -> None:
         """Replaces what was set before."""
         self.responseHeaders.set(name, value)
+
+    def beginHeaders(self, prepared: Prepared) -> None:
+        """As setHeaders(), where many answers begin alike."""
+        self.responseHeaders.begin(prepared)
 
     def setHeaders(self, values: Mapping[str, str]) -> None:
         """As many times setHeader()."""

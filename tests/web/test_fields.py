@@ -1,13 +1,25 @@
 """Header fields as they are asked for, and as they leave (RFC 9110 5)."""
 
+from collections.abc import Callable
 from itertools import count
+from random import Random
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.fast import PlainFields
-from gamed.web.fields import AnswerFields, Fields
+from gamed.web.fields import AnswerFields, Fields, Prepared
 from gamed.web.request_ids import DRAWN, RequestIds
 from gamed.web.tap import Tap
+
+STEPS: list[Callable[[AnswerFields], object]] = [
+    lambda fields: fields.set("ETag", "2"),
+    lambda fields: fields.set("Date", "now"),
+    lambda fields: fields.update({"Date": "then", "Vary": "Origin"}),
+    lambda fields: fields.add("Vary", "Origin"),
+    lambda fields: fields.remove("Vary"),
+    lambda fields: fields.remove("Date"),
+    lambda fields: fields.block(),
+]
 
 
 class FieldsTests(SynchronousTestCase):
@@ -57,6 +69,33 @@ class AnswerTests(SynchronousTestCase):
             self.assertEqual([line.partition(b":")[0] for line in lines], [b"Date", b"Location", b"Refresh", b""])
             self.assertEqual(fields.block().count(b"\r"), 3)
             self.assertEqual(fields.block().count(b"\n"), 3)
+
+
+class PreparedTests(SynchronousTestCase):
+    def test_as_set_one_by_one(self) -> None:
+        """Whatever is done to them afterwards; and what was prepared for many stays as it was."""
+        random = Random(21)
+        values = {"ETag": '"1"', "Vary": "Authorization", "Odd": "a\r\nSet-Cookie: b"}
+        prepared, other = Prepared(values), Prepared({"Vary": "Cookie"})
+        for _ in range(300):
+            one, same = AnswerFields(), AnswerFields()
+            if random.random() < 0.3:
+                one.set("ETag", "0")
+                same.set("ETag", "0")
+            one.begin(prepared)
+            same.update(values)
+            for step in random.choices(STEPS, k=random.randrange(5)):
+                step(one)
+                step(same)
+            if random.random() < 0.2:
+                one.begin(other)
+                same.update(other.values)
+            for name in ("ETag", "Vary", "Odd", "Date"):
+                self.assertEqual(one.get(name), same.get(name))
+            self.assertEqual([one.block()] * 2, [same.block(), one.block()])
+        fresh = AnswerFields()
+        fresh.begin(prepared)
+        self.assertEqual(fresh.block(), b'ETag: "1"\r\nVary: Authorization\r\nOdd: a Set-Cookie: b\r\n')
 
 
 class IdsTests(SynchronousTestCase):
