@@ -3,7 +3,6 @@
 from collections.abc import Awaitable
 from typing import Protocol
 
-from attrs import field, frozen
 from msgspec import Struct
 
 from gamed.assets.errors import NotCurrent
@@ -22,8 +21,7 @@ class Look(Struct, frozen=True):
     """The bytes are asked for too."""
 
 
-@frozen(cache_hash=True)
-class Item:
+class Item(Struct, frozen=True, cache_hash=True):
     """What is at an address now."""
 
     tag: EntityTag
@@ -61,28 +59,34 @@ class StoredFile(Protocol):
     def close(self) -> None: ...
 
 
-@frozen
-class Stored:
+class Stored(Struct, frozen=True, eq=False):
     """What is kept under a hash, since `modified_ms`."""
 
     size: int
     modified_ms: int
-    content: bytes | StoredFile = field(repr=False)
+    content: bytes | StoredFile
+
+    def __repr__(self) -> str:
+        """Not the bytes."""
+        return f"<Stored {self.size}>"
 
     def close(self) -> None:
         if not isinstance(self.content, bytes):
             self.content.close()
 
 
-@frozen
-class Delivery:
+class Delivery(Struct, frozen=True, eq=False):
     """How a GET or HEAD is answered. `content` is all bytes there are; None when none are sent."""
 
     item: Item
     modified: bool
     part: ByteRange | None = None
     """What of the bytes is asked for; None: all of them."""
-    content: bytes | StoredFile | None = field(default=None, repr=False)
+    content: bytes | StoredFile | None = None
+
+    def __repr__(self) -> str:
+        """Not the bytes."""
+        return f"<Delivery {self.item.sha256}>"
 
     def having(self, content: bytes | StoredFile) -> "Delivery":
         """The same, with all the bytes there are."""
@@ -103,12 +107,12 @@ def judged(item: Item, look: Look) -> Delivery:
     A channel may be pointed at two releases within one second, which one date cannot tell apart: below a channel no
     part is sent for a date in If-Range (RFC 9110 8.8.2.2).
     """
-    if look.conditions is UNCONDITIONAL and look.range is None:
-        return Delivery(item, True)
-    now = Representation(item.tag, item.modified_ms, date_is_strong=item.lasting)
+    if look.conditions is UNCONDITIONAL:
+        return Delivery(item, True, select(look.range, item.size))
+    now = Representation(item.tag, item.modified_ms, item.lasting)
     outcome = judge(look.conditions, now, reading=True)
-    if outcome is Outcome.FAILED:
-        raise NotCurrent("Other bytes are at this address than If-Match or If-Unmodified-Since ask for; start anew.")
     if outcome is Outcome.NOT_MODIFIED:
         return Delivery(item, modified=False)
+    if outcome is Outcome.FAILED:
+        raise NotCurrent("Other bytes are at this address than If-Match or If-Unmodified-Since ask for; start anew.")
     return Delivery(item, True, select(look.range, item.size) if range_holds(look.conditions, now) else None)

@@ -40,19 +40,25 @@ class Library:
         self._kept: dict[str, tuple[Release, float]] = {}
         self._loads: Flights[Release] = Flights()
 
+    def at_hand(self) -> Catalogue | None:
+        """All channels, until it is time to look at them again."""
+        return self._now if self._seconds() < self._look_at else None
+
     async def catalogue(self) -> Catalogue:
         """All channels; AssetsUnreadable when they could never be read."""
-        if self._now is not None and self._seconds() < self._look_at:
-            return self._now
-        return await self._looks.join("", self._look)
+        return self.at_hand() or await self._looks.join("", self._look)
 
-    async def release(self, name: str) -> Release:
-        """Of a well-formed name. ReleaseNotFound, AssetsDamaged, AssetsUnreadable."""
+    def kept(self, name: str) -> Release | None:
+        """A release that need not be read again."""
         shown = self._now.releases.get(name) if self._now is not None else None
         if shown is not None:
             return shown
         release, until = self._kept.get(name, (None, 0.0))
-        return release if release is not None and self._seconds() < until else await self.again(name)
+        return release if self._seconds() < until else None
+
+    async def release(self, name: str) -> Release:
+        """Of a well-formed name. ReleaseNotFound, AssetsDamaged, AssetsUnreadable."""
+        return self.kept(name) or await self.again(name)
 
     async def again(self, name: str) -> Release:
         """The same, as it is on disk now."""

@@ -35,16 +35,17 @@ _log = Logger()
 class _Small(Struct, frozen=True):
     """Bytes that give their hash."""
 
-    kept: Stored
+    data: bytes
+    modified_ms: int
     until: float
 
     @property
     def weight(self) -> int:
         """Bytes of memory."""
-        return self.kept.size + OVERHEAD_BYTES
+        return len(self.data) + OVERHEAD_BYTES
 
     def stored(self) -> Stored:
-        return self.kept
+        return Stored(len(self.data), self.modified_ms, self.data)
 
 
 class _Large(Struct, frozen=True):
@@ -71,6 +72,14 @@ class Objects:
         self._weight = 0
         self.open: set[OpenFile] = set()
         self._loads: Flights[_Small | _Large] = Flights()
+
+    def in_memory(self, sha256: str, size: int) -> bytes | None:
+        """All bytes of a small one, if they need not be read and are as many."""
+        small = self._small.get(sha256)
+        if small is None or small.until <= self._seconds() or len(small.data) != size:
+            return None
+        self._small[sha256] = self._small.pop(sha256)
+        return small.data
 
     async def get(self, sha256: str, size: int | None = None) -> Stored:
         """Of the `size` that a manifest gives it. ObjectNotFound, AssetsDamaged, AssetsUnreadable."""
@@ -113,11 +122,11 @@ class Objects:
         return None
 
     def _load(self, sha256: str) -> Deferred[_Small | _Large]:
-        def landed(found: FileIO | Stored) -> _Small | _Large:
+        def landed(found: FileIO | tuple[bytes, int]) -> _Small | _Large:
             until = self._seconds() + KEPT_SECONDS
             self._drop(sha256)
-            if isinstance(found, Stored):
-                return self._keep_small(sha256, _Small(found, until))
+            if isinstance(found, tuple):
+                return self._keep_small(sha256, _Small(*found, until))
             return self._keep_large(sha256, found, until)
 
         return self._run(lambda: _loaded(self._store, sha256)).addCallbacks(landed, _told)
@@ -156,8 +165,8 @@ class Objects:
             large.file.retire()
 
 
-def _loaded(store: AssetStore, sha256: str) -> FileIO | Stored:
-    """In a thread: a large one's file; a small one's bytes, judged."""
+def _loaded(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
+    """In a thread: a large one's file; a small one's bytes, judged, and since when they are there."""
     file = store.open_object(sha256)
     try:
         status = os.fstat(file.fileno())
@@ -170,7 +179,7 @@ def _loaded(store: AssetStore, sha256: str) -> FileIO | Stored:
         raise
     if hex_digest(data) != sha256:
         raise AssetsDamaged(f"object {sha256} is not as it was written")
-    return Stored(len(data), status.st_mtime_ns // 1_000_000, data)
+    return data, status.st_mtime_ns // 1_000_000
 
 
 def _told(reason: Failure) -> Failure:

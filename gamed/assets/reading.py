@@ -7,7 +7,7 @@ from typing import Protocol
 from attrs import frozen
 from msgspec import Struct
 
-from gamed.assets.catalogue import Catalogue, Release
+from gamed.assets.catalogue import Catalogue, Channel, Release
 from gamed.assets.delivery import Delivery, Item, Look, Stored, judged
 from gamed.assets.errors import (
     AssetsDamaged,
@@ -19,6 +19,7 @@ from gamed.assets.errors import (
 )
 from gamed.assets.paths import normal
 from gamed.assets.release import AssetFile, is_object, is_release
+from gamed.http_rules.conditions import Header
 from gamed.http_rules.tags import EntityTag
 
 JSON = "application/json"
@@ -32,7 +33,13 @@ KEPT_ITEMS = 1024
 class Library(Protocol):
     """Channels and releases."""
 
+    def at_hand(self) -> Catalogue | None:
+        """Until it is time to look again."""
+
     def catalogue(self) -> Awaitable[Catalogue]: ...
+    def kept(self, name: str) -> Release | None:
+        """That need not be read again."""
+
     def release(self, name: str) -> Awaitable[Release]: ...
     def again(self, name: str) -> Awaitable[Release]:
         """As it is on disk now."""
@@ -40,6 +47,9 @@ class Library(Protocol):
 
 class Objects(Protocol):
     """Bytes by their SHA-256 in hex."""
+
+    def in_memory(self, sha256: str, size: int) -> bytes | None:
+        """All of them, if they need not be read and are as many."""
 
     def get(self, sha256: str, size: int | None = None) -> Awaitable[Stored]:
         """Of the `size` that a manifest gives it. ObjectNotFound, AssetsDamaged, AssetsUnreadable."""
@@ -62,25 +72,41 @@ class AssetReader:
 
     async def manifest(self, name: str, look: Look) -> Delivery:
         """Of a release, or of the one that a channel points at."""
-        place = await self._place(name)
+        place = self._at_hand(name) or await self._place(name)
         release, at = place.release, place.channel
         tag, size = EntityTag(release.id), len(release.text)
         return _text(release.text, Item(tag, release.sha256, size, JSON, place.modified_ms, at is None, at), look)
 
+    def file_at_hand(self, name: str, path: str, header: Header) -> Delivery | None:
+        """What file() gives to who asks as most do: for all of a small file, or whether it is still the one he has.
+
+        None where anything must be looked for, or more of his head be read (RFC 9110 13.2.2).
+        """
+        if not (header("range") is header("if-match") is header("if-unmodified-since") is None):
+            return None
+        known, place = header("if-none-match"), self._at_hand(name)
+        item = None if place is None else _item_in(place, path)
+        if item is None or (known is None and header("if-modified-since") is not None):
+            return None
+        if known is not None:
+            return Delivery(item, modified=False) if known == str(item.tag) else None
+        data = self._objects.in_memory(item.sha256, item.size)
+        return None if data is None else Delivery(item, True, None, data)
+
     async def file(self, name: str, path: str, look: Look) -> Delivery:
         """Of a release, or of the one that a channel points at now: what has begun does not end as another."""
-        place = await self._place(name)
-        release = place.release
-        file = release.manifest.files.get(normal(path))
-        if file is None:
-            raise PathNotFound(f"{release.id} has no such file. GET /assets/{release.id} names all it has.")
-        delivery = judged(_item(file, place.modified_ms, place.channel), look)
+        place = self._at_hand(name) or await self._place(name)
+        item = _item_in(place, path)
+        if item is None:
+            release = place.release.id
+            raise PathNotFound(f"{release} has no such file. GET /assets/{release} names all it has.")
+        delivery = judged(item, look)
         if not delivery.modified:
             return delivery
         try:
-            return _with(delivery, await self._objects.get(file.sha256, file.size), look)
+            return _with(delivery, await self._objects.get(item.sha256, item.size), look)
         except ObjectMissing:
-            await self._still_there(release.id)
+            await self._still_there(place.release.id)
             raise
 
     async def object(self, sha256: str, look: Look) -> Delivery:
@@ -99,17 +125,23 @@ class AssetReader:
             raise
         return _with(delivery, stored, look)
 
+    def _at_hand(self, name: str) -> "_Place | None":
+        """What nobody need look for: most of what is asked for."""
+        now = self._library.at_hand()
+        if now is not None and (channel := now.channels.get(name)) is not None:
+            return _of_channel(channel)
+        release = self._library.kept(name)
+        return None if release is None else _of_release(release)
+
     async def _place(self, name: str) -> "_Place":
         if is_release(name):
-            release = await self._release(name)
-            return _Place(release, release.manifest.published_ms)
+            return _of_release(await self._release(name))
         now = await self._library.catalogue()
         if name in now.damaged:
             raise AssetsDamaged(now.damaged[name])
         if name not in now.channels:
             raise ChannelNotFound("There is no such channel. GET /assets/ lists them.")
-        channel = now.channels[name]
-        return _Place(channel.release, channel.pointer.pointed_ms, channel.release.id)
+        return _of_channel(now.channels[name])
 
     async def _release(self, name: str) -> Release:
         try:
@@ -132,6 +164,19 @@ class _Place(Struct, frozen=True):
     modified_ms: int
     channel: str | None = None
     """The release again, where the address is a channel's."""
+
+
+def _of_channel(channel: Channel) -> _Place:
+    return _Place(channel.release, channel.pointer.pointed_ms, channel.release.id)
+
+
+def _of_release(release: Release) -> _Place:
+    return _Place(release, release.manifest.published_ms)
+
+
+def _item_in(place: _Place, path: str) -> Item | None:
+    file = place.release.manifest.files.get(normal(path))
+    return None if file is None else _item(file, place.modified_ms, place.channel)
 
 
 @lru_cache(KEPT_ITEMS)

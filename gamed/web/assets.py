@@ -1,9 +1,9 @@
 """The room of assets (PROTOCOL 5)."""
 
-from collections.abc import Awaitable, Mapping
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import lru_cache, partial
 from io import BytesIO
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import frozen
 
@@ -15,11 +15,14 @@ from gamed.instants import http_date
 from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.conditional import conditions_of
+from gamed.web.fields import Prepared
 from gamed.web.file_sending import send_file
 from gamed.web.gates import NO_GATES
 from gamed.web.request import Request
 from gamed.web.sending import send
 
+Answer = Coroutine[Any, Any, bytes | None]
+"""The bytes, if they are not written already and there are some."""
 INLINE_BYTES = 128 * 1024
 """Up to here one piece; what is longer goes from the file to the socket."""
 DESCRIBED = 1024
@@ -47,49 +50,51 @@ class AssetRoutes:
     _players: Players | None = None
 
     @app.route("/assets/", methods=["GET"])
-    async def list_channels(self, request: Request) -> bytes | None:
-        look = await self._look(request)
-        return await self._answer(request, await self._assets.channels(look))
+    def list_channels(self, request: Request) -> Answer:
+        return self._answer(request, self._assets.channels)
 
     @app.route("/assets/<string:name>", methods=["GET"])
-    async def read_manifest(self, request: Request, name: str) -> bytes | None:
-        look = await self._look(request)
-        return await self._answer(request, await self._assets.manifest(name, look))
+    def read_manifest(self, request: Request, name: str) -> Answer:
+        return self._answer(request, partial(self._assets.manifest, name))
 
     @app.route("/assets/<string:name>/<path:path>", methods=["GET"])
-    async def read_file(self, request: Request, name: str, path: str) -> bytes | None:
-        look = await self._look(request)
-        return await self._answer(request, await self._assets.file(name, path, look))
+    def read_file(self, request: Request, name: str, path: str) -> bytes | Answer | None:
+        """At once where that can be, which is no other answer: it saves a third of the time."""
+        found = self._assets.file_at_hand(name, path, request.head.header) if self._players is None else None
+        if found is None:
+            return self._answer(request, partial(self._assets.file, name, path))
+        self._begin(request, found)
+        return found.content if isinstance(found.content, bytes) else None
 
     @app.route("/assets/objects/<string:sha256>", methods=["GET"])
-    async def read_object(self, request: Request, sha256: str) -> bytes | None:
-        look = await self._look(request)
-        return await self._answer(request, await self._assets.object(sha256, look))
+    def read_object(self, request: Request, sha256: str) -> Answer:
+        return self._answer(request, partial(self._assets.object, sha256))
 
-    async def _look(self, request: Request) -> Look:
-        """What is wanted, by whom: a token is judged before anything is looked for."""
-        whole = request.head.method != "HEAD"
-        header = request.head.header
+    async def _answer(self, request: Request, find: Callable[[Look], Awaitable[Delivery]]) -> bytes | None:
+        """Status, head and bytes. A token is judged before anything is looked for."""
+        header, whole = request.head.header, request.head.method != "HEAD"
         look = Look(conditions_of(header), header("range") if whole else None, whole)
         if self._players is not None:
             await self._players.authenticate(bearer(request.head))
-        return look
+        found = await find(look)
+        self._begin(request, found)
+        if found.content is None:
+            if found.modified:
+                request.setHeader("Content-Length", str(found.length))
+                request.write(b"")
+            return None
+        return await _sent(request, found.content, found.first, found.length)
 
-    async def _answer(self, request: Request, delivery: Delivery) -> bytes | None:
-        """Status, head and bytes; None when they are written already or there are none."""
-        request.setHeaders(_described(delivery.item, private=self._players is not None))
-        if not delivery.modified:
+    def _begin(self, request: Request, found: Delivery) -> None:
+        """Status and head."""
+        request.beginHeaders(_described(found.item, self._players is not None))
+        if not found.modified:
             request.setResponseCode(304)
-            return None
-        request.setHeader("Content-Type", delivery.item.type)
-        if delivery.part is not None:
+            return
+        request.setHeader("Content-Type", found.item.type)
+        if found.part is not None:
             request.setResponseCode(206)
-            request.setHeader("Content-Range", delivery.part.content_range)
-        if delivery.content is None:
-            request.setHeader("Content-Length", str(delivery.length))
-            request.write(b"")
-            return None
-        return await _sent(request, delivery.content, delivery.first, delivery.length)
+            request.setHeader("Content-Range", found.part.content_range)
 
 
 async def _sent(request: Request, content: bytes | StoredFile, first: int, length: int) -> bytes | None:
@@ -120,7 +125,7 @@ async def _read(file: StoredFile, first: int, length: int) -> bytes:
 
 
 @lru_cache(DESCRIBED)
-def _described(item: Item, *, private: bool) -> Mapping[str, str]:
+def _described(item: Item, private: bool) -> Prepared:
     """The head that GET, HEAD and 304 have."""
     scope, lasting = "private" if private else "public", IMMUTABLE if item.lasting else NO_CACHE
     headers = {
@@ -135,4 +140,4 @@ def _described(item: Item, *, private: bool) -> Mapping[str, str]:
         headers["Vary"] = "Authorization"
     if item.release is not None:
         headers["Asset-Release"] = item.release
-    return headers
+    return Prepared(headers)

@@ -55,6 +55,13 @@ class PlayersTests(ServingCase):
         self.refused(self.ask("PUT", "/assets/stable"), 405, "method_not_allowed")
         self.refused(self.get("/assets/stable/", self.bearer), 404, "route_not_found")
 
+    def test_what_is_at_hand(self) -> None:
+        """Neither bytes nor that they are still the same for who shows no token, though they were just given out."""
+        tag = self.get("/assets/stable/a", self.bearer).headers["etag"]
+        for more in ({}, {"If-None-Match": tag}):
+            self.assertIn(self.get("/assets/stable/a", {**self.bearer, **more}).status, (200, 304))
+            self.refused(self.get("/assets/stable/a", more), 401, "token_missing")
+
     def test_expired(self) -> None:
         self.house.now_ms += 16 * 60_000
         answer = self.get("/assets/stable/a", self.bearer)

@@ -8,6 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.web.app import Room
 from gamed.web.fast import PlainFields, PlainRequest, plain_head
 from gamed.web.fields import AnswerFields, Fields
 from gamed.web.gates import Head
@@ -129,6 +130,10 @@ class SameCase(SynchronousTestCase):
 
     origins: Sequence[str] = ()
 
+    def more_rooms(self) -> list[Room]:
+        """Besides those that echo, made anew each time."""
+        return []
+
     def same(self, parts: Sequence[bytes]) -> int:
         """How many plain requests there were; both ways are compared in what is sent, logged, called and closed."""
         seen = [self.told(parts, fast) for fast in (True, False)]
@@ -139,7 +144,7 @@ class SameCase(SynchronousTestCase):
     def told(self, parts: Sequence[bytes], fast: bool) -> tuple[Any, int]:
         echo, counted = EchoRoom(), []
         browser = Browser(
-            [echo, PagesRoom(), CollectRoom()],
+            [echo, PagesRoom(), CollectRoom(), *self.more_rooms()],
             HttpPolicy(BASE_HOST, cors_origins=self.origins, fast=fast),
             crashes=True,
         )

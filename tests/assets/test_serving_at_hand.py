@@ -1,0 +1,173 @@
+"""What is answered at once is what would be answered after a look (PROTOCOL 5, 6)."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from gamed.assets.delivery import Delivery, Look
+from gamed.assets.library import LOOK_SECONDS, Library
+from gamed.assets.objects import KEPT_SECONDS, Objects
+from gamed.assets.reading import AssetReader
+from gamed.assets.release import AssetFile, Manifest
+from gamed.assets.store import AssetStore
+from gamed.http_rules.conditions import parse_conditions
+from gamed.instants import http_date
+from gamed.web.app import Room
+from gamed.web.assets import AssetRoutes
+from tests.assets.serving_kit import NOW_MS, OPENED_MS, Folder, ServingCase, at_once
+from tests.support.http import request_bytes
+from tests.web.test_fast import SameCase
+
+SMALL, OTHER, LARGE = b"small " * 50, b"other", b"large " * 12_000
+FILES = {"a/small.txt": SMALL, "large": LARGE}
+
+
+def tag(data: bytes) -> str:
+    return f'"{sha256(data).hexdigest()}"'
+
+
+TAGS = (*map(tag, (SMALL, LARGE, OTHER)), f"W/{tag(SMALL)}", f'"x", {tag(SMALL)}', f" {tag(SMALL)}", "*", "W/", "none")
+CONDITIONS: tuple[Mapping[str, str], ...] = (
+    {},
+    *({"if-none-match": each} for each in TAGS[:-2]),
+    {"if-match": tag(SMALL)},
+    {"if-match": tag(OTHER), "if-none-match": tag(SMALL)},
+    {"if-unmodified-since": http_date(0), "if-none-match": tag(SMALL)},
+    {"if-modified-since": http_date(2**42)},
+    {"if-modified-since": http_date(0)},
+    {"if-modified-since": http_date(2**42), "if-none-match": tag(OTHER)},
+    {"if-modified-since": http_date(0), "if-none-match": tag(SMALL)},
+    {"range": "bytes=1-2"},
+    {"range": "bytes=1-2", "if-none-match": tag(SMALL)},
+    {"range": "bytes=1-2", "if-range": tag(OTHER)},
+    {"if-range": tag(OTHER)},
+)
+
+
+class AtHandTests(ServingCase):
+    """The reader itself."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.release = self.folder.publish("stable", FILES)
+        store = AssetStore(self.folder.path)
+        self.objects = Objects(store, at_once, self.clock.seconds, 8)
+        self.addCleanup(self.objects.close)
+        self.reader = AssetReader(Library(store, at_once, self.clock.seconds), self.objects, OPENED_MS)
+
+    def at_hand(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> Delivery | None:
+        return self.reader.file_at_hand(name, path, (fields or {}).get)
+
+    def looked_for(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> Delivery:
+        header = (fields or {}).get
+        look = Look(parse_conditions(header), header("range"), True)
+        return self.successResultOf(Deferred.fromCoroutine(self.reader.file(name, path, look)))
+
+    def shown(self, found: Delivery) -> Any:
+        content = found.content
+        return found.item, found.modified, found.part, content if isinstance(content, bytes) else type(content)
+
+    def test_the_same(self) -> None:
+        """Of each file, at each address, with each condition; and what most ask is at hand."""
+        at_hand = []
+        for name, path in product(("stable", self.release), FILES):
+            self.looked_for(path, name=name)
+            for fields in CONDITIONS:
+                quick = self.at_hand(path, fields, name)
+                if quick is None:
+                    continue
+                at_hand.append((name, path, fields))
+                self.assertEqual(self.shown(quick), self.shown(self.looked_for(path, fields, name)), fields)
+        for name in ("stable", self.release):
+            self.assertIn((name, "a/small.txt", {}), at_hand)
+            for path, data in FILES.items():
+                self.assertIn((name, path, {"if-none-match": tag(data)}), at_hand)
+
+    def test_nothing_was_looked_for(self) -> None:
+        """Neither channels nor files; nor what is not there."""
+        self.assertIsNone(self.at_hand("a/small.txt"))
+        self.looked_for("large")
+        self.assertIsNone(self.at_hand("a/small.txt"))
+        self.looked_for("a/small.txt")
+        self.assertIsNotNone(self.at_hand("a/small.txt"))
+        for name, path in (("stable", "none"), ("none", "a/small.txt"), ("r0123456789abcdef", "a/small.txt")):
+            self.assertIsNone(self.at_hand(path, name=name))
+        self.assertIsNone(self.at_hand("large"))
+
+    def test_as_long_as_channels_are_known(self) -> None:
+        """Then they are looked at first, whatever the client has."""
+        self.looked_for("a/small.txt")
+        self.clock.advance(LOOK_SECONDS)
+        for fields in ({}, {"if-none-match": tag(SMALL)}):
+            self.assertIsNone(self.at_hand("a/small.txt", fields))
+
+    def test_moved(self) -> None:
+        """What was at hand of the release before is not what is there now."""
+        self.looked_for("a/small.txt")
+        self.folder.publish("stable", {"a/small.txt": OTHER})
+        self.clock.advance(LOOK_SECONDS)
+        self.looked_for("a/small.txt")
+        known, new = self.at_hand("a/small.txt", {"if-none-match": tag(SMALL)}), self.at_hand("a/small.txt")
+        assert new is not None
+        self.assertEqual((known, new.content, str(new.item.tag)), (None, OTHER, tag(OTHER)))
+
+    def test_as_long_as_bytes_are_kept(self) -> None:
+        """A file that was deleted is missed when its bytes would be read again, and not before."""
+        self.looked_for("a/small.txt", name=self.release)
+        self.folder.object_path(SMALL).unlink()
+        for seconds, there in ((KEPT_SECONDS - 1, True), (1, False)):
+            self.clock.advance(seconds)
+            self.looked_for("large")  # channels are looked at
+            self.assertEqual(self.at_hand("a/small.txt") is not None, there)
+
+    def test_of_another_size(self) -> None:
+        """Bytes that are not as many as the manifest says are never at hand."""
+        entry = AssetFile(len(SMALL) + 1, sha256(SMALL).hexdigest(), "text/plain")
+        self.folder.point("stable", self.folder.manifest(Manifest(NOW_MS, {"odd": entry})))
+        for _ in range(2):
+            self.refused(self.get("/assets/stable/odd"), 500, "internal_error")
+            self.looked_for_by_hash()
+            self.assertIsNone(self.at_hand("odd"))
+
+    def looked_for_by_hash(self) -> None:
+        stored = self.successResultOf(Deferred.fromCoroutine(self.objects.get(sha256(SMALL).hexdigest())))
+        self.assertEqual(stored.content, SMALL)
+
+    def test_least_recently_used(self) -> None:
+        """To be given at once is a use."""
+        for path in ("a/small.txt", "large"):
+            self.looked_for(path)
+        other = self.folder.object(OTHER)
+        self.successResultOf(Deferred.fromCoroutine(self.objects.get(other)))
+        self.at_hand("a/small.txt")
+        self.assertEqual(list(self.objects._small), [other, tag(SMALL)[1:-1]])
+
+
+class SameWaysTests(SameCase):
+    """The short way and the long one, of files as they are first asked for, and once they are at hand."""
+
+    origins = ("https://page.example",)
+
+    def setUp(self) -> None:
+        self.folder = Folder(Path(self.mktemp()).absolute() / "assets")
+        self.release = self.folder.publish("stable", FILES)
+
+    def more_rooms(self) -> list[Room]:
+        store = AssetStore(self.folder.path)
+        objects = Objects(store, at_once, lambda: 0.0, 8)
+        self.addCleanup(objects.close)
+        return [AssetRoutes(AssetReader(Library(store, at_once, lambda: 0.0), objects, NOW_MS))]
+
+    def test_each_address(self) -> None:
+        """With each condition, twice on one connection."""
+        plain, small = 0, tag(SMALL)[1:-1]
+        paths = ["", "stable", self.release, "stable/none", "none/a", f"objects/{small}", "objects/none"]
+        paths += [f"{name}/{path}" for name in ("stable", self.release) for path in FILES]
+        asked = [*CONDITIONS, {"If-None-Match": "none"}, {"If-None-Match": tag(SMALL), "Origin": self.origins[0]}]
+        for path, fields, method in product(paths, asked, ("GET", "HEAD")):
+            plain += self.same([request_bytes(method, f"/assets/{path}", fields)] * 2)
+        self.assertEqual(plain, 2 * len(paths) * len(asked))
