@@ -54,7 +54,7 @@ class Gamed(click.Group):
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """A game server to host at home: sign-in, saves and assets.
 
-    Everything but `serve` and `restore` also works while the service runs.
+    Everything but `serve`, `restore` and `check --fix` also works while the service runs.
     """
     context.obj = Host(config, data, development=bool(context.obj))
 
