@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
-from twisted.web.http import (
-    HTTPChannel,
-    _ChunkedTransferDecoder,
-    _IdentityTransferDecoder,
-    _MalformedChunkedDataError,
-)
+from twisted.web.http import HTTPChannel, _IdentityTransferDecoder, _MalformedChunkedDataError
 
 from gamed.web import request as requests
 from gamed.web.closing import PATIENCE_SECONDS, TORN
 from gamed.web.deadline import Deadlines
 from gamed.web.errors import BadRequest, RequestTimeout
+from gamed.web.framing import Chunks
 from gamed.web.head_channel import HeadChannel
 from gamed.web.pace import WINDOW_SECONDS, Pace
 from gamed.web.raw_head import RawHead
@@ -74,7 +70,7 @@ class Channel(HeadChannel):
 
     def _decoder(self, length: int | None) -> Any:
         if length is None:
-            return _ChunkedTransferDecoder(self._decoded, self._finishRequestBody)
+            return Chunks(self._decoded, self._finishRequestBody)
         return _IdentityTransferDecoder(length, self._decoded, self._finishRequestBody)
 
     def admit(self, request: requests.Request) -> None:

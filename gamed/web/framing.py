@@ -1,7 +1,9 @@
 """Where a body ends (RFC 9112 6.3); every ambiguity is refused, since a proxy in front may have read it otherwise."""
 
+from twisted.web.http import _ChunkedTransferDecoder, _MalformedChunkedDataError
+
 from gamed.web.errors import BadRequest
-from gamed.web.raw_head import RawHead
+from gamed.web.raw_head import RawHead, parse_field
 
 _HUGE = 10**18
 
@@ -27,3 +29,16 @@ def _judge_chunked(head: RawHead, codings: list[bytes], lengths: list[bytes]) ->
         raise BadRequest("Transfer-Encoding belongs to HTTP/1.1.")
     if [coding.lower() for coding in codings] != [b"chunked"]:
         raise BadRequest("The only transfer coding taken is chunked.")
+
+
+class Chunks(_ChunkedTransferDecoder):
+    """Twisted's, which takes any line behind the last chunk for a trailer. Here it is a field (RFC 9112 7.1.2)."""
+
+    def _dataReceived_TRAILER(self) -> bool:
+        more = super()._dataReceived_TRAILER()
+        if more:
+            try:
+                parse_field(bytes(self._trailerHeaders[-1]))
+            except BadRequest as e:
+                raise _MalformedChunkedDataError from e
+        return more

@@ -45,10 +45,11 @@ def parse_head(lines: Sequence[bytes]) -> RawHead:
     if match is None:
         raise BadRequest("The request line is not METHOD target HTTP/1.1.")
     method, target, version = match.groups()
-    return RawHead(method, target, version, [_field(line) for line in lines[1:]])
+    return RawHead(method, target, version, [parse_field(line) for line in lines[1:]])
 
 
-def _field(line: bytes) -> tuple[bytes, bytes]:
+def parse_field(line: bytes) -> tuple[bytes, bytes]:
+    """Lower-case name and value of a line; BadRequest."""
     match = _FIELD.fullmatch(line)
     if match is None:
         raise BadRequest("A header field is not `name: value`.")

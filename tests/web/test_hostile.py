@@ -335,6 +335,12 @@ class ChunkTests(HostileCase):
             b"5;" + b"a" * 1100,
             b"5_0\r\n",
             b"0\r\n" + b"X: a\r\n" * 20000,
+            b"0\r\n\nGET /echo/text HTTP/1.1\r\n\r\n",
+            b"0\r\nX: a\nY: b\r\n\r\n",
+            b"0\r\nX: a\rY: b\r\n\r\n",
+            b"0\r\nX : a\r\n\r\n",
+            b"0\r\nX: a\r\n b\r\n\r\n",
+            b"0\r\nX\r\n\r\n",
         ):
             with self.subTest(body[:20]):
                 self.assertTrue(self.refused(self.HEAD + body, 400, "bad_request").closing)
