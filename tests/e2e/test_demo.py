@@ -48,7 +48,10 @@ class DemoTests(PorchTestCase):
 
         def through(first: Page) -> None:
             tab.get_by_label("Server").fill(self.base)
-            tab.get_by_role("button", name="Sign in", exact=True).click()
+            start = tab.get_by_role("button", name="Sign in", exact=True)
+            start.click()
+            above, below = start.bounding_box(), tab.get_by_role("button", name="Sign in with Discord").bounding_box()
+            self.assertGreaterEqual(below["y"], above["y"] + above["height"] + 8)  # they do not touch
             with tab.context.expect_page() as opened:
                 tab.get_by_role("button", name="Sign in with Discord").click()
             browser = opened.value
