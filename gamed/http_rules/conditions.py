@@ -49,6 +49,8 @@ class Conditions(Struct, frozen=True):
 UNCONDITIONAL = Conditions()
 REMEMBERED = 256
 """Conditions that are kept as parsed: all who have a file name it in the same words."""
+FEW_CHARACTERS = 256
+"""Of conditions that are kept: a list of tags may be as long as a head, and takes ten times its memory once parsed."""
 NEVER_CURRENT = EntityTag("", weak=True)
 """Stands for an If-Range that cannot be read: it never holds, so the whole representation is sent."""
 
@@ -59,10 +61,10 @@ def parse_conditions(header: Header) -> Conditions:
     modified, unmodified, if_range = header("if-modified-since"), header("if-unmodified-since"), header("if-range")
     if match is none_match is modified is unmodified is if_range is None:
         return UNCONDITIONAL
-    return _parsed(match, none_match, modified, unmodified, if_range)
+    few = len(f"{match}{none_match}{modified}{unmodified}{if_range}") <= FEW_CHARACTERS
+    return (_known if few else _parsed)(match, none_match, modified, unmodified, if_range)
 
 
-@lru_cache(REMEMBERED)
 def _parsed(
     match: str | None, none_match: str | None, modified: str | None, unmodified: str | None, if_range: str | None
 ) -> Conditions:
@@ -73,6 +75,9 @@ def _parsed(
         if_unmodified_since_ms=_date(unmodified),
         if_range=_if_range(if_range),
     )
+
+
+_known = lru_cache(REMEMBERED)(_parsed)
 
 
 def judge(conditions: Conditions, current: Representation | None, *, reading: bool) -> Outcome:

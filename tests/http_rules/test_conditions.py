@@ -1,5 +1,6 @@
 """Preconditions: the rules of RFC 9110 13.1 and the order of 13.2.2 as tables."""
 
+import tracemalloc
 from itertools import product
 
 from hypothesis import given
@@ -94,6 +95,15 @@ class OrderTest(SynchronousTestCase):
         for name in ("if-match", "if-none-match"):
             with self.assertRaises(TagsMalformed):
                 parsed({name: "v2"})
+
+    def test_long_lists_are_not_kept(self) -> None:
+        """Who sends many leaves nothing in memory."""
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        for number in range(100):
+            parsed({"if-none-match": ",".join([f'"{number:x}-{other}"' for other in range(1000)])})
+        kept, _ = tracemalloc.get_traced_memory()
+        self.assertLess(kept, 1_000_000)
 
     def test_all_forms_of_dates(self) -> None:
         """The three forms of RFC 9110 5.6.7 are one instant."""
