@@ -1,6 +1,6 @@
 """Keys, indexes and seals: everything that stands between the master key and the disk (SPEC 2.2)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
 from hmac import compare_digest
 from typing import NewType, NoReturn
@@ -96,19 +96,14 @@ def derive(master: Secret, info: bytes) -> bytes:
     return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(master.reveal())
 
 
-@frozen(eq=False, repr=False)
 class Indexer:
     """Stable look-up indexes: HMAC-SHA256 over the purpose and the framed parts."""
 
-    _key: bytes
-    _begun: Mapping[Purpose, HMAC] = field(init=False)
-    """With the key and the purpose in it already: every request makes an index."""
-
-    def __attrs_post_init__(self) -> None:
-        begun = {purpose: HMAC(self._key, SHA256()) for purpose in Purpose}
-        for purpose, mac in begun.items():
+    def __init__(self, key: bytes) -> None:
+        self._begun = {purpose: HMAC(key, SHA256()) for purpose in Purpose}
+        """With the key and the purpose in it already: every request makes an index."""
+        for purpose, mac in self._begun.items():
             mac.update(framed(purpose.value))
-        object.__setattr__(self, "_begun", begun)
 
     def index(self, purpose: Purpose, *parts: bytes) -> Index:
         mac = self._begun[purpose].copy()

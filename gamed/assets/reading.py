@@ -4,7 +4,6 @@ from collections.abc import Awaitable
 from functools import lru_cache
 from typing import Protocol
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.assets.catalogue import Catalogue, Channel, Release
@@ -21,6 +20,7 @@ from gamed.assets.paths import normal
 from gamed.assets.release import AssetFile, is_object, is_release
 from gamed.http_rules.conditions import Header
 from gamed.http_rules.tags import EntityTag
+from gamed.structs import Part
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
@@ -55,8 +55,7 @@ class Objects(Protocol):
         """Of the `size` that a manifest gives it. ObjectNotFound, AssetsDamaged, AssetsUnreadable."""
 
 
-@frozen(eq=False, repr=False)
-class AssetReader:
+class AssetReader(Part, frozen=True):
     """What it gives is closed by who asked. Raises AssetsError, RangeUnsatisfiable."""
 
     _library: Library

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from re import Pattern, compile
 from typing import NoReturn
 
-from attrs import Factory, define
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gamed.config.problems import Path, Position, Problem, shown
 
@@ -62,14 +61,13 @@ def read(text: str) -> Document:
     return Document(value, reader.places, reader.names, tuple(reader.slips))
 
 
-@define(eq=False, repr=False)
-class _Reader:
+class _Reader(Struct, eq=False):
     _text: str
     _lines: list[int]
     _at: int = 0
-    places: dict[Path, Position] = Factory(dict)
-    names: dict[Path, Position] = Factory(dict)
-    slips: list[Problem] = Factory(list)
+    places: dict[Path, Position] = field(default_factory=dict)
+    names: dict[Path, Position] = field(default_factory=dict)
+    slips: list[Problem] = field(default_factory=list)
 
     def whole(self) -> object:
         self._skip(())
