@@ -5,13 +5,12 @@ from functools import lru_cache, partial
 from io import BytesIO
 from typing import Any, Protocol
 
-from attrs import frozen
-
 from gamed.assets.delivery import Delivery, Item, Look, StoredFile
 from gamed.assets.errors import AssetsDamaged
 from gamed.assets.reading import AssetReader
 from gamed.http_rules.digest import sha256_field
 from gamed.instants import http_date
+from gamed.structs import Part
 from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.conditional import conditions_of
@@ -37,8 +36,7 @@ class Players(Protocol):
     def authenticate(self, token: str | None) -> Awaitable[object]: ...
 
 
-@frozen
-class AssetRoutes:
+class AssetRoutes(Part, frozen=True):
     """A name is that of a channel or the id of a release, which no channel has. `players` judges who may read; None
     where everybody may.
     """
