@@ -1,9 +1,8 @@
 """Rooms: one Klein app each, made here so that every error of every room is answered in the same way.
 
-A room is a frozen class with an app and what the site has to know before a handler runs:
+A room is a part with an app and what the site has to know before a handler runs:
 
-    @frozen
-    class SaveRoutes:
+    class SaveRoutes(Part, frozen=True):
         app = make_app()
         prefixes = ("/game/",)
         shelf: Shelf
