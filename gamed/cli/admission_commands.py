@@ -23,7 +23,7 @@ Find = Callable[[Connection, Keys, str], NamedPlayer]
 def approve(host: Host, who: str, as_json: bool) -> None:
     """Let a newcomer in, who may sign in from now on. [key]
 
-    The newcomer's page shows the code; `gamed players list --pending` shows it too.
+    The newcomer's game shows the code; `gamed players list --pending` shows it too.
     """
     _change(host, "players approve", who, pending, after="active", as_json=as_json)
 

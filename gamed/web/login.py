@@ -137,8 +137,11 @@ def _told(answer: Collected, now_ms: int) -> dict[str, object]:
         case Linked(provider):
             return {"status": "complete", "linked": {"provider": provider}}
         case Failed(outcome, approval_code):
-            more = {} if approval_code is None else {"approval_code": approval_code}
-            return {"status": "failed", "problem": _problem(outcome.value) | more}
+            problem = _problem(outcome.value)
+            if approval_code is not None:  # in the detail, too: that is what a game shows that knows no more
+                problem["detail"] = f"{problem['detail']} Tell them this code: {approval_code}."
+                problem["approval_code"] = approval_code
+            return {"status": "failed", "problem": problem}
 
 
 def _problem(code: str) -> dict[str, object]:

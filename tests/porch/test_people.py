@@ -140,6 +140,7 @@ class ApprovalTests(PeopleCase):
         code = told["problem"]["approval_code"]
         self.assertEqual((told["status"], told["problem"]["code"]), ("failed", "player_pending"))
         self.assertIn(code, page)
+        self.assertIn(f"Tell them this code: {code}.", told["problem"]["detail"])  # which every client shows
         [waiting] = self.done("players", "list", "--pending")
         self.assertEqual((waiting["name"], waiting["state"], waiting["code"]), ("Carl", "pending", code))
         self.assertIn(code, self.gamed("players", "list", "--pending")[1])
