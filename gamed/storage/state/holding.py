@@ -13,6 +13,7 @@ def hold(connection: Connection, order: WriteOrder | StageOrder, refs: int = 0) 
     Bytes that are damaged on disk are replaced by those at hand, for every version that shares them: a player who
     still has the bytes heals the save by storing it again. NeedsBytes changes nothing.
     """
+    # bytes of a version are new mostly: to insert them tells; what makes none must write nothing where they are there
     if refs or kept_blobs.find(connection, order.entry.player_id, order.body.sha256) is None:
         blob_id = _new(connection, order, order.body.sha256, refs)
         if blob_id is not None:
