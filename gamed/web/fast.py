@@ -115,9 +115,6 @@ class PlainRequest(Request):
         self.route = found
         self.head = head
         self.whole = head.length == 0
-        self.received_cookies = {}
-        if head.header("cookie") is not None:
-            self.parseCookies()
 
     def start(self) -> None:
         """As Request.begin()."""

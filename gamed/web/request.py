@@ -46,13 +46,13 @@ class Request(TwistedRequest):
     """Whether all of the body was read; if not, the connection cannot go on."""
     problem = ""
     """The code of the problem that is answered."""
+    received_cookies: dict[bytes, bytes]
     parseCookies: Any  # these are not typed in Twisted
     uri = path = b"-"
     clientproto = b"HTTP/1.1"
     addCookie: Any = None
     """A cookie is a field like others: see Guard.keep()."""
     queued = False
-    getCookie: Any
     _cleanup: Any
 
     def __init__(self, channel: Any, server: Server) -> None:
@@ -75,7 +75,6 @@ class Request(TwistedRequest):
         self.method, self.clientproto = raw.method, raw.version
         for name, value in raw.fields:
             self.requestHeaders.addRawHeader(name, value)
-        self.parseCookies()
         try:
             self._server.judge(self, raw, length)
         except Exception as e:
@@ -93,6 +92,12 @@ class Request(TwistedRequest):
             self.sink.abort()
         else:
             self.channel.admit(self)
+
+    def getCookie(self, name: bytes) -> bytes | None:
+        """Read when it is asked for: only pages do."""
+        self.received_cookies = {}
+        self.parseCookies()
+        return self.received_cookies.get(name)
 
     # the body
 

@@ -121,6 +121,10 @@ class EchoRoom:
     async def echo_query(self, request: Request) -> bytes:
         return write_json(request, 200, dict(read_query(request)))
 
+    @app.route("/echo/cookie", methods=["GET"])
+    def echo_cookie(self, request: Request) -> bytes:
+        return request.getCookie(b"gl") or b"none"
+
     @app.route("/echo/later", methods=["GET"])
     async def echo_later(self, request: Request) -> bytes:
         answer: Deferred[bytes] = Deferred()
