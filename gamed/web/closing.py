@@ -1,6 +1,7 @@
 """How a connection ends: after its last answer, with an answer that must not be lost, or because nobody reads."""
 
 from abc import ABC, abstractmethod
+from socket import socket
 from typing import Any
 
 from twisted.internet.interfaces import IHalfCloseableDescriptor, IHalfCloseableProtocol, ISSLTransport
@@ -99,15 +100,14 @@ class ClosingChannel(HTTPChannel, ABC):
         """Whether what is sent now goes to a plain socket at once, behind nothing that waits."""
         return isinstance(self.transport, Connection) and _may_send(self.transport)
 
-    def send(self, data: bytes) -> None:
-        """Write to the socket itself while nothing waits in front of it: that is one turn of the reactor less."""
-        transport = self.transport
-        if self.clear:
-            sent = transport.writeSomeData(data)
-            if isinstance(sent, int):
-                data = data[sent:]
-        if data:
-            transport.write(data)
+    def send(self, head: bytes, body: bytes = b"") -> None:
+        """Write to the socket itself while nothing waits in front of it: that is one turn of the reactor less.
+
+        Both in one call, and without a copy of them where the socket takes all.
+        """
+        sent = _sent(self.transport.socket, head, body) if self.clear else 0
+        if sent < len(head) + len(body):
+            self.transport.write((head + body)[sent:])
 
     def forceAbortClient(self) -> None:
         self.transport.abortConnection()
@@ -128,6 +128,14 @@ class ClosingChannel(HTTPChannel, ABC):
         if self._stall is not None:
             self._stall.end()
             self._stall = None
+
+
+def _sent(line: socket, head: bytes, body: bytes) -> int:
+    """How many bytes it took. Of a connection that is gone the transport will find it out."""
+    try:
+        return line.sendmsg((head, body))
+    except OSError:
+        return 0
 
 
 def _may_send(transport: Connection) -> bool:

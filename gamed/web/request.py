@@ -176,9 +176,9 @@ class Request(TwistedRequest):
             self.channel.write(data)
         else:
             self._seal()
-            start = b"%b %b%b\r\n%b" % (self.clientproto, _STATUS[self.code], self.responseHeaders.block(), data)
+            head = b"%b %b%b\r\n" % (self.clientproto, _STATUS[self.code], self.responseHeaders.block())
             self.startedWriting = 1  # what cannot be written has not begun
-            self.channel.send(start)
+            self.channel.send(head, data)
         self.sentLength += len(data)
 
     def finish(self) -> None:

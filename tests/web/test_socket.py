@@ -7,6 +7,7 @@ from time import time
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.main import CONNECTION_LOST
 from twisted.internet.tcp import Connection as TCPConnection
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
@@ -83,15 +84,27 @@ class OrderTests(SynchronousTestCase):
         channel = Browser([EchoRoom()]).connect().channel
         transport = channel.transport = TCPConnection(ours, channel, Waiting())
         transport.connected = True
-        sent, read = [b"a" * 1_000_000, b"b" * 1_000_000, b"c"], b""
-        for data in sent:
-            channel.send(data)
+        sent, read = [(b"h", b"a" * 1_000_000), (b"b" * 1_000_000, b"B"), (b"c", b"")], b""
+        for head, body in sent:
+            channel.send(head, body)
             read += taken(theirs)
         while transport.dataBuffer or transport._tempDataBuffer:
             transport.doWrite()
             read += taken(theirs)
         read += taken(theirs)
-        self.assertTrue(read == b"".join(sent))
+        self.assertTrue(read == b"".join(head + body for head, body in sent))
+
+    def test_a_connection_that_is_gone(self) -> None:
+        """What cannot be sent is left to the transport, which finds it out."""
+        ours, theirs = socketpair()
+        self.addCleanup(ours.close)
+        theirs.close()
+        channel = Browser([EchoRoom()]).connect().channel
+        transport = channel.transport = TCPConnection(ours, channel, Waiting())
+        transport.connected = True
+        channel.send(b"head", b"body")
+        self.assertEqual(transport._tempDataBuffer, [b"headbody"])
+        self.assertIs(transport.doWrite(), CONNECTION_LOST)
 
 
 class SocketTests(SocketCase):
