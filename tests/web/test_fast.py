@@ -30,7 +30,7 @@ PATHS = (
     *("/echo/tree/leaf", "/echo/tree/leaf/", "/echo/tree/leaf/a", "/echo/tree/leaf/a/", "/echo/tree/leaf/a/b"),
     *("/echo/tree/a//b", "/echo/tree/../b", "/echo/tree/a/../b", "/echo/tree/a/b%20c", "/echo/tree/a/b.c-d_e~f"),
     *("/echo/deferred", "/echo/deferred?a", "/echo/stream", "/echo/broken-stream", "/echo/crash", "/echo/not-bytes"),
-    *("/echo/unspeakable", "/echo/unmeasured"),
+    *("/echo/unspeakable", "/echo/unmeasured", "/echo/bodiless/204", "/echo/bodiless/304", "/echo/stubborn"),
     *("/auth/echo", "/auth/page/collect", "/auth/page/" + "t" * 22, "/auth/page/form", "/echo/nowhere", "/ECHO/text"),
     *(
         "http://game.example/echo/text",
@@ -44,6 +44,7 @@ FIELDS: Sequence[dict[str, str]] = (
     {},
     {"Connection": "close"},
     {"Connection": "keep-alive"},
+    {"Connection": "keep-alive, close"},
     {"Connection": "Upgrade, keep-alive", "Upgrade": "h2c"},
     {"Host": "localhost:8080"},
     {"Host": "other.example"},
@@ -59,6 +60,7 @@ FIELDS: Sequence[dict[str, str]] = (
     {"Content-Length": "00"},
     {"Content-Length": "+3"},
     {"Content-Length": "9" * 30},
+    {"Content-Length": "9" * 5000},
     {"Transfer-Encoding": "chunked"},
     {"Transfer-Encoding": "identity"},
     {"Transfer-Encoding": "chunked", "Content-Length": "3"},
@@ -74,6 +76,7 @@ ODD = (
     b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA : b\r\n\r\n",
     b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: b\x00c\r\n\r\n",
     b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: b\rc\r\n\r\n",
+    b"PUT /echo/any HTTP/1.1\r\nHost: game.example\r\nContent-Length: \xb2\r\n\r\nab",
     b"\r\nGET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n",
     b"\r\n\r\nGET /echo/text HTTP/1.1\r\nHost: game.example\r\n\r\n",
     b"GET /echo/text HTTP/1.1\r\nHost: game.example\r\n" + b"A: b\r\n" * 63 + b"\r\n",
@@ -192,6 +195,19 @@ class SameTests(SameCase):
         ]
         plain = [self.same(pieces(random, mutated(random, random.choice(corpus)))) for _ in range(MUTANTS)]
         self.assertGreater(sum(plain), 20)
+
+    def test_empty_lines(self) -> None:
+        """One before each request is forgiven, whichever way the one before it went, and no more."""
+        get = request_bytes("GET", "/echo/text")
+        for parts in ([b"\r\n", get, b"\r\n", get], [b"\r\n", get, b"\r\n" + get, b"\r\n", b"\r\n", get]):
+            self.same(parts)
+
+    def test_cookies(self) -> None:
+        """Read when a handler asks for one."""
+        for cookie, value in (("gl=abc; other=1", b"abc"), ("other=1;gl=", b"none"), ("gl", b"none"), ("", b"none")):
+            for fast in (True, False):
+                browser = Browser([EchoRoom()], HttpPolicy(BASE_HOST, fast=fast), crashes=True)
+                self.assertEqual(browser.get("/echo/cookie", {"Cookie": cookie}).body, value)
 
     def test_one_after_another(self) -> None:
         """Whole requests on one connection, cut anywhere."""
