@@ -47,5 +47,7 @@ def export(run: Run[Any], file: Path, player_id: str) -> Iterator[Copied]:
             os.fsync(descriptor)
         part.rename(file)
         sync_folder(file.parent)
+    except OSError as e:
+        raise NotDone(f"{file.parent} does not take the file ({e.strerror or e}); nothing was written.") from None
     finally:
         part.unlink(missing_ok=True)

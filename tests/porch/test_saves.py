@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from random import randbytes
 from zipfile import ZipFile
 
 from gamed.cli.lock import Lock
@@ -126,6 +127,19 @@ class ChangeTests(SavesTestCase):
             code, _, err = self.gamed("saves", "export", ANNA, str(place))
             self.assertEqual((code, words in err), (1, True))
         self.assertEqual([path.name for path in file.parent.glob("*.part")], [])
+
+    def test_export_without_room(self) -> None:
+        """Where the disk takes no more, it is said which, and nothing is left there."""
+        data = randbytes(200_000)
+        now = f"size = {len(data)}, sha256 = X'{sha256(data).hexdigest()}' WHERE blob_id = 1"
+        self.state(f"UPDATE blob SET data = X'{data.hex()}', {now}")
+        self.state(f"UPDATE save_version SET {now}")
+        file = Path(self.folder) / "anna.zip"
+        limited = ["sh", "-c", 'ulimit -f 160; exec "$@"', "sh", *GAMED]
+        code, out, err = self.run_command(*self.places, "saves", "export", ANNA, str(file), of=limited)
+        self.assertEqual((code, out), (1, ""))
+        self.assertIn(f"{file.parent} does not take the file (File too large); nothing was written.", err)
+        self.assertEqual([path.name for path in file.parent.iterdir() if "zip" in path.name], [])
 
     def test_export_of_damaged_bytes(self) -> None:
         """What is not as it was is named and left out, and the rest is written."""
