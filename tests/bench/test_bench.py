@@ -35,6 +35,14 @@ class SmokeTests(SynchronousTestCase):
         self.assertGreater(told["waiters"]["first_wake_ms"], 0)
 
 
+class PageTests(SynchronousTestCase):
+    def test_every_path_is_described(self) -> None:
+        """The page says what is asked on each path, in a table of its own."""
+        page = (ROOT / "bench" / "README.md").read_text("utf-8")
+        table = page.partition("| Path | What is asked")[2].partition("\n\n")[0]
+        self.assertEqual([row.name for row in ROWS if f"`{row.name}`" not in table], [])
+
+
 class VerdictTests(SynchronousTestCase):
     def test_a_target_binds_where_the_ratio_is_at_rest(self) -> None:
         """Met or missed where the quartiles are less than a tenth of the median apart."""
