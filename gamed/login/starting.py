@@ -114,7 +114,7 @@ class Starting(Part, frozen=True):
                 raise InvalidStart("/intent", "is for servers in oauth mode")
             return LOCAL
         if start.provider is None:
-            raise InvalidStart("/provider", "is missing")
+            raise InvalidStart("/provider", "is missing; GET /auth/config lists which there are")
         if start.provider not in self._providers:
             raise ProviderUnknown
         return start.provider

@@ -85,6 +85,12 @@ class Starting(HandoffCase):
                 done(desk.starting.start(start))
             self.assertEqual(desk.rows("SELECT 1 FROM login"), [])
 
+    def test_which_providers_there_are(self) -> None:
+        """Who names none is told where they are listed."""
+        with self.assertRaises(InvalidStart) as caught:
+            done(self.desk(mode=Mode.OAUTH).starting.start(Start(None, Intent.LOGIN, {}, None, "::1")))
+        self.assertEqual(str(caught.exception), "/provider: is missing; GET /auth/config lists which there are")
+
 
 class SigningIn(HandoffCase):
     def test_with_an_account(self) -> None:
