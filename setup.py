@@ -6,6 +6,9 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+if sys.version_info < (3, 11):  # noqa: UP036 - pip would name whichever dependency it missed first
+    sys.exit(f"gamed needs Python 3.11 or newer; this is {sys.version.split()[0]}")
+
 HERE = Path(__file__).resolve().parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (HERE / "gamed/__init__.py").read_text("utf-8"), re.MULTILINE)
 INSTALLING = {"install", "develop", "editable_wheel"}

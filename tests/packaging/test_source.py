@@ -18,6 +18,12 @@ import sys, gamed.tap
 print([name for name in ("twisted.internet.reactor", "klein") if name in sys.modules])
 """
 
+OLD = """
+import runpy, sys
+sys.version_info = (3, 10, 13)
+runpy.run_path("setup.py")
+"""
+
 
 def top_level_imports(file: Path) -> set[str]:
     """First parts of the names that a file imports, late ones too."""
@@ -66,6 +72,13 @@ class SourceTests(SynchronousTestCase):
         owners = packages_distributions()
         needed = {normal(owner) for name in foreign for owner in owners[name]} - {"gamed"}  # it has a twisted.plugins
         self.assertEqual(needed | BESIDES, requirements())
+
+    def test_an_old_python(self) -> None:
+        """It is named before anything is looked for, and setup.py itself is one that an old Python can read."""
+        told = ask([sys.executable, "-c", OLD], ROOT)
+        self.assertEqual((told.returncode, told.stdout), (1, ""))
+        self.assertIn("gamed needs Python 3.11 or newer", told.stderr)
+        ast.parse((ROOT / "setup.py").read_text("utf-8"), feature_version=(3, 8))
 
     def test_the_cache_is_ignored(self) -> None:
         """git does not see the plugin cache that Twisted writes beside the plugin."""
