@@ -217,12 +217,12 @@ class Request(TwistedRequest):
 
     def _broke(self, error: BaseException) -> None:
         """The handler raised, or its answer cannot be given."""
-        if self._disconnected and isinstance(error, CancelledError):
-            return
-        if self._disconnected:
-            self._tell("failed after the client left", error)
-        else:
+        if not self._disconnected:
             self.fail(error)
+            return
+        if not isinstance(error, CancelledError):
+            self._tell("failed after the client left", error)
+        error.__traceback__ = None  # as in fail()
 
     def _tell(self, what: str, error: BaseException) -> None:
         _log.error("{what}, request {request_id}\n{trace}", what=what, request_id=self.request_id, trace=trace(error))

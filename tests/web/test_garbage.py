@@ -54,6 +54,26 @@ class GarbageTests(SynchronousTestCase):
         del connection
         self.assertIsNone(channel())
 
+    def test_clients_that_leave(self) -> None:
+        """Their handlers are cancelled, and nothing is left of both: many leave while they wait."""
+        room = EchoRoom()
+        browser = Browser([room])
+
+        def leave() -> None:
+            connection = browser.connect().send(request_bytes("GET", "/echo/later"))
+            connection.transport.unregisterProducer()
+            connection.leave()
+            for told in (room.waiting, room.calls, browser.log.lines):
+                told.clear()
+
+        leave()
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for _ in range(10):
+            leave()
+        self.assertEqual(gc.collect(), 0)
+
     def test_an_idle_connection_is_small(self) -> None:
         """CPython keeps the names of up to 29 attributes once for all; of more, for each connection: 1,300 bytes."""
         connection = Browser([EchoRoom()]).connect()
