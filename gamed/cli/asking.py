@@ -8,7 +8,7 @@ import click
 from gamed.cli.refusal import NotDone
 from gamed.crypto import Secret
 from gamed.players.errors import PlayerError
-from gamed.players.names import parse_password
+from gamed.players.names import PASSWORD_MAX, PASSWORD_MIN, parse_password
 
 password_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from standard input, one line."
@@ -33,7 +33,7 @@ def password_from(*, stdin: bool) -> Callable[[], Secret]:
         raise click.UsageError("Standard input is closed; give the password there.")
     if not stdin and not sys.stdin.isatty():
         raise click.UsageError("Standard input is no terminal; give the password there with --password-stdin.")
-    read = _line if stdin else _typed
+    read = _line if stdin else typed
 
     def chosen() -> Secret:
         try:
@@ -54,5 +54,7 @@ def _line() -> str:
     return line
 
 
-def _typed() -> str:
-    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+def typed() -> str:
+    """Twice the same, unseen; whether it can be one is judged afterwards."""
+    rule = f"{PASSWORD_MIN} to {PASSWORD_MAX} characters"
+    return str(click.prompt(f"Password ({rule})", hide_input=True, confirmation_prompt=True))

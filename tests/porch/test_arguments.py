@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.arguments import TEXT
+from gamed.cli.asking import typed
 from gamed.cli.commands import gamed
 from gamed.cli.words import counted
 from tests.porch.process import PorchTestCase
@@ -64,6 +65,12 @@ class WordTests(SynchronousTestCase):
     def test_counts(self) -> None:
         """One thing is said of as one."""
         self.assertEqual([counted(each, "save") for each in (0, 1, 2)], ["0 saves", "1 save", "2 saves"])
+
+    def test_a_password(self) -> None:
+        """Who is asked for one is told how long it may be."""
+        with CliRunner().isolation("correct horse\ncorrect horse\n") as (out, *_):
+            self.assertEqual(typed(), "correct horse")
+            self.assertIn(b"Password (8 to 128 characters)", out.getvalue())
 
     def test_every_command_speaks_json(self) -> None:
         """All but those that serve."""
