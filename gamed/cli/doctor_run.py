@@ -66,7 +66,7 @@ def from_outside(places: Places, url: str, *, write: bool) -> Iterator[Finding]:
 def _store(opened: Opened, runner: str) -> Store:
     """As Host.open() does, which cannot read the key a second time: it is in no environment any more."""
     data, config = opened.places.data, opened.judged.config
-    return Store(data, config, runner, keys.choose(data, config.master_key, token_bytes))
+    return Store(data, runner, config, keys.choose(data, config.master_key, token_bytes))
 
 
 def _taken(steps: Sequence[Step]) -> list[Finding]:

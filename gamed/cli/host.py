@@ -7,7 +7,6 @@ from secrets import token_bytes
 from sqlite3 import Connection
 from typing import TypeVar
 
-from attrs import frozen
 from msgspec import Struct
 
 from gamed.cli import keys, places, reading
@@ -63,7 +62,7 @@ class Host(Struct, frozen=True):
         become_owner(where.data)
         refuse_unfinished(where.data)
         config = opened.judged.config
-        return Store(where.data, config, runner, keys.choose(where.data, config.master_key, token_bytes))
+        return Store(where.data, runner, config, keys.choose(where.data, config.master_key, token_bytes))
 
     def open_keyless(self) -> "Files":
         """auth.db for a command that looks nothing up by a name; no key is asked for."""
@@ -74,8 +73,7 @@ class Host(Struct, frozen=True):
         return Files(where.data, runner)
 
 
-@frozen(eq=False, repr=False)
-class Files:
+class Files(Struct, frozen=True):
     """Both stores, to be worked on beside the running service."""
 
     data: Path
@@ -113,13 +111,10 @@ class Files:
             raise NotDone(str(e)) from None
 
 
-@frozen(eq=False, repr=False)
-class Store(Files):
+class Store(Files, frozen=True):
     """The same, with the key of auth.db at hand."""
 
-    data: Path
     config: Config
-    ran_by: str
     _choice: keys.Choice
 
     @property
