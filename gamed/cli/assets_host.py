@@ -22,7 +22,7 @@ from gamed.cli.arguments import Text
 from gamed.cli.files import AUTH_DB, read_game
 from gamed.cli.host import Files, Host
 from gamed.cli.places import Places
-from gamed.cli.refusal import NotDone, Refusal, warn
+from gamed.cli.refusal import NoStore, NotDone, Refusal, warn
 from gamed.config.game import Game, parse_game
 from gamed.store import StoreError
 
@@ -73,7 +73,7 @@ class Assets:
         """NotDone for a data folder that no service has: what is published there, nobody would see."""
         where, files = host.places(), host.open_keyless()
         if not (files.data / AUTH_DB).exists():
-            raise NotDone(f"There is no {AUTH_DB} in {files.data} yet; start the service once: gamed serve")
+            raise NoStore(AUTH_DB, files.data)
         text = read_game(where)
         game = Game() if text is None else parse_game(text, str(where.game))
         return cls(AssetStore(files.data / FOLDER), game, where, files)

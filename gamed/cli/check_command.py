@@ -14,7 +14,7 @@ from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.host import Files, Host
 from gamed.cli.lock import Lock
 from gamed.cli.progress import progress
-from gamed.cli.refusal import NotDone, ending, say
+from gamed.cli.refusal import NoStore, NotDone, ending, say
 from gamed.storage import parts
 from gamed.storage.command import reader
 from gamed.storage.state import checking
@@ -73,7 +73,7 @@ def _file(files: Files, name: str) -> list[str]:
     """What SQLite itself finds in a file, table by table."""
     path = files.data / name
     if not path.exists():
-        raise NotDone(f"There is no {name} in {files.data} yet; start the service once: gamed serve")
+        raise NoStore(name, files.data)
     try:
         return _tables(path, name)
     except StoreCorrupt as e:

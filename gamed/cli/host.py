@@ -14,7 +14,7 @@ from gamed.cli.exchange import refuse_unfinished
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.harden import harden
 from gamed.cli.places import Places
-from gamed.cli.refusal import NotDone
+from gamed.cli.refusal import NoStore, NotDone
 from gamed.cli.user import become_owner, ran_by
 from gamed.clock import now_ms
 from gamed.config.model import Config
@@ -103,7 +103,7 @@ class Files(Struct, frozen=True):
         self, run: Callable[[Path, Callable[[Connection], T]], T], path: Path, unit: Callable[[Connection], T]
     ) -> T:
         if not path.exists():
-            raise NotDone(f"There is no {path.name} in {self.data} yet; start the service once: gamed serve")
+            raise NoStore(path.name, self.data)
         try:
             with keys.refusing(path):
                 return run(path, unit)
@@ -121,7 +121,7 @@ class Store(Files, frozen=True):
     def keys(self) -> Keys:
         """Of the key that auth.db is written with; NotDone when there is none yet."""
         if self._choice.made:
-            raise NotDone(f"There is no auth.db in {self.data} yet; start the service once: gamed serve")
+            raise NoStore(AUTH_DB, self.data)
         return Keys.of(self._choice.before or self._choice.key, token_bytes)
 
     def run(self, unit: Callable[[Connection, Keys], T]) -> T:

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import NoReturn, TextIO
 
 from gamed.config.problems import ConfigError
@@ -19,6 +20,17 @@ class Refusal(Exception):
 
 class NotDone(Exception):
     """A command that could not do what was asked, though everything is set up well."""
+
+
+class NoStore(NotDone):
+    """A data folder that no service has made: a new server, or not the folder of the one that is meant."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(
+            f"There is no {name} in {folder} yet. If the server keeps its data elsewhere, name that folder with "
+            "--data DIR or GAMED_DATA (gamedctl knows it from systemd's unit). If this is a new server, start the "
+            "service once: gamed serve"
+        )
 
 
 def warn(text: str) -> None:

@@ -85,6 +85,7 @@ class AloneTests(PorchTestCase):
             code, out, err = self.gamed(*command)
             self.assertEqual((code, out), (1, ""))
             self.assertIn("start the service once: gamed serve", err)
+            self.assertIn("--data DIR or GAMED_DATA (gamedctl knows it from systemd's unit)", err)
         self.assertEqual(self.gamed("check-config")[0], 1)
         self.assertEqual(list(self.folder.iterdir()), [])
 
