@@ -5,7 +5,7 @@ from twisted.internet.defer import ensureDeferred
 from gamed.storage.state import erasing
 from gamed.storage.state.handing_over import hand_over
 from gamed.storage.state.stored_shelves import StoredShelves
-from tests.saves.kit import SaveCase
+from tests.saves.kit import ABSENT, SaveCase, tag
 from tests.sessions.desk import ANNA, BERT, Counting
 
 
@@ -32,3 +32,58 @@ class HandingOverTest(SaveCase):
         self.assertEqual([save["slot"] for save in self.ask("GET", "/game/saves").json["saves"]], ["auto"])
         self.assertEqual(self.get("auto").body, b"Anna's")
         self.agrees()
+
+
+class GivenTest(SaveCase):
+    """What the heir has then, and the one who gave."""
+
+    def give(self) -> None:
+        """Anna's to Bert, who speaks from then on."""
+        shelves = StoredShelves(self.stores, Counting())
+        self.successResultOf(ensureDeferred(shelves.hand_over(ANNA, BERT, self.house.now_ms)))
+        self.bearer = self.sign_in(BERT)
+        self.agrees()
+
+    def usage(self) -> list[int]:
+        return list(self.ask("GET", "/game/").json["usage"].values())
+
+    def test_to_a_newcomer(self) -> None:
+        """Who never saved gets everything, history and deleted slots too, and goes on from there."""
+        self.put("auto", b"one", ABSENT)
+        self.put("auto", b"second", {"If-Match": "*"})
+        self.put("gone", b"three", ABSENT)
+        self.delete("gone", {"If-Match": "*"})
+        self.give()
+        self.assertEqual(self.usage(), [1, 6, 8])
+        self.assertEqual([version["version"] for version in self.versions("auto")], [2, 1])
+        self.assertEqual(self.ask("POST", "/game/saves/gone/versions/1/restore", ABSENT).json["version"], 3)
+        self.assertEqual(self.put("auto", b"third", {"If-Match": tag(2, b"second")}).json["version"], 3)
+        self.agrees()
+
+    def test_from_nobody(self) -> None:
+        """Who never saved has nothing to give."""
+        self.give()
+        self.assertEqual(self.usage(), [0, 0, 0])
+
+    def test_slots_of_both(self) -> None:
+        """The heir's stays current and the other becomes a copy, unless it is the same, or was deleted."""
+        mine, theirs = (b"x", b"y", b"z"), (b"x", b"other", b"w")
+        for slot, data in zip("abc", mine, strict=True):
+            self.put(slot, data, ABSENT)
+        self.delete("c", {"If-Match": "*"})
+        self.bearer = self.sign_in(BERT)
+        for slot, data in zip("abc", theirs, strict=True):
+            self.put(slot, data, ABSENT)
+        self.give()
+        saves = self.ask("GET", "/game/saves").json["saves"]
+        self.assertEqual(
+            [(save["etag"], save["conflicts"]) for save in saves],
+            [
+                (tag(1, b"x"), []),
+                (tag(1, b"other"), [2]),
+                (tag(1, b"w"), []),
+            ],
+        )
+        self.assertEqual(self.ask("GET", "/game/saves/b/versions/2").body, b"y")
+        self.bearer = self.sign_in(ANNA)
+        self.assertEqual(self.usage(), [0, 0, 0])

@@ -21,7 +21,6 @@ def hand_over(connection: Connection, player_id: str, heir_id: str, epochs: tupl
         return True
     if shelves.find(connection, heir_id).erasing:
         return False
-    shelves.create(connection, player_id, epochs[0])
     shelves.create(connection, heir_id, epochs[1])
     _give_blobs(connection, player_id, heir_id)
     taken = {slot for (slot,) in _slots(connection, heir_id)}
