@@ -42,6 +42,8 @@ SPY = (
     *("--rate=250", "--threads", "--nolineno"),
 )
 PATHS = ("config", "read", "put")
+ENOUGH = 50
+"""Looks at the main thread at work, below which nothing can be said of its parts."""
 
 
 @frozen
@@ -88,7 +90,9 @@ def parts(lines: Iterable[str], spent: Spent) -> Mapping[str, float]:
         stack, _, count = line.rpartition(" ")
         if MAIN in stack.partition(";")[0] and not WAITS.search(stack.rpartition(";")[2]):
             found[room(stack)] += int(count)
-    rooms = {name: spent.user * found[name] / max(1, found.total()) for name in (*ROOMS, REST)}
+    if found.total() < ENOUGH:
+        raise RuntimeError(f"py-spy saw the main thread at work {found.total()} times only; ask for more --seconds")
+    rooms = {name: spent.user * found[name] / found.total() for name in (*ROOMS, REST)}
     return {KERNEL: spent.kernel, **rooms, LANES: spent.lanes}
 
 

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from bench.growth import SMOKE, WAITING, quartiles
 from bench.inside import Inside, requests
-from bench.where import KERNEL, LANES, REST, Spent, parts, room
+from bench.where import ENOUGH, KERNEL, LANES, REST, Spent, parts, room
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 200
@@ -71,10 +71,16 @@ class WhereTests(SynchronousTestCase):
         ):
             self.assertEqual(room(stack), name, stack)
 
+    def test_too_little_was_seen(self) -> None:
+        """Time of which py-spy saw next to nothing is not divided, and not left out either."""
+        seen = f"thread (1): MainThread;x (gamed/web/fast.py) {ENOUGH - 1}"
+        self.assertRaises(RuntimeError, parts, [seen], Spent(160.0, 30.0, 40.0))
+        self.assertRaises(RuntimeError, parts, [], Spent(160.0, 30.0, 40.0))
+
     def test_parts_of_the_whole(self) -> None:
         """Shares of the main thread's time, nothing left out; what the kernel knows is not guessed."""
         main, lane = "thread (3203): MainThread", "thread (3224): PoolThread-1"
-        lines = [f"{main};{READING} 3", f"{main};{REACTOR} 4", f"{main};main (a file.py) 1", f"{lane};{READING} 99"]
+        lines = [f"{main};{READING} 30", f"{main};{REACTOR} 40", f"{main};main (a file.py) 10", f"{lane};{READING} 99"]
         found = parts([*lines, f"{main};{REACTOR};Poll.doPoll (x.py) 70"], Spent(160.0, 30.0, 40.0))
         self.assertEqual(found["head, route, gates"], 60.0)
         self.assertEqual(found["reactor's turn"], 80.0)
