@@ -7,6 +7,8 @@ from re import ASCII, compile
 
 from gamed.web.errors import BadRequest, Misdirected
 
+NAME_BYTES = 255
+"""At most (RFC 3986 3.2.2); what was judged is remembered, and a head may have far more."""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _NAME = compile(r"([a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::[0-9]{0,5})?", ASCII)
 _LITERAL = compile(r"\[([0-9a-f:.]+)\](?::[0-9]{0,5})?", ASCII)
@@ -35,7 +37,7 @@ def normal_host(raw: bytes) -> str:
     if literal is not None:
         return _normal_literal(literal[1])
     name = _NAME.fullmatch(text)
-    if name is None:
+    if name is None or len(name[1]) > NAME_BYTES:
         raise BadRequest("The Host field is not a host and an optional port.")
     return name[1]
 

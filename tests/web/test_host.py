@@ -37,9 +37,10 @@ class HostTests(SynchronousTestCase):
         for host in (b"evil.example", b"xgame.example", b"game.example.evil", b"127.0.0.2", b"[::2]", b"example", b"0"):
             with self.subTest(host):
                 self.assertRaises(Misdirected, judge, host)
+        self.assertRaises(Misdirected, judge, b"a." * 127 + b"a:65535")
 
     def test_malformed(self) -> None:
-        """No host at all, user info, paths, blanks, bad ports and literals."""
+        """No host at all, user info, paths, blanks, bad ports and literals, more than a name's 255 bytes."""
         for host in (
             b"",
             b":80",
@@ -58,6 +59,7 @@ class HostTests(SynchronousTestCase):
             b"g\xe4me",
             b"game.example..",
             b"[127.0.0.1]",
+            b"a." * 127 + b"aa",
         ):
             with self.subTest(host):
                 self.assertRaises(BadRequest, judge, host)
