@@ -62,8 +62,9 @@ def drop(host: Host, channel: str, yes: bool, as_json: bool) -> None:
     """Take a channel away, its past included. What it pointed at is deleted by a later `gamed assets gc`."""
     with ending():
         opened = Assets.open(host)
-        confirm(f"Take the channel {channel} away?", yes=yes)
         with refusing(opened.store.folder):
+            if channel in opened.store.channels():
+                confirm(f"Take the channel {channel} away?", yes=yes)
             before = channels.drop(opened.store, channel, opened.keep, now_ms())
         opened.tell("assets drop")
         report({"channel": channel, "before": before}, f"{channel} is no channel any more", as_json=as_json)
