@@ -121,6 +121,7 @@ class PublishCommandTests(CommandCase):
             self.refused(2, word, arguments=["publish", str(self.source), *options])
         self.refused(2, "a release is r and 16", arguments=["point", "stable", "newest"])
         self.refused(2, "such as 24h", arguments=["gc", "--older-than", "yesterday"])
+        self.said("publish", str(self.source))
         self.refused(2, "--yes", arguments=["drop", "stable"])
 
     def test_not_now(self) -> None:
