@@ -59,6 +59,14 @@ class FlushTests(SynchronousTestCase):
         self.assert_proved(*WRITTEN, FLUSH, ANSWER)
         self.assertEqual(judged(*WRITTEN, FLUSH, ANSWER, FLUSH).flushes, 2)
 
+    def test_answered_in_two_pieces(self) -> None:
+        """Head and body of one call, each from where it is."""
+        head, body = b"HTTP/1.1 200 OK\r\n\r\n", b'{"sha256":"' + ONE.digest + b'"}'
+        pieces = ", ".join(f'{{iov_base="{shown(data)}", iov_len={len(data)}}}' for data in (head, body))
+        answer = f"sendmsg(30<socket:[77]>, {{msg_iov=[{pieces}], msg_iovlen=2}}, 0) = {len(head) + len(body)}"
+        self.assert_proved(*WRITTEN, FLUSH, answer)
+        self.assert_missing(*WRITTEN, answer, FLUSH)
+
     def test_one_flush_for_many(self) -> None:
         """A group commit: one flush covers every mark that was written before it."""
         pages = (*frame(*ONE.marks), *frame(*TWO.marks, commit=True))
