@@ -8,8 +8,8 @@ A line has the route's template and never a path, query, slot, name or address.
 from collections.abc import Callable, Mapping
 from json import dumps
 from types import MappingProxyType
-from typing import NamedTuple
 
+from msgspec import Struct
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gamed.config.settings import LogFormat
@@ -22,7 +22,7 @@ METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH",
 NAMESPACE = "gamed.requests"
 
 
-class Entry(NamedTuple):
+class Entry(Struct, frozen=True):
     """One request that has ended; it becomes text when the log is written."""
 
     ended_ms: int
@@ -56,8 +56,7 @@ class Entry(NamedTuple):
         return f"{dumps(members | ({'code': self.code} if self.code else {}), separators=(',', ':'))}\n"
 
     def words(self) -> str:
-        _, request_id, method, route, status, size, seconds, _ = self
-        return f"{request_id} {method} {route} {status} {size} {seconds * 1000:.1f}"
+        return f"{self.request_id} {self.method} {self.route} {self.status} {self.size} {self.seconds * 1000:.1f}"
 
 
 SHAPES: Mapping[LogFormat, Callable[[Entry], str]] = MappingProxyType(

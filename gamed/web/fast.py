@@ -8,8 +8,9 @@ not plain goes the long way, which judges it from its first byte; `--http=stock`
 from collections.abc import Iterator, Sequence
 from re import compile
 from types import CoroutineType
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.http_rules.conditions import Header
@@ -27,7 +28,7 @@ _HEAD = compile(
 )
 
 
-class PlainHead(NamedTuple):
+class PlainHead(Struct, frozen=True):
     """What the channel and the site ask of a head that needs no more judging."""
 
     method: str
