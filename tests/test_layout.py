@@ -23,6 +23,7 @@ ALONE = {
     "gamed.backups": RULES,
     "gamed.limits": RULES,
     "gamed.waits": RULES,
+    "gamed.wheel": RULES,
     "gamed.assets.channels": DOORS,
     "gamed.assets.collecting": DOORS,
     "gamed.assets.crew": DOORS,

@@ -12,6 +12,7 @@ from typing import NoReturn
 from msgspec import Struct, field
 
 from gamed.config.problems import Path, Position, Problem, shown
+from gamed.structs import hides
 
 MAX_DEPTH = 16
 MAX_DIGITS = 30
@@ -61,6 +62,7 @@ def read(text: str) -> Document:
     return Document(value, reader.places, reader.names, tuple(reader.slips))
 
 
+@hides("_text")
 class _Reader(Struct, eq=False):
     _text: str
     _lines: list[int]

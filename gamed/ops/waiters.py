@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
 from gamed.waits import Woken
+from gamed.wheel import Wheel
 
 TICK_SECONDS = 0.25
 """Ends of waits are rounded up to this: all that fall into one tick share one timer."""
@@ -41,6 +42,15 @@ class _Slot(Struct, eq=False):
         self.answer = None
         self.waiters._unwheel(self)
 
+    def due(self) -> None:
+        """Its time is over."""
+        self.waiters._over(self)
+
+    def tell(self, why: Woken) -> None:
+        """Nothing comes after an end."""
+        if self.pending not in _ENDS:
+            self.pending = why
+
     def reason(self) -> Woken | None:
         """Why the wait is over; news and time are told once, an end for ever."""
         why = self.pending
@@ -61,15 +71,16 @@ class Waiters:
 
     _clock: IReactorTime
     _slots: dict[bytes, _Slot] = field(factory=dict, init=False)
-    _wheel: dict[int, dict[_Slot, None]] = field(factory=dict, init=False)
-    """Tick -> who waits no longer than that."""
+    _wheel: Wheel = field(init=False)
     _due: deque[_Slot] = field(factory=deque, init=False)
     """Whose waits are over, in their turn; some may have left."""
     _awake: int = field(default=0, init=False)
-    _timer: IDelayedCall | None = field(default=None, init=False)
     _next_slice: IDelayedCall | None = field(default=None, init=False)
     _in_slice: bool = field(default=False, init=False)
     _closed: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._wheel = Wheel(self._clock.seconds, self._clock.callLater, TICK_SECONDS)
 
     def __len__(self) -> int:
         """Open slots."""
@@ -97,17 +108,15 @@ class Waiters:
         why = slot.reason()
         if why is not None:
             return succeed(why)
-        slot.tick = int((self._clock.seconds() + seconds) / TICK_SECONDS) + 1
-        self._wheel.setdefault(slot.tick, {})[slot] = None
-        self._schedule()
+        slot.tick = self._wheel.tick_of(self._clock.seconds() + seconds)
+        self._wheel.put(slot, slot.tick)
         slot.answer = Deferred(slot.cancelled)
         return slot.answer
 
     def _end(self, slots: list[_Slot], why: Woken) -> None:
         """Their waits are over; they are woken in turn. A slot that does not wait yet remembers why."""
         for slot in slots:
-            if slot.pending not in _ENDS:
-                slot.pending = why
+            slot.tell(why)
             if slot.tick != _NOWHERE:
                 self._unwheel(slot)
                 self._due.append(slot)
@@ -162,31 +171,14 @@ class Waiters:
 
     # the wheel
 
-    def _tick(self) -> None:
-        self._timer = None
-        now = int(self._clock.seconds() / TICK_SECONDS)
-        over = sorted(tick for tick in self._wheel if tick <= now)
-        self._end([slot for tick in over for slot in self._wheel[tick]], Woken.TIME)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        """One timer, at the earliest tick somebody waits for."""
-        if not self._wheel:
-            return
-        seconds = max(0.0, min(self._wheel) * TICK_SECONDS - self._clock.seconds())
-        if self._timer is None:
-            self._timer = self._clock.callLater(seconds, self._tick)
-        elif self._clock.seconds() + seconds < self._timer.getTime():
-            self._timer.reset(seconds)
+    def _over(self, slot: _Slot) -> None:
+        """Its time is; whoever shares that tick is woken in the same turn."""
+        slot.tick = _NOWHERE
+        slot.tell(Woken.TIME)
+        self._due.append(slot)
+        self._go_on()
 
     def _unwheel(self, slot: _Slot) -> None:
-        if slot.tick == _NOWHERE:
-            return
-        at_tick = self._wheel[slot.tick]
-        del at_tick[slot]
-        if not at_tick:
-            del self._wheel[slot.tick]
-        slot.tick = _NOWHERE
-        if not self._wheel and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if slot.tick != _NOWHERE:
+            self._wheel.take(slot, slot.tick)
+            slot.tick = _NOWHERE

@@ -13,13 +13,13 @@ from twisted.web.http import HTTPChannel, _IdentityTransferDecoder, _MalformedCh
 
 from gamed.web import request as requests
 from gamed.web.closing import PATIENCE_SECONDS, TORN
-from gamed.web.deadline import Deadlines
 from gamed.web.errors import BadRequest, RequestTimeout
 from gamed.web.framing import Chunks
 from gamed.web.head_channel import HeadChannel
 from gamed.web.pace import WINDOW_SECONDS, Pace
 from gamed.web.raw_head import RawHead
 from gamed.web.server import Server
+from gamed.wheel import Wheel
 
 if TYPE_CHECKING:
     from gamed.web.fast import PlainRequest
@@ -38,7 +38,7 @@ class Channel(HeadChannel):
     _transferDecoder: Any
     _pace: Pace
 
-    def __init__(self, server: Server, deadlines: Deadlines, idle_seconds: int) -> None:
+    def __init__(self, server: Server, deadlines: Wheel, idle_seconds: int) -> None:
         super().__init__(server, deadlines)
         self.timeOut = idle_seconds
         self._expects_continue = False

@@ -9,9 +9,10 @@ from twisted.internet.tcp import Connection
 from twisted.web.http import HTTPChannel
 from zope.interface import implementer
 
-from gamed.web.deadline import Deadline, Deadlines
+from gamed.web.deadline import Deadline
 from gamed.web.stall import STALL_SECONDS, Stall, unread
 from gamed.web.tap import Tap
+from gamed.wheel import Wheel
 
 LINGER_SECONDS = 5
 LINGER_BYTES = 32 * 1024 * 1024
@@ -33,7 +34,7 @@ class ClosingChannel(HTTPChannel, ABC):
     _discarded = 0
     clearLineBuffer: Any  # not typed in Twisted
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(self, deadlines: Wheel) -> None:
         HTTPChannel.__init__(self)
         self._deadline = Deadline(deadlines, self.timeoutConnection)
         self._closing = self._said_all = False

@@ -8,12 +8,12 @@ from twisted.protocols.basic import LineReceiver
 
 from gamed.web import request as requests
 from gamed.web.closing import ClosingChannel
-from gamed.web.deadline import Deadlines
 from gamed.web.errors import BadRequest, HeadTooLarge, WebError
 from gamed.web.framing import body_length
 from gamed.web.partial_head import PartialHead
 from gamed.web.raw_head import RawHead, parse_head
 from gamed.web.server import Server
+from gamed.wheel import Wheel
 
 if TYPE_CHECKING:
     from gamed.web.fast import PlainRequest
@@ -30,7 +30,7 @@ class HeadChannel(ClosingChannel):
     _buffer: Any
     _busyReceiving: Any
 
-    def __init__(self, server: Server, deadlines: Deadlines) -> None:
+    def __init__(self, server: Server, deadlines: Wheel) -> None:
         super().__init__(deadlines)
         self._server = server
         self._partial = PartialHead()

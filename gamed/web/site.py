@@ -15,7 +15,7 @@ from gamed.web.app import JsonApp, Room
 from gamed.web.channel import Channel
 from gamed.web.connections import Connections, peer_host
 from gamed.web.cors import Cors
-from gamed.web.deadline import Deadlines
+from gamed.web.deadline import deadlines
 from gamed.web.errors import BadRequest, ShuttingDown, WebError, WrongMethod
 from gamed.web.fast import PlainFields, PlainRequest, plain_head
 from gamed.web.forwarding import Forwarding
@@ -80,7 +80,7 @@ class Site(HTTPFactory):
         self._cors = Cors(policy.cors_origins)
         self._forwarding = Forwarding(policy.trusted_proxies)
         self._connections = Connections(policy)
-        self._deadlines = Deadlines(clock)
+        self._deadlines = deadlines(clock)
         self._channels: dict[Channel, str | None] = {}
         self._leaving = False
         self._gone: list[Deferred[None]] = []

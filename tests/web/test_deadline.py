@@ -5,13 +5,13 @@ from collections.abc import Callable
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.deadline import TICK_SECONDS, Deadline, Deadlines
+from gamed.web.deadline import TICK_SECONDS, Deadline, deadlines
 
 
 class DeadlineTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.deadlines = Deadlines(self.clock)
+        self.deadlines = deadlines(self.clock)
         self.over: list[tuple[str, float]] = []
 
     def deadline(self, name: str, then: Callable[[], object] = lambda: None) -> Deadline:

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.web.channel import DOOR_SECONDS
 from gamed.web.closing import PART_SECONDS
 from gamed.web.connections import RESERVED_FILES, spare_files
-from gamed.web.deadline import Deadline, Deadlines
+from gamed.web.deadline import Deadline, deadlines
 from gamed.web.http_policy import HttpPolicy
 from gamed.web.stall import PROGRESS_BYTES, Stall
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
@@ -163,7 +163,7 @@ class ReaderTests(SlowCase):
     def test_a_slow_line(self) -> None:
         """Who takes 16 KiB in a minute of what the kernel holds for them goes on; who takes less is gone."""
         left, cut = 4_000_000, []
-        stall = Stall(Deadline(Deadlines(self.clock), lambda: None), lambda: left, lambda: cut.append(left))
+        stall = Stall(Deadline(deadlines(self.clock), lambda: None), lambda: left, lambda: cut.append(left))
         stall.begin()
         for _ in range(20):
             left -= PROGRESS_BYTES
