@@ -9,6 +9,7 @@ from gamed.assets.errors import NotCurrent
 from gamed.http_rules.conditions import UNCONDITIONAL, Conditions, Outcome, Representation, judge, range_holds
 from gamed.http_rules.ranges import ByteRange, select
 from gamed.http_rules.tags import EntityTag
+from gamed.structs import hides
 
 
 class Look(Struct, frozen=True):
@@ -59,6 +60,7 @@ class StoredFile(Protocol):
     def close(self) -> None: ...
 
 
+@hides("content")
 class Stored(Struct, frozen=True, eq=False):
     """What is kept under a hash, since `modified_ms`."""
 
@@ -66,15 +68,12 @@ class Stored(Struct, frozen=True, eq=False):
     modified_ms: int
     content: bytes | StoredFile
 
-    def __repr__(self) -> str:
-        """Not the bytes."""
-        return f"<Stored {self.size}>"
-
     def close(self) -> None:
         if not isinstance(self.content, bytes):
             self.content.close()
 
 
+@hides("content")
 class Delivery(Struct, frozen=True, eq=False):
     """How a GET or HEAD is answered. `content` is all bytes there are; None when none are sent."""
 
@@ -83,10 +82,6 @@ class Delivery(Struct, frozen=True, eq=False):
     part: ByteRange | None = None
     """What of the bytes is asked for; None: all of them."""
     content: bytes | StoredFile | None = None
-
-    def __repr__(self) -> str:
-        """Not the bytes."""
-        return f"<Delivery {self.item.sha256}>"
 
     def having(self, content: bytes | StoredFile) -> "Delivery":
         """The same, with all the bytes there are."""
