@@ -20,7 +20,7 @@ from gamed.config.model import Config
 
 NETWORK = ("tcp", "tcp6", "ssl")
 USUAL_PORT, LAST_PORT = 8080, 65535
-_PIECE = compile(r"((?:[^:\\]|\\.)*)(?::|\Z)")
+_PIECE = compile(r"((?:[^:\\]|\\.|\\\Z)*+)(?::|\Z)")
 _ESCAPE = compile(r"\\(.)")
 _PORT_ALONE = compile(r"(?:[\w.]*:)?(\d+)")
 """As other servers take it, with a host or without."""

@@ -13,8 +13,8 @@ LOOPBACK_HOSTS = {"localhost", "127.0.0.1", "[::1]"}
 """Where plain HTTP is allowed: exactly these."""
 DEFAULT_PORTS = {"https": 443, "http": 80}
 EXAMPLE = 'expected an address such as "https://play.example.org"'
-_SCHEME = compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*)(.*)", ASCII)
-_HOST_PORT = compile(r"(\[[^\]]*\]|[^:]*)(?::(.*))?")
+_SCHEME = compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*+)(.*+)", ASCII)
+_HOST_PORT = compile(r"(\[[^\]]*+\]|[^:]*+)(?::(.*+))?")
 _PORT = compile(r"[1-9][0-9]{0,4}", ASCII)
 _LABEL = compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", ASCII)
 _NUMERIC = compile(r"[0-9]+|0x[0-9a-f]*", ASCII)

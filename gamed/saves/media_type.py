@@ -7,9 +7,10 @@ from gamed.saves.errors import InvalidSaveRequest
 
 DEFAULT = "application/octet-stream"
 MAX_LENGTH = 255
-_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_QUOTED = r'"(?:[\t \x21\x23-\x5b\x5d-\x7e]|\\[\t \x21-\x7e])*"'
-_FORM: Final = compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*;[ \t]*(?:{_TOKEN}=(?:{_TOKEN}|{_QUOTED}))?)*", ASCII)
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+_QUOTED = r'"(?:[\t \x21\x23-\x5b\x5d-\x7e]|\\[\t \x21-\x7e])*+"'
+_FORM: Final = compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*+;[ \t]*+(?:{_TOKEN}=(?:{_TOKEN}|{_QUOTED}))?+)*+", ASCII)
+"""All quantifiers are possessive: with `*`, the white space around an empty parameter matches in 2**n ways."""
 
 
 def check_media_type(text: str | None) -> str:

@@ -1,0 +1,280 @@
+"""Every compiled pattern of the package does work in proportion to its text, whatever the text is.
+
+A pattern that backtracks without bound stops the reactor's thread, and with it the server, at one request.
+"""
+
+import ast
+import json
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from re import DOTALL, compile
+from subprocess import PIPE, Popen, TimeoutExpired
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.support.pattern_growth import LENGTH, LINEAR
+
+ROOT = Path(__file__).parent.parent
+EXPONENTIAL = compile(r"(?:a|a?b?)+c")
+QUADRATIC = compile(r"[ab]*a*c")
+
+Text = tuple[str, str, str]
+"""Head, repeated unit, tail."""
+
+TEXTS: Mapping[str, Collection[Text]] = {
+    "gamed.assets.paths:_PLAIN": [
+        ("", "a", "\0"), ("", " ", "\0"), ("", "a/", "\0"), ("", "a./", "/"), ("con", " ", "a"), ("", "con ", "."),
+        ("", "aux /", "\0"), ("", ". ", " "),
+    ],
+    "gamed.assets.release:_CHANNEL": [("a", "-", "A")],
+    "gamed.assets.release:_MEDIA_TYPE": [
+        ("a/b", ";", ""), ("a/b", "; a=b", ";"), ("", "a", ""), ("a/", "a", "@"), ("a/b", "; ", "@"),
+    ],
+    "gamed.assets.release:_RELEASE": [("r", "0", "")],
+    "gamed.assets.release:_SHA256": [("", "0", "g")],
+    "gamed.backups:_INSTANT": [("2026-11-22T", "0", "Z")],
+    "gamed.backups:_NAME": [("gamed-", "0", "Z")],
+    "gamed.backups:_PART": [(".gamed-", "0", ".part")],
+    "gamed.backups:_SHA256": [("", "0", "g")],
+    "gamed.backups:_WORD": [("", "a", " ")],
+    "gamed.cli.listeners:_ESCAPE": [("", "\\", ""), ("", "a", "\\")],
+    "gamed.cli.listeners:_PIECE": [("", "a", "\\"), ("", "\\a", "\\"), ("", ":", "\\")],
+    "gamed.cli.listeners:_PORT_ALONE": [("", "1", "a"), ("", "1:", "a"), ("", "a", ":")],
+    "gamed.cli.saves_commands:_ID": [("ply_", "a", "!")],
+    "gamed.config.positions:_COMMENT": [("/*", "*", ""), ("/*", "a\n", "*"), ("//", "/", "\n"), ("", "/", "*")],
+    "gamed.config.positions:_ESCAPE": [("\\u", "0", "")],
+    "gamed.config.positions:_NUMBER": [("1", "0", "e"), ("1.", "0", "e+"), ("1e", "1", "e")],
+    "gamed.config.positions:_NUMBER_LIKE": [("", "-.0", " ")],
+    "gamed.config.positions:_PLAIN": [("", "a", "\n")],
+    "gamed.config.positions:_SPACE": [("", " \n", "a")],
+    "gamed.config.positions:_WORD": [("", "a", " ")],
+    "gamed.config.positions:read": [("", "\n", ""), ("", "a", "")],
+    "gamed.config.providers:_NAME": [("a", "-", "A")],
+    "gamed.config.providers:_URL": [("", "a", " ")],
+    "gamed.config.public_url:_HOST_PORT": [
+        ("[", "a", ""), ("[", "]", "\n"), ("", ":", "\n"), ("", "a", "\n"), ("", "[", ":\n"),
+    ],
+    "gamed.config.public_url:_LABEL": [("a", "-", ""), ("", "a", "-")],
+    "gamed.config.public_url:_NUMERIC": [("", "0", "x"), ("0x", "f", "g")],
+    "gamed.config.public_url:_PORT": [("1", "0", "")],
+    "gamed.config.public_url:_SCHEME": [("", "a", ""), ("a:", "/", "\n"), ("a", ":", "\n")],
+    "gamed.config.sources:_BASE64": [("", "a", "==="), ("", "=", "a")],
+    "gamed.config.sources:_CLIENT_SECRET": [("", "a", " ")],
+    "gamed.config.sources:_HEX": [("", "a", "g")],
+    "gamed.config.sources:_NAME": [("", "a", "-")],
+    "gamed.config.sources:_PLAIN_NAME": [("A", "A", "_"), ("A", "_A", "_"), ("A", "_", "a"), ("A", "0", "-")],
+    "gamed.config.values:_FIELD": [("a", ".", " ")],
+    "gamed.config.values:_SCOPE": [("", "a", " ")],
+    "gamed.config.values:_SIZE": [("", "0", "MiB"), ("0", " ", "MiB")],
+    "gamed.config.values:_VISIBLE": [("", "a", " ")],
+    "gamed.dev.authorize:_CHALLENGE": [("", "a", "!")],
+    "gamed.dev.authorize:_VISIBLE": [("", "a", "\n")],
+    "gamed.dev.grants:_VERIFIER": [("", "a", "!")],
+    "gamed.dev.sides:DISCORD": [
+        ("DiscordBot (https://", "a", ""), ("DiscordBot (http://a, ", "a", " "),
+        ("DiscordBot (http://a, b)", ")", "\n"),
+    ],
+    "gamed.durations:_FORM": [("", "0", "x")],
+    "gamed.http_rules.prefer:_NAMED": [("", " ", "x"), ("wait", " ", "x"), ("wait", ";", "\n"), ("wait=", "=", "\n")],
+    "gamed.http_rules.prefer:_WAIT": [
+        ("", " ", "x"), ("wait", " ", "x"), ("wait=", " ", "x"), ("wait=", "1", ""), ("wait=1", " ", "x"),
+        ("wait=1", ";", "\n"),
+        ('wait="', "1", ""),
+    ],
+    "gamed.http_rules.ranges:_ONE": [
+        ("bytes=", " ", "x"), ("bytes=", "1", "x"), ("bytes=1-", "1", ""), ("bytes=1-1", " ", "x"),
+    ],
+    "gamed.http_rules.tags:_GAP": [("", " ", "x"), ("", ", ", "x"), ("", ",", "x"), ("", " ,", '"')],
+    "gamed.http_rules.tags:_TAG": [('W/"', "a", ""), ('"', "a", "\0"), ("", '"', ""), ("", "W/", '"')],
+    "gamed.identity.answer:_TOKEN": [("", "a", " ")],
+    "gamed.identity.base64url:_ALPHABET": [("", "a", "=")],
+    "gamed.identity.discovery:_URL": [("", "a", " ")],
+    "gamed.identity.endpoint:_SECONDS": [("", "0", "")],
+    "gamed.identity.subject:_OPENID": [("a", " ", "\n"), ("", "a", " "), ("", " a", " ")],
+    "gamed.identity.subject:_SNOWFLAKE": [("", "0", "a")],
+    "gamed.instants:_RFC3339": [("2026-11-22T09:00:00.", "0", "Z")],
+    "gamed.ops.audit:_ODD": [("", " ", ""), ("", "a", ""), ("", "\n", "a")],
+    "gamed.saves.cursor:_FORM": [("", "a", ""), ("a.", "1", "x"), ("", "a.", "")],
+    "gamed.saves.digest:_MEMBER": [
+        ("", " ", ":"), ("a=:", "a", ""), ("a=:", "=", ""), ("a=::", " ", "a"), ("", "a", ":"), ("", "*", "="),
+    ],
+    "gamed.saves.media_type:_FORM": [
+        ("a/b", "; ", "@"), ("a/b", ";", "@"), ("a/b", " ;", "@"), ("a/b", ";\t ", "@"), ("a/b", ";a=b", "@"),
+        ("a/b", "; a=b ", "@"),
+        ('a/b;a="', "a", ""), ('a/b;a="', "\\a", "\\"), ('a/b;a="', '\\"', ""), ("a/b", ';a=""', "@"),
+        ("", "a", "@"), ("a/", "a", "@"),
+        ("a/b", " ", "@"), ("a/b;a=", "a", "@"), ("a/b;", "a", "@"),
+    ],
+    "gamed.saves.proposal:_SHA256": [("", "0", "g")],
+    "gamed.saves.slots:_FORM": [("a", ".", "/"), ("", "a", "A")],
+    "gamed.strict_json:_BRACKETS": [("", "[", ""), ("", "a", "")],
+    "gamed.strict_json:_STRINGS": [
+        ('"', "a", ""), ('"', "\\", ""), ('"', '\\"', "\\"), ("", '"', ""), ("", '""', '"'), ('"', '\\\\', ""),
+        ("", '"a', "\\"),
+    ],
+    "gamed.tokens:_REST": [("", "a", "!")],
+    "gamed.web.browser_guard:_VALUE": [("", "a", "!")],
+    "gamed.web.fast:_HEAD": [
+        ("GET /", "a", "\r\n\r\n"), ("", "A", " "), ("GET /?", "a", " "), ("GET / HTTP/1.1\r\n", "a", "\r\n\r\n"),
+        ("GET / HTTP/1.1\r\n", "a:\r\n", "\r\n "), ("GET / HTTP/1.1\r\na:", "\r", "\n"),
+        ("GET / HTTP/1.1\r\na:", " ", "\n"),
+        ("GET / HTTP/1.1\r\n", "a: b\r\n", "a\r\n\r\n"), ("GET / HTTP/1.1\r\n", "::\r\n", "\0\r\n\r\n"),
+    ],
+    "gamed.web.host:_LITERAL": [("[", ":", ""), ("[", "a", "]:x"), ("[a]:", "1", "")],
+    "gamed.web.host:_NAME": [
+        ("", "a", "!"), ("", "a.", "!"), ("a", ".", ""), ("", "a", ".:x"), ("a:", "1", ""), ("", "a.a", ".."),
+        ("", "-_", "@"),
+    ],
+    "gamed.web.json_io:_STEP": [
+        ("", ".", ""), ("", "[", ""), ("", "[1", ""), (".", "a", "["), ("", "[...", "]"), ("[", "1", ""),
+    ],
+    "gamed.web.json_io:_WHERE": [
+        (" - at `$", "a", ""), ("", " - at `$", ""), ("", " - at `$`", "x"), ("", " - at ", "`$`"),
+    ],
+    "gamed.web.raw_head:_FIELD": [
+        ("", "a", ""), ("a:", "a", "\0"), ("a:", " ", "\n"), ("", ":", "\0"), ("a", ":", "\n"),
+    ],
+    "gamed.web.raw_head:_REQUEST_LINE": [
+        ("", "A", ""), ("GET ", "a", " "), ("GET ", "a", " HTTP/1.2"), ("GET ", " ", "HTTP/1.1"),
+    ],
+    "gamed.web.routing:_CONVERTER": [("", "<", ""), ("<", "a", ""), ("<a", ":", ""), ("", "<a:", ""), ("<", ":a", "")],
+    "gamed.web.routing:_METHOD": [("", "A", "a")],
+    "gamed.web.routing:_pattern": [
+        ("/auth/", "a", "\n"), ("/auth/", "a/", ""), ("", "/auth/a", ""), ("/auth", "/", "a"),
+    ],
+    "gamed.web.table:_ARGUMENT": [("<", "a", ""), ("", "<", ""), ("<string:", "a", ":"), ("", "<string:", "")],
+    "gamed.web.table:_REST": [("<path:", "a", ""), ("", "<path:", "")],
+    "gamed.web.table:_add": [
+        ("/game/saves/", "a", "/"), ("/game/saves/", "a/", ""), ("/assets/", "a/", "/"), ("/assets/a", "/", ""),
+    ],
+    "gamed.web.target:_ABSOLUTE": [
+        ("http://", "a", "\n"), ("http://", "/", "\n"), ("http:", "/", ""), ("https://", "?", "\n"),
+    ],
+    "gamed.web.target:_ESCAPE": [("", "%", ""), ("", "%4", ""), ("", "%41", ""), ("", "a", "")],
+    "gamed.web.target:_UNSPEAKABLE": [("", "a", ""), ("", "\x80", "")],
+    "gamed.web.traces:_SECRET": [("", "a", ""), ("", "aaaaaaaaaaaaaaa ", ""), ("", "a ", ""), ("", " ", "")],
+}  # fmt: skip
+"""Texts that come close to matching, for each pattern."""
+
+NEWLINE = compile("\n")
+MOUNTED = compile("/auth/[^/]+/callback(/.*)?", DOTALL)
+ROUTE = compile("/assets/(?P<a>[^/]+)/(?P<path>(?:[^/]+/)*[^/]+)")
+INSTANCES = {
+    "gamed.config.positions:read": "tests.test_patterns:NEWLINE",
+    "gamed.dev.sides:DISCORD": "gamed.dev.sides:DISCORD.agent",
+    "gamed.web.routing:_pattern": "tests.test_patterns:MOUNTED",
+    "gamed.web.table:_add": "tests.test_patterns:ROUTE",
+}
+"""Where the process finds a pattern that no name of its module stands for; one of each kind for those of functions."""
+LONGER = {"gamed.strict_json:_BRACKETS": 262_144, "gamed.strict_json:_STRINGS": 262_144}
+"""Characters of the longest text of patterns that meet more than a request head: the body of POST /game/commit."""
+METHODS = {"match", "fullmatch", "search", "sub", "subn", "finditer", "findall", "split"}
+LIMIT_SECONDS = 120
+"""For all patterns; they take about 10 s together."""
+PLANTED_SECONDS = 10
+
+
+def compiled() -> dict[str, list[str]]:
+    """Return the path of each pattern that the package compiles, with the methods that are called on its name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "gamed").rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        tree = ast.parse(path.read_text("utf-8"))
+        for name in _names(tree):
+            found[f"{module}:{name}"] = sorted(_methods(tree, name)) or ["fullmatch", "match"]
+    return found
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Yield the name that each pattern is assigned to, or the function that compiles it."""
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "re"
+        for alias in node.names
+        if alias.name in {"compile", *METHODS}
+    }
+    for statement in tree.body:
+        for node in ast.walk(statement):
+            for call in _calls(node, imported):
+                yield _owner(statement, call)
+
+
+def _calls(node: ast.AST, imported: Collection[str]) -> Iterator[ast.Call]:
+    """Yield the node if it is a call of `re`, under the name it was imported as or as `re.compile`."""
+    if isinstance(node, ast.Call):
+        function = node.func
+        direct = isinstance(function, ast.Name) and function.id in imported
+        module = isinstance(function, ast.Attribute) and ast.unparse(function.value) == "re"
+        if direct or module:
+            yield node
+
+
+def _owner(statement: ast.stmt, call: ast.Call) -> str:
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+        return ast.unparse(target)
+    around = [node for node in ast.walk(statement) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return next(node.name for node in reversed(around) if call in ast.walk(node))
+
+
+def _methods(tree: ast.Module, name: str) -> set[str]:
+    return {
+        node.func.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == name and node.func.attr in METHODS
+    }
+
+
+def measure(texts: Mapping[str, Collection[Text]], methods: Mapping[str, list[str]], seconds: float) -> list[str]:
+    """Return the measurements that were more than linear, or did not end, in a process that is killed in time."""
+    cases = [
+        {
+            "pattern": INSTANCES.get(key, key),
+            "methods": methods.get(key, ["fullmatch"]),
+            "length": LONGER.get(key, LENGTH),
+            "texts": list(rows),
+        }
+        for key, rows in texts.items()
+    ]
+    command = [sys.executable, "-m", "tests.support.pattern_growth"]
+    with Popen(command, stdin=PIPE, stdout=PIPE, cwd=ROOT, text=True) as process:
+        try:
+            printed, _ = process.communicate("".join(json.dumps(case) + "\n" for case in cases), timeout=seconds)
+        except TimeoutExpired:
+            process.kill()
+            printed, _ = process.communicate()
+    begun: list[str] = []
+    ended: dict[str, float] = {}
+    for line in printed.splitlines():
+        event, _, rest = line.partition(" ")
+        if event == "begin":
+            begun.append(rest)
+        else:
+            factor, _, name = rest.partition(" ")
+            ended[name] = float(factor)
+    expected = sum(len(case["methods"]) * len(case["texts"]) for case in cases)
+    missing = [] if len(ended) == expected else [f"{len(ended)} of {expected} measurements ended"]
+    return missing + [name for name in begun if ended.get(name, LINEAR) >= LINEAR]
+
+
+class PatternTest(SynchronousTestCase):
+    def test_all_have_texts(self) -> None:
+        """Each pattern that the package compiles has texts that come close to matching it; no text is left over."""
+        self.assertEqual(compiled().keys() ^ TEXTS.keys(), set())
+        self.assertGreater(len(TEXTS), 60)
+
+    def test_linear(self) -> None:
+        """No pattern takes more than proportional time for any of its texts."""
+        self.assertEqual(measure(TEXTS, compiled(), LIMIT_SECONDS), [])
+
+    def test_notices(self) -> None:
+        """The measurement reports an exponential and a quadratic pattern, and not a linear one."""
+        names = ("tests.test_patterns:NEWLINE", "tests.test_patterns:QUADRATIC")
+        [quadratic] = measure({name: [("", "a", "")] for name in names}, {}, PLANTED_SECONDS)
+        self.assertIn("QUADRATIC", quadratic)
+        count, exponential = measure({"tests.test_patterns:EXPONENTIAL": [("", "a", "")]}, {}, PLANTED_SECONDS)
+        self.assertEqual(count, "0 of 1 measurements ended")
+        self.assertIn("EXPONENTIAL", exponential)
