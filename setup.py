@@ -73,7 +73,7 @@ setup(
         "pyopenssl>=25",
         "service-identity>=24.2",
         "treq>=26.7",
-        "twisted[tls]>=26.10",
+        "twisted[tls]>=26.10,<27",
         "werkzeug>=3,<4",
     ],
     extras_require={"tests": TESTS, "bench": ["matplotlib>=3.9", "py-spy>=0.4"]},
