@@ -2,7 +2,6 @@
 
 import gc
 import os
-import signal
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -12,7 +11,7 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from gamed import __version__
-from gamed.cli import logging, opening, places, reading
+from gamed.cli import logging, opening, places, reading, stopping
 from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
 from gamed.cli.refusal import CONFIGURATION, Refusal, end, ending
@@ -112,7 +111,13 @@ class Options(Spoken):
 
 
 def makeService(options: Options) -> IService:
-    """The service, everything checked; before twistd forks, so that a refusal is seen."""
+    """Return the service of `twistd gamed serve`."""
+    stopping.end_at_once()
+    return make_checked(options)
+
+
+def make_checked(options: Options) -> IService:
+    """Return the service after all checks. twistd forks later, so that the operator sees a refusal."""
     with loading():
         from twisted.internet import reactor
 
@@ -128,9 +133,9 @@ def makeService(options: Options) -> IService:
         )
         _held.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
-        reactor.callWhenRunning(_end_well, reactor)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
         service: IService = build(reactor, replace(settings, log_format=serve.log_format, http=serve.http), manager)
+        stopping.stop_reactor(reactor)
         return service
 
 
@@ -138,13 +143,3 @@ def _keep_time(reactor: Any) -> None:
     """Timers run by a clock that nobody sets. Twisted's own run by the wall clock: set back a day, they stand still
     for a day; set forward, every connection is idle."""
     reactor.seconds = monotonic
-
-
-def _end_well(reactor: Any) -> None:
-    """Asked to stop with SIGTERM, the process ends with 0; twistd by itself would die of the signal once stopped."""
-    signal.signal(signal.SIGTERM, lambda number, frame: reactor.callFromThread(_stop, reactor))
-
-
-def _stop(reactor: Any) -> None:
-    if reactor.running:
-        reactor.stop()

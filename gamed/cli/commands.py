@@ -7,6 +7,7 @@ import click
 from gamed import __version__
 from gamed.cli.host import Host
 from gamed.cli.late import NAMES, command_of
+from gamed.cli.stopping import end_at_once
 from gamed.loading import loading
 
 EPILOG = """
@@ -106,6 +107,7 @@ def serve(  # noqa: PLR0917
 
     The first run writes a configuration in local mode, and the key file.
     """
+    end_at_once()
     with loading():
         from gamed.cli import serving  # late: it is most of Twisted
 
