@@ -7,6 +7,7 @@ import shlex
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
+from errno import EADDRINUSE
 from pathlib import Path
 from shutil import which
 from tempfile import mkdtemp
@@ -17,7 +18,7 @@ from attrs import evolve
 from gamed.cli.dev_plan import LOOPBACK, Plan
 from gamed.cli.host import Host
 from gamed.cli.places import BUILD, PACKAGE
-from gamed.cli.refusal import Refusal, ending
+from gamed.cli.refusal import NotDone, Refusal, ending
 
 PORT = click.IntRange(1024, 65535)
 PORTS = {"port": 8080, "provider_port": 8081, "static_port": 8082}
@@ -142,5 +143,7 @@ def _probe(option: str, port: int) -> None:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind((LOOPBACK, port))
-        except OSError:
-            raise Refusal(f"{option} {port}: another program listens there; name another port.") from None
+        except OSError as e:
+            if e.errno == EADDRINUSE:
+                raise NotDone(f"{option} {port}: another program listens there; name another port.") from None
+            raise Refusal(f"{option} {port}: {e.strerror}; name another port.") from None

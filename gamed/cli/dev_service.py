@@ -19,7 +19,7 @@ from gamed.cli.dev_plan import LOOPBACK, Plan
 from gamed.cli.dev_script import LOG_FILE, Script, environment, last_words
 from gamed.cli.places import PACKAGE
 from gamed.cli.reading import Opened
-from gamed.cli.refusal import Refusal, ending, say
+from gamed.cli.refusal import NotDone, ending, say
 from gamed.cli.serving import OnePlugin
 from gamed.clock import now_ms
 from gamed.crypto import Secret
@@ -52,7 +52,7 @@ class Maker:
             for side, (name, secret) in zip((DISCORD, GOOGLE), self.secrets.items(), strict=True)
         )
         both = MultiService()
-        tap.makeService(options).setServiceParent(both)
+        tap.make_checked(options).setServiceParent(both)
         provider = DevelopmentProvider(plan.provider, clients, reactor, now_ms, token_bytes)
         beside: list[LoopbackService] = [ProviderService(reactor, plan.provider_port, provider)]
         if plan.statics:
@@ -142,7 +142,7 @@ def run(plan: Plan) -> None:
             with redirect_stdout(sys.stderr) if script else nullcontext():  # stdout is the script's
                 runApp(options)
         except CannotListenError as e:  # the port was free a moment ago
-            raise Refusal(f"Port {e.port} is taken by another program; name another one.") from None
+            raise NotDone(f"Port {e.port} is taken by another program; name another one.") from None
     if script is not None:
         raise SystemExit(script.code)
 

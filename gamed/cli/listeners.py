@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import closing
 from ipaddress import ip_address
+from itertools import combinations
 from pathlib import Path
 from re import compile
 from typing import Any
@@ -15,7 +16,7 @@ from msgspec.structs import replace
 from OpenSSL import SSL, crypto
 from twisted.internet.endpoints import AdoptedStreamServerEndpoint, quoteStringArgument, serverFromString
 
-from gamed.cli.refusal import Refusal
+from gamed.cli.refusal import NotDone, Refusal
 from gamed.config.model import Config
 
 NETWORK = ("tcp", "tcp6", "ssl")
@@ -109,6 +110,18 @@ def described(text: str) -> Listener:
     return Listener(text, kind)
 
 
+def refuse_repeated(listeners: Sequence[Listener]) -> None:
+    """Raise Refusal if two of the endpoints name one port or socket: the second could never be opened."""
+    for one, other in combinations(listeners, 2):
+        if not _overlap(one, other):
+            continue
+        if one.text == other.text:
+            raise Refusal(f"{one.option} {one.text} is given twice. Leave one of them out.")
+        what = "socket" if one.path else "port"
+        both = f"{one.option} {one.text} and {other.option} {other.text}"
+        raise Refusal(f"{both} name one {what}. Leave one of them out.")
+
+
 def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
     """Refusal of what would carry secrets in the clear, or leave the server without an address."""
     https = (config.public_url or "").startswith("https:")
@@ -146,8 +159,22 @@ def _same(one: Listener, other: Listener) -> bool:
     return one.port == other.port != 0
 
 
+def _overlap(one: Listener, other: Listener) -> bool:
+    """Return whether the kernel would refuse the second of the two; an address of all interfaces has every address."""
+    if one.path or other.path:
+        return _absolute(one.path) == _absolute(other.path)
+    everywhere = not {one.host, other.host}.isdisjoint({"", "0.0.0.0", "::"})
+    hosts = [listener.dial.replace("localhost", "127.0.0.1") for listener in (one, other)]
+    same_family = (":" in hosts[0]) == (":" in hosts[1])
+    return one.port == other.port != 0 and (hosts[0] == hosts[1] or (everywhere and same_family))
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("\0") else os.path.abspath(path)
+
+
 def probe(listeners: Sequence[Listener]) -> None:
-    """Refusal when one of the endpoints cannot be opened now; nothing stays open."""
+    """Raise NotDone or Refusal if one of the endpoints cannot be opened now; nothing stays open."""
     for listener in listeners:
         if listener.kind in NETWORK and listener.port:
             _probe_port(listener)
@@ -191,7 +218,7 @@ def _probe_port(listener: Listener) -> None:
         try:
             trial.bind((listener.host, listener.port))
         except OSError as e:
-            raise Refusal(cannot_listen(listener.text, e, listener.option)) from None
+            raise cannot_listen(listener.text, e, listener.option) from None
 
 
 def _probe_path(listener: Listener) -> None:
@@ -206,17 +233,22 @@ def _probe_path(listener: Listener) -> None:
             trial.connect(listener.path)
         except OSError as e:
             if e.errno is None:  # Python's own: the path is longer than a socket's may be
-                raise Refusal(cannot_listen(listener.text, e, listener.option)) from None
+                raise cannot_listen(listener.text, e, listener.option) from None
             return
-    raise Refusal(f"{listener.option} {listener.text}: another program listens there.")
+    raise NotDone(f"{listener.option} {listener.text}: another program listens there.")
 
 
-def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> str:
-    """One sentence about a port that could not be opened; `text` is the endpoint, or what is known of it."""
+def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> NotDone | Refusal:
+    """Return the exception for a port that could not be opened; `text` is the endpoint, or what is known of it.
+
+    NotDone, so that a unit tries again, while another program has the port or the machine lacks the address.
+    """
     code = getattr(error, "errno", None)
     if code == errno.EADDRINUSE:
-        other = f"{option} tcp:PORT:interface=127.0.0.1"
-        return f"{option} {text}: the port is taken by another program; stop that, or name another port with {other}."
+        free = f"{option} tcp:PORT:interface=127.0.0.1"
+        taken = "the port is taken by another program; stop that, or name another port with"
+        return NotDone(f"{option} {text}: {taken} {free}.")
     if code == errno.EACCES:
-        return f"{option} {text}: this user may not open that port; name one from 1024 on with {option}."
-    return f"{option} {text}: {getattr(error, 'strerror', None) or error}."
+        return Refusal(f"{option} {text}: this user may not open that port; name one from 1024 on with {option}.")
+    kind = NotDone if code == errno.EADDRNOTAVAIL else Refusal
+    return kind(f"{option} {text}: {getattr(error, 'strerror', None) or error}.")

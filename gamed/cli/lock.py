@@ -5,10 +5,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gamed.cli.refusal import Refusal
+from gamed.cli.files import write_whole
+from gamed.cli.refusal import NotDone, Refusal
 from gamed.structs import Part
 
 FILE_NAME = "gamed.lock"
+LISTENERS_NAME = "gamed.listeners"
 
 
 class Lock(Part, frozen=True):
@@ -18,7 +20,7 @@ class Lock(Part, frozen=True):
 
     @classmethod
     def take(cls, data: Path) -> "Lock":
-        """The lock of this folder, or Refusal: another server has it."""
+        """Return the lock of this folder; raise NotDone while another server holds it, Refusal if locking fails."""
         try:
             descriptor = os.open(data / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as e:
@@ -29,7 +31,7 @@ class Lock(Part, frozen=True):
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            raise Refusal(
+            raise NotDone(
                 f"Another gamed already serves {data}; stop that one first, or name another folder with --data DIR."
             ) from None
         except OSError as e:
@@ -39,18 +41,23 @@ class Lock(Part, frozen=True):
             ) from None
         return cls(descriptor)
 
-    def note(self, listeners: Sequence[str]) -> None:
-        """Leave word, for `gamed health`, of where this server listens."""
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, "".join(f"{listener}\n" for listener in listeners).encode(), 0)
-
     def release(self) -> None:
         os.close(self._descriptor)
 
 
+def note_listeners(data: Path, listeners: Sequence[str]) -> None:
+    """Record for `gamed health` where the server of this folder listens; a reader sees the old record or the new one.
+
+    The record is a file of its own: the lock belongs to the lock file's inode and would not survive a rename.
+    """
+    if list(listeners) != noted(data):
+        content = "".join(f"{listener}\n" for listener in listeners).encode()
+        write_whole(data / LISTENERS_NAME, content, 0o600)
+
+
 def noted(data: Path) -> list[str]:
-    """Where the server of this folder listens, or last listened; [] when none ever did."""
+    """Return where the server of this folder listens, or last listened; [] if it was never started."""
     try:
-        return (data / FILE_NAME).read_text("utf-8").splitlines()
+        return (data / LISTENERS_NAME).read_text("utf-8").splitlines()
     except FileNotFoundError:
         return []

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gamed import __version__
 from gamed.cli import exchange, files, keys, listeners
-from gamed.cli.lock import Lock
+from gamed.cli.lock import Lock, note_listeners
 from gamed.cli.passed import passed, refuse_deaf
 from gamed.cli.places import Places
 from gamed.cli.reading import Opened
@@ -40,6 +40,7 @@ def prepare(
     texts = tuple(listen or passed(reactor) or (DEFAULT_LISTEN,))
     listening = [listeners.parse_listener(reactor, text) for text in texts]
     refuse_deaf(reactor, listening)
+    listeners.refuse_repeated(listening)
     listeners.judge(listening, config, private=private)
     opening = [*listening, *_admins(reactor, admin, listening)]
     refuse_to_serve_others(places.data)
@@ -55,7 +56,7 @@ def prepare(
     with keys.refusing(places.data / files.AUTH_DB):
         _prepare_files(places, manager)
     kept = keys.settle(places.data, choice, token_bytes, now_ms)
-    lock.note([listener.reached for listener in listening])
+    note_listeners(places.data, [listener.reached for listener in listening])
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     _report(settings, opened, kept)
     return replace(settings, admin=admin), lock

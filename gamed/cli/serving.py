@@ -8,7 +8,7 @@ from twisted.internet.error import CannotListenError
 from twisted.scripts._twistd_unix import ServerOptions
 
 from gamed.cli.listeners import cannot_listen
-from gamed.cli.refusal import Refusal, ending
+from gamed.cli.refusal import ending
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
 
@@ -32,4 +32,4 @@ def serve(arguments: Sequence[str]) -> None:
         try:
             runApp(options)
         except CannotListenError as e:  # the port was free a moment ago
-            raise Refusal(cannot_listen(f"{e.interface or ''}:{e.port}", e.socketError)) from None
+            raise cannot_listen(f"{e.interface or ''}:{e.port}", e.socketError) from None

@@ -47,7 +47,7 @@ class ServedTests(PorchTestCase):
         cursor = self.http("GET", "/game/saves").json["cursor"]
         made, seen = self.copied_under_load()
         code, _, err = self.gamed("restore", made)
-        self.assertEqual((code, "already serves" in err), (78, True), err)
+        self.assertEqual((code, "already serves" in err), (1, True), err)
         self.put("after", b"too late")
         self.assertEqual(self.stop(service), 0)
 

@@ -19,7 +19,7 @@ from gamed.cli.dev_plan import Plan
 from gamed.cli.dev_samples import prepare_assets
 from gamed.cli.files import AUTH_DB
 from gamed.cli.lock import Lock
-from gamed.cli.refusal import Refusal
+from gamed.cli.refusal import NotDone, Refusal
 from gamed.config.game import Game
 from gamed.crypto import Keys, Secret
 from gamed.dev.people import BY_KEY
@@ -95,7 +95,7 @@ class SampleTests(PorchTestCase):
         prepare(plan)
         (plan.place / DATA).mkdir()
         lock = Lock.take(plan.place / DATA)
-        self.assertRaises(Refusal, clear, plan.place)
+        self.assertRaises(NotDone, clear, plan.place)
         lock.release()
         clear(plan.place)
         self.assertFalse(plan.place.exists())

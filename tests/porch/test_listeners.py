@@ -4,8 +4,8 @@ from contextlib import closing
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.listeners import Listener, described, inherited, judge, parse_listener, probe
-from gamed.cli.refusal import Refusal
+from gamed.cli.listeners import Listener, described, inherited, judge, parse_listener, probe, refuse_repeated
+from gamed.cli.refusal import NotDone, Refusal
 from gamed.config.model import Config
 from tests.porch.process import folder_of
 
@@ -180,24 +180,57 @@ class JudgeTests(SynchronousTestCase):
             self.assertRaises(OSError, inherited, "fd", file.fileno(), socket.AF_INET)
 
 
+class RepeatedTests(SynchronousTestCase):
+    def test_given_twice(self) -> None:
+        """One endpoint given twice is refused in these words."""
+        twice = [parse("tcp:8080:interface=127.0.0.1")] * 2
+        error = str(self.assertRaises(Refusal, refuse_repeated, twice))
+        self.assertEqual(error, "--listen tcp:8080:interface=127.0.0.1 is given twice. Leave one of them out.")
+
+    def test_one_port_in_two_words(self) -> None:
+        """Two endpoints that the kernel would not open side by side are refused, and both are named."""
+        for one, other in (
+            ("tcp:8080:interface=127.0.0.1", "tcp:port=8080:interface=127.0.0.1"),
+            ("tcp:8080:interface=localhost", "tcp:8080:interface=127.0.0.1"),
+            ("tcp:8080", "tcp:8080:interface=127.0.0.1"),
+            ("tcp:8080:interface=0.0.0.0", "tcp:8080"),
+            ("tcp6:8080", "tcp6:8080:interface=\\:\\:1"),
+            ("unix:/run/g.sock", "unix:/run/./g.sock:mode=660"),
+        ):
+            error = str(self.assertRaises(Refusal, refuse_repeated, [parse("tcp:1"), parse(one), parse(other)]))
+            self.assertIn(f"--listen {one} and --listen {other} name one", error)
+
+    def test_side_by_side(self) -> None:
+        """Other ports, other addresses, both families, ports that the kernel chooses: all of them may be given."""
+        for texts in (
+            ["tcp:8080:interface=127.0.0.1", "tcp:8081:interface=127.0.0.1"],
+            ["tcp:8080:interface=127.0.0.1", "tcp:8080:interface=127.0.0.2"],
+            ["tcp:8080", "tcp6:8080"],
+            ["tcp:8080:interface=127.0.0.1", "tcp6:8080:interface=\\:\\:1"],
+            ["tcp:0", "tcp:0"],
+            ["unix:/run/a.sock", "unix:/run/b.sock", "tcp:8080"],
+        ):
+            refuse_repeated([parse(text) for text in texts])
+
+
 class ProbeTests(SynchronousTestCase):
     def test_taken(self) -> None:
         """A port that another program listens on is one sentence; a free one is free again afterwards."""
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             taken = parse(f"tcp:{server.getsockname()[1]}:interface=127.0.0.1")
-            self.assertIn("taken by another program", str(self.assertRaises(Refusal, probe, [taken])))
+            self.assertIn("taken by another program", str(self.assertRaises(NotDone, probe, [taken])))
         probe([taken])
         probe([taken])
 
     def test_taken_everywhere(self) -> None:
         """A port taken on one address is taken for all addresses."""
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
-            error = self.assertRaises(Refusal, probe, [parse(f"tcp:{server.getsockname()[1]}")])
+            error = self.assertRaises(NotDone, probe, [parse(f"tcp:{server.getsockname()[1]}")])
         self.assertIn("taken by another program", str(error))
 
     def test_not_ours(self) -> None:
-        """An address this machine does not have is told as that."""
-        error = self.assertRaises(Refusal, probe, [parse("tcp:8080:interface=192.0.2.77")])
+        """An address that this machine does not have is named as the reason; it may have it once its network is up."""
+        error = self.assertRaises(NotDone, probe, [parse("tcp:8080:interface=192.0.2.77")])
         self.assertIn("Cannot assign requested address", str(error))
 
     def test_unix(self) -> None:
@@ -207,7 +240,7 @@ class ProbeTests(SynchronousTestCase):
         with closing(socket.socket(socket.AF_UNIX)) as server:
             server.bind(str(path))
             server.listen()
-            self.assertIn("another program listens there", str(self.assertRaises(Refusal, probe, [listener])))
+            self.assertIn("another program listens there", str(self.assertRaises(NotDone, probe, [listener])))
         probe([listener])
         self.assertTrue(path.is_socket())
 

@@ -18,14 +18,14 @@ OTHER_KEY = b64encode(bytes(range(32))).decode()
 
 
 class RefusalTestCase(PorchTestCase):
-    def refused(self, *options: str) -> str:
-        """What `gamed serve` says when it refuses: on stderr alone, with 78, without traceback or usage text."""
+    def refused(self, *options: str, expected: int = 78) -> str:
+        """What `gamed serve` says when it refuses: on stderr alone, without traceback or usage text."""
         answer = self.gamed("serve", *(options or (f"--listen=tcp:{free_port()}:interface=127.0.0.1",)))
-        return self.complaint(answer)
+        return self.complaint(answer, expected)
 
-    def complaint(self, answer: tuple[int, str, str]) -> str:
+    def complaint(self, answer: tuple[int, str, str], expected: int = 78) -> str:
         code, out, err = answer
-        self.assertEqual((code, out), (78, ""), err)
+        self.assertEqual((code, out), (expected, ""), err)
         for word in ("Traceback", "Usage", "Options", KEY_TEXT, OTHER_KEY, "hush"):
             self.assertNotIn(word, err)
         return err
@@ -92,9 +92,9 @@ class ConfigurationTests(RefusalTestCase):
 
 class ListeningTests(RefusalTestCase):
     def test_taken_port(self) -> None:
-        """A port that is taken is one sentence, before anything is made."""
+        """A port that is taken is one sentence, before anything is made; exit code 1, so that the unit tries again."""
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
-            err = self.refused(f"--listen=tcp:{server.getsockname()[1]}:interface=127.0.0.1")
+            err = self.refused(f"--listen=tcp:{server.getsockname()[1]}:interface=127.0.0.1", expected=1)
         self.assertIn("the port is taken by another program", err)
         self.assertFalse(self.config.exists())
 
@@ -103,7 +103,29 @@ class ListeningTests(RefusalTestCase):
         with closing(socket.create_server(("127.0.0.1", 0))) as server:
             first, second = free_port(), server.getsockname()[1]
             listen = [f"--listen=tcp:{port}:interface=127.0.0.1" for port in (first, second)]
-            self.assertIn(f"tcp:{second}", self.refused(*listen))
+            self.assertIn(f"tcp:{second}", self.refused(*listen, expected=1))
+
+    def test_taken_socket(self) -> None:
+        """A unix socket that another program listens on may be free later, too: exit code 1."""
+        self.write(changed(LOCAL, public_url="http://localhost:8080"))
+        path = self.folder / "gamed.sock"
+        with closing(socket.socket(socket.AF_UNIX)) as server:
+            server.bind(str(path))
+            server.listen()
+            self.assertIn("another program listens there", self.refused(f"--listen=unix:{path}", expected=1))
+
+    def test_held_folder(self) -> None:
+        """A data folder that another gamed serves is free once that one has stopped: exit code 1."""
+        self.serve()
+        self.assertIn("Another gamed already serves", self.refused(expected=1))
+
+    def test_one_listener_twice(self) -> None:
+        """The same --listen twice is a slip in the command: the refusal names it, and no other program."""
+        listen = f"--listen=tcp:{free_port()}:interface=127.0.0.1"
+        err = self.refused(listen, listen)
+        self.assertIn(f"{listen.replace('=', ' ', 1)} is given twice.", err)
+        self.assertNotIn("another program", err)
+        self.assertFalse(self.config.exists())
 
     def test_exposed_plain_port(self) -> None:
         """A port others reach, without encryption, is refused; --private-listen or its variable allow it."""

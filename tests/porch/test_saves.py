@@ -216,4 +216,4 @@ class CheckTests(SavesTestCase):
         lock = Lock.take(self.data)
         self.addCleanup(lock.release)
         code, _, err = self.gamed("check", "--fix")
-        self.assertEqual((code, "Another gamed already serves" in err), (78, True), GAMED)
+        self.assertEqual((code, "Another gamed already serves" in err), (1, True), GAMED)

@@ -37,7 +37,7 @@ class SameServiceTests(PorchTestCase):
         self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
 
         code, out, err = self.gamed("serve", f"--listen=tcp:{free_port()}:interface=127.0.0.1")
-        self.assertEqual((code, out), (78, ""))
+        self.assertEqual((code, out), (1, ""))
         self.assertIn("Another gamed already serves", err)
 
         os.kill(pid, signal.SIGTERM)

@@ -66,6 +66,7 @@ class UnitTests(SynchronousTestCase):
         for name, value in (
             ("Type", "notify"),
             ("RestartPreventExitStatus", "78"),
+            ("Restart", "on-failure"),
             ("LimitNOFILE", "65536"),
             ("StateDirectory", "gamed"),
             ("ConfigurationDirectory", "gamed"),
