@@ -25,7 +25,7 @@ from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
 from gamed.doctor import local
 from gamed.doctor.answers import Answer, Reached
-from gamed.doctor.findings import Finding, ok, problem, skipped
+from gamed.doctor.findings import Finding, Level, ok, problem, skipped
 from gamed.doctor.local import FileFacts
 from gamed.identity.discovery import ALGORITHMS, PRESET_ALGORITHMS, judge_metadata, metadata_url
 from gamed.identity.provider import ProviderFailure
@@ -47,8 +47,11 @@ def facts(path: Path) -> FileFacts | None:
     return FileFacts(state.st_mode & 0o777, state.st_uid)
 
 
-def steps(places: Places, opened: Opened | None) -> Sequence[Step]:
-    """In the order of the report; without a configuration those that need none."""
+def steps(places: Places, opened: Opened | None, *, complete: bool) -> Sequence[Step]:
+    """Return the steps in the order of the report; without a configuration those that need none.
+
+    `complete` means that the configuration and every variable that it names can be used.
+    """
     without: list[Step] = [
         partial(_files, places),
         partial(_store, places.data / AUTH_DB),
@@ -61,7 +64,7 @@ def steps(places: Places, opened: Opened | None) -> Sequence[Step]:
     config = opened.judged.config
     offsets: list[int] = []
     return [
-        lambda: _configuration(places),
+        lambda: _configuration(places, complete=complete),
         *without,
         partial(_disk, places.data, opened.game.saves.min_free_bytes),
         partial(_key, places.data, config),
@@ -86,12 +89,13 @@ def instance(data: Path) -> str | None:
     return answer.headers.get("gamed-instance") if isinstance(answer, Answer) else None
 
 
-def _configuration(places: Places) -> list[Finding]:
+def _configuration(places: Places, *, complete: bool) -> list[Finding]:
     try:
         found = facts(places.config)
     except OSError:  # it was read before root became the service's user, whom systemd may keep from it
         found = None
-    return [] if found is None else [local.judge_config_file(str(places.config), found)]
+    findings = [] if found is None else [local.judge_config_file(str(places.config), found)]
+    return [finding for finding in findings if complete or finding.level is not Level.OK]
 
 
 def _files(places: Places) -> list[Finding]:
@@ -164,8 +168,8 @@ def _key(data: Path, config: Config) -> list[Finding]:
         choice = keys.choose(data, config.master_key, token_bytes)
     except (Refusal, NotDone) as e:
         return [problem("key", str(e), "Do as it says before anything else: without its key auth.db is worthless.")]
-    if choice.made:
-        return [skipped("key", "there is no auth.db yet")]
+    if choice.fresh:
+        return [skipped("key", "there is no auth.db yet to compare it with")]
     return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits auth.db")]
 
 
@@ -210,6 +214,9 @@ def _note(answer: Reached, offsets: list[int]) -> None:
 
 
 def unreadable(reason: Exception) -> Iterator[Finding]:
-    """Each line of what stands against the configuration."""
+    """Yield a problem for each line of what is wrong with the configuration."""
     for line in str(reason).splitlines():
-        yield problem("configuration", line, "Mend it; gamed check-config says when all is well.")
+        advice = "Mend it; gamed check-config says when all is well."
+        if "client_secret_env" in line:
+            advice += " If systemd gives the service its secrets, run this with gamedctl."
+        yield problem("configuration", line, advice)

@@ -21,20 +21,31 @@ WRITING = "ETag, If-Match, ranges, a save of 2 MiB, a wait of 25 s"
 
 
 def on_this_machine(places: Places) -> tuple[list[Finding], Exception | None]:
-    """The findings, and what stands against the configuration."""
+    """Return the findings, and what is wrong with the configuration."""
     opened, refused = None, None
     try:
-        opened = _read(places)
+        opened = _read(places, providers=True)
     except (ConfigError, Refusal) as e:
         refused = e
+        problems = e.problems if isinstance(e, ConfigError) else ()
+        if any(problem.path[-1:] == ("client_secret_env",) for problem in problems):
+            opened = _without_secrets(places)
     become_owner(places.data)
     found = list(doctor_local.unreadable(refused)) if refused else []
-    return [*found, *_taken(doctor_local.steps(places, opened))], refused
+    return [*found, *_taken(doctor_local.steps(places, opened, complete=refused is None))], refused
 
 
-def _read(places: Places) -> Opened:
-    """Both files; the secrets of providers are not asked for, since nothing is sent to them that needs one."""
-    opened = read_with_key(places)
+def _without_secrets(places: Places) -> Opened | None:
+    """Return the configuration if nothing but providers' secrets is wrong with it: no other check needs them."""
+    try:
+        return _read(places)
+    except (ConfigError, Refusal):
+        return None
+
+
+def _read(places: Places, *, providers: bool = False) -> Opened:
+    """Return both files; without `providers` their secrets are not read."""
+    opened = read_with_key(places, providers=providers)
     if opened.first_run:
         raise Refusal(f"There is no {places.config} yet; `gamed serve` writes one.")
     refuse_unfinished(places.data)

@@ -33,10 +33,13 @@ HINT = (
 )
 
 
-def read_with_key(where: Places) -> reading.Opened:
-    """What a command needs of the configuration; a ConfigError says how to bring the key that is missing."""
+def read_with_key(where: Places, *, providers: bool = False) -> reading.Opened:
+    """Return what a command needs of the configuration; a ConfigError names the way to supply a missing master key.
+
+    Without `providers` their secrets are not read.
+    """
     try:
-        return reading.read(where, providers=False)
+        return reading.read(where, providers=providers)
     except ConfigError as e:
         unset = any(problem.path == ("master_key_env",) for problem in e.problems)
         raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None

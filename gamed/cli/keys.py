@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gamed.cli import key_file
 from gamed.cli.files import AUTH_DB
@@ -35,6 +36,8 @@ class Choice(Struct, frozen=True):
     """The key file's key, when auth.db is still written with it and must be written anew with `key`."""
     made: bool = False
     """The key file must be written first."""
+    fresh: bool = False
+    """There is no auth.db yet, or nothing in it: no key was compared with this one."""
 
 
 def choose(data: Path, master: Secret | None, random: Random) -> Choice:
@@ -42,7 +45,9 @@ def choose(data: Path, master: Secret | None, random: Random) -> Choice:
     ring = _read_only(data / AUTH_DB, keyring.read)
     filed = key_file.read(data)
     choice = _candidate(data, master, filed, ring, random)
-    if ring is None or choice.before is not None:
+    if ring is None:
+        return replace(choice, fresh=True)
+    if choice.before is not None:
         return choice
     keys = Keys.of(choice.key, random)
     if keys.check != ring.check_value:  # check() finds the words, and writes nothing where it refuses

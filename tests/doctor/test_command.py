@@ -140,12 +140,12 @@ class DoctorTests(PorchTestCase):
         self.assertEqual((code, "Start gamed" in found["problem"][0]["advice"]), (1, True))
 
     def test_providers(self) -> None:
-        """A provider is asked for its document and its page, with no secret at hand; its clock is compared. One that
-        does not answer, or is another issuer than the file says, is a problem."""
+        """A provider is asked for its document and its page; its clock is compared. One that does not answer, or is
+        another issuer than the file says, is a problem."""
         far = FarProvider()
         self.addCleanup(far.close)
-        self.environ["GAMED_MASTER_KEY"] = KEY_TEXT
-        client = {"client_id": "1", "client_secret_env": "NOT_SET"}
+        self.environ |= {"GAMED_MASTER_KEY": KEY_TEXT, "PROVIDER_SECRET": "hush"}
+        client = {"client_id": "1", "client_secret_env": "PROVIDER_SECRET"}
         silent = f"http://127.0.0.1:{free_port()}"
         self.configure(
             mode="oauth",
@@ -167,6 +167,40 @@ class DoctorTests(PorchTestCase):
         uri = "the redirect URI to register there is https://play.example.org/auth/good/callback"
         self.assertEqual(said, [uri, "discovery answers", "the page for signing in answers"])
         self.assertEqual(set(far.asked), {"/.well-known/openid-configuration", "/authorize"})
+
+    def test_missing_client_secret(self) -> None:
+        """A configuration is not called good while the variable of a client secret is missing: the finding names it,
+        the exit code is 78 as of `serve`, and everything that needs no secret is still checked."""
+        self.environ["GAMED_MASTER_KEY"] = KEY_TEXT
+        issuer = f"http://127.0.0.1:{free_port()}"
+        self.configure(
+            mode="oauth",
+            public_url="https://play.example.org",
+            master_key_env="GAMED_MASTER_KEY",
+            providers={"home": {"client_id": "1", "client_secret_env": "PROVIDER_SECRET", "issuer": issuer}},
+        )
+        code, found, err = self.doctor()
+        self.assertEqual(code, 78, err)
+        [configuration] = [each for each in found["problem"] if each["check"] == "configuration"]
+        self.assertIn("PROVIDER_SECRET is not set", configuration["said"])
+        self.assertIn("gamedctl", configuration["advice"])
+        self.assertNotIn("configuration", {each["check"] for each in found["ok"]})
+        self.assertIn("provider home", {each["check"] for each in found["problem"]})
+
+        self.environ["PROVIDER_SECRET"] = "hush"
+        code, found, err = self.doctor()
+        self.assertIn("configuration", {each["check"] for each in found["ok"]})
+        self.assertEqual(code, 1, err)
+
+    def test_no_store_to_compare_the_key_with(self) -> None:
+        """Without a data folder, or with an auth.db that holds nothing yet, no key is said to fit."""
+        self.environ["GAMED_MASTER_KEY"] = KEY_TEXT
+        self.configure(master_key_env="GAMED_MASTER_KEY")
+        for make in (lambda: None, self.data.mkdir, (self.data / "auth.db").touch):
+            make()
+            _code, found, _err = self.doctor()
+            [key] = [each for level in found.values() for each in level if each["check"] == "key"]
+            self.assertEqual((key["level"], "no auth.db yet" in key["said"]), ("skipped", True), key)
 
     def test_usage(self) -> None:
         """--write alone, an address that is none, and no address at all."""
