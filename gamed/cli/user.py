@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import shlex
+import sys
 from pathlib import Path
 
 from gamed.cli.refusal import Refusal
@@ -26,16 +28,19 @@ def become_owner(data: Path) -> None:
 
 
 def refuse_to_serve_others(data: Path) -> None:
-    """Refusal for root: a server would leave files in another user's folder that the user cannot open."""
+    """Raise Refusal for root: a server would leave files in another user's folder that the user cannot open."""
     if (owner := _stranger(data)) is None:
         return
     try:
-        name = pwd.getpwuid(owner.st_uid).pw_name
-    except KeyError:
-        name = f"#{owner.st_uid}"
+        name = user = pwd.getpwuid(owner.st_uid).pw_name
+        groups = "--init-groups"
+    except KeyError:  # a container's user that this machine has no name for
+        name, user, groups = f"#{owner.st_uid}", str(owner.st_uid), "--clear-groups"
+    change = ["setpriv", f"--reuid={user}", f"--regid={owner.st_gid}", groups, "--"]
     raise Refusal(
-        f"{data} belongs to {name}, who could not open the files that root makes there. Run the server as that user "
-        f"(sudo -u '{name}' gamed serve, User= of a unit, --user of a container), or make the folder root's own."
+        f"{data} belongs to {name}, who could not open the files that root makes there. Make the folder root's own, or "
+        "run the server as that user (User= of a unit, --user of a container), which this command does with the same "
+        f"settings: {shlex.join([*change, *sys.orig_argv])}"
     )
 
 

@@ -2,13 +2,17 @@
 
 import json
 import os
+import pwd
 import subprocess
 from pathlib import Path
+from shutil import rmtree
 
 import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
+from gamed.cli.user import refuse_to_serve_others
 from tests.porch.other_user import python_for_all
 from tests.porch.process import PorchTestCase, free_port, get
+from tests.test_guides import blocks
 
 OTHER = 54321
 """A user whom this machine has no name for, as in a container."""
@@ -77,6 +81,50 @@ class OtherUserTests(PorchTestCase):
         self.assertEqual(self.stop(self.process), 0)
         self.assertIn(f"by=uid:{os.getuid()} ", self.output())
         self.assertEqual(self.strangers(), [])
+
+    def test_serve_as_root(self) -> None:
+        """Root is refused, and the command that the refusal prints starts the server as the folder's user, with the
+        configuration and the data that the environment names."""
+        if self.uid != OTHER:
+            self.assertIsNone(refuse_to_serve_others(self.data))
+            return
+        self.environ |= {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        for uid, user in ((OTHER, str(OTHER)), (pwd.getpwnam("nobody").pw_uid, "nobody")):
+            os.chown(self.data, uid, uid)
+            port = free_port()
+            serve = (self.python, "-c", RUN, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+            code, out, err = self.run_command(of=serve)
+            self.assertEqual((code, out), (78, ""), err)
+            command = err.strip().partition("with the same settings: ")[2]
+            self.assertTrue(command.startswith(f"setpriv --reuid={user} "), err)
+            process = self.start("/bin/sh", "-c", f"exec {command}")
+            self.await_answer(port, process)
+            self.assertEqual({path.stat().st_uid for path in self.data.iterdir()}, {uid})
+            self.assertEqual(self.stop(process), 0, self.output())
+            rmtree(self.data)
+            self.data.mkdir(0o700)
+
+    def test_first_start_of_the_guide(self) -> None:
+        """The owner's guide has a command that starts the server as the user `gamed`: with this machine's paths and
+        user in place of the guide's it does so, from a shell without any variable."""
+        [printed] = [text for text in blocks("docs/owner-guide.md", "sh") if "gamed serve" in text]
+        command = printed.replace("/etc/gamed/authentication.json", str(self.config))
+        command = command.replace("/var/lib/gamed/data", str(self.data))
+        command = command.replace("/opt/gamed/bin/gamed serve", f"{self.python} -c '{RUN}' serve --listen=$LISTEN")
+        change = "setpriv --reuid=gamed --regid=gamed --init-groups "
+        self.assertEqual([text in command for text in (change, str(self.config), str(self.data), RUN)], [True] * 4)
+        if self.uid == OTHER:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self.data, nobody.pw_uid, nobody.pw_gid)
+            command = command.replace(change, f"setpriv --reuid=nobody --regid={nobody.pw_gid} --init-groups ")
+        else:
+            command = command.replace(change, "")
+        port = free_port()
+        self.environ["LISTEN"] = f"tcp:{port}:interface=127.0.0.1"
+        process = self.start("/bin/sh", "-c", f"exec {command.strip()}")
+        self.await_answer(port, process)
+        self.assertEqual(self.data.stat().st_uid, (self.data / "auth.db").stat().st_uid)
+        self.assertEqual(self.stop(process), 0, self.output())
 
     def test_assets(self) -> None:
         """What root publishes is the service's user's; what that user may not read is not published, and named."""
