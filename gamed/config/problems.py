@@ -47,7 +47,11 @@ class ConfigErrors(ConfigError):
 
 
 class Wrong(Exception):
-    """A value that breaks its rule; the text says what was expected and holds nothing of the value."""
+    """A value that breaks a rule, or several; each message says what was expected and holds nothing of the value."""
+
+    def __init__(self, *messages: str) -> None:
+        super().__init__("; ".join(messages))
+        self.messages = messages
 
 
 def dotted(path: Path) -> str:

@@ -144,9 +144,14 @@ def _endpoint(value: object) -> str:
 
 def _issuer(value: object) -> str:
     """OpenID Connect Discovery 3: an https URL without query and fragment."""
-    if isinstance(value, str) and "?" in value:
-        raise Wrong("expected an issuer without a query")
-    return _endpoint(value)
+    wrong = ["expected an issuer without a query"] if isinstance(value, str) and "?" in value else []
+    try:
+        url = _endpoint(value)
+    except Wrong as e:
+        raise Wrong(*wrong, *e.messages) from None
+    if wrong:
+        raise Wrong(*wrong)
+    return url
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -39,19 +39,39 @@ class PublicUrl(Struct, frozen=True):
 
 
 def parse_public_url(text: str) -> PublicUrl:
-    """The address, or Wrong; what is wrong is told before what is missing."""
+    """Return the address, or raise Wrong with everything that is wrong with it."""
     scheme, rest = _split_scheme(text)
-    for mark, part in (("?", "a query"), ("#", "a fragment"), ("@", "a user or password"), ("/", "a path")):
-        if mark in rest:
-            at_the_end = ", not even a slash at its end" if rest.index(mark) == len(rest) - 1 and mark == "/" else ""
-            raise Wrong(f"expected only scheme, host and optional port, without {part}{at_the_end}")
-    match = _HOST_PORT.fullmatch(rest)
+    authority, wrong = _authority(rest)
+    match = _HOST_PORT.fullmatch(authority)
     if match is None:
-        raise Wrong("expected one port at most, and an IPv6 address in brackets, such as https://[2001:db8::1]")
-    url = PublicUrl(scheme, _host(match[1]), _port(match[2], scheme))
-    if scheme == "http" and not url.loopback:
-        raise Wrong("must begin with https://; http:// is allowed for localhost, 127.0.0.1 and [::1] only")
+        raise Wrong(*wrong, "expected one port at most, and an IPv6 address in brackets, such as https://[2001:db8::1]")
+    host, port = "", 0
+    try:
+        host = _host(match[1])
+    except Wrong as e:
+        wrong += e.messages
+    try:
+        port = _port(match[2], scheme)
+    except Wrong as e:
+        wrong += e.messages
+    url = PublicUrl(scheme, host, port)
+    if scheme == "http" and match[1] and not url.loopback:
+        wrong.append("must begin with https://; http:// is allowed for localhost, 127.0.0.1 and [::1] only")
+    if wrong:
+        raise Wrong(*wrong)
     return url
+
+
+def _authority(rest: str) -> tuple[str, list[str]]:
+    """Return host and port of what follows the scheme, and a message about what else is there."""
+    authority = rest[: min((rest.index(mark) for mark in "/?#" if mark in rest), default=len(rest))]
+    named = (("?", "a query"), ("#", "a fragment"), ("@", "a user or password"), ("/", "a path"))
+    part = next((part for mark, part in named if mark in rest), None)
+    if part is None:
+        return authority, []
+    at_the_end = ", not even a slash at its end" if rest == f"{authority}/" else ""
+    message = f"expected only scheme, host and optional port, without {part}{at_the_end}"
+    return authority.rpartition("@")[2], [message]
 
 
 def public_url(value: object) -> str:

@@ -96,7 +96,8 @@ class Section(Part, frozen=True):
         try:
             return rule(value)
         except Wrong as wrong:
-            self.problem(where, str(wrong))
+            for message in wrong.messages:
+                self.problem(where, message)
             return default
 
 

@@ -405,6 +405,15 @@ class ProviderTests(SynchronousTestCase):
                 {**own, "scopes": ["openid", "email"]},
                 ['providers.google.scopes: only "openid" is ever asked of this provider'],
             ),
+            (
+                "x",
+                {**own, "issuer": "http://x.example/?realm"},
+                [
+                    "providers.x.issuer: expected an issuer without a query",
+                    "providers.x.issuer: must begin with https://; "
+                    "http:// is allowed for localhost, 127.0.0.1 and [::1] only",
+                ],
+            ),
             ("x", {**own, "issuer": "https://x.example", "scopes": ["a"]}, ['providers.x.scopes: must hold "openid"']),
         ]
         for name, provider, expected in cases:

@@ -168,6 +168,26 @@ class PublicUrlTests(SynchronousTestCase):
             wrong = changed(config, public_url="http://play.example.org")
             self.assertEqual(told(wrong), [f"public_url: {expected}"])
 
+    def test_everything_at_once(self) -> None:
+        """One error does not hide another: each has a line of its own."""
+        https = "must begin with https://; http:// is allowed for localhost, 127.0.0.1 and [::1] only"
+        only = "expected only scheme, host and optional port, without"
+        port = "expected a port from 1 to 65535 after the colon"
+        labels = "expected a host of letters, digits and hyphens between dots"
+        for text, expected in (
+            ("http://play.example.org/", [f"{only} a path, not even a slash at its end", https]),
+            ("http://play.example.org/game?a=b", [f"{only} a query", https]),
+            ("http://anna:pw@play.example.org", [f"{only} a user or password", https]),
+            ("http://play.example.org:0", [port, https]),
+            ("http://my_server.example:0/#top", [f"{only} a fragment", labels, port, https]),
+            ("http://localhost:8080/", [f"{only} a path, not even a slash at its end"]),
+            ("https://x.example:https/", [f"{only} a path, not even a slash at its end", port]),
+        ):
+            lines = [f"public_url: {message}" for message in expected]
+            self.assertEqual(told(changed(LOCAL, public_url=text)), lines, text)
+            lines = [f"cors_origins[0]: {message}" for message in expected]
+            self.assertEqual(told(changed(LOCAL, cors_origins=[text])), lines, text)
+
     def test_no_value_is_shown(self) -> None:
         """A password pasted into the address does not end up in the complaint."""
         for text in ("https://anna:sesame@x.example", "https://x.example/sesame", "https://x.example?sesame", "sesame"):
