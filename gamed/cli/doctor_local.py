@@ -165,7 +165,7 @@ def _disk(data: Path, min_free_bytes: int) -> list[Finding]:
 
 def _key(data: Path, config: Config) -> list[Finding]:
     try:
-        choice = keys.choose(data, config.master_key, token_bytes)
+        choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
     except (Refusal, NotDone) as e:
         return [problem("key", str(e), "Do as it says before anything else: without its key auth.db is worthless.")]
     if choice.fresh:

@@ -77,7 +77,8 @@ def from_outside(places: Places, url: str, *, write: bool) -> Iterator[Finding]:
 def _store(opened: Opened, runner: str) -> Store:
     """As Host.open() does, which cannot read the key a second time: it is in no environment any more."""
     data, config = opened.places.data, opened.judged.config
-    return Store(data, runner, config, keys.choose(data, config.master_key, token_bytes))
+    choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
+    return Store(data, runner, config, choice)
 
 
 def _taken(steps: Sequence[Step]) -> list[Finding]:

@@ -65,7 +65,8 @@ class Host(Struct, frozen=True):
         become_owner(where.data)
         refuse_unfinished(where.data)
         config = opened.judged.config
-        return Store(where.data, runner, config, keys.choose(where.data, config.master_key, token_bytes))
+        choice = keys.choose(where.data, config.master_key, token_bytes, config.master_key_origin)
+        return Store(where.data, runner, config, choice)
 
     def open_keyless(self) -> "Files":
         """auth.db for a command that looks nothing up by a name; no key is asked for."""

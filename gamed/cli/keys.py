@@ -40,27 +40,31 @@ class Choice(Struct, frozen=True):
     """There is no auth.db yet, or nothing in it: no key was compared with this one."""
 
 
-def choose(data: Path, master: Secret | None, random: Random) -> Choice:
-    """Reads only; Refusal when no key at hand is the one auth.db is written with."""
+def choose(data: Path, master: Secret | None, random: Random, origin: str = "") -> Choice:
+    """Return the key to serve with; reads only. Raise Refusal if no key at hand is the one auth.db is written with.
+
+    `origin` names for messages where the master key was found.
+    """
     ring = _read_only(data / AUTH_DB, keyring.read)
     filed = key_file.read(data)
     choice = _candidate(data, master, filed, ring, random)
     if ring is None:
         return replace(choice, fresh=True)
-    if choice.before is not None:
-        return choice
-    keys = Keys.of(choice.key, random)
-    if keys.check != ring.check_value:  # check() finds the words, and writes nothing where it refuses
-        _read_only(data / AUTH_DB, lambda connection: keyring.check(connection, keys, choice.source, 0))
+    _refuse_other(data, choice, ring, random, origin)
     return choice
 
 
-def refuse_misfit(data: Path, master: Secret | None, ring: keyring.Keyring, random: Random) -> None:
-    """Refusal when no key at hand is the one that an auth.db with this keyring is written with; reads only."""
+def refuse_misfit(data: Path, master: Secret | None, ring: keyring.Keyring, random: Random, origin: str = "") -> None:
+    """Raise Refusal if no key at hand is the one that an auth.db with this keyring is written with; reads only."""
     choice = _candidate(data, master, key_file.read(data), ring, random)
+    _refuse_other(data, choice, ring, random, origin)
+
+
+def _refuse_other(data: Path, choice: Choice, ring: keyring.Keyring, random: Random, origin: str) -> None:
     keys = Keys.of(choice.key, random)
     if choice.before is None and keys.check != ring.check_value:
-        raise Refusal(keyring.mismatch(ring, keys, choice.source))
+        found = f"the key file {data / key_file.FILE_NAME}" if choice.source is KeySource.FILE else origin
+        raise Refusal(keyring.mismatch(ring, keys, choice.source, found))
 
 
 def settle(data: Path, choice: Choice, random: Random, now_ms: Now) -> int | None:

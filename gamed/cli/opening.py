@@ -52,7 +52,7 @@ def prepare(
     if (cut_off := exchange.recover(places.data)) is not None:
         say(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
     listeners.probe(opening)
-    choice = keys.choose(places.data, config.master_key, token_bytes)
+    choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
     with keys.refusing(places.data / files.AUTH_DB):
         _prepare_files(places, manager)
     kept = keys.settle(places.data, choice, token_bytes, now_ms)

@@ -20,9 +20,10 @@ from gamed.cli.refusal import NotDone, Refusal, ending
 from gamed.cli.restore_work import Restored, put_back
 from gamed.cli.user import become_owner, ran_by
 from gamed.cli.words import counted
+from gamed.config.model import Config
 from gamed.config.problems import ConfigError
 from gamed.config.settings import KeySource
-from gamed.crypto import Secret
+from gamed.storage.auth.keyring import Keyring
 from gamed.storage.migrations import MigrationError
 from gamed.store import StoreError
 
@@ -50,7 +51,7 @@ def restore(host: Host, folder: Path, check: bool, as_json: bool) -> None:
             found = _read(path)
             report(_described(found, where), "\n".join(_told(found, where)), as_json=as_json)
             return
-        master = _master(where, path)
+        config = _config(where, path)
         become_owner(where.data)
         files.open_data(where.data)
         lock = Lock.take(where.data)
@@ -59,7 +60,7 @@ def restore(host: Host, folder: Path, check: bool, as_json: bool) -> None:
             if cut_off.origin != str(path.resolve()):
                 raise NotDone(f"A restore of {cut_off.origin} was cut off, and is finished now; run this one again.")
         else:
-            done = _restored(_read(path), where, master, runner)
+            done = _restored(_read(path), where, config, runner)
         lock.release()
         report(_members(path, done), "\n".join(_lines(path, done)), as_json=as_json)
 
@@ -73,17 +74,17 @@ def _read(path: Path) -> Backup:
         raise NotDone(f"{path} is no whole backup: {e}. Nothing was changed.") from None
 
 
-def _master(where: Places, backup: Path) -> Secret | None:
-    """The master key of the configuration that is there, else of the backup's own; None where it names none."""
+def _config(where: Places, backup: Path) -> Config:
+    """Return the configuration that is there, else the backup's own, with the master key that it names."""
     there, copied = where.config.exists(), backup / SETTINGS[0]
     opened = read_with_key(where if there or not copied.exists() else replace(where, config=copied))
-    return opened.judged.config.master_key
+    return opened.judged.config
 
 
-def _restored(backup: Backup, where: Places, master: Secret | None, runner: str) -> Restored:
+def _restored(backup: Backup, where: Places, config: Config, runner: str) -> Restored:
     if backup.ring is not None:
         try:
-            keys.refuse_misfit(where.data, master, backup.ring, token_bytes)
+            _refuse_misfit(where.data, config, backup.ring)
         except Refusal as e:
             raise Refusal(f"The key at hand does not fit this backup. Nothing was changed. {e}") from None
     try:
@@ -92,12 +93,16 @@ def _restored(backup: Backup, where: Places, master: Secret | None, runner: str)
         raise NotDone(f"The stores stay as they were: {e.__cause__ or e}") from None
 
 
+def _refuse_misfit(data: Path, config: Config, ring: Keyring) -> None:
+    keys.refuse_misfit(data, config.master_key, ring, token_bytes, config.master_key_origin)
+
+
 def _key(backup: Backup, where: Places) -> str:
     """Whether the present key opens the backup's auth.db; a key that is not at hand is no flaw of the backup."""
     if backup.ring is None:
         return NONE
     try:
-        keys.refuse_misfit(where.data, _master(where, backup.path), backup.ring, token_bytes)
+        _refuse_misfit(where.data, _config(where, backup.path), backup.ring)
     except ConfigError:
         return UNKNOWN
     except Refusal:

@@ -81,10 +81,13 @@ def judge(document: Document, sources: Sources, file: str, providers: bool) -> J
     top = Section.top(document, problems, warnings)
     top.only(MEMBERS, HINTS)
     mode = _mode(top) if isinstance(document.value, dict) else None
+    address = _public_url(top, mode)
+    key, key_origin = _master_key(top, mode, sources)
     config = Config(
         mode=mode or Mode.LOCAL,
-        public_url=_public_url(top, mode),
-        master_key=_master_key(top, mode, sources),
+        public_url=address,
+        master_key=key,
+        master_key_origin=key_origin,
         providers=_providers(top, mode, sources if providers else None),
         session=_session(top.section("session")),
         login=_login(top.section("login")),
@@ -108,18 +111,19 @@ def _public_url(top: Section, mode: Mode | None) -> str | None:
     return top.value("public_url", public_url, None)
 
 
-def _master_key(top: Section, mode: Mode | None, sources: Sources) -> Secret | None:
+def _master_key(top: Section, mode: Mode | None, sources: Sources) -> tuple[Secret | None, str]:
+    """Return the key and where it was found; None and "" without one."""
     missing = "missing; oauth mode needs the name of the variable that holds the master key (`gamed key new` makes one)"
     if mode is Mode.OAUTH and "master_key_env" not in top:
         top.problem("master_key_env", missing)
     name = top.value("master_key_env", variable_name, None)
     if name is None:
-        return None
-    key = top.value("master_key_env", lambda _: master_key(sources.find(name)), None)
+        return None, ""
+    key, key_origin = top.value("master_key_env", lambda _: sources.read(name, master_key), (None, ""))
     weakness = weak(key) if key is not None else None
     if weakness is not None:
         top.warning("master_key_env", weakness)
-    return key
+    return key, key_origin
 
 
 def _providers(top: Section, mode: Mode | None, sources: Sources | None) -> Mapping[str, Provider]:

@@ -101,6 +101,8 @@ class Config(Struct, frozen=True):
     public_url: str | None = None
     """Canonical: scheme, host, port unless it is the scheme's own; no slash at the end."""
     master_key: Secret | None = None
+    master_key_origin: str = ""
+    """For messages: the variable, the file or the credential that the key was found in."""
     providers: Mapping[str, Provider] = field(default_factory=dict)
     """In the file's order; empty in local mode."""
     session: SessionTimes = SessionTimes()

@@ -127,7 +127,7 @@ def _secret(section: Section, sources: Sources | None) -> Secret | None:
     name = section.needed("client_secret_env", variable_name)
     if name is None or sources is None:
         return None
-    return section.value("client_secret_env", lambda _: client_secret(sources.find(name)), None)
+    return section.value("client_secret_env", lambda _: sources.read(name, client_secret)[0], None)
 
 
 def _endpoint(value: object) -> str:

@@ -4,11 +4,13 @@ from base64 import b64decode, b64encode
 from binascii import Error
 from collections.abc import Callable, Mapping
 from re import ASCII, compile
+from typing import TypeVar
 
 from gamed.config.problems import Wrong, random
 from gamed.crypto import KEY_BYTES, Secret
 from gamed.structs import Part
 
+T = TypeVar("T")
 ReadFile = Callable[[str], bytes]
 """path -> content; OSError when it cannot be read."""
 
@@ -26,38 +28,48 @@ class Sources(Part, frozen=True):
     _environ: Mapping[str, str]
     _read_file: ReadFile
 
-    def find(self, name: str) -> bytes:
-        """The value of the variable `name`, from exactly one place; Wrong when there is none, or more than one."""
-        found = [self._variable(name), self._file(name), self._credential(name)]
-        values = [value for value in found if value is not None]
-        if len(values) > 1:
+    def read(self, name: str, rule: Callable[[bytes], T]) -> tuple[T, str]:
+        """Return what the rule makes of the value that the variable `name` supplies, and where the value was found.
+
+        Raise Wrong if there is none, or more than one, or if the rule refuses it: the message then names the variable,
+        the file or the credential.
+        """
+        found = [each for each in (self._variable(name), self._file(name), self._credential(name)) if each is not None]
+        if len(found) > 1:
             raise Wrong(f"{_spoken(name)} is supplied twice; keep one of variable, _FILE and credential")
-        if not values:
+        if not found:
             raise Wrong(f"{_spoken(name)} is not set; nor is its _FILE form, nor a credential of that name")
-        return values[0]
+        [(value, origin)] = found
+        try:
+            return rule(value), origin
+        except Wrong as e:
+            raise Wrong(*(f"{origin}: {message}" for message in e.messages)) from None
 
-    def _variable(self, name: str) -> bytes | None:
-        return self._environ[name].encode("utf-8", "surrogateescape") if self._environ.get(name) else None
+    def _variable(self, name: str) -> tuple[bytes, str] | None:
+        value = self._environ.get(name)
+        return (value.encode("utf-8", "surrogateescape"), _spoken(name)) if value else None
 
-    def _file(self, name: str) -> bytes | None:
+    def _file(self, name: str) -> tuple[bytes, str] | None:
         path = self._environ.get(f"{name}_FILE")
         if not path:
             return None
         try:
-            return _without_newline(self._read_file(path))
-        except OSError as e:
+            value = _without_newline(self._read_file(path))
+        except OSError as e:  # the path is not shown: it may be the secret itself, in the wrong variable
             raise Wrong(f"the file that {_spoken(name)}'s _FILE form names cannot be read: {e.strerror}") from None
+        return value, f"the file {_printable(path)} that {_spoken(name)}'s _FILE form names"
 
-    def _credential(self, name: str) -> bytes | None:
+    def _credential(self, name: str) -> tuple[bytes, str] | None:
         folder = self._environ.get(CREDENTIALS)
         if not folder:
             return None
         try:
-            return _without_newline(self._read_file(f"{folder}/{name}"))
+            value = _without_newline(self._read_file(f"{folder}/{name}"))
         except FileNotFoundError:
             return None
         except OSError as e:
             raise Wrong(f"the credential that {_spoken(name)} names cannot be read: {e.strerror}") from None
+        return value, f"the credential that {_spoken(name)} names"
 
 
 def variable_name(value: object) -> str:
@@ -119,3 +131,8 @@ def _without_newline(raw: bytes) -> bytes:
 def _spoken(name: str) -> str:
     """A variable's name where it cannot be a secret."""
     return name if _PLAIN_NAME.fullmatch(name) and len(name) <= 64 else "the variable named here"
+
+
+def _printable(path: str) -> str:
+    """Return the path of a file that was read, on one line."""
+    return path if path.isprintable() else ascii(path)

@@ -103,6 +103,45 @@ class SourceTests(SynchronousTestCase):
         error = self.assertRaises(ConfigError, parse, text, environ, forbidden)
         self.assertIn("credential that GAMED_MASTER_KEY names cannot be read: Permission denied", str(error))
 
+    def test_a_refused_value_names_its_source(self) -> None:
+        """What is wrong with a secret is said with the variable, the file or the credential that it came from, and
+        never with the value."""
+        wrong = KEY_TEXT + " "
+        for environ, files, origin in (
+            ({"GAMED_MASTER_KEY": wrong}, {}, "GAMED_MASTER_KEY"),
+            (
+                {"GAMED_MASTER_KEY_FILE": "/run/key"},
+                {"/run/key": wrong.encode()},
+                "the file /run/key that GAMED_MASTER_KEY's _FILE form names",
+            ),
+            (
+                {"GAMED_MASTER_KEY_FILE": "/run/k\ney"},
+                {"/run/k\ney": wrong.encode()},
+                "the file '/run/k\\ney' that GAMED_MASTER_KEY's _FILE form names",
+            ),
+            (
+                {"CREDENTIALS_DIRECTORY": "/creds"},
+                {"/creds/GAMED_MASTER_KEY": wrong.encode()},
+                "the credential that GAMED_MASTER_KEY names",
+            ),
+        ):
+            error = str(self.assertRaises(ConfigError, judge, KEYED, environ, files))
+            self.assertIn(f"master_key_env: {origin}: the master key has white space around it", error)
+            self.assertNotIn(KEY_TEXT, error)
+
+    def test_where_the_key_was_found(self) -> None:
+        """The configuration says where a good key came from, for messages about a key that does not fit."""
+        for environ, files, origin in (
+            ({"GAMED_MASTER_KEY": KEY_TEXT}, {}, "GAMED_MASTER_KEY"),
+            (
+                {"GAMED_MASTER_KEY_FILE": "/run/key"},
+                {"/run/key": KEY_TEXT.encode()},
+                "the file /run/key that GAMED_MASTER_KEY's _FILE form names",
+            ),
+        ):
+            self.assertEqual(judge(KEYED, environ, files).config.master_key_origin, origin)
+        self.assertEqual(judge(LOCAL).config.master_key_origin, "")
+
     def test_client_secrets(self) -> None:
         """They come from the same places, one of them, and hold no space or line end."""
         environ = {**ENVIRON, "DISCORD_CLIENT_SECRET": "", "DISCORD_CLIENT_SECRET_FILE": "/run/discord"}
@@ -110,7 +149,7 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(config.providers["discord"].client_secret.reveal(), b"from-file")
         for secret in ("a b", "a\n", "é", "x" * 513):
             error = self.assertRaises(ConfigError, judge, OAUTH, {**ENVIRON, "DISCORD_CLIENT_SECRET": secret})
-            self.assertIn("discord.client_secret_env: the client secret must be", str(error))
+            self.assertIn("discord.client_secret_env: DISCORD_CLIENT_SECRET: the client secret must be", str(error))
             self.assertNotIn(secret, str(error))
 
     def test_only_enabled_providers(self) -> None:

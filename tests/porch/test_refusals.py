@@ -171,6 +171,7 @@ class KeyTests(RefusalTestCase):
         self.environ = {"GAMED_MASTER_KEY": OTHER_KEY}
         err = self.refused()
         self.assertIn("auth.db is written with another key", err)
+        self.assertIn("than the one in GAMED_MASTER_KEY (", err)
         self.assertEqual(len(err.splitlines()), 1)
         self.assertEqual(self.complaint(self.gamed("players", "list")), err)
 
@@ -203,7 +204,9 @@ class KeyTests(RefusalTestCase):
         self.assertIn("auth.key is missing", self.refused())
         self.assertFalse((self.data / "auth.key").exists())
         (self.data / "auth.key").write_text(OTHER_KEY)
-        self.assertIn("Put back the key file", self.refused())
+        err = self.refused()
+        self.assertIn(f"than the one in the key file {self.data / 'auth.key'} (", err)
+        self.assertIn("Put back the key file", err)
         (self.data / "auth.key").write_text("nonsense!")
         self.assertIn("auth.key cannot be used", self.refused())
         self.assertEqual(self.stores(), before)

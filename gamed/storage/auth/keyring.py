@@ -126,9 +126,10 @@ def _count(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def mismatch(ring: Keyring, keys: Keys, source: KeySource) -> str:
-    """What to tell an owner who brought these keys to an auth.db with this ring."""
-    said = f"auth.db is written with another key (fingerprint {ring.fingerprint}) than this one ({keys.fingerprint}). "
+def mismatch(ring: Keyring, keys: Keys, source: KeySource, origin: str = "") -> str:
+    """Return the message for an owner who supplied these keys, found in `origin`, for an auth.db with this ring."""
+    this = f"the one in {origin}" if origin else "this one"
+    said = f"auth.db is written with another key (fingerprint {ring.fingerprint}) than {this} ({keys.fingerprint}). "
     if ring.source is KeySource.FILE:
         return said + "Put back the key file that was made beside this auth.db."
     if source is KeySource.FILE:
