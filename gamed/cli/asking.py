@@ -1,4 +1,4 @@
-"""What a command asks whoever runs it: a password that may be chosen, a yes to what cannot be undone."""
+"""What a command asks the operator: a password to choose, a confirmation before something is deleted."""
 
 import sys
 from collections.abc import Callable
@@ -17,14 +17,14 @@ password_option = click.option(
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-def confirm(question: str, *, yes: bool) -> None:
-    """Ask before an erase, unless `yes` was said already; NotDone for no."""
+def confirm(question: str, consequence: str = "This cannot be undone.", *, yes: bool) -> None:
+    """Ask before something is deleted, unless the option --yes was given; raise NotDone if the answer is no."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise click.UsageError("Standard input is no terminal; say --yes to erase without being asked.")
-    if not click.confirm(f"{question} This cannot be undone."):
-        raise NotDone("Nothing was erased.")
+        raise click.UsageError("Standard input is not a terminal. Pass --yes to skip the confirmation.")
+    if not click.confirm(f"{question} {consequence}"):
+        raise NotDone("Nothing was changed.")
 
 
 def password_from(*, stdin: bool) -> Callable[[], Secret]:

@@ -14,6 +14,11 @@ from gamed.cli.people import report
 from gamed.cli.refusal import ending
 from gamed.clock import now_ms
 
+DROPPED = (
+    "Games that ask for it then get 404, and its list of earlier releases, for gamed assets rollback, is lost. The "
+    "releases stay until gamed assets gc deletes them; until then, gamed assets point {channel} RELEASE makes it again."
+)
+
 
 @click.group(short_help="Publish what games load, and look after it.")
 def assets() -> None:
@@ -59,12 +64,15 @@ def rollback(host: Host, channel: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def drop(host: Host, channel: str, yes: bool, as_json: bool) -> None:
-    """Take a channel away, its past included. What it pointed at is deleted by a later `gamed assets gc`."""
+    """Take a channel away, with its list of earlier releases.
+
+    The releases stay until a later `gamed assets gc` deletes them; `gamed assets point` makes the channel again.
+    """
     with ending():
         opened = Assets.open(host)
         with refusing(opened.store.folder):
             if channel in opened.store.channels():
-                confirm(f"Take the channel {channel} away?", yes=yes)
+                confirm(f"Take the channel {channel} away?", DROPPED.format(channel=channel), yes=yes)
             before = channels.drop(opened.store, channel, opened.keep, now_ms())
         opened.tell("assets drop")
         report({"channel": channel, "before": before}, f"{channel} is no channel any more", as_json=as_json)

@@ -1,6 +1,7 @@
 """Real processes of this checkout: started, read until they say something, ended."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -61,6 +62,26 @@ class PorchTestCase(SynchronousTestCase):
             env=environment(self.environ),
             check=False,
         )
+        return done.returncode, done.stdout, done.stderr
+
+    def answering(self, answer: str, *arguments: str) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr of a command whose standard input is a terminal that `answer` is typed into."""
+        near, far = pty.openpty()
+        try:
+            os.write(near, answer.encode())
+            done = subprocess.run(
+                [*GAMED, *self.places, *arguments],
+                stdin=far,
+                capture_output=True,
+                text=True,
+                timeout=WAIT_SECONDS,
+                cwd=self.folder,
+                env=environment(self.environ),
+                check=False,
+            )
+        finally:
+            os.close(near)
+            os.close(far)
         return done.returncode, done.stdout, done.stderr
 
     def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
