@@ -1,6 +1,7 @@
 """`gamed saves`: what players keep, looked at and mended from the host (PROTOCOL 4)."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from re import ASCII, compile
 from sqlite3 import Connection
@@ -27,6 +28,8 @@ from gamed.saves.rules import SlotView
 from gamed.saves.save_info import entry_info, version_info
 from gamed.saves.slots import check_slot
 from gamed.saves.version import Version
+from gamed.storage.auth.players import count as count_players
+from gamed.storage.auth.players import find_player
 from gamed.storage.command import reader
 from gamed.storage.state import shelves, slots, versions
 from gamed.storage.state.totals import Totals, totals
@@ -50,7 +53,9 @@ def saves() -> None:
 def ls(host: Host, who: str, as_json: bool) -> None:
     """Show a player's saves, the deleted ones too."""
     with ending():
-        files, player_id = _player(host, who)
+        files, player_id = _named(host, who)
+        if _saved_nothing(files, player_id) and not files.look(lambda auth: find_player(auth, player_id)):
+            raise NotDone(f"There is no player {player_id}, and no saves of one.")
         entries = files.look_at_state(lambda connection: slots.changed(connection, player_id, 0))
         if as_json:
             say(json.dumps([entry_info(entry) for entry in entries], indent=2))
@@ -161,29 +166,33 @@ def erase(host: Host, who: str, yes: bool, as_json: bool) -> None:
 def stats(host: Host, as_json: bool) -> None:
     """Show how much all players keep together, and who keeps most."""
     with ending():
-        found = host.open_keyless().look_at_state(totals)
+        files = host.open_keyless()
+        known, found = files.look(count_players), files.look_at_state(totals)
         if as_json:
             largest = [{"player": player_id, "bytes": kept} for player_id, kept in found.largest]
-            say(json.dumps({**_numbers(found), "largest": largest}, indent=2))
-        else:
-            for name, value in _numbers(found).items():
-                say(f"{name:20} {value:>16}")
-            for player_id, kept in found.largest:
-                say(f"{player_id}  {kept:>16}")
+            say(json.dumps({"players": known, **_numbers(found), "largest": largest}, indent=2))
+        for line in [] if as_json else _stated(known, found):
+            say(line)
 
 
 def _player(host: Host, who: str) -> tuple[Files, str]:
-    """By id without a key, else by local name; NotDone where nothing was ever saved."""
-    files: Files
-    if _ID.fullmatch(who):
-        files, player_id = host.open_keyless(), who
-    else:
-        store = host.open()
-        files, player_id = store, store.read(lambda connection, keys: found(connection, keys, who)).player.player_id
-    holdings = files.look_at_state(lambda connection: shelves.find(connection, player_id))
-    if holdings.cursor == UNBORN:
+    """Return the stores and the player's id, like `_named`; raise NotDone if the player never saved anything."""
+    files, player_id = _named(host, who)
+    if _saved_nothing(files, player_id):
         raise NotDone(f"{who} has never saved anything here.")
     return files, player_id
+
+
+def _named(host: Host, who: str) -> tuple[Files, str]:
+    """Return the stores and the id of the player with this id, which needs no key, or else with this local name."""
+    if _ID.fullmatch(who):
+        return host.open_keyless(), who
+    store = host.open()
+    return store, store.read(lambda connection, keys: found(connection, keys, who)).player.player_id
+
+
+def _saved_nothing(files: Files, player_id: str) -> bool:
+    return files.look_at_state(lambda connection: shelves.find(connection, player_id)).cursor == UNBORN
 
 
 def _slot(name: str) -> str:
@@ -207,7 +216,7 @@ def _line(entry: SlotEntry) -> str:
 
 def _numbers(found: Totals) -> dict[str, object]:
     return {
-        "players": found.players,
+        "players_with_saves": found.players_with_saves,
         "saves": found.saves,
         "current_bytes": found.current_bytes,
         "history_bytes": found.history_bytes,
@@ -215,3 +224,17 @@ def _numbers(found: Totals) -> dict[str, object]:
         "free_bytes": found.free_bytes,
         "unreferenced_blobs": found.unreferenced_blobs,
     }
+
+
+def _stated(known: int, found: Totals) -> Iterator[str]:
+    """Yield the lines for a person: each number with its unit."""
+    yield f"{'players':24} {known:>16}"
+    yield f"{'players with saves':24} {found.players_with_saves:>16}"
+    yield f"{'saves':24} {found.saves:>16}"
+    yield f"{'their current versions':24} {found.current_bytes:>16} bytes"
+    yield f"{'their history':24} {found.history_bytes:>16} bytes"
+    yield f"{'state.db':24} {found.file_bytes:>16} bytes"
+    yield f"{'free space in it':24} {found.free_bytes:>16} bytes"
+    yield f"{'unreferenced blobs':24} {found.unreferenced_blobs:>16}"
+    for player_id, kept in found.largest:
+        yield f"{player_id:24} {kept:>16} bytes"

@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 from gamed.cli.lock import Lock
 from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
+from gamed.storage.auth.players import create_player
 from gamed.storage.command import once
 from gamed.storage.files import PAGE_BYTES, connect, file_uri, prepare
 from gamed.storage.migrations import prepare_files
@@ -40,6 +41,9 @@ class SavesTestCase(PorchTestCase):
 
     def state(self, sql: str) -> list[tuple[object, ...]]:
         return once(self.data / "state.db", ask(sql))
+
+    def add_player(self, player_id: str) -> None:
+        once(self.data / "auth.db", lambda connection: create_player(connection, player_id, 0))
 
     def current(self, slot: str = "auto") -> bytes:
         """The bytes that a game would read."""
@@ -79,14 +83,40 @@ class LookTests(SavesTestCase):
     def test_stats(self) -> None:
         """What all keep together."""
         found = json.loads(self.said("saves", "stats", "--json"))
-        self.assertEqual((found["players"], found["saves"], found["current_bytes"]), (1, 1, 5))
+        self.assertEqual((found["players_with_saves"], found["saves"], found["current_bytes"]), (1, 1, 5))
         self.assertEqual(found["largest"], [{"player": ANNA, "bytes": 5 + 3 + 3 + 7 + 4}])
-        self.assertIn("history_bytes", self.said("saves", "stats"))
+
+    def test_stats_count_every_player(self) -> None:
+        """A player who never saved is a player, too, and is told from those who have saves."""
+        self.add_player("ply_B")
+        self.add_player(ANNA)
+        found = json.loads(self.said("saves", "stats", "--json"))
+        self.assertEqual((found["players"], found["players_with_saves"]), (2, 1))
+        self.state("UPDATE shelf SET slots = 0, live_bytes = 0, kept_bytes = 0")
+        found = json.loads(self.said("saves", "stats", "--json"))
+        self.assertEqual((found["players"], found["players_with_saves"]), (2, 0))
+
+    def test_stats_for_a_person(self) -> None:
+        """Each size has its unit."""
+        self.add_player(ANNA)
+        lines = {line[:24].strip(): line[24:].split() for line in self.said("saves", "stats").splitlines()}
+        self.assertEqual(lines["players"], ["1"])
+        self.assertEqual(lines["their current versions"], ["5", "bytes"])
+        self.assertEqual(lines["their history"], ["17", "bytes"])
+        self.assertEqual(lines[ANNA], ["22", "bytes"])
+
+    def test_ls_of_a_player_without_saves(self) -> None:
+        """A player who never saved has an empty list: [] for a script, a sentence for a person, exit code 0."""
+        self.add_player("ply_B")
+        self.assertEqual(json.loads(self.said("saves", "ls", "ply_B", "--json")), [])
+        self.assertEqual(self.said("saves", "ls", "ply_B"), "ply_B has no saves\n")
 
     def test_nobody(self) -> None:
         """A player without saves, a slot without a save, no slot at all: one sentence, exit code 1."""
         for arguments, words in (
-            (("ls", "ply_nobody"), "never saved anything"),
+            (("ls", "ply_nobody"), "There is no player ply_nobody"),
+            (("ls", "ply_nobody", "--json"), "There is no player ply_nobody"),
+            (("export", "ply_nobody", "nobody.zip"), "never saved anything"),
             (("versions", ANNA, "never"), "never had a save never"),
             (("versions", ANNA, "NUL"), "A slot's name"),
             (("restore", ANNA, "auto", "9"), "no version 9 of auto"),
@@ -98,6 +128,17 @@ class LookTests(SavesTestCase):
             self.assertEqual((code, out), (1, ""))
             self.assertIn(words, err)
             self.assertTrue(err.startswith("gamed: ") and err.count("\n") == 1, err)
+
+
+class NamedTests(PorchTestCase):
+    def test_ls_by_name(self) -> None:
+        """A player who was added and never saved has an empty list, found by the local name; a stranger has none."""
+        process, _ = self.serve()
+        self.assertEqual(self.stop(process), 0)
+        self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")
+        self.assertEqual(self.gamed("saves", "ls", "anna", "--json"), (0, "[]\n", ""))
+        code, out, err = self.gamed("saves", "ls", "ben", "--json")
+        self.assertEqual((code, out, "no player with the name or id 'ben'" in err), (1, "", True), err)
 
 
 class ChangeTests(SavesTestCase):

@@ -38,6 +38,11 @@ def find_player(connection: Connection, player_id: str) -> Player | None:
     return None if row is None else player_of(row)
 
 
+def count(connection: Connection) -> int:
+    """Return how many players there are, in every state."""
+    return int(connection.execute("SELECT count(*) FROM player").fetchone()[0])
+
+
 def signed_in(connection: Connection, player_id: str, now_ms: int) -> None:
     """Note a sign-in: a collected handoff, or a session made by command."""
     connection.execute(

@@ -9,7 +9,8 @@ from attrs import frozen
 class Totals:
     """Sizes in bytes; of the file, `free_bytes` is room that the next writes use first."""
 
-    players: int
+    players_with_saves: int
+    """Players who keep anything, in the history too; who has signed in and never saved is not in state.db."""
     saves: int
     current_bytes: int
     history_bytes: int
@@ -21,7 +22,11 @@ class Totals:
 
 
 def totals(connection: Connection, most: int = 5) -> Totals:
-    query = "SELECT count(*), sum(slots), sum(live_bytes), sum(kept_bytes) FROM shelf"
+    query = """
+        SELECT count(*) FILTER (WHERE slots > 0 OR live_bytes + kept_bytes > 0),
+            sum(slots), sum(live_bytes), sum(kept_bytes)
+        FROM shelf
+    """
     ((players, saves, live, kept),) = connection.execute(query).fetchall()
     page, pages, free = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
