@@ -34,6 +34,7 @@ from gamed.clock import now_ms
 from gamed.http_rules.conditions import Representation
 from gamed.ops.access_log import AccessLog
 from gamed.ops.tally import Tally
+from gamed.saves.disk import Announced
 from gamed.saves.holdings import Holdings
 from gamed.saves.limits import SaveLimits
 from gamed.saves.orders import WriteOrder, Written
@@ -139,7 +140,7 @@ class Inside:
         waits = PlayerWaits(cast(Any, still), still)
         store = cast(SaveStore, self._air)
         shelf = Shelf(store, still, limits, now_ms, os.urandom, waits, WriteRate.of(limits))
-        gate = SaveGate(shelf, limits, Intake(limits, Path(tempfile.gettempdir()), lambda: ROOMY))
+        gate = SaveGate(shelf, limits, Intake(limits, Path(tempfile.gettempdir()), Announced(lambda: ROOMY, 0)))
         rooms: list[Room] = [
             SaveRoutes(shelf, Detached(), gate, cast(Any, None)),
             PolicyRoutes("local", [], "0" * 8, still),

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from bench.house import House, disk_probe_ms, percentile
 
-PLAYERS = 8
+PLAYERS = 16
+"""Of whom each may have four uploads at once."""
 PIECE = 64 * 1024
 
 

@@ -50,10 +50,11 @@ class Keeping:
         self._sweeper = Sweeper(stores, self._limits, now_ms, token_bytes, self.waits.changed)
 
     def rooms(self, indexer: Indexer, sessions: Sessions, detached: Detached) -> Sequence[Room]:
-        limits, announced, folder = self._limits, Announced(), self._settings.data / "tmp"
+        limits, folder = self._limits, self._settings.data / "tmp"
+        announced = Announced(self._free_bytes, limits.min_free_bytes)
         store = StoredSaves(self._stores, indexer, limits)
         shelf = Shelf(store, sessions, limits, self._now_ms, token_bytes, self.waits, WriteRate.of(limits))
-        intake = Intake(limits, folder, self._free_bytes, self._disk, announced)
+        intake = Intake(limits, folder, announced, self._disk)
         commits = Commits(
             shelf,
             store,
@@ -67,7 +68,7 @@ class Keeping:
         shelves = StoredShelves(self._stores, token_bytes)
         erasure = Erasure(shelf, shelves, self._now_ms, token_bytes, self.waits)
         archives = StoredExports(self._stores, folder)
-        self._exports = Exports(shelf, archives.begin, limits, self._free_bytes, announced)
+        self._exports = Exports(shelf, archives.begin, announced)
         return (
             SaveRoutes(shelf, detached, SaveGate(shelf, limits, intake), erasure),
             CommitRoutes(commits, limits, detached, intake),

@@ -62,7 +62,7 @@ class Commits(Part, frozen=True):
         """Staged bytes have a rate of their own: nothing that a player sees is changed by them."""
         caller, holdings = await self._door.holdings(token)
         self._staging_rate.spend(caller.player_id, self._now_ms())
-        return Entry(caller.player_id, holdings.cursor.epoch)
+        return Entry(caller.player_id, holdings.cursor.epoch, holdings.usage)
 
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Of the player's own bytes with this hash, staged or saved; else BlobNotStaged."""

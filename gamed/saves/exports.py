@@ -14,7 +14,6 @@ from gamed.http_rules.tags import EntityTag
 from gamed.saves.cursor import Cursor
 from gamed.saves.disk import Announced
 from gamed.saves.errors import VersionConflict
-from gamed.saves.limits import SaveLimits
 from gamed.saves.shelf import Shelf
 from gamed.store import StoreBusy
 
@@ -131,10 +130,7 @@ class Exports:
     _shelf: Shelf
     _begin: Callable[[str, Cursor], Archive]
     """For the player whose shelf stands at this cursor."""
-    _limits: SaveLimits
-    _free_bytes: Callable[[], int]
-    """-> what the stores' disk has left."""
-    _announced: Announced = Factory(Announced)
+    _announced: Announced
     _open: set[Export] = Factory(set)
     _closed: bool = False
 
@@ -144,7 +140,7 @@ class Exports:
         if self._closed or len(self._open) >= PLACES:
             raise ExportsBusy("As many exports as this server makes at once are under way. Try again in a moment.")
         expected = holdings.usage.bytes + holdings.usage.history_bytes
-        self._announced.claim(expected, self._free_bytes(), self._limits.min_free_bytes)
+        self._announced.claim(expected)
         archive = self._begin(caller.player_id, holdings.cursor)
         export = Export(archive, holdings.cursor, expected, self._announced, self._open.discard, claim=expected)
         self._open.add(export)

@@ -44,6 +44,10 @@ class Usage(Struct, frozen=True):
     bytes: int = 0
     history_bytes: int = 0
 
+    def left(self, limits: SaveLimits) -> int:
+        """Return how many bytes the player may keep beyond these; 0 where a limit was lowered since."""
+        return max(0, limits.bytes + limits.history_bytes - self.bytes - self.history_bytes)
+
 
 def check_size(limits: SaveLimits, size: int) -> None:
     """SaveTooLarge when one save is over the limit; for a declared size, and again as bytes arrive."""

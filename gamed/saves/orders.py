@@ -3,17 +3,19 @@
 from msgspec import Struct
 
 from gamed.saves.condition import Condition
+from gamed.saves.limits import Usage
 from gamed.saves.rules import Removal, Verdict
 from gamed.saves.version import Body, Version
 from gamed.structs import hides
 
 
 class Entry(Struct, frozen=True):
-    """A player at the door: judged once, when the head arrived."""
+    """The authenticated player of a write request, and their saves when the request head arrived."""
 
     player_id: str
     epoch: str
-    """Of the shelf as it was then: a later erase is told by another one."""
+    """Of the saves as they were then; erasing them draws another one."""
+    usage: Usage = Usage()
 
 
 @hides("data")

@@ -151,7 +151,7 @@ class Shelf(Part, frozen=True):
         """Judge who wants to change something, before any of the body is taken."""
         caller, holdings = await self.holdings(token)
         self._rate.spend(caller.player_id, self._now_ms())
-        return Entry(caller.player_id, holdings.cursor.epoch)
+        return Entry(caller.player_id, holdings.cursor.epoch, holdings.usage)
 
     async def write(self, entry: Entry, arrival: Arrival) -> Written:
         """Judge and store a body; what was refused is raised, and may be kept all the same."""

@@ -76,6 +76,7 @@ class CommitRoutes(Part, frozen=True):
         sink = request.sink
         if not isinstance(sink, CommitSink):
             raise TypeError("this route's gate knows who commits")
+        sink.space.release()
         changes = accept(read_json(request, CommitRequest).writes, self._limits)
         done = await self._detached.run(self._commits.commit(sink.entry, changes))
         request.setHeaders(PRIVATE)

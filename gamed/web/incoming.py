@@ -1,6 +1,5 @@
 """Bytes to be kept, on their way: judged from the head, then counted, hashed, spooled as they arrive (PROTOCOL 4)."""
 
-from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Protocol
@@ -9,9 +8,10 @@ from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
 from gamed.saves.blank import BlankWatch
-from gamed.saves.disk import Announced
+from gamed.saves.disk import STEP_BYTES, Announced, UploadSpace
 from gamed.saves.errors import ContentEncoded, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, SaveLimits, check_size
+from gamed.saves.orders import Entry
 from gamed.structs import Part
 from gamed.web.gates import Head
 from gamed.web.spool import Disk, Spool, at_once
@@ -30,9 +30,11 @@ class Incoming(Struct, eq=False):
 
     _limits: SaveLimits
     _spool: Spool
-    _announced: Announced
-    """Shared by all; `_claim` is this one's part of it."""
-    _claim: int
+    _space: UploadSpace
+    _most: int
+    """How many bytes may arrive in all."""
+    _checked: int
+    """How many bytes may arrive before the disk is checked again."""
     size: int = 0
     blank: BlankWatch = field(default_factory=BlankWatch)
     _hash: Hash = field(default_factory=sha256)
@@ -41,14 +43,16 @@ class Incoming(Struct, eq=False):
         """SaveTooLarge at the first byte too many; StoreFull when the disk takes no more."""
         self.size += len(data)
         check_size(self._limits, self.size)
+        if self.size > self._checked:
+            self._checked = min(-(-self.size // STEP_BYTES) * STEP_BYTES, self._most)
+            self._space.grow(self._checked)
         self._hash.update(data)
         self.blank.feed(data)
         return self._spool.add(data)
 
     def abort(self) -> None:
         """Let go of everything."""
-        self._announced.bytes -= self._claim
-        self._claim = 0
+        self._space.release()
         self._spool.drop()
 
     @property
@@ -57,9 +61,15 @@ class Incoming(Struct, eq=False):
         return self._hash.digest()
 
     async def whole(self) -> tuple[bytes | None, BinaryIO | None]:
-        """Everything, once it is all here: in memory or as a file, which ends with abort()."""
+        """Everything, once it is all here: in memory or as a file, which ends with abort().
+
+        A small body is no upload any more; a larger one is until its file ends.
+        """
         content = await self._spool.whole()
-        return (content, None) if isinstance(content, bytes) else (None, content)
+        if isinstance(content, bytes):
+            self._space.arrived()
+            return content, None
+        return None, content
 
 
 class Intake(Part, frozen=True):
@@ -68,22 +78,28 @@ class Intake(Part, frozen=True):
     _limits: SaveLimits
     _folder: Path
     """Where larger bodies wait, on the disk of the stores."""
-    _free_bytes: Callable[[], int]
-    """-> what the stores' disk has left."""
+    _announced: Announced
     _disk: Disk = at_once
-    _announced: Announced = field(default_factory=Announced)
 
-    def open(self, head: Head) -> Incoming:
-        """A place for the body, or SaveError, or DiskNearlyFull; who does not say how much comes may send the most."""
-        if not head.framed:
-            raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
-        check_size(self._limits, head.length or 0)
-        if head.headers.hasHeader("content-encoding"):
-            raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
-        claim = self._limits.save_bytes if head.length is None else head.length
-        self.claim(claim)
-        return Incoming(self._limits, Spool(self._folder, INLINE_BYTES, self._disk), self._announced, claim)
+    def open(self, head: Head, entry: Entry) -> Incoming:
+        """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.
 
-    def claim(self, size: int) -> None:
-        """So many bytes of the disk are spoken for; DiskNearlyFull."""
-        self._announced.claim(size, self._free_bytes(), self._limits.min_free_bytes)
+        A body of known length reserves it from its head, any other as it arrives.
+        """
+        space = self.begin(entry)
+        try:
+            if not head.framed:
+                raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
+            check_size(self._limits, head.length or 0)
+            if head.headers.hasHeader("content-encoding"):
+                raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
+            space.grow(head.length or 0)
+        except BaseException:
+            space.release()
+            raise
+        most, checked = (self._limits.save_bytes, 0) if head.length is None else (head.length, STEP_BYTES)
+        return Incoming(self._limits, Spool(self._folder, INLINE_BYTES, self._disk), space, most, checked)
+
+    def begin(self, entry: Entry) -> UploadSpace:
+        """Count one more upload of this player, which has reserved nothing yet; raise TooManyUploads."""
+        return self._announced.upload(entry.player_id, entry.usage.left(self._limits))

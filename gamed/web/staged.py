@@ -4,6 +4,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.saves.commits import Commits
 from gamed.saves.digest import parse_content_digest
+from gamed.saves.disk import UploadSpace
 from gamed.saves.errors import InvalidSaveRequest
 from gamed.saves.media_type import DEFAULT
 from gamed.saves.orders import Entry
@@ -62,15 +63,20 @@ class StageGate(Part, frozen=True):
         refuse_part(header)
         sha256, announced = digest_in(head.kwargs["sha256"]), parse_content_digest(header("content-digest"))
         entry = await self._commits.enter_to_stage(access_token(head))
-        return StagedUpload(entry, sha256, announced, self._intake.open(head))
+        return StagedUpload(entry, sha256, announced, self._intake.open(head, entry))
 
 
 class CommitSink(MemorySink):
     """The JSON of a commit, and who sends it."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, space: UploadSpace) -> None:
         super().__init__(COMMIT_BYTES)
         self.entry = entry
+        self.space = space
+
+    def abort(self) -> None:
+        super().abort()
+        self.space.release()
 
 
 class CommitGate(Part, frozen=True):
@@ -81,6 +87,11 @@ class CommitGate(Part, frozen=True):
 
     async def admit(self, head: Head) -> CommitSink:
         entry = await self._commits.enter(access_token(head))
-        await _JSON.admit(head)
-        self._intake.claim(0)
-        return CommitSink(entry)
+        space = self._intake.begin(entry)
+        try:
+            await _JSON.admit(head)
+            space.grow(0)
+        except BaseException:
+            space.release()
+            raise
+        return CommitSink(entry, space)

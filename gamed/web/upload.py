@@ -80,4 +80,4 @@ class SaveGate(Part, frozen=True):
     async def admit(self, head: Head) -> Upload:
         intent = Intent.of(head.kwargs["slot"], head.header, self._limits)
         entry = await self._shelf.enter(access_token(head))
-        return Upload(entry, intent, self._intake.open(head))
+        return Upload(entry, intent, self._intake.open(head, entry))

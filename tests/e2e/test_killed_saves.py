@@ -14,7 +14,8 @@ from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 
 ROUNDS = int(os.environ.get("GAMED_KILL_ROUNDS", "50"))
-WRITERS = 5
+WRITERS = 4
+"""As many uploads as one player may have at once."""
 SLOTS = 2
 LARGE = 300 * 1024
 SHARED = "shared"

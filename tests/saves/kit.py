@@ -89,14 +89,15 @@ class SaveCase(SynchronousTestCase):
         rate, staging = WriteRate.of(paced), WriteRate.of_staging(paced)
         shelf = Shelf(store, self.house.sessions, limits, now_ms, random, self.waits_of, rate)
         commits = Commits(shelf, store, limits, STAGED_SECONDS, now_ms, random, self.waits_of, staging)
-        self.detached, self.announced = Detached(), Announced()
-        intake = Intake(limits, self.folder, lambda: self.free, self.disk, self.announced)
+        self.detached = Detached()
+        self.announced = Announced(lambda: self.free, limits.min_free_bytes)
+        intake = Intake(limits, self.folder, self.announced, self.disk)
         shelves = StoredShelves(self.stores, random)
         erasure = Erasure(shelf, shelves, now_ms, random, self.waits_of)
         self.routes = SaveRoutes(shelf, self.detached, SaveGate(shelf, limits, intake), erasure)
         committing = CommitRoutes(commits, limits, self.detached, intake)
         archives = StoredExports(self.stores, self.folder)
-        self.exports = Exports(shelf, archives.begin, limits, lambda: self.free, self.announced)
+        self.exports = Exports(shelf, archives.begin, self.announced)
         rooms = [self.routes, committing, ExportRoutes(self.exports, self.detached, self.clock)]
         return Browser(rooms, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
 

@@ -5,7 +5,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.limits import RateLimited
 from gamed.saves.limits import SaveLimits
 from gamed.saves.write_rate import CROWD, WriteRate
-from tests.saves.kit import ABSENT, SaveCase, tag
+from tests.saves.kit import ABSENT, BIG, SaveCase, tag
+from tests.sessions.desk import BERT
+from tests.support.http import Connection
 
 MIB = 2**20
 
@@ -94,23 +96,122 @@ class DiskTest(SaveCase):
         """What is still arriving counts as taken: many at once do not fill the disk together."""
         self.free = 256 * MIB + 1000
         first = self.browser.connect()
-        head = f"PUT /game/saves/a HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
-        first.send(f"{head}Content-Length: 600\r\n\r\n".encode())
+        first.send(f"{self.head('a')}Content-Length: 600\r\n\r\n".encode())
         self.refused(self.put("b", b"x" * 600), 507, "storage_full")
         first.leave()
         self.assertEqual(self.put("b", b"x" * 600).status, 201)
         self.assertEqual(self.put("c", b"x" * 600).status, 201)
 
     def test_of_unknown_length(self) -> None:
-        """A body that comes in chunks counts as the largest there may be, until it is here."""
-        self.free = 256 * MIB + 16 * MIB + 999
+        """A chunked body reserves what has arrived, not the largest there may be; growing may still find no room."""
+        self.free = 256 * MIB + 16 * MIB
         first = self.browser.connect()
-        head = f"PUT /game/saves/a HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
-        first.send(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
-        self.refused(self.put("b", b"x" * 1000), 507, "storage_full")
-        self.assertEqual(first.send(b"3\r\none\r\n0\r\n\r\n").answer.status, 201)
-        self.assertEqual(self.put("b", b"x" * 1000).status, 201)
-        self.free -= 1000
-        self.refused(
-            self.ask("PUT", "/game/saves/c", {"Transfer-Encoding": "chunked"}, b"0\r\n\r\n"), 507, "storage_full"
-        )
+        first.send(f"{self.head('a')}Transfer-Encoding: chunked\r\n\r\n".encode())
+        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.put("b", b"x" * 15 * MIB).status, 201)
+        first.send(b"100000\r\n" + b"x" * MIB + b"\r\n")
+        self.assertEqual(self.announced.bytes, MIB)
+        self.free = 256 * MIB + MIB
+        self.refused(first.send(b"100000\r\n" + b"x" * MIB + b"\r\n").answer, 507, "storage_full", "nearly full")
+        self.assertEqual(self.announced.bytes, 0)
+
+    def test_full_meanwhile(self) -> None:
+        """An upload whose size was announced ends as soon as less than `min_free_bytes` is free."""
+        first = self.browser.connect()
+        first.send(f"{self.head('a')}Content-Length: {4 * MIB}\r\n\r\n".encode()).send(b"x" * MIB)
+        self.free = 256 * MIB - 1
+        self.refused(first.send(b"x" * MIB).answer, 507, "storage_full", "nearly full")
+        self.assertEqual(self.announced.bytes, 0)
+
+    def head(self, slot: str) -> str:
+        """The head of a PUT, without its framing."""
+        authorization = f"Authorization: {self.bearer['Authorization']}"
+        return f"PUT /game/saves/{slot} HTTP/1.1\r\nHost: game.example\r\n{authorization}\r\n"
+
+
+class ManyUploadsTest(SaveCase):
+    """Uploads that trickle, of one player or of many; the saves of another player."""
+
+    def trickle(self, target: str, framing: str) -> Connection:
+        """An upload of which only the first byte has arrived."""
+        head = f"{target} HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
+        body = "x" if framing.startswith("Content-Length") else "1\r\nx\r\n"
+        return self.browser.connect().send(f"{head}{framing}\r\n\r\n{body}".encode())
+
+    def test_of_one_player(self) -> None:
+        """58 uploads of one player take no room from another: four go on, the others are told to wait."""
+        self.free = 256 * MIB + 1000 * MIB
+        for framing in ("Transfer-Encoding: chunked", f"Content-Length: {16 * MIB}"):
+            calls = [self.trickle(f"PUT /game/saves/s{n}", framing) for n in range(58)]
+            refused = [call.answer for call in calls if call.answers]
+            self.assertEqual(len(refused), 58 - 4)
+            for answer in refused:
+                self.refused(answer, 429, "rate_limited", "4 of your uploads", "Try again in 5 seconds")
+                self.assertEqual(answer.headers["retry-after"], "5")
+            mine, self.bearer = self.bearer, self.sign_in(BERT)
+            self.assertEqual(self.put(f"of-{len(framing)}", b"x" * 16 * MIB).status, 201)
+            self.bearer = mine
+            for call in calls:
+                call.leave()
+            self.assertEqual(self.announced.bytes, 0)
+            self.assertEqual(self.put(f"of-{len(framing)}", b"x").status, 201)
+
+    def test_of_many_players(self) -> None:
+        """What many players only announce leaves half of the room to others, whose saves it does not refuse."""
+        self.free = 256 * MIB + 100 * MIB
+        mine, calls = self.bearer, []
+        for n in range(16):
+            self.bearer = self.sign_in(f"ply_{n:022d}")
+            calls += [self.trickle(f"PUT /game/saves/s{n}", f"Content-Length: {16 * MIB}") for n in range(4)]
+        self.assertEqual([call.answers for call in calls], [[]] * len(calls))
+        self.bearer = mine
+        self.assertEqual(self.put("auto", b"x" * 16 * MIB).status, 201)
+        for call in calls:
+            call.leave()
+        self.assertEqual(self.announced.bytes, 0)
+
+    def test_staging_and_commits(self) -> None:
+        """Staged bytes and commits count as uploads too, each until its body is here."""
+        blob, json = "0" * 64, "Content-Type: application/json\r\n"
+        calls = [
+            self.trickle(f"PUT /game/blobs/{blob}", "Transfer-Encoding: chunked"),
+            self.trickle(f"PUT /game/blobs/{blob}", "Content-Length: 1000"),
+            self.trickle("POST /game/commit", f"{json}Transfer-Encoding: chunked"),
+            self.trickle("POST /game/commit", f"Content-Length: 1000\r\n{json}".removesuffix("\r\n")),
+        ]
+        self.assertEqual([call.answers for call in calls], [[]] * 4)
+        for target in (f"PUT /game/blobs/{blob}", "POST /game/commit", "PUT /game/saves/auto"):
+            self.refused(self.trickle(target, f"Content-Length: 5\r\n{json}"[:-2]).answer, 429, "rate_limited")
+        calls.pop().leave()
+        self.assertEqual(self.put("auto", b"x").status, 201)
+        self.assertEqual(self.put("more", b"x").status, 201)
+        for call in calls:
+            call.leave()
+        self.assertEqual(self.announced.bytes, 0)
+
+    def test_small_bodies_at_once(self) -> None:
+        """Small saves that are here whole count no more, though they wait for the disk."""
+        self.stores.state.pause()
+        calls = [self.browser.send("PUT", f"/game/saves/s{n}", self.bearer, b"x") for n in range(10)]
+        self.stores.state.resume()
+        self.assertEqual([call.answer.status for call in calls], [201] * 10)
+
+    def test_large_bodies_at_once(self) -> None:
+        """Larger bodies count until they are stored."""
+        self.stores.state.pause()
+        calls = [self.browser.send("PUT", f"/game/saves/s{n}", self.bearer, BIG + bytes([n])) for n in range(5)]
+        self.refused(calls.pop().answer, 429, "rate_limited")
+        self.stores.state.resume()
+        self.assertEqual([call.answer.status for call in calls], [201] * 4)
+        self.assertEqual((self.put("s9", BIG).status, self.announced.bytes), (201, 0))
+
+    def test_no_more_than_is_left(self) -> None:
+        """A player reserves no more than is left of what they may keep."""
+        self.browser = self.room(SaveLimits(bytes=1500, history_bytes=1000, save_bytes=1200, writes_per_minute=0))
+        self.put("a", b"x" * 1000)
+        calls = [self.trickle(f"PUT /game/saves/s{n}", "Content-Length: 1200") for n in range(2)]
+        self.assertEqual(self.announced.bytes, 1500)
+        calls[0].leave()
+        self.assertEqual(self.announced.bytes, 300)
+        calls[1].leave()
+        self.assertEqual(self.announced.bytes, 0)

@@ -17,6 +17,7 @@ from zope.interface import implementer
 
 from gamed.limits import Rate
 from gamed.ops.waiters import Waiters
+from gamed.saves.disk import Announced
 from gamed.saves.erasure import Erasure
 from gamed.saves.exports import Exports
 from gamed.saves.limits import SaveLimits
@@ -128,14 +129,15 @@ class StreamTest(TestCase):
         _, pair = await house.open()
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
+        announced = Announced(lambda: 2**40, limits.min_free_bytes)
         store = StoredSaves(house.stores, house.issuer.keys.indexer, limits)
         waits = PlayerWaits(Waiters(Clock()), StoreNews(house.stores))
         rate = WriteRate(Rate(0, 1))
         shelf = Shelf(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
-        gate = SaveGate(shelf, limits, Intake(limits, data / "tmp", lambda: 2**40))
+        gate = SaveGate(shelf, limits, Intake(limits, data / "tmp", announced))
         detached, shelves = Detached(), StoredShelves(house.stores, Counting())
         erasure = Erasure(shelf, shelves, lambda: house.now_ms, Counting(), waits)
-        exports = Exports(shelf, StoredExports(house.stores, data / "tmp").begin, limits, lambda: 2**40)
+        exports = Exports(shelf, StoredExports(house.stores, data / "tmp").begin, announced)
         site = build_site(
             [SaveRoutes(shelf, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
             HttpPolicy(BASE_HOST),
