@@ -62,6 +62,8 @@ class Disagreed(Struct, frozen=True):
     """Nothing was changed; refused bytes are kept. Only the entries that do not stand."""
 
     outcomes: Sequence[tuple[Change, Written | Removed]]
+    changed: bool
+    """Whether bytes are kept that were not before."""
 
 
 class Committed(Struct, frozen=True):
@@ -70,6 +72,8 @@ class Committed(Struct, frozen=True):
     cursor: Cursor
     slots: Sequence[Version | SlotEntry]
     """In the order of the changes: the current version, or when the slot was deleted."""
+    changed: bool
+    """Whether any slot has another version than before."""
 
 
 STANDING = frozenset({Rule.W1_ALREADY_THERE, Rule.W1_RELABELLED, Rule.W2_FIRST, Rule.W4_WRITTEN})

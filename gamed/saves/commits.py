@@ -86,7 +86,8 @@ class Commits(Part, frozen=True):
         """All or nothing; what was refused is raised, and its bytes are kept all the same."""
         order = CommitOrder(entry, changes, self._now_ms(), new_epoch(self._random), {})
         outcome = await self._decided(order)
-        self._waits.changed(entry.player_id)
+        if outcome.changed:
+            self._waits.changed(entry.player_id)
         if isinstance(outcome, Disagreed):
             raise refusal_of_commit(outcome.outcomes, len(changes))
         return outcome

@@ -34,8 +34,8 @@ class Shelves(Protocol):
     def begin(self, order: EraseOrder) -> Awaitable[tuple[Removal, Cursor]]:
         """Judge, and count everything as gone; -> where the shelf stood."""
 
-    def finish(self, player_id: str) -> Awaitable[None]:
-        """Rows and bytes go, if they have not yet."""
+    def finish(self, player_id: str) -> Awaitable[bool]:
+        """Delete the rows and bytes that are left; return whether this ended an erase that had begun."""
 
 
 class Erasure(Part, frozen=True):
@@ -52,12 +52,13 @@ class Erasure(Part, frozen=True):
         player_id = (await self._shelf.enter(token)).player_id
         order = EraseOrder(player_id, condition, new_epoch(self._random), self._now_ms())
         removal, cursor = await self._shelves.begin(order)
-        self._waits.changed(player_id)
+        if removal is Removal.DELETES:
+            self._waits.changed(player_id)
         refusal = refusal_of_erasing(removal, condition, cursor)
         if refusal is not None:
             raise refusal
-        await self._shelves.finish(player_id)
-        self._waits.changed(player_id)
+        if await self._shelves.finish(player_id):
+            self._waits.changed(player_id)
 
 
 def judge_erase(holdings: Holdings, condition: Condition, *, empty: bool) -> Removal:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from gamed.saves.condition import Condition
 from gamed.saves.limits import Usage
-from gamed.saves.rules import Removal, Verdict
+from gamed.saves.rules import WRITES, Removal, Verdict
 from gamed.saves.version import Body, Version
 from gamed.structs import hides
 
@@ -56,6 +56,11 @@ class Written(Struct, frozen=True):
     """The refused bytes, as they are kept now."""
     dropped: bool = False
     """The refused bytes found no room."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether a PUT gave the slot one version more: a current one, or a copy of the refused bytes."""
+        return self.verdict.makes_version and (self.verdict.rule in WRITES or self.yours is not None)
 
     def took(self, blob_id: int) -> bool:
         """Whether an appended blob is wanted."""

@@ -40,6 +40,7 @@ from gamed.saves.orders import (
 )
 from gamed.saves.overview import overview
 from gamed.saves.player_waits import PlayerWaits
+from gamed.saves.rules import WRITES, Removal
 from gamed.saves.save_info import remembered
 from gamed.saves.sight import Look, Parts, Past, Reading, Sight
 from gamed.saves.supply import ATTEMPTS, Supply
@@ -167,7 +168,8 @@ class Shelf(Part, frozen=True):
             arrival.data,
         )
         written = await Supply(self._store).carry_out(order, self._store.write, arrival.spool)
-        self._waits.changed(entry.player_id)
+        if written.changed:
+            self._waits.changed(entry.player_id)
         refusal = refusal_of_write(arrival.slot, arrival.condition, written)
         if refusal is not None:
             raise refusal
@@ -176,17 +178,19 @@ class Shelf(Part, frozen=True):
     async def remove(self, entry: Entry, slot: str, condition: Condition) -> None:
         """Empty a slot; its history stays."""
         outcome = await self._store.remove(DeleteOrder(entry, slot, condition, self._now_ms()))
-        self._waits.changed(entry.player_id)
         refusal = outcome if isinstance(outcome, SaveError) else refusal_of_removal(slot, condition, outcome)
         if refusal is not None:
             raise refusal
+        if isinstance(outcome, Removed) and outcome.removal is Removal.DELETES:
+            self._waits.changed(entry.player_id)
 
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
         """Make an old version current again, after its bytes were hashed; -> what is current now."""
         entry = await self.enter(token)
         await self._check(token, await self._version(token, slot, number))
         outcome = await self._store.restore(RestoreOrder(entry, slot, number, condition, self._now_ms()))
-        self._waits.changed(entry.player_id)
+        if isinstance(outcome, Written) and outcome.verdict.rule in WRITES:
+            self._waits.changed(entry.player_id)
         refusal = outcome if isinstance(outcome, SaveError) else refusal_of_restore(slot, condition, outcome)
         if isinstance(outcome, Written) and outcome.current is not None and refusal is None:
             return outcome.current
@@ -196,9 +200,9 @@ class Shelf(Part, frozen=True):
         """Let go of a conflict copy."""
         entry = await self.enter(token)
         refusal = await self._store.dismiss(DismissOrder(entry, slot, number))
-        self._waits.changed(entry.player_id)
         if refusal is not None:
             raise refusal
+        self._waits.changed(entry.player_id)
 
     async def _version(self, token: Secret, slot: str, number: int) -> Version:
         look = Look(slot, Conditions(), whole=False, version=number)

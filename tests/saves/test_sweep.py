@@ -230,7 +230,7 @@ class EraseTest(SweepCase):
         self.in_state(self.begin)
         self.sweep()
         self.put("auto", b"two", ABSENT)
-        self.assertIs(self.in_state(lambda connection: erasing.step(connection, ANNA, "late")), False)
+        self.assertIsNone(self.in_state(lambda connection: erasing.step(connection, ANNA, "late")))
         self.assertEqual(self.get("auto").body, b"two")
         self.agrees()
 

@@ -1,7 +1,10 @@
 """Waiting for changes: `Prefer: wait` on the list of saves (PROTOCOL 4.2)."""
 
+from json import dumps
+
 from gamed.saves.limits import SaveLimits
 from gamed.storage.files import connect
+from tests.saves.commit_kit import JSON, delete, digest, write
 from tests.saves.kit import ABSENT, SaveCase, tag
 from tests.sessions.desk import ANNA
 from tests.support.http import Connection
@@ -57,6 +60,62 @@ class WaitTest(WaitCase):
             self.ask(method, f"/game/saves/{path}", headers, b"two" if method == "PUT" else b"")
             self.pass_seconds(0.1)
             self.assertEqual(waiting.answer.json["saves"][0]["slot"], "auto")
+
+    def test_commits_and_erasing(self) -> None:
+        """A commit is a change, a refused one too if it kept bytes as a copy; so is erasing everything."""
+        self.ask("PUT", f"/game/blobs/{digest(b'two')}", body=b"two")
+        for status, method, path, headers, body in (
+            (412, "POST", "commit", JSON, {"writes": [write("auto", b"two")]}),
+            (200, "POST", "commit", JSON, {"writes": [write("auto", b"two", "*")]}),
+            (204, "DELETE", "", None, None),
+        ):
+            before, waiting = self.cursor, self.wait()
+            headers = headers or {"If-Match": self.ask("GET", "/game/").headers["etag"]}
+            answer = self.ask(method, f"/game/{path}", headers, dumps(body).encode() if body else b"")
+            self.assertEqual(answer.status, status)
+            self.pass_seconds(0.1)
+            self.assertNotEqual(waiting.answer.json["cursor"], before)
+
+    def test_no_change(self) -> None:
+        """A request that changes nothing starts no reading for those who wait: refused, or done before."""
+        one, wrong, gone = digest(b"one"), {"If-Match": '"0-0000000000000000"'}, {"If-Match": '"9-0000000000000000"'}
+        self.put("auto", b"copy", wrong)
+        self.put("gone", b"one", ABSENT)
+        self.delete("gone", {"If-Match": "*"})
+        self.ask("PUT", f"/game/blobs/{one}", body=b"one")
+        requests: list[tuple[int, str, str, dict[str, str], bytes]] = [
+            (428, "PUT", "saves/auto", {}, b"two"),
+            (412, "PUT", "saves/auto", wrong, b"copy"),
+            (412, "PUT", "saves/never", wrong, b"two"),
+            (200, "PUT", "saves/auto", ABSENT, b"one"),
+            (412, "DELETE", "saves/auto", wrong, b""),
+            (428, "DELETE", "saves/auto", {}, b""),
+            (404, "DELETE", "saves/never", {"If-Match": "*"}, b""),
+            (204, "DELETE", "saves/gone", {"If-Match": "*"}, b""),
+            (412, "POST", "saves/auto/versions/2/restore", gone, b""),
+            (200, "POST", "saves/auto/versions/1/restore", {"If-Match": "*"}, b""),
+            (409, "DELETE", "saves/auto/versions/1", {}, b""),
+            (404, "DELETE", "saves/auto/versions/9", {}, b""),
+            (200, "POST", "commit", JSON, dumps({"writes": [write("auto", b"one", tag(1, b"one"))]}).encode()),
+            (412, "POST", "commit", JSON, dumps({"writes": [write("never", b"one", tag(1, b"one"))]}).encode()),
+            (412, "POST", "commit", JSON, dumps({"writes": [delete("never")]}).encode()),
+            (412, "DELETE", "", {"If-Match": '"x.1"'}, b""),
+            (428, "DELETE", "", {}, b""),
+        ]
+        for status, method, path, headers, body in requests:
+            alone = self.reads_of(status, method, path, headers, body)
+            waiting = self.wait()
+            self.assertEqual(self.reads_of(status, method, path, headers, body), alone, (method, path, status))
+            self.assertTrue(self.waits(waiting))
+            waiting.leave()
+
+    def reads_of(self, status: int, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
+        """How many units the read lane ran for a request, and for what it woke."""
+        before = self.stores.reads.units
+        answer = self.ask(method, f"/game/{path}", headers, body)
+        self.assertEqual(answer.status, status, (method, path, answer.body))
+        self.pass_seconds(0.1)
+        return self.stores.reads.units - before
 
     def test_time(self) -> None:
         """After its time: nothing new, the same cursor; with If-None-Match: 304."""

@@ -65,12 +65,14 @@ def commit(
     if (excess := _too_large(limits, judged)) is not None:
         return excess
     if not all(stands(each.judgement) for each in judged):
-        return _refuse(connection, limits, player_id, judged)
+        outcomes = _refuse(connection, limits, player_id, judged)
+        return Disagreed(outcomes, changed=shelves.find(connection, player_id).cursor != shelf.cursor)
     refusal = room_to_change(limits, shelf.usage, [each.sizes for each in judged])
     if refusal is not None:
         return refusal
     now = [_carry_out(connection, limits, player_id, each) for each in judged]
-    return Committed(shelves.find(connection, player_id).cursor, now)
+    cursor = shelves.find(connection, player_id).cursor
+    return Committed(cursor, now, changed=cursor != shelf.cursor)
 
 
 def _judge(connection: Connection, order: CommitOrder, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
@@ -109,14 +111,16 @@ def _carry_out(connection: Connection, limits: SaveLimits, player_id: str, each:
     return each.view.head
 
 
-def _refuse(connection: Connection, limits: SaveLimits, player_id: str, judged: Sequence[_Judged]) -> Disagreed:
+def _refuse(
+    connection: Connection, limits: SaveLimits, player_id: str, judged: Sequence[_Judged]
+) -> Sequence[tuple[Change, Written | Removed]]:
     """Bytes that were refused become conflict copies; all that were named wait for the next commit anew."""
     for each in judged:
         if isinstance(each, _Write):
             _keep(connection, limits, player_id, each)
             kept_blobs.stage(connection, each.blob_id, each.order.now_ms)
     refused = [each for each in judged if not stands(each.judgement)]
-    return Disagreed([(each.change, _outcome(connection, player_id, each)) for each in refused])
+    return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
 
 def _keep(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:

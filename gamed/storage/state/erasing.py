@@ -45,13 +45,14 @@ def unfinished(connection: Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
-def step(connection: Connection, player_id: str, epoch: str) -> bool:
-    """Some rows go, of a shelf that is being erased and of no other; True while there are more.
+def step(connection: Connection, player_id: str, epoch: str) -> bool | None:
+    """Delete some rows of a player whose saves are being erased.
 
-    The last step draws the new epoch and lets writes in again: who comes after it, to help, does nothing.
+    Return True while there are more, False after the last step, which draws the new epoch and allows writes again, and
+    None without doing anything when nothing is being erased, or another caller has ended it.
     """
     if not shelves.find(connection, player_id).erasing:
-        return False
+        return None
     values = {"player_id": player_id, "versions": VERSIONS, "slots": SLOTS, "epoch": epoch}
     query = f"SELECT {versions.COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
     rows = connection.execute(query, values).fetchall()

@@ -38,10 +38,14 @@ class StoredShelves(Part, frozen=True):
     async def begin(self, order: EraseOrder) -> tuple[Removal, Cursor]:
         return await self._stores.state.submit(lambda connection: erasing.begin_if(connection, order))
 
-    async def finish(self, player_id: str) -> None:
-        """Of an erase that has begun: rows in small units, then the bytes they had."""
+    async def finish(self, player_id: str) -> bool:
+        """Delete what is left of an erase that has begun: rows in small units, then the bytes they had.
+
+        Return whether this ended the erase.
+        """
         state, epoch = self._stores.state, new_epoch(self._random)
-        while await state.submit(lambda connection: erasing.step(connection, player_id, epoch)):
+        while more := await state.submit(lambda connection: erasing.step(connection, player_id, epoch)):
             pass
         while (blob_id := await state.submit(lambda c: erasing.unreferenced(c, player_id))) is not None:
             await self._stores.blobs.discard(blob_id)
+        return more is False

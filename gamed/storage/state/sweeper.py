@@ -51,5 +51,5 @@ class Sweeper(Struct, eq=False):
         """Go on with what a command or a request left unfinished."""
         shelves = StoredShelves(self._stores, self._random)
         while (player_id := await self._stores.state.submit(erasing.unfinished)) is not None:
-            await shelves.finish(player_id)
-            self._changed(player_id)
+            if await shelves.finish(player_id):
+                self._changed(player_id)
