@@ -1,6 +1,7 @@
 """Everything that a player keeps, as one file to take away (PROTOCOL 4)."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import IO, Protocol
 
 from attrs import Factory, define
@@ -18,11 +19,11 @@ from gamed.saves.shelf import Shelf
 from gamed.store import StoreBusy
 
 PLACES = 2
-"""In the whole service: each takes as much of the disk as the player keeps, until it has been read."""
+"""In the whole service, for different players: each takes as much of the disk as the player keeps, until it is read."""
 
 
 class ExportsBusy(StoreBusy):
-    """Every place is taken, or the service goes down."""
+    """Every place is taken, the player has one already, or the service goes down."""
 
     retry_after = 30
 
@@ -69,7 +70,7 @@ class Export:
     _expected: int
     """How many bytes it will have, about."""
     _announced: Announced
-    _left: Callable[["Export"], None]
+    _left: Callable[[], object]
     _claim: int = 0
     _working: bool = False
     _closed: bool = False
@@ -120,7 +121,7 @@ class Export:
     def _leave(self) -> None:
         self._claims(0)
         self._archive.close()
-        self._left(self)
+        self._left()
 
 
 @define(eq=False, repr=False)
@@ -131,7 +132,8 @@ class Exports:
     _begin: Callable[[str, Cursor], Archive]
     """For the player whose shelf stands at this cursor."""
     _announced: Announced
-    _open: set[Export] = Factory(set)
+    _open: dict[str, Export] = Factory(dict)
+    """By player."""
     _closed: bool = False
 
     async def open(self, token: Secret) -> Export:
@@ -139,11 +141,14 @@ class Exports:
         caller, holdings = await self._shelf.holdings(token)
         if self._closed or len(self._open) >= PLACES:
             raise ExportsBusy("As many exports as this server makes at once are under way. Try again in a moment.")
+        player_id = caller.player_id
+        if player_id in self._open:
+            raise ExportsBusy("Your last export is still under way. Try again once it has ended.")
         expected = holdings.usage.bytes + holdings.usage.history_bytes
         self._announced.claim(expected)
-        archive = self._begin(caller.player_id, holdings.cursor)
-        export = Export(archive, holdings.cursor, expected, self._announced, self._open.discard, claim=expected)
-        self._open.add(export)
+        archive, left = self._begin(player_id, holdings.cursor), partial(self._open.pop, player_id, None)
+        export = Export(archive, holdings.cursor, expected, self._announced, left, claim=expected)
+        self._open[player_id] = export
         return export
 
     @property
@@ -154,5 +159,5 @@ class Exports:
     def close(self) -> None:
         """Nothing new is begun, and what is being made ends after its step."""
         self._closed = True
-        for export in tuple(self._open):
+        for export in tuple(self._open.values()):
             export.close()

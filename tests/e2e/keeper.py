@@ -39,10 +39,10 @@ def write_game(service: Service, **members: object) -> None:
 class Keeper:
     """One player's saves over HTTP."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, name: str = "keeper") -> None:
         self.service = service
-        gamed(service, "players", "add", "keeper", "--password-stdin", stdin="correct horse\n")
-        self.token = json.loads(gamed(service, "players", "token", "keeper", "--json"))["access_token"]
+        gamed(service, "players", "add", name, "--password-stdin", stdin="correct horse\n")
+        self.token = json.loads(gamed(service, "players", "token", name, "--json"))["access_token"]
 
     def ask(
         self,

@@ -30,8 +30,8 @@ class ExportCase(TornCase):
     def export(self, headers: dict[str, str] | None = None, method: str = "GET") -> Answer:
         return self.ask(method, PATH, headers)
 
-    def begin_export(self) -> Connection:
-        return self.browser.send("GET", PATH, self.bearer)
+    def begin_export(self, bearer: dict[str, str] | None = None) -> Connection:
+        return self.browser.send("GET", PATH, bearer or self.bearer)
 
     def opened(self, answer: Answer) -> tuple[dict[str, Any], dict[str, bytes]]:
         """The manifest, and the other files."""
@@ -190,16 +190,30 @@ class ConditionTest(ExportCase):
 
 
 class PlaceTest(ExportCase):
-    """At most two at once."""
+    """At most two at once, of different players."""
+
+    def test_second_of_a_player(self) -> None:
+        """A player has one export at a time, so that another player finds the second place."""
+        self.stores.blobs.lane.pause()
+        mine, others = self.begin_export(), self.sign_in(BERT)
+        for method in ("GET", "HEAD"):
+            second = self.export(method=method)
+            self.assertEqual((second.status, second.headers["retry-after"]), (503, "30"))
+        self.refused(self.export(), 503, "busy", "Your last export is still under way")
+        other = self.begin_export(others)
+        self.stores.blobs.lane.resume()
+        self.assertEqual((mine.answer.status, other.answer.status, self.export().status), (200, 200, 200))
 
     def test_third(self) -> None:
         """A third is told when to come again; once one is done there is room."""
         self.stores.blobs.lane.pause()
-        calls = [self.begin_export(), self.begin_export()]
+        calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
+        mine, self.bearer = self.bearer, self.sign_in("ply_" + "C" * 22)
         for method in ("GET", "HEAD"):
             third = self.export(method=method)
             self.assertEqual((third.status, third.headers["retry-after"]), (503, "30"))
         self.refused(self.export(), 503, "busy", "under way")
+        self.bearer = mine
         self.stores.blobs.lane.resume()
         self.assertEqual([call.answer.status for call in calls], [200, 200])
         self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
@@ -207,7 +221,7 @@ class PlaceTest(ExportCase):
     def test_leaves_while_it_is_made(self) -> None:
         """A client that leaves frees its place; nothing of its export stays, and nothing is logged as a failure."""
         self.stores.blobs.lane.pause()
-        calls = [self.begin_export(), self.begin_export()]
+        calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
         for call in calls:
             self.browser.watched(call.leave)
         waiting = self.detached.wait()

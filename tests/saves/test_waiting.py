@@ -70,8 +70,8 @@ class WaitTest(WaitCase):
             (204, "DELETE", "", None, None),
         ):
             before, waiting = self.cursor, self.wait()
-            headers = headers or {"If-Match": self.ask("GET", "/game/").headers["etag"]}
-            answer = self.ask(method, f"/game/{path}", headers, dumps(body).encode() if body else b"")
+            condition = headers or {"If-Match": self.ask("GET", "/game/").headers["etag"]}
+            answer = self.ask(method, f"/game/{path}", condition, dumps(body).encode() if body else b"")
             self.assertEqual(answer.status, status)
             self.pass_seconds(0.1)
             self.assertNotEqual(waiting.answer.json["cursor"], before)
