@@ -16,7 +16,7 @@ from gamed.web.channel import Channel
 from gamed.web.connections import Connections, peer_host
 from gamed.web.cors import Cors
 from gamed.web.deadline import deadlines
-from gamed.web.errors import BadRequest, ShuttingDown, WebError, WrongMethod
+from gamed.web.errors import BadRequest, RouteNotFound, ShuttingDown, WebError, WrongMethod
 from gamed.web.fast import PlainFields, PlainRequest, plain_head
 from gamed.web.forwarding import Forwarding
 from gamed.web.gates import Head
@@ -28,11 +28,13 @@ from gamed.web.request import Request
 from gamed.web.request_ids import RequestIds
 from gamed.web.routing import Found, Routes
 from gamed.web.table import Table
-from gamed.web.target import Target, decode_path, split_target
+from gamed.web.target import Target, decode_path, has_control, split_target
 
 PROTOCOL = "1.0"
 KNOWN_HOSTS = 64
 """Host fields whose judgement is kept: they are the same all day."""
+CHECKED = {"slot"}
+"""Path arguments that may hold control characters: each of their routes checks them, and has an error of its own."""
 AUTH = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 """Below `/auth/`."""
 
@@ -202,7 +204,10 @@ class Site(HTTPFactory):
         except WebError as e:
             path = target.path.decode("latin-1")
             return self._routes.lost(path, e), path
-        return self._routes.find(path, method), path
+        found = self._routes.find(path, method)
+        if has_control(path) and {name for name, text in found.kwargs.items() if has_control(text)} != CHECKED:
+            return self._routes.lost(path, RouteNotFound()), path
+        return found, path
 
     def _speaks_cors(self, request: Request) -> bool:
         route = request.route

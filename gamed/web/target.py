@@ -10,7 +10,7 @@ from gamed.web.raw_head import RawHead
 
 _ABSOLUTE = compile(rb"https?://([^/?]*)(.*)", IGNORECASE)
 _ESCAPE = compile(rb"%([0-9A-Fa-f]{2})?")
-_UNSPEAKABLE = compile(r"[/\x00-\x1f\x7f-\x9f]")
+_CONTROL = compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @hides("path", "query")
@@ -40,13 +40,21 @@ def split_target(head: RawHead) -> Target:
 
 
 def decode_path(path: bytes) -> str:
-    """Percent-decode; an encoded slash, a control character or an empty segment inside is no route's."""
+    """Percent-decode; raise RouteNotFound for an encoded slash or an empty segment inside.
+
+    Control characters are decoded too. has_control() finds them: a route has them in checked arguments only.
+    """
     if b"//" in path or not path.startswith(b"/"):
         raise RouteNotFound
     segments = [_decoded(segment) for segment in path.split(b"/")]
-    if any(_UNSPEAKABLE.search(segment) for segment in segments):
+    if any("/" in segment for segment in segments):
         raise RouteNotFound
     return "/".join(segments)
+
+
+def has_control(text: str) -> bool:
+    """Return whether a control character (C0, DEL, C1) is in the text."""
+    return _CONTROL.search(text) is not None
 
 
 def _decoded(segment: bytes) -> str:

@@ -294,10 +294,33 @@ class SyntaxTest(SaveCase):
     def test_slots(self) -> None:
         """A name that is none is refused on every route, before the token is looked at."""
         self.bearer = {}
-        for slot in ("Auto", "a" * 65, ".a", "a.", "nul", "com1.sav", "a%20b", "%C3%A4"):
-            for method, path in (("GET", slot), ("PUT", slot), ("DELETE", slot), ("GET", f"{slot}/versions")):
+        controls = ("%00", "a%00", "%0A", "a%0Ab", "auto%0a", "a%0D%0Ab", "%1b", "%7F", "%C2%80", "%C2%9f")
+        for slot in ("Auto", "a" * 65, ".a", "a.", "nul", "com1.sav", "a%20b", "%C3%A4", *controls):
+            for method, path in (
+                ("GET", slot),
+                ("PUT", slot),
+                ("DELETE", slot),
+                ("GET", f"{slot}/versions"),
+                ("GET", f"{slot}/versions/1"),
+                ("DELETE", f"{slot}/versions/1"),
+                ("POST", f"{slot}/versions/1/restore"),
+            ):
                 answer = self.ask(method, f"/game/saves/{path}")
                 self.assertEqual((answer.status, answer.json["code"]), (400, "invalid_slot"), (method, path))
+            self.assertEqual(self.ask("HEAD", f"/game/saves/{slot}").status, 400)
+            self.assertEqual(self.ask("POST", f"/game/saves/{slot}").code, "method_not_allowed")
+        self.assertNotIn("%", str(self.browser.log.lines))
+
+    def test_control_characters_elsewhere(self) -> None:
+        """Escaped control characters anywhere but in a slot's name, and an escaped slash in it, are no route's."""
+        for path in (
+            "saves/a%2Fb",
+            "saves/auto/versions/1%00",
+            "saves/%00/versions/%00",
+            "saves%00",
+            "saves/a/versions%0a",
+        ):
+            self.refused(self.ask("GET", f"/game/{path}"), 404, "route_not_found")
 
     def test_sizes(self) -> None:
         """Too large by its declared length, too large in chunks, without any length."""

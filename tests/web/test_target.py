@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.errors import BadRequest, RouteNotFound, WebError
 from gamed.web.raw_head import RawHead
-from gamed.web.target import Target, decode_path, split_target
+from gamed.web.target import Target, decode_path, has_control, split_target
 
 
 def split(target: bytes, method: bytes = b"GET") -> Target:
@@ -45,7 +45,7 @@ class DecodeTests(SynchronousTestCase):
         self.assertEqual(decode_path(b"/a+b/../."), "/a+b/../.")
 
     def test_no_route_has_these(self) -> None:
-        """Empty segments, encoded slashes, NUL and other controls."""
+        """Empty segments and encoded slashes."""
         for path in (
             b"//",
             b"//a",
@@ -53,14 +53,17 @@ class DecodeTests(SynchronousTestCase):
             b"/a//",
             b"/a%2fb",
             b"/a%2Fb",
-            b"/%00",
-            b"/a%0ab",
-            b"/%7f",
-            b"/%c2%80",
             b"*",
         ):
             with self.subTest(path):
                 self.assertRaises(RouteNotFound, decode_path, path)
+
+    def test_control_characters(self) -> None:
+        """NUL and other control characters are found: of ASCII, DEL, and those of Latin-1."""
+        for path in (b"/%00", b"/a%0ab", b"/%1f", b"/%7f", b"/%c2%80", b"/a/%c2%9f/b"):
+            with self.subTest(path):
+                self.assertTrue(has_control(decode_path(path)))
+        self.assertFalse(has_control(decode_path(b"/%20~%c2%a0%c3%a4")))
 
     def test_unreadable(self) -> None:
         """Half an escape, or bytes that are not UTF-8."""
