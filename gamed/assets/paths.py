@@ -16,6 +16,8 @@ from gamed.saves.slots import DEVICES
 
 MAX_SEGMENT_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 1024
+DECOMPOSED: Final = 3
+"""A path takes so many times its bytes at most when it is sent in NFD."""
 _UNPRINTED: Final = frozenset({"Cc", "Zl", "Zp"})
 _SUPERSCRIPTS: Final = str.maketrans("¹²³", "123")
 _CONSOLE: Final = frozenset({"conin$", "conout$"})
@@ -38,6 +40,22 @@ class Refused(Struct, frozen=True):
 def normal(path: str) -> str:
     """The form in which manifests hold a path: NFC."""
     return normalize("NFC", path)
+
+
+def requested(path: str) -> str | None:
+    """Return the form in which a manifest would hold the path of a request; None if no manifest holds one as long.
+
+    Normalising takes the square of the length where many combining marks follow each other, so the length is checked
+    before: 0.6 ms for the longest path, and not 15 ms for what fits into a request's head.
+    """
+    if path.isascii():
+        return path
+    if len(path) > DECOMPOSED * MAX_PATH_BYTES:
+        return None
+    sizes = [len(segment.encode()) for segment in path.split("/")]
+    if max(sizes) > DECOMPOSED * MAX_SEGMENT_BYTES or sum(sizes) > DECOMPOSED * MAX_PATH_BYTES:
+        return None
+    return normal(path)
 
 
 def flaw(path: str) -> str | None:

@@ -16,7 +16,7 @@ from gamed.assets.errors import (
     PathNotFound,
     ReleaseNotFound,
 )
-from gamed.assets.paths import normal
+from gamed.assets.paths import requested
 from gamed.assets.release import AssetFile, is_object, is_release
 from gamed.http_rules.conditions import Header
 from gamed.http_rules.tags import EntityTag
@@ -174,7 +174,8 @@ def _of_release(release: Release) -> _Place:
 
 
 def _item_in(place: _Place, path: str) -> Item | None:
-    file = place.release.manifest.files.get(normal(path))
+    known = requested(path)
+    file = None if known is None else place.release.manifest.files.get(known)
     return None if file is None else _item(file, place.modified_ms, place.channel)
 
 

@@ -9,6 +9,8 @@ from gamed.http_rules.tags import EntityTag, Tags, TagsMalformed, parse_tags
 from gamed.saves.errors import BadPrecondition
 from gamed.saves.version import Version
 
+MAX_LENGTH = 1024
+"""Characters of a condition: a commit's body could hold one of 256 KiB."""
 MAX_TAG = 64
 """Characters; what is kept with refused bytes is bounded."""
 
@@ -93,6 +95,10 @@ def _matching(match: Tags | None) -> Condition:
 
 def _tags(header: Header, name: str) -> Tags | None:
     text = header(name)
+    if text is not None and len(text) > MAX_LENGTH:
+        raise BadPrecondition(
+            f"{name.title()} is longer than {MAX_LENGTH} characters. Send one etag as you received it."
+        )
     try:
         return None if text is None else parse_tags(text)
     except TagsMalformed:

@@ -8,6 +8,8 @@ from gamed.saves.errors import DigestMismatch
 
 _MEMBER: Final = compile(r"[ \t]*([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/=]*):[ \t]*", ASCII)
 _SHA256_BYTES = 32
+MAX_LENGTH = 1024
+"""Characters of a Content-Digest: some eight of the longest digests."""
 _HELP = "Send Content-Digest: sha-256=:<Base64 of the 32 bytes of SHA-256>:"
 
 
@@ -15,7 +17,7 @@ def parse_content_digest(text: str | None) -> bytes | None:
     """The 32 bytes that `sha-256=:...:` holds; None without one. Other algorithms are passed over (RFC 9530 2)."""
     if text is None:
         return None
-    members = [_MEMBER.fullmatch(member) for member in text.split(",")]
+    members = [_MEMBER.fullmatch(member) for member in text.split(",")] if len(text) <= MAX_LENGTH else [None]
     if not all(members):
         raise DigestMismatch(f"Content-Digest cannot be read. {_HELP}, or leave it out.")
     digests = {member[1]: member[2] for member in members if member}  # the last of a name counts (RFC 8941 3.2)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.strategies import characters, lists, one_of, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.assets.paths import careful_flaw, clashes, flaw, folded, normal
+from gamed.assets.paths import careful_flaw, clashes, flaw, folded, normal, requested
 
 ANY = text(characters(exclude_categories=()))
 STRANGE = ["con", "Aux.txt", "nul ", "nul .x", "com1", "com10", "conin$", "CONOUT$.a", "lpt0", "lpt", ".", "..", ".a"]
@@ -94,6 +94,26 @@ class FlawTests(SynchronousTestCase):
         for character in map(chr, range(128)):
             for path in (f"{character}a", f"a{character}b", f"a{character}", character, f"a/{character}/b"):
                 self.assertEqual(flaw(path), careful_flaw(path), repr(path))
+
+
+class RequestedTests(SynchronousTestCase):
+    def test_any_normal_form(self) -> None:
+        """The longest names of a manifest are found in NFC and in NFD, which takes three times the bytes at most."""
+        segment = "\N{GREEK SMALL LETTER IOTA WITH DIALYTIKA AND TONOS}" * 127
+        for path in ("data/level.pck", "\u00e9t\u00e9.txt", segment, "/".join([segment] * 4)):
+            self.assertIsNone(flaw(path))
+            self.assertEqual([requested(normalize(form, path)) for form in ("NFC", "NFD")], [path, path])
+
+    def test_too_long(self) -> None:
+        """What is longer than any name of a manifest is not normalised: that takes the square of the length."""
+        marks = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}"
+        self.assertEqual(len(requested("a" + marks * 191) or ""), 382)
+        for path in ("a" + marks * 192, f"b/{'a' + marks * 2000}/b", "/".join(["a" + marks * 190] * 5)):
+            self.assertIsNone(requested(path))
+
+    def test_ascii(self) -> None:
+        """ASCII is its own normal form, however long."""
+        self.assertEqual(requested("a" * 20_000), "a" * 20_000)
 
 
 class ClashTests(SynchronousTestCase):

@@ -246,6 +246,12 @@ class NameTests(ServingCase):
             encoded = "".join(f"%{byte:02x}" for byte in normalize(form, "été 100%.txt").encode())
             self.assertEqual(self.raw(f"/assets/stable/{encoded}".encode()).body, NAMED, form)
 
+    def test_combining_marks(self) -> None:
+        """A name of combining marks as long as a head can have is not found, like any other."""
+        marks = "%CC%81%CC%A3" * 1300
+        for path in (marks, f"data/a{marks}", "/".join(["a" + "%CC%81%CC%A3" * 60] * 20)):
+            self.refused(self.raw(f"/assets/stable/{path}".encode()), 404, FILE)
+
     def test_a_manifest_out_of_place(self) -> None:
         """Whoever writes to the store writes a manifest that reaches out of it: it is not read as one."""
         for path in ("../../secret", "/etc/passwd", "a/../b", "a\\b", "nul"):

@@ -157,6 +157,7 @@ class ConditionTest(SynchronousTestCase):
             {"if-match": '"9-ab", "8-cd"'},
             {"if-match": "9-ab"},
             {"if-match": '"' + "9" * 65 + '"'},
+            {"if-match": '"1-a"' + "," * 1024},
             {"if-match": ""},
             {"if-none-match": '"9-ab"'},
             {"if-none-match": "9-ab"},
@@ -216,6 +217,13 @@ class DigestTest(SynchronousTestCase):
             with self.assertRaises(DigestMismatch, msg=text) as caught:
                 parse_content_digest(text)
             self.assertIn("sha-256=:", str(caught.exception))
+
+    def test_long(self) -> None:
+        """A long list of digests is not read at all."""
+        known = f"sha-256=:{b64encode(ZERO).decode()}:"
+        self.assertEqual(parse_content_digest(f"sha-512=:{'A' * 88}:, {known}"), ZERO)
+        with self.assertRaises(DigestMismatch):
+            parse_content_digest(known + f",sha-512=:{'A' * 88}:" * 20)
 
     def test_checked(self) -> None:
         """Other bytes than announced are refused; without an announcement all pass."""
