@@ -13,6 +13,10 @@ class StoreFull(StoreError):
     """The disk has no room or cannot be written."""
 
 
+class StoreFailing(StoreFull):
+    """The disk reports an I/O error: it is not full, it or the way to it is broken."""
+
+
 class StoreUnavailable(StoreError):
     """The file could not be opened, or shows damage, at start."""
 

@@ -34,6 +34,7 @@ class _Turns(Lane):
     """One unit per hop, outside any transaction: each opens and ends its own."""
 
     batch_items = 1
+    name = "blobs"
 
     def __init__(self, worker: Worker, file: StoreFile) -> None:
         super().__init__(worker)

@@ -3,15 +3,17 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EIO, errorcode
 from traceback import clear_frames
 
 from twisted.python.failure import Failure
 
-from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFailing, StoreFull, StoreUnavailable
 
 TEXTS: dict[type[StoreError], str] = {
     StoreBusy: "The server is busy. Try again in a moment.",
     StoreFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
+    StoreFailing: "The server's disk reports an I/O error. Its owner must check it and its quota; try later.",
     StoreUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
     StoreCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
 }
@@ -20,7 +22,7 @@ PRIMARY: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_LOCKED: StoreBusy,
     sqlite3.SQLITE_PROTOCOL: StoreBusy,
     sqlite3.SQLITE_FULL: StoreFull,
-    sqlite3.SQLITE_IOERR: StoreFull,
+    sqlite3.SQLITE_IOERR: StoreFailing,
     sqlite3.SQLITE_READONLY: StoreFull,
     sqlite3.SQLITE_CANTOPEN: StoreUnavailable,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
@@ -43,6 +45,21 @@ def translate(error: BaseException) -> BaseException:
     ours = say(kind)
     ours.__cause__ = error
     return ours.with_traceback(error.__traceback__)
+
+
+def of_disk(error: OSError) -> StoreError:
+    """Return what an error of the operating system about a file on the disk means; its cause is the error."""
+    ours = say(StoreFailing if error.errno == EIO else StoreFull)
+    ours.__cause__ = error
+    return ours
+
+
+def code_of(error: StoreFailing) -> str:
+    """Return the name that SQLite or the operating system gives to the I/O error: `SQLITE_IOERR_WRITE` or `EIO`."""
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return errorcode.get(cause.errno or 0, "unknown")
+    return str(getattr(cause, "sqlite_errorname", "unknown"))
 
 
 @contextmanager

@@ -12,13 +12,14 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.storage import batches
-from gamed.storage.errors import failure, say
+from gamed.storage.errors import code_of, failure, say
 from gamed.storage.files import StoreFile, state_attached
 from gamed.storage.worker import Worker
-from gamed.store import StoreBusy, StoreCorrupt, StoreUnavailable
+from gamed.store import StoreBusy, StoreCorrupt, StoreFailing, StoreUnavailable
 
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
@@ -26,6 +27,7 @@ Unit = Callable[[sqlite3.Connection], T]
 QUEUE_ITEMS = 4096
 BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
+log = Logger()
 
 
 class _Item(Deferred[T]):
@@ -56,6 +58,8 @@ class Lane(ABC):
         """How many batches had 1, up to 2, up to 4, ... units; the last: more than there is room for."""
         self.units = 0
         """In all of them."""
+        self._failing = False
+        """Whether the disk reported an I/O error in the last batch."""
         self._pausing: list[Deferred[None]] = []
         self._draining: list[Deferred[None]] = []
 
@@ -108,6 +112,21 @@ class Lane(ABC):
     def _landed(self, batch: Sequence[_Item[Any]]) -> None:  # noqa: B027 (a hook)
         """After the batch was answered."""
 
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the queue in the log."""
+
+    def _log_io_errors(self, outcomes: Sequence[batches.Outcome]) -> None:
+        """Log an I/O error of the disk in one line; log the next one only after a batch without any."""
+        failing, self._failing = self._failing, False
+        for outcome in outcomes:
+            if isinstance(outcome, Failure) and isinstance(outcome.value, StoreFailing):
+                self._failing = True
+                if not failing:
+                    log.error("disk_io_error queue={queue} code={code}", queue=self.name, code=code_of(outcome.value))
+                return
+
     def _forget(self, item: Deferred[Any]) -> None:
         """It was cancelled."""
         if item in self._queue:
@@ -146,6 +165,7 @@ class Lane(ABC):
 
     def _land(self, outcomes: Sequence[batches.Outcome], batch: Sequence[_Item[Any]]) -> None:
         self._running = False
+        self._log_io_errors(outcomes)
         self._note(outcomes)
         self._pump()  # the thread works on while the answers go out
         for item, outcome in zip(batch, outcomes, strict=True):
@@ -176,6 +196,8 @@ class ReadLane(Lane):
 
     The two files are two snapshots: read auth.db first and rely on no common instant.
     """
+
+    name = "reads"
 
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         outcomes = batches.read(connection, units)

@@ -2,15 +2,15 @@
 
 import sqlite3
 from collections.abc import Collection, Iterator
-from errno import EDQUOT, ENOSPC
+from errno import EDQUOT, EIO, ENOSPC
 from hashlib import sha256
 from os import SEEK_END
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO
 
-from gamed.storage.errors import say
-from gamed.store import BlobCorrupt, BlobGone, StoreFull
+from gamed.storage.errors import of_disk
+from gamed.store import BlobCorrupt, BlobGone
 
 PART_BYTES = 256 * 1024
 STEP_PARTS = 4
@@ -113,8 +113,8 @@ def copy_out(connection: sqlite3.Connection, blob_id: int, folder: Path) -> IO[b
             copy.close()
             raise
     except OSError as e:
-        if e.errno in (ENOSPC, EDQUOT):
-            raise say(StoreFull) from e
+        if e.errno in (EDQUOT, EIO, ENOSPC):
+            raise of_disk(e) from e
         raise
     return copy
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from errno import EIO
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -9,10 +10,12 @@ from typing import BinaryIO, cast
 
 from attrs import Factory, define
 from twisted.internet.defer import Deferred, execute, succeed
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.store import StoreFull
+from gamed.store import StoreFailing, StoreFull
 
+_log = Logger()
 Disk = Callable[[Callable[[], None]], Deferred[None]]
 """Runs what may wait for the disk, outside the reactor's thread."""
 PIECE_BYTES = 128 * 1024
@@ -84,8 +87,7 @@ class Spool:
 
     def _written(self, result: object) -> None:
         if isinstance(result, Failure):
-            self._problem = StoreFull("The server's disk takes no more. Try again later; nothing was stored.")
-            self._problem.__cause__ = result.value
+            self._problem = _problem_of(result.value)
         writing, self._writing = self._writing, None
         if self._dropped and self._file is not None:
             self._disk(self._close)
@@ -106,3 +108,16 @@ class Spool:
         if file is not None:
             with suppress(OSError):  # what a full disk did not take is not wanted any more
                 file.close()
+
+
+def _problem_of(error: BaseException | None) -> StoreFull:
+    """Return what is answered when a piece could not be written; an I/O error of the disk is logged."""
+    if isinstance(error, OSError) and error.errno == EIO:
+        _log.error("disk_io_error queue=uploads code=EIO")
+        problem: StoreFull = StoreFailing(
+            "The server's disk reports an I/O error; nothing was stored. Try again later."
+        )
+    else:
+        problem = StoreFull("The server's disk takes no more. Try again later; nothing was stored.")
+    problem.__cause__ = error
+    return problem

@@ -2,16 +2,19 @@
 
 import os
 from collections.abc import Callable
-from errno import ENOSPC
+from errno import EIO, ENOSPC
+from sqlite3 import SQLITE_IOERR_FSYNC, OperationalError
+from sqlite3 import Connection as Database
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
 from gamed.saves.limits import INLINE_BYTES
 from gamed.storage.stores import Stores
+from gamed.store import StoreFull
 from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of
 from tests.sessions.desk import ANNA
-from tests.support.http import Connection
+from tests.support.http import Connection, logged
 from tests.support.stores import data_folder, file_stores
 
 ONE = b"one"
@@ -139,6 +142,39 @@ class TornTest(TornCase):
         self.assertEqual({line["template"] for line in self.browser.log.lines}, {"/game/saves/{slot}"})
         for private in ("secret", self.bearer["Authorization"][7:], ANNA):
             self.assertNotIn(private, logged)
+
+
+class FailingDiskTest(SaveCase):
+    """A disk that reports an I/O error is not a full disk, and the log has a line about it."""
+
+    def test_store(self) -> None:
+        """The log has one line, and the next one only after the store was written again."""
+
+        def broken(connection: Database) -> None:
+            error = OperationalError("disk I/O error")
+            error.sqlite_errorcode, error.sqlite_errorname = SQLITE_IOERR_FSYNC, "SQLITE_IOERR_FSYNC"
+            raise error
+
+        def write(times: int) -> None:
+            for _ in range(times):
+                reason = self.failureResultOf(self.stores.state.submit(broken), StoreFull)
+                self.assertIn("I/O error", str(reason.value))
+
+        line = "disk_io_error queue=state code=SQLITE_IOERR_FSYNC"
+        self.assertEqual(logged(lambda: write(3)), [line])
+        self.assertEqual(logged(lambda: write(3)), [])
+        self.put("auto", ONE)
+        self.assertEqual(logged(lambda: write(3)), [line])
+
+    def test_spool(self) -> None:
+        """An I/O error of the folder for larger bodies."""
+        seen = logged(
+            lambda: self.refused(self.put("auto", BIG), 507, "storage_full", "I/O error", "nothing was stored")
+        )
+        self.assertEqual([line for line in seen if "disk" in line], ["disk_io_error queue=uploads code=EIO"])
+
+    def disk(self, work: Callable[[], None]) -> Deferred[None]:
+        return fail(OSError(EIO, "Input/output error"))
 
 
 class UnavailableTest(SaveCase):

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from errno import EDQUOT, EIO, ENOSPC, EROFS
 
 from twisted.internet import reactor
 from twisted.internet.defer import gatherResults
@@ -9,10 +10,10 @@ from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.storage.command import once
-from gamed.storage.errors import failure, translate
+from gamed.storage.errors import failure, of_disk, translate
 from gamed.storage.files import connect, file_uri
 from gamed.storage.migrations import MigrationError, prepare_files
-from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFull, StoreUnavailable
+from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFailing, StoreFull, StoreUnavailable
 from tests.storage.test_lanes import arrivals, arrive, increment
 from tests.support.stores import ask, data_folder, file_stores
 
@@ -101,8 +102,8 @@ class Translation(SynchronousTestCase):
         """Every complaint about the file or the disk is one of ours, by its primary code."""
         for code, kind in (
             (sqlite3.SQLITE_FULL, StoreFull),
-            (sqlite3.SQLITE_IOERR, StoreFull),
-            (sqlite3.SQLITE_IOERR_WRITE, StoreFull),
+            (sqlite3.SQLITE_IOERR, StoreFailing),
+            (sqlite3.SQLITE_IOERR_WRITE, StoreFailing),
             (sqlite3.SQLITE_READONLY, StoreFull),
             (sqlite3.SQLITE_BUSY, StoreBusy),
             (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy),
@@ -117,6 +118,14 @@ class Translation(SynchronousTestCase):
             self.assertIs(kind, type(ours))
             self.assertIs(error, ours.__cause__)
             self.assertNotIn("SQLite", str(ours))
+
+    def test_disk(self) -> None:
+        """What the operating system says of the disk: an I/O error is not a full disk; a full one is a full one."""
+        for code, kind in ((EIO, StoreFailing), (ENOSPC, StoreFull), (EDQUOT, StoreFull), (EROFS, StoreFull)):
+            error = OSError(code, "what the system said")
+            ours = of_disk(error)
+            self.assertIs(kind, type(ours))
+            self.assertEqual("I/O error" in str(ours), kind is StoreFailing)
 
     def test_others_stay(self) -> None:
         """A mistake of ours stays what it is, so that it is noticed."""

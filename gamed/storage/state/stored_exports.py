@@ -9,10 +9,9 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 
 from gamed.saves.cursor import Cursor
-from gamed.storage.errors import say
+from gamed.storage.errors import of_disk
 from gamed.storage.state.exporting import ExportWriter
 from gamed.storage.stores import Stores
-from gamed.store import StoreFull
 from gamed.structs import Part
 
 
@@ -57,7 +56,7 @@ class StoredExport(Struct, eq=False):
                 self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder)
             return bool(self._export.step(connection))
         except OSError as e:
-            raise say(StoreFull) from e
+            raise of_disk(e) from e
 
 
 class StoredExports(Part, frozen=True):
