@@ -1444,7 +1444,11 @@ namespace Gamed
     /// <summary>One sign-in of one player at one server.</summary>
     public sealed class Credential
     {
+        /// <summary>The client refreshes an access token this long before it expires, at most.</summary>
         internal const double EarlySeconds = 30;
+
+        /// <summary>The client refreshes a short-lived access token when this share of its lifetime is left.</summary>
+        const double EarlyShare = 0.1;
 
         static readonly Regex Tokens = new Regex(@"\A[A-Za-z0-9_-]{1,512}\z");
 
@@ -1473,16 +1477,20 @@ namespace Gamed
         /// <summary>Seconds since 1970 by this machine's clock.</summary>
         public double AccessExpires { get; private set; }
 
+        /// <summary>Seconds; null in what older versions of this client stored.</summary>
+        internal double? AccessLifetime { get; private set; }
+
         /// <summary>Without the secrets.</summary>
         public override string ToString()
         {
             return PlayerId + " at " + Origin;
         }
 
-        /// <summary>An access token is renewed a little before it expires.</summary>
+        /// <summary>Whether the access token can be used at `now` without a refresh.</summary>
         internal bool Fresh(double now)
         {
-            return now < AccessExpires - EarlySeconds;
+            double share = AccessLifetime * EarlyShare ?? EarlySeconds;
+            return now < AccessExpires - Math.Min(EarlySeconds, share);
         }
 
         /// <summary>Of the answer of a collect (PROTOCOL 3.5); `now` in seconds since 1970.</summary>
@@ -1501,12 +1509,14 @@ namespace Gamed
         /// <summary>With the pair of an answer of collect or refresh (PROTOCOL 3.7).</summary>
         internal Credential Renewed(IDictionary<string, object> pair, double now)
         {
+            long lifetime = Members.Of<long>(pair, "expires_in");
             return new Credential
             {
                 Origin = Origin, PlayerId = PlayerId, SessionId = SessionId, Provider = Provider,
                 RefreshCredential = Token(Members.Of<string>(pair, "refresh_credential")),
                 AccessToken = Token(Members.Of<string>(pair, "access_token")),
-                AccessExpires = now + Members.Of<long>(pair, "expires_in"),
+                AccessExpires = now + lifetime,
+                AccessLifetime = lifetime,
             };
         }
 
@@ -1524,7 +1534,7 @@ namespace Gamed
             {
                 { "origin", Origin }, { "player_id", PlayerId }, { "session_id", SessionId }, { "provider", Provider },
                 { "refresh_credential", RefreshCredential }, { "access_token", AccessToken },
-                { "access_expires", AccessExpires },
+                { "access_expires", AccessExpires }, { "access_lifetime", AccessLifetime },
             });
         }
 
@@ -1534,6 +1544,7 @@ namespace Gamed
             try
             {
                 var value = Json.Parse(text) as Dictionary<string, object>;
+                object lifetime = Members.Maybe<object>(value, "access_lifetime");
                 var found = new Credential
                 {
                     Origin = Members.Of<string>(value, "origin"),
@@ -1544,6 +1555,8 @@ namespace Gamed
                     AccessToken = Token(Members.Of<string>(value, "access_token")),
                     AccessExpires = Convert.ToDouble(Members.Of<object>(value, "access_expires"),
                         CultureInfo.InvariantCulture),
+                    AccessLifetime = lifetime == null ? (double?)null
+                        : Convert.ToDouble(lifetime, CultureInfo.InvariantCulture),
                 };
                 return found.Origin == origin.ToString() ? found : null;
             }

@@ -23,7 +23,8 @@ const VERSION = "1.0.0"
 const TIMEOUT_SECONDS = 15.0
 const TRIES = 4
 const LONGEST_PAUSE_SECONDS = 30.0
-const EARLY_SECONDS = 30.0  # an access token is renewed this long before it expires
+const EARLY_SECONDS = 30.0  # the client refreshes an access token this long before it expires, at most
+const EARLY_SHARE = 0.1  # the client refreshes a short-lived access token when this share of its lifetime is left
 const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a code is offered
 const MAX_JSON_BYTES = 4194304
 const MAX_SAVE_BYTES = 268435456
@@ -711,12 +712,15 @@ class Credential:
 	var refresh_credential = ""
 	var access_token = ""
 	var access_expires = 0.0  # seconds since 1970 by this machine's clock
+	var access_lifetime = null  # seconds; null in files that older versions of this client wrote
 
+	# Whether the access token can be used at `now` without a refresh.
 	func fresh(now):
-		return now < access_expires - EARLY_SECONDS
+		var share = EARLY_SECONDS if access_lifetime == null else access_lifetime * EARLY_SHARE
+		return now < access_expires - min(EARLY_SECONDS, share)
 
 	func to_json():
-		var value = {"access_expires": access_expires}
+		var value = {"access_expires": access_expires, "access_lifetime": access_lifetime}
 		for name in MEMBERS:
 			value[name] = get(name)
 		return Tools.ascii_json(value)
@@ -728,6 +732,9 @@ class Credential:
 			return null
 		var made = Credential.new()
 		made.access_expires = value["access_expires"]
+		if not typeof(value.get("access_lifetime")) in [TYPE_NIL, TYPE_REAL, TYPE_INT]:
+			return null
+		made.access_lifetime = value.get("access_lifetime")
 		for name in MEMBERS:
 			if not value.get(name) is String:
 				return null
@@ -1754,6 +1761,7 @@ func _pair(made, answer):
 	var seconds = Tools.member(answer, "expires_in", "number")
 	if seconds.error == null:
 		made.access_expires = now() + seconds.value
+		made.access_lifetime = seconds.value
 	return seconds
 
 

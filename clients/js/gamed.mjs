@@ -22,8 +22,10 @@ export const VERSION = "1.0.0"
 const TIMEOUT_SECONDS = 15
 const TRIES = 4
 const LONGEST_PAUSE_SECONDS = 30
-/** An access token is renewed this long before it expires. */
+/** The client refreshes an access token this long before it expires, at most. */
 const EARLY_SECONDS = 30
+/** The client refreshes a short-lived access token when this share of its lifetime is left. */
+const EARLY_SHARE = 0.1
 /** How long the browser's return is awaited before a code is offered, and how long that return awaits its answer. */
 const RETURN_SECONDS = 5
 /** The slowest upload that is waited for. */
@@ -640,7 +642,7 @@ export class Credential {
 
   /**
    * @param {{ origin: string, player_id: string, session_id: string, provider: string, refresh_credential: string,
-   *   access_token: string, access_expires: number }} value as it is stored
+   *   access_token: string, access_expires: number, access_lifetime?: number | null }} value as it is stored
    */
   constructor(value) {
     this.origin = value.origin
@@ -649,6 +651,8 @@ export class Credential {
     this.provider = value.provider
     /** Seconds since 1970 by this machine's clock. */
     this.accessExpires = value.access_expires
+    /** Seconds; null in what older versions of this client stored. @type {number | null} */
+    this.accessLifetime = value.access_lifetime ?? null
     this.#refresh = value.refresh_credential
     this.#access = value.access_token
     Object.freeze(this)
@@ -661,9 +665,10 @@ export class Credential {
     return this.#access
   }
 
-  /** @param {number} now */
+  /** Whether the access token can be used at `now` without a refresh. @param {number} now */
   fresh(now) {
-    return now < this.accessExpires - EARLY_SECONDS
+    const share = this.accessLifetime === null ? EARLY_SECONDS : this.accessLifetime * EARLY_SHARE
+    return now < this.accessExpires - Math.min(EARLY_SECONDS, share)
   }
 
   /** As the Python client keeps it, too. */
@@ -676,6 +681,7 @@ export class Credential {
       refresh_credential: this.#refresh,
       access_token: this.#access,
       access_expires: this.accessExpires,
+      access_lifetime: this.accessLifetime,
     }
   }
 
@@ -685,6 +691,7 @@ export class Credential {
     const names = ["origin", "player_id", "session_id", "provider", "refresh_credential", "access_token"]
     if (!isObject(value) || names.some((name) => typeof value[name] !== "string")) return null
     if (typeof value.access_expires !== "number" || value.origin !== String(origin)) return null
+    if (typeof (value.access_lifetime ?? 0) !== "number") return null
     return new Credential(value)
   }
 }
@@ -1818,10 +1825,12 @@ export class GamedClient {
 
   /** @param {Record<string, any>} answer */
   #pair(answer) {
+    const lifetime = member(answer, "expires_in", "integer")
     return {
       refresh_credential: member(answer, "refresh_credential", "string"),
       access_token: member(answer, "access_token", "string"),
-      access_expires: this._now() + member(answer, "expires_in", "integer"),
+      access_expires: this._now() + lifetime,
+      access_lifetime: lifetime,
     }
   }
 

@@ -60,7 +60,9 @@ TIMEOUT_SECONDS = 15.0
 TRIES = 4
 LONGEST_PAUSE_SECONDS = 30.0
 EARLY_SECONDS = 30.0
-"""An access token is renewed this long before it expires."""
+"""The client refreshes an access token this long before it expires, at most."""
+EARLY_SHARE = 0.1
+"""The client refreshes a short-lived access token when this share of its lifetime is left."""
 RETURN_SECONDS = 5.0
 """How long the browser's return is awaited before a code is offered, and how long that return awaits its answer."""
 MAX_JSON_BYTES = 4 << 20
@@ -486,9 +488,13 @@ class Credential:
     access_token: str = field(repr=False)
     access_expires: float
     """Seconds since 1970 by this machine's clock."""
+    access_lifetime: float | None = None
+    """Seconds; None in files that older versions of this client wrote."""
 
     def fresh(self, now: float) -> bool:
-        return now < self.access_expires - EARLY_SECONDS
+        """Return whether the access token can be used at `now` without a refresh."""
+        share = EARLY_SECONDS if self.access_lifetime is None else self.access_lifetime * EARLY_SHARE
+        return now < self.access_expires - min(EARLY_SECONDS, share)
 
 
 def state_folder(app: str, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
@@ -530,8 +536,9 @@ class CredentialFile:
     def read(self) -> Credential | None:
         """None when nobody is signed in, or when the file is not one of ours."""
         try:
-            value = json.loads(self.path.read_text("utf-8"))
+            value = {"access_lifetime": None, **json.loads(self.path.read_text("utf-8"))}
             credential = Credential(**{name: value[name] for name in Credential.__dataclass_fields__})
+            credential.fresh(0.0)  # raises TypeError for times that are not numbers
         except (FileNotFoundError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return credential if credential.origin == self._origin else None
@@ -1300,10 +1307,12 @@ class GamedClient:
         return renewed
 
     def _pair(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        lifetime = member(answer, "expires_in", int)
         return {
             "refresh_credential": member(answer, "refresh_credential", str),
             "access_token": member(answer, "access_token", str),
-            "access_expires": self._now() + member(answer, "expires_in", int),
+            "access_expires": self._now() + lifetime,
+            "access_lifetime": lifetime,
         }
 
     def keep(self, complete: Mapping[str, Any]) -> Credential:

@@ -1,5 +1,6 @@
 """Staying signed in: one refresh at a time, no pair used that is not on disk (PROTOCOL 3.7)."""
 
+import json
 import subprocess
 import sys
 import threading
@@ -25,6 +26,28 @@ class Renewal(ClientCase):
         client.whoami()
         self.assertEqual([seen.bearer for seen in self.fake.requests("/game/")], ["gat_ses_1_1", "gat_ses_1_2"])
         self.assertEqual(self.on_disk().refresh_credential, "grc_ses_1_2")
+
+    def test_short_lifetime(self) -> None:
+        """A token that lives for 20 s is used for 18 s, also by a process that starts meanwhile."""
+        self.fake.access_seconds = 20
+        self.signed_in()
+        self.clock += 17
+        self.another().whoami()
+        self.assertEqual(self.fake.requests(REFRESH), [])
+        self.clock += 2
+        self.another().whoami()
+        self.assertEqual(len(self.fake.requests(REFRESH)), 1)
+
+    def test_file_without_lifetime(self) -> None:
+        """A credential file of an older version of the client keeps the player signed in."""
+        client = self.signed_in()
+        path = client.folder / f"{client.place}.json"
+        value = json.loads(path.read_text())
+        del value["access_lifetime"]
+        path.write_text(json.dumps(value))
+        self.clock += self.fake.access_seconds - gc.EARLY_SECONDS - 1
+        self.another().whoami()
+        self.assertEqual(self.fake.requests(REFRESH), [])
 
     def test_refused_token(self) -> None:
         """A token the server does not take any more is renewed once and the request repeated, with its body."""

@@ -69,6 +69,13 @@ DEFECTS = {
         "session_two_processes",
         "the number of POST /auth/session/refresh",
     ),
+    "refreshes_before_each_request": Defect(
+        CLIENT,
+        "EARLY_SECONDS if self.access_lifetime is None else self.access_lifetime * EARLY_SHARE",
+        "EARLY_SECONDS",
+        "session_short_token",
+        "the number of POST /auth/session/refresh",
+    ),
     "does_not_wait": Defect(CLIENT, "if error.retry_after is not None:", "if False:", "retry_after", "pause"),
     "gives_up_at_once": Defect(CLIENT, "TRIES = 4", "TRIES = 1", "put_lost_answer", "unreachable"),
     "believes_any_bytes": Defect(
