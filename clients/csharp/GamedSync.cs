@@ -114,6 +114,23 @@ namespace Gamed
     {
         internal Local Local;
         internal SaveInfo Base;
+
+        internal static object ToJson(Sent sent)
+        {
+            return sent == null ? null : new Dictionary<string, object>
+            {
+                { "local", Local.ToJson(sent.Local) }, { "base", Record.Info(sent.Base) },
+            };
+        }
+
+        internal static Sent FromJson(object value)
+        {
+            var members = (IDictionary<string, object>)value;
+            return members == null ? null : new Sent
+            {
+                Local = Local.FromJson(members["local"]), Base = SaveInfo.Maybe(members["base"]),
+            };
+        }
     }
 
     /// <summary>What the server said when it refused. Reason: changed, deleted, or lost (it does not know this save).
@@ -167,6 +184,10 @@ namespace Gamed
 
         /// <summary>A conflict's copy at the server that nobody needs once its bytes are current.</summary>
         internal SaveInfo Spent;
+
+        /// <summary>Bytes that gave way in a conflict before the server had them. Its Base is never current, so the
+        /// server refuses the write and keeps the bytes as a conflict copy.</summary>
+        internal Sent UnsentCopy;
 
         internal Record With(Action<Record> change)
         {
@@ -347,19 +368,20 @@ namespace Gamed
 
         internal Record KeptTheirs()
         {
-            return With(r =>
+            return GaveWay().With(r =>
             {
                 r.Local = Local.Of(Theirs);
                 r.Base = Theirs;
                 r.Dirty = false;
+                r.Deleted = Dispute != null && Dispute.Reason == "deleted";
                 r.Dispute = null;
-                r.Dropped = Local ?? Dropped;
             });
         }
 
         internal Record Merged(Local local)
         {
-            return With(r =>
+            Record record = Local != null && Local.Sha256 == local.Sha256 ? this : GaveWay();
+            return record.With(r =>
             {
                 r.Local = local;
                 r.Base = Theirs;
@@ -368,12 +390,29 @@ namespace Gamed
             });
         }
 
+        /// <summary>Keep this device's bytes as Dropped, and as UnsentCopy if the server does not have them. The
+        /// server has only the bytes that it refused; the game may have saved newer ones since.</summary>
+        Record GaveWay()
+        {
+            if (Local == null || Dispute == null)
+                return this;
+            SaveInfo copy = Dispute.Copy, known = copy ?? Dispute.Base;
+            bool needless = known == null || (copy != null && copy.Sha256 == Local.Sha256);
+            return With(r =>
+            {
+                r.Dropped = Local;
+                if (!needless)
+                    r.UnsentCopy = new Sent { Local = Local, Base = known };
+            });
+        }
+
         /// <summary>Hashes of all bytes that may still be asked for.</summary>
         internal ISet<string> Bodies
         {
             get
             {
-                Local[] locals = { Local, Dropped, Sent == null ? null : Sent.Local };
+                Local copy = UnsentCopy == null ? null : UnsentCopy.Local;
+                Local[] locals = { Local, Dropped, copy, Sent == null ? null : Sent.Local };
                 SaveInfo[] infos = { Base, Remote, Dispute == null ? null : Dispute.Base, Theirs };
                 IEnumerable<string> mine = locals.Where(local => local != null).Select(local => local.Sha256);
                 return new HashSet<string>(mine.Concat(infos.Where(i => i != null).Select(i => i.Sha256)));
@@ -387,15 +426,12 @@ namespace Gamed
 
         internal string ToJson()
         {
-            object sent = Sent == null ? null : new Dictionary<string, object>
-            {
-                { "local", Local.ToJson(Sent.Local) }, { "base", Info(Sent.Base) },
-            };
             return Json.Write(new Dictionary<string, object>
             {
                 { "format", Format }, { "slot", Slot }, { "local", Local.ToJson(Local) }, { "base", Info(Base) },
-                { "dirty", Dirty }, { "sent", sent }, { "remote", Info(Remote) }, { "deleted", Deleted },
+                { "dirty", Dirty }, { "sent", Sent.ToJson(Sent) }, { "remote", Info(Remote) }, { "deleted", Deleted },
                 { "dispute", Dispute.ToJson(Dispute) }, { "dropped", Local.ToJson(Dropped) }, { "spent", Info(Spent) },
+                { "unsent_copy", Sent.ToJson(UnsentCopy) },
             });
         }
 
@@ -405,7 +441,8 @@ namespace Gamed
             var value = (IDictionary<string, object>)Json.Parse(text);
             if (value == null || Members.Of<long>(value, "format") != Format)
                 throw new FormatException("another format");
-            var sent = (IDictionary<string, object>)value["sent"];
+            object copy;
+            value.TryGetValue("unsent_copy", out copy);  // records of older versions of this client lack it
             var dispute = (IDictionary<string, object>)value["dispute"];
             return new Record
             {
@@ -413,10 +450,7 @@ namespace Gamed
                 Local = Local.FromJson(value["local"]),
                 Base = SaveInfo.Maybe(value["base"]),
                 Dirty = Members.Of<bool>(value, "dirty"),
-                Sent = sent == null ? null : new Sent
-                {
-                    Local = Local.FromJson(sent["local"]), Base = SaveInfo.Maybe(sent["base"]),
-                },
+                Sent = Sent.FromJson(value["sent"]),
                 Remote = SaveInfo.Maybe(value["remote"]),
                 Deleted = Members.Of<bool>(value, "deleted"),
                 Dispute = dispute == null ? null : new Dispute
@@ -426,6 +460,7 @@ namespace Gamed
                 },
                 Dropped = Local.FromJson(value["dropped"]),
                 Spent = SaveInfo.Maybe(value["spent"]),
+                UnsentCopy = Sent.FromJson(copy),
             };
         }
     }
@@ -702,8 +737,9 @@ namespace Gamed
             return sync.AnswerAsync(this, record => record.KeptMine());
         }
 
-        /// <summary>Go on from theirs: read it. Copy stays at the server, the bytes here can be had from
-        /// Sync.DroppedAsync. Throws ConflictOver.</summary>
+        /// <summary>Go on from theirs: read it. This device's side stays at the server as a conflict copy: the next
+        /// pump sends what the game has saved since the conflict began. It also stays here, see Sync.DroppedAsync.
+        /// Throws ConflictOver.</summary>
         public async Task KeepTheirsAsync(CancellationToken cancel = default(CancellationToken))
         {
             await TheirsAsync(cancel).ConfigureAwait(false);
@@ -783,6 +819,10 @@ namespace Gamed
         readonly Bell bell = new Bell();
         readonly Stopwatch clock = Stopwatch.StartNew();
         readonly Dictionary<string, Problem> problems = new Dictionary<string, Problem>();
+
+        /// <summary>Of each slot's UnsentCopy: they hold up neither writes nor downloads.</summary>
+        readonly Dictionary<string, Problem> copyProblems = new Dictionary<string, Problem>();
+
         readonly SortedDictionary<string, Record> records;
         Dictionary<string, string> told;
         volatile string cursor;
@@ -1012,8 +1052,10 @@ namespace Gamed
             lock (gate)
             {
                 Record record = RecordOf(slot);
-                Problem problem;
+                Problem problem, copyProblem;
                 problems.TryGetValue(slot, out problem);
+                copyProblems.TryGetValue(slot, out copyProblem);
+                Problem visible = problem ?? copyProblem;
                 Local shown = Arrived(record) ? Local.Of(record.Remote) : record.Local;
                 return new SyncStatus
                 {
@@ -1023,7 +1065,7 @@ namespace Gamed
                     Meta = Saves.Plain(shown == null ? null : shown.Meta),
                     Modified = shown == null ? "" : shown.Modified,
                     Copies = record.Remote == null ? new List<long>() : record.Remote.Conflicts,
-                    Problem = problem == null ? null : problem.Error,
+                    Problem = visible == null ? null : visible.Error,
                 };
             }
         }
@@ -1036,7 +1078,10 @@ namespace Gamed
                 return SyncStatus.Refused;
             if (Arrived(record))
                 return SyncStatus.Newer;
-            return record.Dirty || record.Sent != null || record.Newer ? SyncStatus.Waiting : SyncStatus.InStep;
+            if (copyProblems.ContainsKey(record.Slot))
+                return SyncStatus.Refused;
+            bool waits = record.Dirty || record.Sent != null || record.Newer || record.UnsentCopy != null;
+            return waits ? SyncStatus.Waiting : SyncStatus.InStep;
         }
 
         SyncSide Side(string slot, Func<Record, Local> which)
@@ -1193,6 +1238,7 @@ namespace Gamed
             await HearAsync(only, cancel).ConfigureAwait(false);
             foreach (string slot in Known())
             {
+                await SendCopyAsync(only, slot, cancel).ConfigureAwait(false);
                 for (int step = 0; step < Steps; step++)
                     if (!await SendAsync(only, slot, cancel).ConfigureAwait(false))
                         break;
@@ -1277,7 +1323,10 @@ namespace Gamed
         double UntilDue()
         {
             lock (gate)
-                return Math.Max(0, problems.Values.Select(p => p.Due).DefaultIfEmpty(1e9).Min() - Now());
+            {
+                IEnumerable<Problem> all = problems.Values.Concat(copyProblems.Values);
+                return Math.Max(0, all.Select(p => p.Due).DefaultIfEmpty(1e9).Min() - Now());
+            }
         }
 
         double Now()
@@ -1406,7 +1455,10 @@ namespace Gamed
         async Task HearAllAsync(GamedClient only, IDictionary<string, SaveInfo> listed, CancellationToken cancel)
         {
             lock (gate)
+            {
                 problems.Clear();
+                copyProblems.Clear();
+            }
             foreach (string slot in Known())
             {
                 Record record;
@@ -1465,7 +1517,7 @@ namespace Gamed
             {
                 if (Halts(error) || error is InUse)
                     throw;
-                Refuse(slot, error);
+                Refuse(problems, slot, error);
             }
             return true;
         }
@@ -1544,10 +1596,51 @@ namespace Gamed
             return record => record.Disputed(error);
         }
 
-        void Refuse(string slot, GamedError error)
+        void Refuse(IDictionary<string, Problem> which, string slot, GamedError error)
         {
             lock (gate)
-                problems[slot] = new Problem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
+                which[slot] = new Problem { Error = error, Due = Now() + (error.RetryAfter ?? AgainSeconds) };
+        }
+
+        /// <summary>Send the slot's UnsentCopy, until the server has answered. Other writes do not wait for it.
+        /// </summary>
+        async Task SendCopyAsync(GamedClient only, string slot, CancellationToken cancel)
+        {
+            Sent copy;
+            byte[] data;
+            lock (gate)
+            {
+                Record record = RecordOf(slot);
+                Problem problem;
+                bool waits = copyProblems.TryGetValue(slot, out problem) && Now() < problem.Due;
+                copy = record.UnsentCopy;
+                if (copy == null || copy.Local == null || record.Sent != null || waits)
+                    return;
+                data = store.Load(slot, copy.Local.Sha256);
+            }
+            IDictionary<string, object> meta = copy.Local.Meta.Count == 0 ? null : copy.Local.Meta;
+            try
+            {
+                if (data != null)  // a damaged file cannot be sent
+                    await only.PutAsync(slot, data, copy.Base, copy.Local.ContentType, meta, cancel)
+                        .ConfigureAwait(false);
+            }
+            catch (Conflict)
+            {
+                // the server has kept the bytes, or does not know this save
+            }
+            catch (GamedError error)
+            {
+                if (Halts(error) || error is InUse)
+                    throw;
+                Refuse(copyProblems, slot, error);
+                return;
+            }
+            lock (gate)
+            {
+                copyProblems.Remove(slot);
+                Change(slot, r => r.UnsentCopy == copy ? r.With(fresh => fresh.UnsentCopy = null) : r);
+            }
         }
 
         /// <summary>A conflict's copy whose bytes became current is not shown to the player as one any more.</summary>
@@ -1599,7 +1692,7 @@ namespace Gamed
             {
                 if (Halts(error) || error is InUse)
                     throw;
-                Refuse(slot, error);
+                Refuse(problems, slot, error);
                 return;
             }
             lock (gate)

@@ -59,6 +59,7 @@ var _store = null
 var _records = {}
 var _cursor = null
 var _problems = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
+var _copy_problems = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
 var _told = {}
 var _pumping = false
 var _bell = false
@@ -107,12 +108,14 @@ func close():
 #   with `local` null a delete) that may have arrived, and before which nothing else goes out; remote: what the server
 #   has, as far as it was heard; deleted: where there is nothing there was something; dispute: {"reason", "base",
 #   "current", "copy"} of a conflict that is open; dropped: what gave way last, here; spent: a conflict's copy at the
-#   server that nobody needs once its bytes are current.
+#   server that nobody needs once its bytes are current; unsent_copy: {"local", "base"} of bytes that gave way in a
+#   conflict before the server had them. Its base is never current, so the server refuses the write and keeps the bytes
+#   as a conflict copy.
 # A local is {"sha256", "size", "content_type", "meta", "modified"}: bytes in a file named by their hash.
 class Record:
 	extends RefCounted
 
-	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent"]
+	const MEMBERS = ["local", "base", "sent", "remote", "dispute", "dropped", "spent", "unsent_copy"]
 
 	static func fresh(slot):
 		var made = {"slot": slot, "dirty": false, "deleted": false}
@@ -243,18 +246,35 @@ class Record:
 
 	static func kept_theirs(record):
 		var info = theirs(record)
-		var dropped = record["local"] if record["local"] else record["dropped"]
 		var local = local_of(info) if info else null
-		return with(record, {"local": local, "base": info, "dirty": false, "dispute": null, "dropped": dropped})
+		var deleted = record["dispute"] != null and record["dispute"]["reason"] == "deleted"
+		var changes = {"local": local, "base": info, "dirty": false, "deleted": deleted, "dispute": null}
+		return with(gave_way(record), changes)
 
 	static func merged(record, local):
-		return with(record, {"local": local, "base": theirs(record), "dirty": true, "dispute": null})
+		var alike = record["local"] != null and record["local"]["sha256"] == local["sha256"]
+		var made = record if alike else gave_way(record)
+		return with(made, {"local": local, "base": theirs(record), "dirty": true, "dispute": null})
+
+	# Keeps this device's bytes as `dropped`, and as `unsent_copy` if the server does not have them. The server has only
+	# the bytes that it refused; the game may have saved newer ones since.
+	static func gave_way(record):
+		var local = record["local"]
+		if local == null or record["dispute"] == null:
+			return record
+		var made = with(record, {"dropped": local})
+		var copy = record["dispute"]["copy"]
+		var known = copy if copy else record["dispute"]["base"]
+		if known == null or (copy and copy["sha256"] == local["sha256"]):
+			return made
+		return with(made, {"unsent_copy": {"local": local, "base": known}})
 
 	# Hashes of all bytes that may still be asked for.
 	static func bodies(record):
 		var sides = [record["local"], record["base"], record["remote"], record["dropped"]]
-		if record["sent"]:
-			sides.append(record["sent"]["local"])
+		for name in ["sent", "unsent_copy"]:
+			if record[name]:
+				sides.append(record[name]["local"])
 		if record["dispute"]:
 			sides.append(record["dispute"]["base"])
 			sides.append(record["dispute"]["current"])
@@ -290,7 +310,7 @@ class Record:
 			return _local(kept)
 		if name in ["base", "remote", "spent"]:
 			return SaveInfo.of(kept).value
-		var infos = ["base"] if name == "sent" else ["base", "current", "copy"]
+		var infos = ["base", "current", "copy"] if name == "dispute" else ["base"]
 		var made = {}
 		for each in infos:
 			made[each] = SaveInfo.of(kept[each]).value if kept.get(each) else null
@@ -448,7 +468,8 @@ class SyncConflict:
 		var over = _sync._over(self)
 		return over if over.error else _sync._answer(Record.kept_mine(over.value))
 
-	# Goes on from theirs: `read` it. `copy` stays at the server, the bytes here can be had from `dropped`. A coroutine.
+	# Goes on from theirs: `read` it. This device's side stays at the server as a conflict copy: the next pump sends what
+	# the game has saved since the conflict began. It also stays here, as `dropped`. A coroutine.
 	func keep_theirs():
 		var side = await theirs()
 		if side.error:
@@ -520,6 +541,7 @@ func slots():
 func status(slot):
 	var record = _record(slot)
 	var problem = _problems.get(slot)
+	var visible = problem if problem else _copy_problems.get(slot)
 	var held = record["remote"] if _arrived(record) else record["local"]
 	return {
 		"slot": slot,
@@ -528,7 +550,7 @@ func status(slot):
 		"meta": held["meta"] if held else {},
 		"modified": held["modified"] if held else "",
 		"copies": record["remote"]["conflicts"] if record["remote"] else [],
-		"problem": problem["error"] if problem else null,
+		"problem": visible["error"] if visible else null,
 	}
 
 
@@ -599,7 +621,10 @@ func _state(record, problem):
 		return REFUSED
 	if _arrived(record):
 		return NEWER
-	return WAITING if record["dirty"] or record["sent"] or Record.newer(record) else IN_STEP
+	if _copy_problems.has(record["slot"]):
+		return REFUSED
+	var waits = record["dirty"] or record["sent"] or Record.newer(record) or record["unsent_copy"]
+	return WAITING if waits else IN_STEP
 
 
 static func _shown(of):
@@ -765,7 +790,27 @@ func _pump():
 	var heard = await _hear(client)
 	if heard.error:
 		return heard
+	var sent = await _send_all(client)
+	if sent.error:
+		return sent
 	for slot in _known():
+		var wanted = _wanted(slot)
+		if wanted:
+			var fetched = await _fetch(client, slot, wanted)
+			if fetched.error:
+				return fetched
+	return Result.ok()
+
+
+# Brings up what is pending.
+func _send_all(client):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	for slot in _known():
+		var copy = _copy_to_send(slot)
+		if copy:
+			var copied = await _send_copy(client, slot, copy)
+			if copied.error:
+				return copied
 		for _step in range(STEPS):
 			var next = _next(slot)
 			if next.error:
@@ -779,19 +824,13 @@ func _pump():
 			var dismissed = await _dismiss(client, slot)
 			if dismissed.error:
 				return dismissed
-	for slot in _known():
-		var wanted = _wanted(slot)
-		if wanted:
-			var fetched = await _fetch(client, slot, wanted)
-			if fetched.error:
-				return fetched
 	return Result.ok()
 
 
 func _until_due():
 	var due = Time.get_ticks_msec() + 1000000000
-	for slot in _problems:
-		due = min(due, _problems[slot]["due"])
+	for problem in _problems.values() + _copy_problems.values():
+		due = min(due, problem["due"])
 	return max(0, due - Time.get_ticks_msec()) / 1000.0
 
 
@@ -873,6 +912,7 @@ func _hear(client):
 func _hear_all(client, listed):
 	await (Engine.get_main_loop() as SceneTree).process_frame
 	_problems.clear()
+	_copy_problems.clear()
 	for slot in _known():
 		var record = _records[slot]
 		var entry = listed.get(slot)
@@ -912,7 +952,7 @@ func _send(client, slot, sent):
 	if after.error:
 		if after.error.kind in HALTING or after.error.code == "local_disk":
 			return after
-		_refused(slot, after.error)
+		_refused(_problems, slot, after.error)
 		return Result.ok()
 	return _after(slot, after.value)
 
@@ -986,9 +1026,38 @@ func _remove(client, slot, sent):
 	return Result.ok(["disputed", gone.error])
 
 
-func _refused(slot, error):
+func _refused(problems, slot, error):
 	var seconds = error.retry_after if error.retry_after else AGAIN_SECONDS
-	_problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
+	problems[slot] = {"error": error, "due": Time.get_ticks_msec() + seconds * 1000}
+
+
+# What `_send_copy` is to send now, or null. Other writes do not wait for it.
+func _copy_to_send(slot):
+	var record = _record(slot)
+	var problem = _copy_problems.get(slot)
+	if record["sent"] or (problem and Time.get_ticks_msec() < problem["due"]):
+		return null
+	return record["unsent_copy"]
+
+
+# Sends a slot's unsent copy, and forgets it once the server has answered.
+func _send_copy(client, slot, copy):
+	await (Engine.get_main_loop() as SceneTree).process_frame
+	var local = copy["local"]
+	var data = _store.load_body(slot, local["sha256"])
+	if data != null:  # a damaged file cannot be sent
+		var meta = local["meta"] if local["meta"].size() > 0 else null
+		var put = await client.put(slot, data, copy["base"], meta, local["content_type"])
+		if put.error and put.error.kind in HALTING:
+			return put
+		if put.error and put.error.kind != "Conflict":  # then the server has kept it, or does not know this save
+			_refused(_copy_problems, slot, put.error)
+			return Result.ok()
+	_copy_problems.erase(slot)
+	var record = _record(slot)
+	if not Tools.same_json(record["unsent_copy"], copy):
+		return Result.ok()
+	return _keep(Record.with(record, {"unsent_copy": null}))
 
 
 func _is_spent(slot):
@@ -1027,7 +1096,7 @@ func _fetch(client, slot, wanted):
 		if fetched.error.kind in HALTING:
 			return fetched
 		if not fetched.error.is_a("NotFound"):  # else: replaced meanwhile, the next list says by what
-			_refused(slot, fetched.error)
+			_refused(_problems, slot, fetched.error)
 		return Result.ok()
 	if _closed:
 		return Result.failed(_is_closed())

@@ -132,6 +132,8 @@ const tag = (info) => (info ? info.etag : null)
  * @property {Dispute | null} dispute
  * @property {Local | null} dropped what gave way last, here on this device
  * @property {SaveInfo | null} spent a conflict's copy at the server that nobody needs once its bytes are current
+ * @property {Sent | null} unsentCopy bytes that gave way in a conflict before the server had them; its `base` is never
+ *   current, so the server refuses the write and keeps the bytes as a conflict copy
  */
 
 class Record {
@@ -147,13 +149,14 @@ class Record {
     this.dispute = known.dispute
     this.dropped = known.dropped
     this.spent = known.spent
+    this.unsentCopy = known.unsentCopy
     Object.freeze(this)
   }
 
   /** @param {string} slot */
   static empty(slot) {
     const nothing = { local: null, base: null, sent: null, remote: null, dispute: null, dropped: null, spent: null }
-    return new Record({ slot, dirty: false, deleted: false, ...nothing })
+    return new Record({ slot, dirty: false, deleted: false, unsentCopy: null, ...nothing })
   }
 
   /** @param {Partial<Known>} changes */
@@ -261,12 +264,27 @@ class Record {
 
   keptTheirs() {
     const local = this.#theirs ? localOf(this.#theirs) : null
-    return this.with({ local, base: this.#theirs, dirty: false, dispute: null, dropped: this.local ?? this.dropped })
+    const deleted = this.dispute?.reason === "deleted"
+    return this.#gaveWay().with({ local, base: this.#theirs, dirty: false, deleted, dispute: null })
   }
 
   /** @param {Local} local */
   merged(local) {
-    return this.with({ local, base: this.#theirs, dirty: true, dispute: null })
+    const record = this.local?.sha256 === local.sha256 ? this : this.#gaveWay()
+    return record.with({ local, base: this.#theirs, dirty: true, dispute: null })
+  }
+
+  /**
+   * Keep this device's bytes as `dropped`, and as `unsentCopy` if the server does not have them. The server has only
+   * the bytes that it refused; the game may have saved newer ones since.
+   */
+  #gaveWay() {
+    if (this.local === null || this.dispute === null) return this
+    const { copy } = this.dispute
+    const record = this.with({ dropped: this.local })
+    const base = copy ?? this.dispute.base
+    if (base === null || copy?.sha256 === this.local.sha256) return record
+    return record.with({ unsentCopy: { local: this.local, base } })
   }
 
   get #theirs() {
@@ -275,14 +293,15 @@ class Record {
 
   /** Hashes of all bytes that may still be asked for. @returns {Set<string>} */
   get bodies() {
-    const sides = [this.local, this.base, this.remote, this.dropped, this.sent && this.sent.local]
+    const sides = [this.local, this.base, this.remote, this.dropped]
+    sides.push(this.sent && this.sent.local, this.unsentCopy && this.unsentCopy.local)
     if (this.dispute) sides.push(this.dispute.base, this.dispute.current)
     return new Set(sides.filter((side) => side !== null).map((side) => side.sha256))
   }
 
   /** As the Python client keeps it, too. */
   toText() {
-    const { slot, dirty, deleted, sent, dispute } = this
+    const { slot, dirty, deleted, sent, dispute, unsentCopy } = this
     return JSON.stringify({
       format: FORMAT,
       slot,
@@ -300,6 +319,7 @@ class Record {
       },
       dropped: labelled(this.dropped),
       spent: labelled(this.spent),
+      unsent_copy: unsentCopy && { local: labelled(unsentCopy.local), base: labelled(unsentCopy.base) },
     })
   }
 
@@ -307,13 +327,13 @@ class Record {
   static read(text) {
     const value = JSON.parse(text)
     if (value.format !== FORMAT || typeof value.slot !== "string") throw new TypeError("another format")
-    const { slot, sent, dispute } = value
+    const { slot, sent, dispute, unsent_copy: unsentCopy = null } = value // older records lack the last one
     return new Record({
       slot,
       local: localFrom(value.local),
       base: infoFrom(value.base),
       dirty: value.dirty === true,
-      sent: sent && { local: localFrom(sent.local), base: infoFrom(sent.base) },
+      sent: sentFrom(sent),
       remote: infoFrom(value.remote),
       deleted: value.deleted === true,
       dispute: dispute && {
@@ -324,6 +344,7 @@ class Record {
       },
       dropped: localFrom(value.dropped),
       spent: infoFrom(value.spent),
+      unsentCopy: sentFrom(unsentCopy),
     })
   }
 }
@@ -337,6 +358,9 @@ function labelled(side) {
 
 /** @param {any} value @returns {SaveInfo | null} */
 const infoFrom = (value) => (value === null ? null : SaveInfo.of(value))
+
+/** @param {any} value @returns {Sent | null} */
+const sentFrom = (value) => value && { local: localFrom(value.local), base: infoFrom(value.base) }
 
 /** @param {any} value @returns {Local | null} */
 function localFrom(value) {
@@ -612,7 +636,10 @@ export class SyncConflict {
     return this.#sync._answer(this, (record) => record.keptMine())
   }
 
-  /** Go on from theirs: `read` it. `copy` stays at the server, the bytes here can be had from `Sync.dropped`. */
+  /**
+   * Go on from theirs: `read` it. This device's side stays at the server as a conflict copy: the next pump sends what
+   * the game has saved since the conflict began. It also stays here, as `Sync.dropped`.
+   */
   async keepTheirs() {
     await this.theirs()
     await this.#sync._answer(this, (record) => record.keptTheirs())
@@ -689,6 +716,11 @@ export class Sync {
   #cursor
   /** @type {Map<string, Problem>} */
   #problems = new Map()
+  /**
+   * Of each slot's `unsentCopy`: they hold up neither writes nor downloads.
+   * @type {Map<string, Problem>}
+   */
+  #copyProblems = new Map()
   #bell = new Bell()
   #closed = false
   /** @type {Map<string, string>} */
@@ -800,6 +832,7 @@ export class Sync {
   status(slot) {
     const record = this.#record(slot)
     const problem = this.#problems.get(slot)
+    const shownProblem = problem ?? this.#copyProblems.get(slot)
     const held = this.#arrived(record) ? record.remote : record.local
     return {
       slot,
@@ -808,7 +841,7 @@ export class Sync {
       meta: held ? held.meta : {},
       modified: held ? held.modified : "",
       copies: record.remote ? [...record.remote.conflicts] : [],
-      problem: problem ? problem.error : null,
+      problem: shownProblem ? shownProblem.error : null,
     }
   }
 
@@ -873,7 +906,8 @@ export class Sync {
     if (record.dispute) return "conflict"
     if (problem) return "refused"
     if (this.#arrived(record)) return "newer"
-    return record.dirty || record.sent || record.newer ? "waiting" : "in_step"
+    if (this.#copyProblems.has(record.slot)) return "refused"
+    return record.dirty || record.sent || record.newer || record.unsentCopy ? "waiting" : "in_step"
   }
 
   /** @param {string} slot */
@@ -999,6 +1033,7 @@ export class Sync {
     const client = this.#client.only(this.playerId, { tries: 1 })
     await this.#hear(client)
     for (const slot of this.#known()) {
+      await this.#sendCopy(client, slot)
       for (let step = 0; step < STEPS && (await this.#send(client, slot)); step++);
       await this.#dismiss(client, slot)
     }
@@ -1049,7 +1084,7 @@ export class Sync {
   }
 
   #untilDue() {
-    const dues = [...this.#problems.values()].map(({ due }) => due)
+    const dues = [...this.#problems.values(), ...this.#copyProblems.values()].map(({ due }) => due)
     return Math.max(0, Math.min(1e9, ...dues) - monotonic())
   }
 
@@ -1133,6 +1168,7 @@ export class Sync {
    */
   async #hearAll(client, listed) {
     this.#problems.clear()
+    this.#copyProblems.clear()
     for (const slot of this.#known()) {
       const record = this.#record(slot)
       const entry = listed.get(slot)
@@ -1155,7 +1191,7 @@ export class Sync {
     try {
       how = sent.local ? await this.#put(client, slot, sent, sent.local) : await this.#remove(client, slot, sent)
     } catch (error) {
-      this.#refused(slot, error)
+      this.#refused(this.#problems, slot, error)
     }
     if (how) await this.#change(slot, how)
     return true
@@ -1221,10 +1257,32 @@ export class Sync {
     return (record) => record.removed()
   }
 
-  /** @param {string} slot @param {unknown} error */
-  #refused(slot, error) {
+  /** @param {Map<string, Problem>} problems @param {string} slot @param {unknown} error */
+  #refused(problems, slot, error) {
     if (!(error instanceof GamedError) || halts(error)) throw error
-    this.#problems.set(slot, { error, due: monotonic() + (error.retryAfter || AGAIN_SECONDS) })
+    problems.set(slot, { error, due: monotonic() + (error.retryAfter || AGAIN_SECONDS) })
+  }
+
+  /**
+   * Send the slot's `unsentCopy`, until the server has answered. Other writes do not wait for it.
+   * @param {GamedClient} client @param {string} slot
+   */
+  async #sendCopy(client, slot) {
+    const { unsentCopy, sent } = this.#record(slot)
+    const problem = this.#copyProblems.get(slot)
+    if (!unsentCopy?.local || sent || (problem && monotonic() < problem.due)) return
+    const { local, base } = unsentCopy
+    const data = await this.#body(slot, local.sha256)
+    const meta = Object.keys(local.meta).length ? local.meta : null
+    try {
+      // a damaged body cannot be sent
+      if (data !== null) await client.put(slot, data, { base, contentType: local.contentType, meta })
+    } catch (error) {
+      // at a conflict the server has kept the bytes, or does not know this save
+      if (!(error instanceof Conflict)) return this.#refused(this.#copyProblems, slot, error)
+    }
+    this.#copyProblems.delete(slot)
+    await this.#change(slot, (r) => (r.unsentCopy === unsentCopy ? r.with({ unsentCopy: null }) : r))
   }
 
   /**
@@ -1255,7 +1313,7 @@ export class Sync {
     try {
       data = await fetched(client, wanted)
     } catch (error) {
-      if (!(error instanceof NotFound)) this.#refused(slot, error)
+      if (!(error instanceof NotFound)) this.#refused(this.#problems, slot, error)
       return // else: replaced meanwhile, the next list says by what
     }
     await this.#keepBody(slot, wanted.sha256, data)

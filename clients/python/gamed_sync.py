@@ -150,6 +150,9 @@ class Record:
     """What gave way last, here on this device."""
     spent: SaveInfo | None = None
     """A conflict's copy at the server that nobody needs once its bytes are current."""
+    unsent_copy: Sent | None = None
+    """Bytes that gave way in a conflict before the server had them. Its `base` is never current, so the server refuses
+    the write and keeps the bytes as a conflict copy."""
 
     @property
     def newer(self) -> bool:
@@ -234,12 +237,27 @@ class Record:
         return replace(self, base=self._theirs, dirty=True, dispute=None, spent=spent)
 
     def kept_theirs(self) -> Record:
-        theirs, dropped = self._theirs, self.local or self.dropped
+        theirs, deleted = self._theirs, self.dispute is not None and self.dispute.reason == "deleted"
+        record = self._gave_way()
         local = Local.of(theirs) if theirs else None
-        return replace(self, local=local, base=theirs, dirty=False, dispute=None, dropped=dropped)
+        return replace(record, local=local, base=theirs, dirty=False, deleted=deleted, dispute=None)
 
     def merged(self, local: Local) -> Record:
-        return replace(self, local=local, base=self._theirs, dirty=True, dispute=None)
+        record = self if self.local and self.local.sha256 == local.sha256 else self._gave_way()
+        return replace(record, local=local, base=self._theirs, dirty=True, dispute=None)
+
+    def _gave_way(self) -> Record:
+        """Keep this device's bytes as `dropped`, and as `unsent_copy` if the server does not have them.
+
+        The server has only the bytes that it refused; the game may have saved newer ones since.
+        """
+        if self.local is None or self.dispute is None:
+            return self
+        copy = self.dispute.copy
+        record, base = replace(self, dropped=self.local), copy or self.dispute.base
+        if base is None or (copy and copy.sha256 == self.local.sha256):
+            return record
+        return replace(record, unsent_copy=Sent(self.local, base))
 
     @property
     def _theirs(self) -> SaveInfo | None:
@@ -248,7 +266,8 @@ class Record:
     @property
     def bodies(self) -> set[str]:
         """Hashes of all bytes that may still be asked for."""
-        sides = [self.local, self.base, self.remote, self.dropped, self.sent and self.sent.local]
+        sides = [self.local, self.base, self.remote, self.dropped]
+        sides += [sent.local for sent in (self.sent, self.unsent_copy) if sent]
         sides += [self.dispute.base, self.dispute.current] if self.dispute else []
         return {side.sha256 for side in sides if side}
 
@@ -264,8 +283,9 @@ class Record:
             value[name] = _info(value[name])
         for name in ("local", "dropped"):
             value[name] = _local(value[name])
-        if sent := value["sent"]:
-            value["sent"] = Sent(_local(sent["local"]), _info(sent["base"]))
+        for name in ("sent", "unsent_copy"):  # records of older versions of this client lack the second
+            sent = value.get(name)
+            value[name] = Sent(_local(sent["local"]), _info(sent["base"])) if sent else None
         if dispute := value["dispute"]:
             infos = {name: _info(dispute[name]) for name in ("base", "current", "copy")}
             value["dispute"] = Dispute(dispute["reason"], **infos)
@@ -440,7 +460,11 @@ class SyncConflict:
         self._sync._answer(self, Record.kept_mine)
 
     def keep_theirs(self) -> None:
-        """Go on from theirs: `read` it. `copy` stays at the server, the bytes here can be had from `Sync.dropped`."""
+        """Go on from theirs: `read` it.
+
+        This device's side stays at the server as a conflict copy: the next pump sends what the game has saved since
+        the conflict began. It also stays here, as `Sync.dropped`.
+        """
         self.theirs()
         self._sync._answer(self, Record.kept_theirs)
 
@@ -487,6 +511,8 @@ class Sync:
         self.trouble: GamedError | None = None
         """Why the last pump did not get through; None when it did: for a sign that says "offline"."""
         self._problems: dict[str, Problem] = {}
+        self._copy_problems: dict[str, Problem] = {}
+        """Of each slot's `unsent_copy`: they hold up neither writes nor downloads."""
         try:
             self._records = self._store.records()
             self._cursor = self._store.cursor
@@ -555,6 +581,7 @@ class Sync:
     def status(self, slot: str) -> Status:
         with self._lock:
             record, problem = self._record(slot), self._problems.get(slot)
+            shown = problem or self._copy_problems.get(slot)
             held: Local | SaveInfo | None = record.remote if self._arrived(record) else record.local
             return Status(
                 slot,
@@ -563,7 +590,7 @@ class Sync:
                 meta=held.meta if held else {},
                 modified=held.modified if held else "",
                 copies=tuple(record.remote.conflicts) if record.remote else (),
-                problem=problem.error if problem else None,
+                problem=shown.error if shown else None,
             )
 
     @property
@@ -617,7 +644,9 @@ class Sync:
             return REFUSED
         if self._arrived(record):
             return NEWER
-        return WAITING if record.dirty or record.sent or record.newer else IN_STEP
+        if record.slot in self._copy_problems:
+            return REFUSED
+        return WAITING if record.dirty or record.sent or record.newer or record.unsent_copy else IN_STEP
 
     def _conflict(self, slot: str, dispute: Dispute) -> SyncConflict:
         return SyncConflict(slot, dispute.reason, dispute.base, dispute.current, dispute.copy, self)
@@ -696,6 +725,7 @@ class Sync:
         client = self._client.only(self.player_id, tries=1)
         self._hear(client)
         for slot in self._known():
+            self._send_copy(client, slot)
             for _ in range(STEPS):
                 if not self._send(client, slot):
                     break
@@ -751,7 +781,8 @@ class Sync:
 
     def _until_due(self) -> float:
         with self._lock:
-            return max(0.0, min([p.due for p in self._problems.values()], default=1e9) - time.monotonic())
+            dues = [p.due for problems in (self._problems, self._copy_problems) for p in problems.values()]
+            return max(0.0, min(dues, default=1e9) - time.monotonic())
 
     def _listen(self, over: threading.Event) -> None:
         """Wait at the server for changes, and ring. What changed is for the pump to hear."""
@@ -819,6 +850,7 @@ class Sync:
     def _hear_all(self, client: GamedClient, listed: Mapping[str, SaveInfo | Deletion]) -> None:
         """The past may be another one: what this device stands on must be in the server's, or it is news again."""
         self._problems.clear()
+        self._copy_problems.clear()
         for slot in self._known():
             record, entry = self._record(slot), listed.get(slot)
             if entry is not None and (record.base is None or record.base.etag == entry_tag(entry)):
@@ -851,7 +883,7 @@ class Sync:
         except HALTING:
             raise
         except GamedError as error:
-            self._refused(slot, error)
+            self._refused(self._problems, slot, error)
         else:
             self._change(slot, how)
         return True
@@ -901,10 +933,31 @@ class Sync:
             return lambda record: record.removed(error.current)  # it took place, and someone wrote since
         return Record.removed
 
-    def _refused(self, slot: str, error: GamedError) -> None:
+    def _refused(self, problems: dict[str, Problem], slot: str, error: GamedError) -> None:
         asked = error.retry_after or AGAIN_SECONDS
         with self._lock:
-            self._problems[slot] = Problem(error, time.monotonic() + asked)
+            problems[slot] = Problem(error, time.monotonic() + asked)
+
+    def _send_copy(self, client: GamedClient, slot: str) -> None:
+        """Send the slot's `unsent_copy`, until the server has answered. Other writes do not wait for it."""
+        record, problem = self._record(slot), self._copy_problems.get(slot)
+        copy = record.unsent_copy
+        if copy is None or copy.local is None or record.sent or (problem and time.monotonic() < problem.due):
+            return
+        data, local = self._store.load(slot, copy.local.sha256), copy.local
+        try:
+            if data is not None:  # a damaged file cannot be sent
+                client.put(slot, data, base=copy.base, content_type=local.content_type, meta=local.meta or None)
+        except Conflict:
+            pass  # the server has kept the bytes, or does not know this save
+        except HALTING:
+            raise
+        except GamedError as error:
+            self._refused(self._copy_problems, slot, error)
+            return
+        with self._lock:
+            self._copy_problems.pop(slot, None)
+            self._change(slot, lambda r: replace(r, unsent_copy=None) if r.unsent_copy == copy else r)
 
     def _dismiss(self, client: GamedClient, slot: str) -> None:
         """A conflict's copy whose bytes became current is not shown to the player as one any more."""
@@ -935,7 +988,7 @@ class Sync:
         except HALTING:
             raise
         except GamedError as error:
-            self._refused(slot, error)
+            self._refused(self._problems, slot, error)
             return
         self._keep_body(slot, data)
         with self._lock:

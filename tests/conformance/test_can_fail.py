@@ -120,6 +120,13 @@ DEFECTS = {
         "sync_lost_there",
         "expected 'lost'",
     ),
+    "keeps_only_what_was_refused": Defect(
+        SYNC,
+        "return replace(record, unsent_copy=Sent(self.local, base))",
+        "return record",
+        "sync_newest_kept",
+        "expected 'waiting'",
+    ),
     "writes_anywhere": Defect(
         ASSETS,
         'if any(name in (b"", b".", b"..") for name in names):',

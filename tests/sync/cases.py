@@ -35,7 +35,7 @@ class World:
 
 def new_world(folder: Path) -> World:
     service = Service(folder, CONFIG)
-    write_game(service, writes_per_minute=0, save_bytes=SAVE_BYTES)
+    write_game(service, writes_per_minute=0, save_bytes=SAVE_BYTES, keep_versions=100, conflict_copies=100)
     service.start()
     gamed(service, "players", "add", "anna", "--password-stdin", stdin="correct horse\n")
     return World(service, json.loads(gamed(service, "players", "token", "anna", "--json")))

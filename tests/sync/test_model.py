@@ -44,6 +44,8 @@ class World:
     """What its writer had seen when a value was written, or was told to replace."""
     deleted: set[Value] = field(factory=lambda: {None})
     """What was seen by who deleted."""
+    gave_way: set[bytes] = field(factory=set)
+    """What a device had when its player decided for the other side, or for both."""
 
     def step(self) -> None:
         player = self.random.choice(self.players)
@@ -110,11 +112,13 @@ class World:
             self.deleted |= player.seen
 
     def theirs(self, player: Player, conflict: object) -> None:
+        self.gave_way |= {player.held} - {None}
         theirs = conflict.theirs()
         conflict.keep_theirs()
         player.held = theirs and theirs.data
 
     def both(self, player: Player, conflict: object) -> None:
+        self.gave_way |= {player.held} - {None}
         player.count += 1
         player.held = f"{player.name} {player.count} merged".encode()
         player.seen.add(player.held)
@@ -142,7 +146,7 @@ class World:
         return states == {"in_step"} and len({player.held for player in self.players}) == 1
 
     def judge(self) -> None:
-        """Nothing current was replaced by who had not seen it, and nothing is doubled."""
+        """Nothing current was replaced by who had not seen it, nothing is doubled, and what gave way is kept."""
         try:
             versions = self.case.server.versions(self.slot)
         except gc.NotFound:
@@ -156,6 +160,7 @@ class World:
             self.case.assertIn(replaced, knew, "something was replaced by who had not seen it")
         written = [kept[version.version] for version in versions if version.kind == "write"]
         self.case.assertEqual(len(written), len(set(written)), "a write was doubled")
+        self.case.assertLessEqual(self.gave_way, set(kept.values()), "what gave way is not at the server")
 
 
 class Model(SyncCase):
@@ -204,3 +209,12 @@ class Model(SyncCase):
             return gs.replace(right(record, local), sent=None)
 
         self.defect("wrote", wrote, "a conflict with oneself", first=5)
+
+    def test_planted_loss(self) -> None:
+        """It notices a device that lets go of bytes which the server has not seen."""
+        right = gs.Record.kept_theirs
+
+        def kept_theirs(record):
+            return gs.replace(right(record), unsent_copy=None)
+
+        self.defect("kept_theirs", kept_theirs, "what gave way is not at the server")

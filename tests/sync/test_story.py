@@ -66,6 +66,20 @@ class Story(SyncCase):
         sofa.sync.pump()
         self.assertEqual((sofa.state(self.slot), sofa.bytes(self.slot)), ("in_step", b"level 9"))
 
+    def test_keep_theirs_after_playing_on(self) -> None:
+        """What the game saved during the conflict stays at the server too, as the newest copy of this device."""
+        desk, _ = self.offline()
+        conflict = self.conflict(desk)
+        desk.sync.write(self.slot, b"level 4", meta={"title": "newest"})
+        conflict.keep_theirs()
+        self.assertEqual((desk.state(self.slot), desk.bytes(self.slot)), ("waiting", b"level 9"))
+        self.back(desk)
+        self.assertEqual(self.current(self.slot), b"level 9")
+        self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 4", b"level 9"})
+        self.assertEqual(desk.sync.dropped(self.slot).data, b"level 4")
+        [newest, *_] = [version.save for version in self.server.versions(self.slot) if version.kind == "conflict"]
+        self.assertEqual(newest.meta, {"title": "newest"})
+
     def test_merged(self) -> None:
         """The player merges: both sides stay, and the merged save goes on from theirs."""
         desk, _ = self.offline()
