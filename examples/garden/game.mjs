@@ -94,6 +94,7 @@ async function signIn(event) {
     const client = await GamedClient.open(element("server").value, { app: APP })
     if (!client.signedIn) await client.signIn(person, { signal: abort.signal })
     localStorage.setItem("server", String(client.origin))
+    if (offered) localStorage.setItem("offered", offered)
     await play(client)
   } catch (/** @type {any} */ error) {
     if (abort !== signingIn) return // another one was begun
@@ -386,8 +387,25 @@ element("later").addEventListener("click", () => playing?.decideLater())
 element("conflict").addEventListener("cancel", () => playing?.decideLater())
 setInterval(() => playing?.look(), 1000) // whether the server answers
 
-const server = localStorage.getItem("server")
-element("server").value = server ?? "http://127.0.0.1:8080"
+/**
+ * The address of the server that `gamed dev --static` runs, on whatever port; null where another program serves this
+ * page.
+ * @returns {Promise<string | null>}
+ */
+async function developmentServer() {
+  try {
+    const answer = await fetch("gamed-dev.json", { cache: "no-store" })
+    return answer.ok ? (await answer.json()).server : null
+  } catch {
+    return null
+  }
+}
+
+const offered = await developmentServer()
+// the last server that the player used, unless `gamed dev` has moved to another port since
+const moved = offered !== null && offered !== localStorage.getItem("offered")
+const server = moved ? null : localStorage.getItem("server")
+element("server").value = server ?? offered ?? ""
 try {
   const client = server ? await GamedClient.open(server, { app: APP }) : null
   if (client?.signedIn) await play(client)

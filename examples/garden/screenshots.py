@@ -49,6 +49,7 @@ def play(server: str, address: str, target: Path) -> None:
         page = context.new_page()
         watch = Stopwatch()
         page.goto(address)
+        page.get_by_role("heading", name="Sign in to play").wait_for()
         page.get_by_label("Server").fill(server)
         page.get_by_role("button", name="Sign in", exact=True).click()
         with context.expect_page() as opened:

@@ -56,7 +56,8 @@ class Maker:
         provider = DevelopmentProvider(plan.provider, clients, reactor, now_ms, token_bytes)
         beside: list[LoopbackService] = [ProviderService(reactor, plan.provider_port, provider)]
         if plan.statics:
-            beside.append(LoopbackService(reactor, plan.static_port, StaticFiles(plan.static_port, plan.statics)))
+            files = StaticFiles(plan.static_port, plan.statics, plan.server)
+            beside.append(LoopbackService(reactor, plan.static_port, files))
         for service in beside:
             service.setServiceParent(both)  # type: ignore[no-untyped-call]
         self._stock(options.subOptions.opened)

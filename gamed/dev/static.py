@@ -1,5 +1,6 @@
 """A game's own web page beside the service: files of folders, for browsers on this machine."""
 
+import json
 from collections.abc import Sequence
 from mimetypes import guess_type
 from pathlib import Path
@@ -12,6 +13,8 @@ NAMES = ("127.0.0.1", "localhost")
 MAX_PATH, MAX_NAME = 1024, 255
 """Characters of a path, bytes of a name: file systems raise an error above theirs."""
 INDEX = "index.html"
+ABOUT = "gamed-dev.json"
+"""A file that no folder needs to have: it names the development server, whose port the developer chooses."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -45,14 +48,15 @@ def _is_plain(name: str) -> bool:
 
 
 class StaticFiles(Resource):
-    """Folders laid over each other: of a name, the first that has it."""
+    """Folders laid over each other: of a name, the first that has it. `server` is the address of the game server."""
 
     isLeaf = True
 
-    def __init__(self, port: int, roots: Sequence[Path]) -> None:
+    def __init__(self, port: int, roots: Sequence[Path], server: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._hosts = {f"{name}:{port}" for name in NAMES}
         self._roots = roots
+        self._about = json.dumps({"server": server}).encode()
 
     def render_GET(self, request: Any) -> bytes:
         if request.getHeader("host") not in self._hosts:
@@ -67,6 +71,8 @@ class StaticFiles(Resource):
             if place.is_dir():
                 request.setHeader(b"location", f"{quote('/'.join(['', *names]))}/".encode())
                 return _say(request, 308, "See there.")
+        if names == [ABOUT]:
+            return _send(request, TYPES[".json"], self._about)
         return _say(request, 404, "There is no such file.")
 
     render_HEAD = render_GET
@@ -75,9 +81,13 @@ class StaticFiles(Resource):
 def _serve(request: Any, place: Path) -> bytes:
     """Read at once: a page's own files, asked for by one browser."""
     kind = TYPES.get(place.suffix) or guess_type(place.name)[0] or "application/octet-stream"
+    return _send(request, kind, place.read_bytes())
+
+
+def _send(request: Any, kind: str, body: bytes) -> bytes:
     request.setHeader(b"content-type", kind.encode())
     request.setHeader(b"cache-control", b"no-store")
-    return place.read_bytes()
+    return body
 
 
 def _say(request: Any, status: int, text: str) -> bytes:

@@ -1,5 +1,6 @@
 """The page beside `gamed dev`: its own files, to browsers on this machine, and nothing else."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ class StaticTests(SynchronousTestCase):
         ):
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text)
-        self.http = StubTreq(StaticFiles(8082, [self.page, self.shared]))
+        self.http = StubTreq(StaticFiles(8082, [self.page, self.shared], "http://127.0.0.1:9000"))
 
     def get(self, path: str, host: str = "127.0.0.1:8082", method: str = "GET") -> tuple[Any, str]:
         url = f"http://127.0.0.1:8082{path}"
@@ -51,6 +52,15 @@ class StaticTests(SynchronousTestCase):
             self.assertEqual(answer.headers.getRawHeaders("cache-control"), ["no-store"])
         answer, found = self.get("/", method="HEAD")
         self.assertEqual((answer.code, found), (200, ""))
+
+    def test_server_address(self) -> None:
+        """A page reads the server's address from a JSON file beside it; a file of that name in a folder wins."""
+        answer, found = self.get("/gamed-dev.json")
+        self.assertEqual((answer.code, self.kind(answer)), (200, "application/json"))
+        self.assertEqual(json.loads(found), {"server": "http://127.0.0.1:9000"})
+        self.assertEqual(self.get("/a%20b/gamed-dev.json")[0].code, 404)
+        (self.page / "gamed-dev.json").write_text("mine")
+        self.assertEqual(self.get("/gamed-dev.json")[1], "mine")
 
     def test_folder_without_slash(self) -> None:
         """Its relative links would lead elsewhere."""

@@ -28,8 +28,8 @@ class DemoTests(PorchTestCase):
     def serve(self) -> None:
         served = [str(ROOT / word) if "/" in word else word for word in SERVED]
         ports = [f"{name}={port}" for name, port in self.ports.items()]
-        process = self.start(*GAMED, "dev", *ports, *served, f"--folder={self.folder / 'dev'}")
-        self.await_answer(self.ports["--port"], process)
+        self.process = self.start(*GAMED, "dev", *ports, *served, f"--folder={self.folder / 'dev'}")
+        self.await_answer(self.ports["--port"], self.process)
 
     def tab(self) -> Page:
         def opened(first: Page) -> Page:
@@ -47,7 +47,8 @@ class DemoTests(PorchTestCase):
         """As Anna, in the tab that the page opens; the code is typed in."""
 
         def through(first: Page) -> None:
-            tab.get_by_label("Server").fill(self.base)
+            tab.get_by_role("heading", name="Sign in to play").wait_for()
+            self.assertEqual(tab.get_by_label("Server").input_value(), self.base)
             start = tab.get_by_role("button", name="Sign in", exact=True)
             start.click()
             above, below = start.bounding_box(), tab.get_by_role("button", name="Sign in with Discord").bounding_box()
@@ -157,6 +158,19 @@ class DemoTests(PorchTestCase):
 
     def inside(self, tab: Page, place: str) -> str:
         return str(self.does(lambda: tab.locator(place).inner_text()))
+
+    def test_another_port(self) -> None:
+        """After `gamed dev` starts on another port the page offers that server, not the one of the last sign-in."""
+        self.sign_in(self.tab())
+        page_port = self.ports["--static-port"]
+        self.process.terminate()
+        self.process.wait(60)
+        self.ports = {name: free_port() for name in self.ports} | {"--static-port": page_port}
+        self.base = f"http://127.0.0.1:{self.ports['--port']}"
+        self.serve()
+        again = self.tab()
+        self.says(again, "Sign in to play")
+        self.assertEqual(self.does(lambda: again.get_by_label("Server").input_value()), self.base)
 
     def test_away(self) -> None:
         """Without a network the game plays on; what was kept goes up by itself, also of a tab that was closed."""
