@@ -1339,7 +1339,7 @@ namespace Gamed
                     ExceptionDispatchInfo.Capture(e.InnerException).Throw();
                 if (e is GamedError || !IsNetwork(e))
                     throw;
-                string detail = Origin + " does not answer (" + e.GetType().Name + ").";
+                string detail = Origin + " does not answer. Check the address and the network.";
                 throw new Unreachable("unreachable", detail, 0, null, e);
             }
         }

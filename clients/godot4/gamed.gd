@@ -28,6 +28,7 @@ const VERSION = "1.0.0"
 const TIMEOUT_SECONDS = 15.0
 const TRIES = 4
 const LONGEST_PAUSE_SECONDS = 30.0
+const NO_ANSWER = "does not answer. Check the address and the network"
 const EARLY_SECONDS = 30.0  # the client refreshes an access token this long before it expires, at most
 const EARLY_SHARE = 0.1  # the client refreshes a short-lived access token when this share of its lifetime is left
 const RETURN_SECONDS = 5.0  # the browser's return is awaited this long before a code is offered
@@ -591,12 +592,12 @@ func _connected(http, timeout):
 		if not http.get_status() in [HTTPClient.STATUS_RESOLVING, HTTPClient.STATUS_CONNECTING]:
 			break
 		if Time.get_ticks_msec() - since > timeout or is_closed():
-			return Result.failed(_unreachable("does not answer"))
+			return Result.failed(_unreachable(NO_ANSWER))
 	if http.get_status() == HTTPClient.STATUS_TLS_HANDSHAKE_ERROR:
 		var words = "%s cannot prove that it is %s." % [origin.text(), origin.host]
 		return Result.wrong("untrusted_certificate", words)
 	if http.get_status() != HTTPClient.STATUS_CONNECTED:
-		return Result.failed(_unreachable("does not answer"))
+		return Result.failed(_unreachable(NO_ANSWER))
 	return Result.ok()
 
 
@@ -633,10 +634,10 @@ func _send(http, method, path, body, fields, timeout):
 		if http.get_status() != HTTPClient.STATUS_REQUESTING:
 			break
 		if Time.get_ticks_msec() - since > timeout or is_closed():
-			return Result.failed(_unreachable("does not answer"))
+			return Result.failed(_unreachable(NO_ANSWER))
 	if error != OK:
 		await (Engine.get_main_loop() as SceneTree).process_frame
-	return Result.ok() if http.has_response() else Result.failed(_unreachable("does not answer"))
+	return Result.ok() if http.has_response() else Result.failed(_unreachable(NO_ANSWER))
 
 
 # An answer as it arrives: all of it, or an error, never the first part of a body that broke off.

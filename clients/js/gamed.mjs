@@ -616,12 +616,12 @@ const UNTRUSTED = /^(CERT_|ERR_TLS_CERT|DEPTH_ZERO_SELF_SIGNED|SELF_SIGNED_CERT|
 function networkError(origin, error) {
   const code = String(error?.cause?.code ?? "")
   if (UNTRUSTED.test(code)) {
-    const detail = `${origin} cannot prove that it is ${origin.host}: ${code}.`
+    const detail = `${origin} cannot prove that it is ${origin.host}.`
     return new UntrustedAddress("untrusted_certificate", detail, { cause: error })
   }
-  const why = code || error?.name || "network"
   const hint = IN_NODE ? "" : ", or does not allow this page (its owner lists pages in cors_origins)"
-  return new Unreachable("unreachable", `${origin} does not answer${hint} (${why}).`, { cause: error })
+  const detail = `${origin} does not answer${hint}. Check the address and the network.`
+  return new Unreachable("unreachable", detail, { cause: error })
 }
 
 /**

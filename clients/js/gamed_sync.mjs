@@ -1076,8 +1076,8 @@ export class Sync {
     } catch (error) {
       if (error instanceof SignInRequired || error instanceof PlayerBlocked || error instanceof InUse) throw error
       if (!(error instanceof GamedError)) {
-        const why = error instanceof Error ? error.message : String(error)
-        this.trouble = new LocalDamaged("local_disk", `This device cannot keep saves: ${why}.`, { cause: error })
+        const detail = `This device cannot keep saves: ${reasonOf(error)}.`
+        this.trouble = new LocalDamaged("local_disk", detail, { cause: error })
       }
     }
     return this.trouble
@@ -1100,7 +1100,7 @@ export class Sync {
       } catch (error) {
         if (over.aborted) return
         if (error instanceof SignInRequired || error instanceof PlayerBlocked) return this.#bell.ring() // it says so
-        const passing = error instanceof GamedError ? error : new Unreachable("unreachable", String(error))
+        const passing = error instanceof GamedError ? error : new Unreachable("unreachable", "The wait broke off.")
         await pause.wait(pauseAfter(passing, attempt), over, false)
         attempt = Math.min(attempt + 1, 8)
       }
@@ -1331,6 +1331,15 @@ export class Sync {
 
 /** @param {Status} status */
 const shown = ({ size, state }) => size !== null || state !== "in_step"
+
+/**
+ * In words for the player, without what Node.js adds: "EISDIR: illegal operation on a directory, rename '/a' -> '/b'".
+ * @param {unknown} error
+ */
+function reasonOf(error) {
+  if (!(error instanceof Error)) return "the reason is unknown"
+  return error.message.replace(/^E[A-Z]+: ([^,]*).*/s, "$1").replace(/\.$/, "")
+}
 
 /** @param {GamedError} error */
 const halts = (error) => HALTING.some((kind) => error instanceof kind)

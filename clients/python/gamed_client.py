@@ -449,7 +449,8 @@ def speaking_to(origin: Origin) -> Iterator[None]:
         detail = f"{origin} cannot prove that it is {origin.host}: {e.verify_message}."
         raise UntrustedAddress("untrusted_certificate", detail) from e
     except (OSError, http.client.HTTPException) as e:
-        raise Unreachable("unreachable", f"{origin} does not answer ({type(e).__name__}).") from e
+        detail = f"{origin} does not answer. Check the address and the network."
+        raise Unreachable("unreachable", detail) from e
 
 
 def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:

@@ -85,6 +85,13 @@ DEFECTS = {
     "follows_a_name_anywhere": Defect(
         CLIENT, 'raise Refused("invalid_slot"', 'print("invalid_slot"', "slots", "route_not_found"
     ),
+    "names_a_class": Defect(
+        CLIENT,
+        'f"{origin} does not answer. Check the address and the network."',
+        'f"{origin} does not answer ({type(e).__name__})."',
+        "no_server",
+        "a text for players names a class",
+    ),
     "shows_its_credential": Defect(
         CLIENT,
         "        self._held = fresh\n",

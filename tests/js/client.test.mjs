@@ -2,12 +2,13 @@
 
 import assert from "node:assert/strict"
 import { spawn } from "node:child_process"
-import { readFile, readdir, stat } from "node:fs/promises"
+import { mkdir, readFile, readdir, stat } from "node:fs/promises"
 import { once } from "node:events"
 import { test } from "node:test"
 import { inspect } from "node:util"
 
 import * as gamed from "../../clients/js/gamed.mjs"
+import { Sync } from "../../clients/js/gamed_sync.mjs"
 import { COMPLETE, fake, folder, json, problem } from "./fake.mjs"
 
 const { GamedClient, Origin } = gamed
@@ -125,6 +126,20 @@ test("an upload refused before it was read is an answer", async (t) => {
   const { client, early } = await signedIn(t, {})
   early["PUT /game/saves/auto"] = (_, response) => problem(response, 413, "save_too_large", { Connection: "close" })
   await assert.rejects(client.put("auto", new Uint8Array(20 << 20), { base: null }), gamed.QuotaExceeded)
+})
+
+test("a file that cannot be written is told to the player without error code and path", async (t) => {
+  const answers = { "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }) }
+  const { client } = await signedIn(t, answers)
+  const sync = await Sync.open(client)
+  await mkdir(`${client.folder}/sync/${client.place}/ply_1/cursor/in-the-way`, { recursive: true })
+  const stop = new AbortController()
+  const running = sync.run(stop.signal)
+  while (sync.trouble === null) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.match(sync.trouble.detail, /^This device cannot keep saves: [a-z ]+\.$/)
+  stop.abort()
+  await running
+  await sync.close()
 })
 
 test("a write says what it replaces, its meta in one line of ASCII", async (t) => {

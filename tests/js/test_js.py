@@ -37,6 +37,11 @@ WHOLE = """async () => {
     const kind = (await again.url("welcome.txt")).split(":")[0]
     return [kind, (await again.bytes("music/theme.bin")).length, told.size - told.fetched]
 }"""
+NO_SERVER = """async (base) => {
+    const { GamedClient } = await import("/gamed.mjs")
+    const client = await GamedClient.open(base, { app: "none" })
+    return client.policy().catch((error) => error.detail)
+}"""
 ASK = "() => { window.asked = Promise.all([1, 2, 3].map(() => window.client.whoami())) }"
 
 
@@ -122,6 +127,17 @@ class BrowserTests(PorchTestCase):
         kind, size, here = self.window.step(lambda tab: tab.evaluate(WHOLE))
         self.assertEqual((kind, size), ("blob", 2 << 20))
         self.assertGreater(here, 1_000_000)
+
+    def test_no_server(self) -> None:
+        """A server that does not answer is told in words, not with the browser's name for its error."""
+
+        def told(tab: Page) -> str:
+            tab.goto(self.address)
+            return str(tab.evaluate(NO_SERVER, f"http://127.0.0.1:{free_port()}"))
+
+        said = self.window.step(told)
+        self.assertIn("does not answer, or does not allow this page", said)
+        self.assertNotIn("TypeError", said)
 
     def refreshes(self, first: Page) -> tuple[list[str], list[object]]:
         """What both tabs asked for, and who they are told to be."""

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from .far_end import SECRET
 from .matching import Mismatch
 from .stage import Stage
 
+INTERNAL = re.compile(r"\((?:[A-Z]\w*|\w*error)\)|\b\w*[a-z](?:Error|Exception)\b|\bE[A-Z]{4,}\b")
+"""`(TypeError)`, `(gaierror)`, `WebException`, `ECONNREFUSED`: names from a program, not words for a person."""
+
 
 def judge(stage: Stage) -> None:
-    for check in (no_secret_elsewhere, no_secret_in_urls, no_secret_said, files_are_private, nothing_unexpected):
+    for check in (
+        no_secret_elsewhere,
+        no_secret_in_urls,
+        no_secret_said,
+        no_class_names,
+        files_are_private,
+        nothing_unexpected,
+    ):
         check(stage)
 
 
@@ -43,6 +58,22 @@ def no_secret_said(stage: Stage) -> None:
         for line in list(driver.lines):
             if secrets & set(SECRET.findall(line.encode())):
                 raise Mismatch(f"a secret was printed: {SECRET.sub(b'...', line.encode()).decode()}")
+
+
+def no_class_names(stage: Stage) -> None:
+    """A game shows `detail` to the player: it has no name of a class, and no errno."""
+    for error in errors_said(stage):
+        if error.get("kind") != "Driver" and INTERNAL.search(str(error.get("detail"))):
+            raise Mismatch(f"a text for players names a class: {error['detail']!r}")
+
+
+def errors_said(stage: Stage) -> Iterator[Mapping[str, Any]]:
+    for driver in stage.world.drivers:
+        for line in list(driver.lines):
+            with contextlib.suppress(ValueError, AttributeError):  # an engine's banner, a line that a kill cut off
+                error = json.loads(line).get("error")
+                if isinstance(error, dict):
+                    yield error
 
 
 def files_are_private(stage: Stage) -> None:
