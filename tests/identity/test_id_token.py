@@ -218,21 +218,21 @@ class ClaimTests(SynchronousTestCase):
             self.assertRaises(ProviderError, judge_claims, changed(iss=iss), google, NOW * 1000, None)
 
     def test_audience(self) -> None:
-        """This client alone, or beside others with azp; azp is this client wherever it stands."""
+        """Accept only a token for this client alone (OpenID Connect Core 3.1.3.7); `azp`, if present, names it too."""
         me, other = "client:7", "client:8"
         good: list[dict[str, object]] = [
             {"aud": me},
             {"aud": [me]},
             {"aud": me, "azp": me},
-            {"aud": [me, other], "azp": me},
-            {"aud": [other, me], "azp": me},
+            {"aud": [me], "azp": me},
         ]
         for claims in good:
             self.assertEqual(self.judge(changed(**claims)), "player-7")
         bad: list[dict[str, object]] = [
             *({"aud": other}, {"aud": [other]}, {"aud": []}, {"aud": [me, other]}, {"aud": [me, me]}, {"aud": [me, 7]}),
             *({"aud": [me, other], "azp": other}, {"aud": me, "azp": other}, {"aud": me, "azp": None}),
-            {"aud": {me: 1}},
+            *({"aud": {me: 1}}, {"aud": [me, other], "azp": me}, {"aud": [other, me], "azp": me}),
+            {"aud": [me], "azp": other},
             *({"aud": me, "azp": [me]}, {"aud": f"{me} {other}"}, {"aud": [me, 7], "azp": me}, {"aud": me.upper()}),
             {"aud": [[me]]},
             {"azp": me, "aud": 7},
