@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gamed.identity.provider import ProviderUnavailable
 
 FAILURES = 5
-"""In a row open the breaker."""
+"""This many in a row open the breaker; the requests of one login count once."""
 FIRST_PAUSE_SECONDS = 30
 LONGEST_PAUSE_SECONDS = 300
 LONGEST_PATIENCE_SECONDS = 3600
@@ -41,6 +41,8 @@ class Health(Struct, frozen=True):
 
     failures: int = 0
     """In a row; counted on over a pause, so that after it the next one pauses again, for twice as long."""
+    failed_logins: tuple[str, ...] = ()
+    """The newest logins among these failures, at most FAILURES of them."""
     open: Pause = Pause()
     """No new sign-in is sent there; what is under way may still try."""
     silence: Pause = Pause()
@@ -48,18 +50,27 @@ class Health(Struct, frozen=True):
     refusals: tuple[tuple[int, int], ...] = ()
     """Minute of the clock and count."""
 
-    def failed(self, now: float, retry_after: int | None = None) -> "Health":
-        """It did not answer, or said that it cannot."""
+    def failed(self, now: float, retry_after: int | None = None, login_id: str | None = None) -> "Health":
+        """Return the health after the provider did not answer a request, or answered that it cannot.
+
+        A request of the login `login_id` counts once with all others of that login: what fails may be that login's
+        code, which its browser brought. Without `login_id` each request counts.
+        """
         after = self if retry_after is None else self._silent(now, min(retry_after, LONGEST_PATIENCE_SECONDS))
-        if self.open.left(now):
+        if self.open.left(now) or login_id in self.failed_logins:
             return after
         failures = self.failures + 1
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - FAILURES, 8), LONGEST_PAUSE_SECONDS)
-        return replace(after, failures=failures, open=Pause(now, pause) if failures >= FAILURES else self.open)
+        return replace(
+            after,
+            failures=failures,
+            failed_logins=self.failed_logins if login_id is None else (*self.failed_logins, login_id)[-FAILURES:],
+            open=Pause(now, pause) if failures >= FAILURES else self.open,
+        )
 
     def answered(self) -> "Health":
         """It can be reached, whatever it said; a silence it asked for still holds."""
-        return replace(self, failures=0, open=Pause())
+        return replace(self, failures=0, failed_logins=(), open=Pause())
 
     def refused(self, now: float) -> "Health":
         """It answered 401, 403 or 429."""
@@ -87,8 +98,8 @@ class Breaker:
         self._seconds = seconds
         self.health = Health()
 
-    def failed(self, retry_after: int | None = None) -> None:
-        self.health = self.health.failed(self._seconds(), retry_after)
+    def failed(self, retry_after: int | None = None, login_id: str | None = None) -> None:
+        self.health = self.health.failed(self._seconds(), retry_after, login_id)
 
     def answered(self, status: int) -> None:
         """Any answer that is no failure of the provider's."""

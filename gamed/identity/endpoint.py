@@ -106,10 +106,10 @@ class Endpoint:
         except (*NOT_SENT, *BROKEN, DeadlineError, AnswerTooLarge, ValueError, SchemeNotSupported) as e:
             failure = self._failure(e, call, until)
             if isinstance(failure, ProviderUnavailable):
-                self._breaker.failed()
+                self._breaker.failed(login_id=call.login_id)
             raise failure from None
         if _cannot(reply.status):
-            self._breaker.failed(reply.retry_after)
+            self._breaker.failed(reply.retry_after, call.login_id)
             self._breaker.count(reply.status)
         else:
             self._breaker.answered(reply.status)

@@ -39,12 +39,15 @@ class OAuth2Provider:
         url = authorization_url(self._authorization_endpoint, self._client.client_id, self._scopes, journey, prompt)
         return Destination(url, iss_promised=False)
 
-    async def identify(self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str) -> Identity:
+    async def identify(
+        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+    ) -> Identity:
         until = self._endpoint.deadline()
         form = token_form(code, verifier, redirect_uri)
-        answer = await self._endpoint.call(token_call(self._token_endpoint, self._client, form), until)
+        answer = await self._endpoint.call(token_call(self._token_endpoint, self._client, form, login_id), until)
         tokens = judge_tokens(answer)
-        account = judge_document(await self._endpoint.call(account_call(self._userinfo_endpoint, tokens.access), until))
+        call = account_call(self._userinfo_endpoint, tokens.access, login_id)
+        account = judge_document(await self._endpoint.call(call, until))
         if self.name == "discord":
             subject = snowflake(account.get(self._subject_field))
         else:

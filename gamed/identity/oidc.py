@@ -59,13 +59,14 @@ class OidcProvider:
         url = authorization_url(metadata.authorization_endpoint, self._client.client_id, self._scopes, journey, prompt)
         return Destination(url, metadata.iss_promised)
 
-    async def identify(self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str) -> Identity:
+    async def identify(
+        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+    ) -> Identity:
         until = self._endpoint.deadline()
         metadata = await self._metadata.get(until)
         form = token_form(code, verifier, redirect_uri)
-        answer = await self._endpoint.call(
-            token_call(metadata.token_endpoint, self._client, form, metadata.basic), until
-        )
+        call = token_call(metadata.token_endpoint, self._client, form, login_id, metadata.basic)
+        answer = await self._endpoint.call(call, until)
         id_token = judge_tokens(answer).id_token()
         claims = await self._claims(open_envelope(id_token, metadata.algorithms), until)
         expected = Expected(accepted_issuers(self._issuer), self._client.client_id, nonce)

@@ -113,5 +113,10 @@ class IdentityProvider(Protocol):
     def authorization_url(self, journey: Journey) -> Awaitable[Destination]:
         """Where this attempt goes; may ask the provider for its metadata. Raises ProviderFailure."""
 
-    def identify(self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str) -> Awaitable[Identity]:
-        """Who gave this code; sends it once. Ends within 10 s. Raises ProviderFailure."""
+    def identify(
+        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+    ) -> Awaitable[Identity]:
+        """Return the account that gave this code to the login `login_id`; raise ProviderFailure.
+
+        Send the code once, and end within 10 s.
+        """

@@ -117,7 +117,8 @@ class Returning(Part, frozen=True):
         if callback.code is None:
             raise callback_failure(callback.error or "")
         verifier, nonce = attempt.verifier(self._keys), attempt.nonce(self._keys)
-        return await provider.identify(callback.code, verifier, nonce, redirect_uri(self._base(), provider.name))
+        where = redirect_uri(self._base(), provider.name)
+        return await provider.identify(callback.code, verifier, nonce, where, attempt.login_id)
 
     async def _write(self, login: LoginTransaction, step: Step) -> Move:
         for _ in range(WRITE_TRIES - 1):

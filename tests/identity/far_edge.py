@@ -8,7 +8,8 @@ desk.far.calls("/token")[0].form["code"]
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from itertools import count
 from json import dumps
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -178,6 +179,8 @@ class Desk:
     clock: Clock = Factory(Clock)
     late_ms: int = 0
     """How much this machine's wall clock is ahead of the real time."""
+    numbers: Iterator[int] = Factory(count)
+    """Of the logins that codes were redeemed for."""
     agent: Any = field(init=False)
     provider: IdentityProvider = field(init=False)
 
@@ -205,9 +208,13 @@ class Desk:
     def now_ms(self) -> int:
         return START_MS + int(self.clock.seconds() * 1000) + self.late_ms
 
-    def identify(self, code: str = "code-7", nonce: str | None = NONCE) -> "Coroutine[Any, Any, Identity]":
+    def identify(
+        self, code: str = "code-7", nonce: str | None = NONCE, login_id: str | None = None
+    ) -> "Coroutine[Any, Any, Identity]":
+        """Redeem a code for a login, a new one each time unless `login_id` names it."""
         redirect_uri = f"{PUBLIC_URL}/auth/{self.settings.name}/callback"
-        return whole(self.provider.identify(Secret(code.encode()), VERIFIER, nonce, redirect_uri))
+        login_id = login_id or f"lgn_{next(self.numbers)}"
+        return whole(self.provider.identify(Secret(code.encode()), VERIFIER, nonce, redirect_uri, login_id))
 
     def go(self, nonce: str | None = NONCE) -> "Coroutine[Any, Any, Destination]":
         redirect_uri = f"{PUBLIC_URL}/auth/{self.settings.name}/callback"

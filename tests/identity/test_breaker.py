@@ -31,6 +31,30 @@ class HealthTests(SynchronousTestCase):
         self.assertEqual(failing(FAILURES).closed_for(0), 30)
         self.assertEqual(failing(FAILURES - 1, 0, failing(FAILURES - 1).answered()).closed_for(0), 0)
 
+    def test_one_login_counts_once(self) -> None:
+        """Count the logins that failed, not their failures: one login alone never opens the breaker."""
+        health = Health()
+        for _ in range(3 * FAILURES):
+            health = health.failed(0, login_id="lgn_a")
+        self.assertEqual((health.failures, health.closed_for(0)), (1, 0))
+        for number in range(FAILURES - 2):
+            health = health.failed(0, login_id=f"lgn_{number}").failed(0, login_id="lgn_a")
+        self.assertEqual(health.closed_for(0), 0)
+        self.assertEqual(health.failed(0, login_id="lgn_b").closed_for(0), 30)
+        self.assertEqual(health.answered().failed(0, login_id="lgn_a").failures, 1)
+
+    def test_one_login_may_ask_for_patience(self) -> None:
+        """Obey `Retry-After` of every answer, also of a login that was counted before."""
+        health = Health().failed(0, login_id="lgn_a").failed(0, 100, login_id="lgn_a")
+        self.assertEqual((health.failures, health.silence.left(0)), (1, 100))
+
+    def test_few_logins_are_remembered(self) -> None:
+        """Keep no more logins than it takes to open the breaker."""
+        health = Health()
+        for number in range(1000):
+            health = health.failed(number * LONGEST_PAUSE_SECONDS, login_id=f"lgn_{number}")
+        self.assertEqual(len(health.failed_logins), FAILURES)
+
     def test_pauses_grow(self) -> None:
         """Each failure after a pause doubles it, up to five minutes, and an answer ends all of it."""
         health, now, pauses = failing(FAILURES), 0.0, []

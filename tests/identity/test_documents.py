@@ -63,7 +63,8 @@ class FlowTests(SynchronousTestCase):
 
     def test_secret_in_the_form(self) -> None:
         """Where only client_secret_post is offered the secret is in the body, and only there."""
-        call = token_call("https://id.example/token", Client("c", Secret(b"s&t")), {"code": b"1"}, basic_auth=False)
+        client = Client("c", Secret(b"s&t"))
+        call = token_call("https://id.example/token", client, {"code": b"1"}, "lgn_a", basic_auth=False)
         self.assertEqual(call.body and call.body.reveal(), b"code=1&client_id=c&client_secret=s%26t")
         self.assertNotIn("Authorization", call.headers)
         self.assertFalse(call.repeatable)

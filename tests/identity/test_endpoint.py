@@ -278,6 +278,22 @@ class BreakerTests(DoorCase):
         self.failure()
         self.desk.provider.require_available()
 
+    def test_one_login_alone(self) -> None:
+        """Failures of one login's requests count once, however many there are: they may be about its code only."""
+        for path in (TOKEN, ME):
+            desk = discord()
+            desk.far.script(path, *[Reply(503)] * 2 * FAILURES)
+            for _ in range(2 * FAILURES):
+                failed = started(desk.identify(login_id="lgn_a"))
+                self.failureResultOf(failed, ProviderUnavailable)
+                desk.provider.require_available()
+            self.assertEqual(len(desk.far.calls(path)), 2 * FAILURES)
+        for number in range(FAILURES - 1):
+            desk.provider.require_available()
+            desk.far.script(TOKEN, Reply(503))
+            self.failureResultOf(started(desk.identify(login_id=f"lgn_b{number}")), ProviderUnavailable)
+        self.assertRaises(ProviderUnavailable, desk.provider.require_available)
+
     def test_half_open(self) -> None:
         """One failure after the pause opens it again, for twice as long."""
         self.desk.far.script(TOKEN, *[Reply(500)] * (FAILURES + 1))
@@ -394,4 +410,5 @@ def _endpoint(desk: Desk, breaker: Breaker) -> Endpoint:
 
 
 async def _identify(desk: Desk, agent: Any) -> Any:
-    return await desk.build(agent).identify(Secret(b"code-7"), Secret(b"v" * 86), None, "https://game.example/cb")
+    code, verifier = Secret(b"code-7"), Secret(b"v" * 86)
+    return await desk.build(agent).identify(code, verifier, None, "https://game.example/cb", "lgn_a")

@@ -248,7 +248,7 @@ class AnswerTests(SocketCase):
         """A connection reset after the request is not made again: the code in it may have been read."""
         for at_once in (True, False):
             self.listen(resets, resets, at_once=at_once)
-            call = token_call(f"http://127.0.0.1:{self.port}/", Client("c", Secret(b"s")), {"code": b"code-7"})
+            call = token_call(f"http://127.0.0.1:{self.port}/", Client("c", Secret(b"s")), {"code": b"code-7"}, "lgn_a")
             self.assertIn("broke", await self.refused(ProviderUnavailable, call=call))
             self.assertEqual(self.far.connections, 1)
 
@@ -292,7 +292,8 @@ class SentTests(SocketCase):
     async def test_request(self) -> None:
         """What goes over the wire: one request per connection, with exactly these fields."""
         self.listen(says(GOOD, end=False))
-        call = token_call(f"http://127.0.0.1:{self.port}/t?x=1", Client("c", Secret(b"s")), {"code": b"code-7"})
+        url, client = f"http://127.0.0.1:{self.port}/t?x=1", Client("c", Secret(b"s"))
+        call = token_call(url, client, {"code": b"code-7"}, "lgn_a")
         await self.ask(call=call)
         head, _, body = b"".join(self.far.received).partition(b"\r\n\r\n")
         line, *fields = head.decode().split("\r\n")

@@ -43,9 +43,11 @@ class FarProvider:
         self.journeys.append(journey)
         return Destination(f"https://far.example/authorize?{urlencode({'state': journey.state})}", self.iss_promised)
 
-    def identify(self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str) -> "Deferred[Identity]":
+    def identify(
+        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+    ) -> "Deferred[Identity]":
         """As the real one: the verifier must be the one of a journey, and each code works once."""
-        self.calls.append({"code": code.reveal(), "nonce": nonce, "redirect_uri": redirect_uri})
+        self.calls.append({"code": code.reveal(), "nonce": nonce, "redirect_uri": redirect_uri, "login_id": login_id})
         journey = next(each for each in self.journeys if each.challenge == challenge_of(verifier))
         assert (journey.nonce, journey.redirect_uri) == (nonce, redirect_uri)
         assert [call["code"] for call in self.calls].count(code.reveal()) == 1, "a code was sent twice"

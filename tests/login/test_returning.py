@@ -44,6 +44,7 @@ class GoodPaths(HandoffCase):
         self.assertTrue(complete.result.created)
         [call] = far.calls
         self.assertEqual((call["code"], call["redirect_uri"]), (f"anna|{state}".encode(), CALLBACK))
+        self.assertEqual(call["login_id"], started.login.login_id)
         self.assertEqual(desk.rows("SELECT provider, client FROM session"), [("google", '{"name":"MyGame"}')])
         token = complete.result.pair.access
         caller = desk.write(lambda c: sessions.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
@@ -267,7 +268,7 @@ class Failures(HandoffCase):
             ("invalid_scope", Outcome.PROVIDER_MISCONFIGURED),
             ("unauthorized_client", Outcome.PROVIDER_MISCONFIGURED),
             ("Access_Denied", Outcome.PROVIDER_MISCONFIGURED),
-            ("{0}\n<b>forged line", Outcome.PROVIDER_MISCONFIGURED),
+            ("{0} <b>forged line", Outcome.PROVIDER_MISCONFIGURED),
         ):
             desk = self.oauth(far := FarProvider())
             self.failed(desk, outcome, error=error, error_description="SAID BY THE PROVIDER")
