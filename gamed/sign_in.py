@@ -81,6 +81,7 @@ class SignIn:
         self._accounts = StoredAccounts(stores.reads, keys)
         self._identities = StoredIdentities(stores.reads)
         self._limits = StoredLimits(stores.auth)
+        self._entrance = Entrance(self._limits, keys.indexer, now_ms, terms.limits)
         self._passwords = Passwords(reactor)
         self._audit = audit
         self._browsers = BrowserSide(self._logins, waiters, keys.indexer, now_ms, audit)
@@ -158,7 +159,7 @@ class SignIn:
             token_bytes,
             self._now_ms,
             self._base,
-            Entrance(self._limits, self._keys.indexer, self._now_ms, self._terms.limits.entries_per_minute),
+            self._entrance,
         )
         labels = {name: provider.label for name, provider in self._providers.items()}
         in_local_mode = self._config.mode is Mode.LOCAL
@@ -174,6 +175,7 @@ class SignIn:
             token_bytes,
             self._now_ms,
             self._base,
+            self._entrance,
         )
 
 

@@ -83,6 +83,7 @@ class Limits(Struct, frozen=True):
     live_logins_per_address: int = 40
     live_logins: int = 20000
     entries_per_minute: int = 60
+    callbacks_per_minute: int = 60
     refreshes_per_minute: int = 60
     passwords_per_minute: int = 5
     connections: int = 20000

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from gamed.limits import RateLimited
 from gamed.login.outcome import Outcome
 
 
@@ -93,6 +94,14 @@ class LoginOver(LoginError):
 
 class CallbackMalformed(LoginError):
     """A redirect to the callback that no provider would write; it has no effect."""
+
+
+class CallbacksLimited(RateLimited):
+    """More redirects to the callback from one address than `limits.callbacks_per_minute`; this one has no effect."""
+
+    def __str__(self) -> str:
+        wait = "1 second" if self.retry_after == 1 else f"{self.retry_after} seconds"
+        return f"Too many sign-ins came back from your network at once. Wait {wait}, then reload this page."
 
 
 class OtherBrowser(LoginError):

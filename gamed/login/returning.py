@@ -23,6 +23,7 @@ from gamed.login.callback import (
     judge,
     parse,
 )
+from gamed.login.entrance import Entrance
 from gamed.login.entry import Key
 from gamed.login.errors import LoginOver
 from gamed.login.identified import ProviderIdentity
@@ -43,6 +44,7 @@ class Arrival(Struct, frozen=True):
     provider: str
     query: bytes
     browser: Index | None
+    address: str
     request_id: str
 
 
@@ -62,12 +64,14 @@ class Returning(Part, frozen=True):
     _random: Random
     _now_ms: Now
     _base: Callable[[], str]
+    _entrance: Entrance
 
     async def complete(self, arrival: Arrival) -> SeeDone | Spent:
         """Judge, and if this callback wins, see the exchange through: once begun it must be let finish.
 
-        CallbackMalformed and CallbackRefused (no effect, or the attempt is burned), LoginOver.
+        CallbacksLimited and CallbackMalformed (no effect), CallbackRefused (none, or the attempt is burned), LoginOver.
         """
+        await self._entrance.returned(arrival.address)
         callback = parse(arrival.provider, arrival.query)
         verdict = await self._judged(callback, arrival)
         if verdict.ruling in BURNING:

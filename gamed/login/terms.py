@@ -5,7 +5,7 @@ from msgspec import Struct
 from gamed.config.model import Limits, Mode, Registration, ReturnProof
 from gamed.sessions.credentials import SessionPolicy
 
-NO_LIMITS = Limits(0, 0, 0, 0, 0, 0)
+NO_LIMITS = Limits(0, 0, 0, 0, 0, 0, 0)
 
 
 class LoginTerms(Struct, frozen=True):

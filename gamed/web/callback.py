@@ -40,7 +40,8 @@ class CallbackRoutes(Part, frozen=True):
 
     async def _take(self, request: Request, provider: str) -> bytes:
         require_earnest(request)
-        arrival = Arrival(provider, request.head.query, self._room.guard.browser(request), request.request_id)
+        head, browser = request.head, self._room.guard.browser(request)
+        arrival = Arrival(provider, head.query, browser, head.address, request.request_id)
         try:
             answer = await self._room.detached.run(self._returning.complete(arrival))
         except CallbackMalformed:

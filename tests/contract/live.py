@@ -13,11 +13,14 @@ from tests.e2e.keeper import gamed
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
 
-OFF = ("starts_per_minute", "live_logins_per_address", "entries_per_minute", "refreshes_per_minute")
+OFF = (
+    *("starts_per_minute", "live_logins_per_address", "entries_per_minute", "callbacks_per_minute"),
+    *("refreshes_per_minute", "passwords_per_minute"),
+)
 CONFIG = {
     "mode": "local",
     "session": {"access_ttl": "24h"},
-    "limits": {**dict.fromkeys(OFF, 0), "passwords_per_minute": 0},
+    "limits": dict.fromkeys(OFF, 0),
 }
 GAME = {"writes_per_minute": 0, "wait_seconds": 1}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}

@@ -122,6 +122,7 @@ class Desk:
         )
         self.local = LocalSignIn(self.browsers, self.check, self.keys, self.random, self.now_ms, terms.registration)
         self.log = Lines()
+        entrance = Entrance(self.limits, indexer, self.now_ms, terms.limits)
         self.departing = Departing(
             self.browsers,
             self.attempts,
@@ -133,7 +134,7 @@ class Desk:
             self.random,
             self.now_ms,
             lambda: BASE,
-            Entrance(self.limits, indexer, self.now_ms, terms.limits.entries_per_minute),
+            entrance,
         )
         self.returning = Returning(
             self.browsers,
@@ -144,6 +145,7 @@ class Desk:
             self.random,
             self.now_ms,
             lambda: BASE,
+            entrance,
         )
         self.collecting = self.new_collecting()
         account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
@@ -192,10 +194,11 @@ class Desk:
         return parse_qs(urlsplit(answer.url).query)["state"][0]
 
     def come_back(self, state: str, browser: Index | None = BROWSER, who: str = "anna", **other: str) -> Any:
-        """The work behind a callback: with a code of `who`, or whatever else the provider says."""
+        """The work behind a callback: with a code of `who`, or whatever else the provider says; from `address`."""
         provider = other.pop("provider", next(iter(self.providers), "discord"))
+        address = other.pop("address", ADDRESS)
         query = urlencode({"state": state, **(other or {"code": f"{who}|{state}"})}).encode()
-        return self.returning.complete(Arrival(provider, query, browser, REQUEST))
+        return self.returning.complete(Arrival(provider, query, browser, address, REQUEST))
 
     def returned(self, *arguments: Any, **other: Any) -> Any:
         """As come_back(), for answers that come at once."""

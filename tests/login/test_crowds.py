@@ -4,13 +4,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gamed.config.model import Limits
 from gamed.crypto import Index
 from gamed.limits import RateLimited
 from gamed.login.account_check import Form
-from gamed.login.browser import Ask
+from gamed.login.browser import Ask, SeeDone
+from gamed.login.callback import CallbackRefused
 from gamed.login.collecting import Failed
 from gamed.login.departing import Depart
-from gamed.login.errors import Crowded, LinkUnknown
+from gamed.login.errors import CallbackMalformed, CallbacksLimited, Crowded, LinkUnknown
 from gamed.login.outcome import Outcome
 from gamed.login.terms import NO_LIMITS
 from gamed.storage.auth import limits, starts
@@ -237,6 +239,86 @@ class Entries(CrowdCase):
             with self.assertRaises(RateLimited):
                 refused(started)
         self.assertEqual(self.everything(desk), before)
+
+
+class Callbacks(CrowdCase):
+    def setUp(self) -> None:
+        self.far = FarProvider()
+
+    def desk_of(self, callbacks_per_minute: int) -> Desk:
+        return self.oauth(self.far, limits=replace(NO_LIMITS, callbacks_per_minute=callbacks_per_minute))
+
+    def test_per_address(self) -> None:
+        """Take sixty callbacks a minute from one address, known or not, then one a second; not the neighbour's."""
+        desk = self.desk_of(60)
+        state = desk.depart(started := desk.start())
+        for _ in range(60):
+            with self.assertRaises(CallbackRefused):
+                desk.returned("A" * 43)
+        with self.assertRaises(CallbacksLimited) as caught:
+            desk.returned(state)
+        self.assertEqual(caught.exception.retry_after, 1)
+        with self.assertRaises(CallbackRefused):
+            desk.returned("A" * 43, address="203.0.113.8")
+        desk.clock.advance(1)
+        self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+
+    def test_malformed_ones_count(self) -> None:
+        """Count a callback before it is parsed."""
+        desk = self.desk_of(2)
+        for _ in range(2):
+            with self.assertRaises(CallbackMalformed):
+                desk.returned("s", code="")
+        with self.assertRaises(CallbacksLimited):
+            desk.returned("s", code="")
+
+    def test_refused_without_effect(self) -> None:
+        """A refused callback writes nothing and burns nothing: reloading it later finishes the sign-in."""
+        desk = self.desk_of(1)
+        state = desk.depart(started := desk.start())
+        with self.assertRaises(CallbackRefused):
+            desk.returned("A" * 43)
+        before = self.everything(desk)
+        for other in ({}, {"code": "c", "iss": "https://evil.example"}, {"provider": "google"}, {"error": "e"}):
+            with self.assertRaises(CallbacksLimited) as caught:
+                desk.returned(state, **other)
+            self.assertEqual(caught.exception.retry_after, 60)
+        self.assertEqual((self.everything(desk), self.far.calls, desk.log.lines), (before, [], []))
+        desk.clock.advance(60)
+        self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+
+    def test_ipv6(self) -> None:
+        """Count a /64 as one client, and let a /48 have eight times as many."""
+        desk = self.desk_of(2)
+        for place in ("0::1", "0::2"):
+            with self.assertRaises(CallbackRefused):
+                desk.returned("A" * 43, address=f"{NETWORK}:{place}")
+        with self.assertRaises(CallbacksLimited):
+            desk.returned("A" * 43, address=f"{NETWORK}:0:5::3")
+        for number in range(14):
+            with self.assertRaises(CallbackRefused):
+                desk.returned("A" * 43, address=f"{NETWORK}:{1 + number // 2}::{number}")
+        with self.assertRaises(CallbacksLimited):
+            desk.returned("A" * 43, address=f"{NETWORK}:ff::1")
+
+    def test_apart_from_visits(self) -> None:
+        """Callbacks use up neither visits nor departures."""
+        desk = self.oauth(self.far, limits=replace(NO_LIMITS, callbacks_per_minute=1, entries_per_minute=1))
+        started = desk.start()
+        desk.enter(started)
+        self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
+
+    def test_off(self) -> None:
+        """With 0 there is no limit, and nothing is written for it."""
+        desk = self.desk_of(0)
+        for _ in range(200):
+            with self.assertRaises(CallbackRefused):
+                desk.returned("A" * 43)
+        self.assertEqual(desk.rows("SELECT * FROM limit_bucket"), [])
+
+    def test_default(self) -> None:
+        """Sixty."""
+        self.assertEqual(Limits().callbacks_per_minute, 60)
 
 
 class Sweeping(CrowdCase):

@@ -2,10 +2,13 @@
 
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
+from msgspec.structs import replace
+
 from gamed.dev import documents
 from gamed.dev.grants import Manner
 from gamed.dev.provider import SLOW_SECONDS
 from gamed.identity.endpoint import TIMEOUT_SECONDS
+from gamed.login.terms import NO_LIMITS
 from gamed.web.pages import texts
 from tests.support.http import Connection
 from tests.support.provider import BASE as FAR
@@ -63,6 +66,20 @@ class NoEffect(RoomCase):
         for error in ('"', "\\", "access_denied\r\n", "ä"):
             self.refused(self.callback(code="", error=error), 400, texts.CALLBACK_MALFORMED)
         self.assertEqual(self.far.requests(documents.DISCORD_TOKEN), [])
+        self.finishes()
+
+    def test_too_many(self) -> None:
+        """Over the limit a callback is a page, 429 with Retry-After, without effect: a reload finishes the sign-in."""
+        limits = replace(NO_LIMITS, callbacks_per_minute=2)
+        self.serve_oauth(limits=limits)
+        self.begin("discord")
+        for _ in range(2):
+            self.refused(self.callback(state="x"), 400, texts.CALLBACK_UNKNOWN)
+        for page in (self.browser.get(self.back), self.browser.get("/auth/nobody/callback?x")):
+            self.refused(page, 429, "Wait 30 seconds, then reload this page.")
+            self.assertEqual(page.headers["retry-after"], "30")
+        self.assertEqual(self.far.requests(documents.DISCORD_TOKEN), [])
+        self.pass_time(30)
         self.finishes()
 
     def test_no_such_provider(self) -> None:
