@@ -134,6 +134,7 @@ class SignIn:
             self._now_ms,
             self._terms,
             self._waiters,
+            self._limits,
         )
         collecting = Collecting(
             self._logins, self._waiters, self._keys, token_bytes, self._now_ms, self._terms, self._audit

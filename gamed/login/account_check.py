@@ -14,7 +14,7 @@ from gamed.login.crowd import per_address
 from gamed.login.identified import NewAccount
 from gamed.players.errors import NameMalformed, PasswordMalformed, PasswordsBusy
 from gamed.players.identities import LOCAL
-from gamed.players.names import fold, name_index, parse_name, parse_password
+from gamed.players.names import fold_typed, name_index, parse_name, parse_password
 from gamed.structs import Part
 
 PER_ADDRESS_FACTOR = 4
@@ -132,7 +132,7 @@ class AccountCheck(Part, frozen=True):
         rate = Rate.per_minute(self._passwords_per_minute)
         if not rate.interval_ms:
             return
-        account = fold(form.name.strip()).encode()
+        account = fold_typed(form.name).encode()
         buckets = {self._indexer.index(Purpose.LIMIT, b"password", prefix(form.address).encode(), account): rate}
         buckets |= per_address(self._indexer, b"password", form.address, rate.times(PER_ADDRESS_FACTOR))
         try:

@@ -5,6 +5,8 @@ from unicodedata import category, normalize
 
 import msgspec
 
+from gamed.players.names import COMPOSED_OF
+
 MAX_CHARACTERS = 64
 _BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
@@ -40,18 +42,18 @@ class Client(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
 
-def clean(text: str) -> str:
-    """NFC without control and bidirectional characters and without space around."""
-    if text.isascii() and text.isprintable():
-        return text.strip()
-    seen = (c for c in normalize("NFC", text) if category(c) not in _UNSEEN and c not in _BIDIRECTIONAL)
-    return normalize("NFC", "".join(seen)).strip()
-
-
 def _fitting(word: str, text: str | None) -> str | None:
+    """Return the text in NFC, without control and bidirectional characters and without space around it.
+
+    Return None if nothing is left; raise WordsTooLong if more than MAX_CHARACTERS are. The length is checked before the
+    text is composed, which takes time with the square of it.
+    """
     if not text:
         return None
-    cleaned = clean(text)
-    if len(cleaned) > MAX_CHARACTERS:
+    if not text.isascii() or not text.isprintable():
+        text = "".join(c for c in text if category(c) not in _UNSEEN and c not in _BIDIRECTIONAL)
+    text = text.strip()
+    composed = normalize("NFC", text) if len(text) <= COMPOSED_OF * MAX_CHARACTERS else text
+    if len(composed) > MAX_CHARACTERS:
         raise WordsTooLong(word)
-    return cleaned or None
+    return composed or None

@@ -10,11 +10,13 @@ from gamed.crypto import Indexer, Random, Secret
 from gamed.identity import provider as provider_failures
 from gamed.identity.provider import IdentityProvider
 from gamed.instants import Now
+from gamed.login.account_check import Limits
 from gamed.login.client import Client, WordsTooLong
 from gamed.login.crowd import Crowd, address_indexes
 from gamed.login.entry import LOCAL, new_login_id, secret_index, token_index, token_of
 from gamed.login.errors import (
     InvalidStart,
+    LoginError,
     ProviderUnavailable,
     ProviderUnknown,
     ReauthenticationRequired,
@@ -23,6 +25,7 @@ from gamed.login.logins import Logins
 from gamed.login.terms import LoginTerms
 from gamed.login.transaction import Intent, LoginTransaction, Proof
 from gamed.sessions.credentials import Caller
+from gamed.sessions.errors import SessionError
 from gamed.structs import Part, hides
 from gamed.tokens import ENTROPY_BYTES, Kind, mint
 from gamed.waits import Waits
@@ -72,16 +75,21 @@ class Starting(Part, frozen=True):
     _now_ms: Now
     _terms: LoginTerms
     _waits: Waits
+    _limits: Limits
 
     async def start(self, start: Start) -> Started:
-        """A new login.
+        """Begin a login and return the game's key to its result.
 
         InvalidStart, ProviderUnknown, ProviderUnavailable, ReauthenticationRequired, RateLimited, Crowded or a
-        SessionError write none.
+        SessionError write none. Those that are about what the game asks for count as a start.
         """
-        provider, client = self._judged(start), _cleaned(start.words)
-        asked_session_id = await self._admitted(start)
-        self._require_available(provider)
+        try:
+            provider, client = self._judged(start), _cleaned(start.words)
+            asked_session_id = await self._admitted(start)
+            self._require_available(provider)
+        except (LoginError, SessionError):
+            await self.count_refused(start.address)
+            raise
         secret = mint(Kind.DEVICE_SECRET, self._random(ENTROPY_BYTES))
         login_id, now_ms = new_login_id(self._random), self._now_ms()
         token = token_of(self._indexer, login_id)
@@ -102,9 +110,18 @@ class Starting(Part, frozen=True):
             stage_ms=now_ms,
             asked_session_id=asked_session_id,
         )
-        for ended in await self._logins.add(login, Crowd.of(self._terms.limits, self._indexer, start.address)):
+        for ended in await self._logins.add(login, self._crowd(start.address)):
             self._waits.wake(ended)
         return Started(login, secret, token)
+
+    async def count_refused(self, address: str) -> None:
+        """Count a start that was refused for what it asks; raise RateLimited, which is then the answer instead."""
+        buckets = self._crowd(address).buckets
+        if buckets:
+            await self._limits.take(buckets, self._now_ms())
+
+    def _crowd(self, address: str) -> Crowd:
+        return Crowd.of(self._terms.limits, self._indexer, address)
 
     def _judged(self, start: Start) -> str:
         if self._terms.mode is Mode.LOCAL:

@@ -7,6 +7,8 @@ from gamed.players.errors import NameMalformed, PasswordMalformed
 from gamed.tokens import ID_BYTES, public_id
 
 NAME_CHARACTERS = 32
+COMPOSED_OF = 4
+"""No character of NFC or NFKC is composed of more code points (UAX 15), so no longer text can become short enough."""
 PASSWORD_MIN, PASSWORD_MAX = 8, 128
 NAME_RULE = f"A name is 1 to {NAME_CHARACTERS} letters, digits, dots, underscores or hyphens."
 PASSWORD_RULE = f"A password is {PASSWORD_MIN} to {PASSWORD_MAX} characters."
@@ -18,8 +20,14 @@ _INVISIBLE = frozenset(
 
 
 def parse_name(text: str) -> str:
-    """The name as it is kept and shown: its NFKC form, with full-width letters made plain, or NameMalformed."""
-    name = normalize("NFKC", text[: 4 * NAME_CHARACTERS + 1]).strip(" ")
+    """Return the name as it is kept and shown: its NFKC form, with full-width letters made plain; raise NameMalformed.
+
+    The length is checked before the text is normalised, which takes time with the square of it.
+    """
+    text = text.strip(" ")
+    if len(text) > COMPOSED_OF * NAME_CHARACTERS:
+        raise NameMalformed(NAME_RULE)
+    name = normalize("NFKC", text).strip(" ")
     if not 1 <= len(name) <= NAME_CHARACTERS or not _well_formed(name) or not _well_formed(fold(name)):
         raise NameMalformed(NAME_RULE)
     return name
@@ -44,13 +52,23 @@ def fold(name: str) -> str:
     return normalize("NFKC", normalize("NFKC", name).casefold())
 
 
+def fold_typed(text: str) -> str:
+    """Return what a text typed as a name has in common with every other spelling of that name, for counting tries.
+
+    Of a text that is too long for a name only the beginning is kept, which is too long for a name as well.
+    """
+    return fold(text.strip()[: COMPOSED_OF * NAME_CHARACTERS + 1]).strip()
+
+
 def name_index(indexer: Indexer, name: str) -> Index:
     """Where an account of this name is found; any spelling that folds to the same."""
     return indexer.index(Purpose.ACCOUNT_NAME, fold(name).encode())
 
 
 def parse_password(text: str) -> Secret:
-    """The password's bytes: NFC, so that every keyboard's way to write it is the same; else PasswordMalformed."""
+    """Return the password's bytes in NFC, so that it is the same from every keyboard; raise PasswordMalformed."""
+    if len(text) > COMPOSED_OF * PASSWORD_MAX:
+        raise PasswordMalformed(PASSWORD_RULE)
     password = normalize("NFC", text)
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
         raise PasswordMalformed(PASSWORD_RULE)

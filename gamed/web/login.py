@@ -80,7 +80,11 @@ class LoginRoutes(Part, frozen=True):
 
     @app.route("/auth/login", methods=["POST"])
     async def start_login(self, request: Request) -> bytes:
-        body = read_json(request, StartBody, optional=True)
+        try:
+            body = read_json(request, StartBody, optional=True)
+        except InvalidRequest:
+            await self._detached.run(self._starting.count_refused(request.head.address))
+            raise
         words = {name: getattr(body.client, name, None) for name in ClientBody.__struct_fields__}
         start = Start(body.provider, body.intent, words, body.loopback_port, request.head.address, bearer(request.head))
         started = await self._detached.run(self._starting.start(start))

@@ -109,6 +109,7 @@ class Desk:
             self.now_ms,
             terms,
             self.waiters,
+            self.limits,
         )
         self.handoff = Handoff(self.logins, self.waiters, self.now_ms)
         self.security: list[str] = []

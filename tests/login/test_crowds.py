@@ -6,15 +6,26 @@ from msgspec.structs import replace
 
 from gamed.config.model import Limits
 from gamed.crypto import Index
+from gamed.identity import provider as failures
 from gamed.limits import RateLimited
 from gamed.login.account_check import Form
 from gamed.login.browser import Ask, SeeDone
 from gamed.login.callback import CallbackRefused
 from gamed.login.collecting import Failed
 from gamed.login.departing import Depart
-from gamed.login.errors import CallbackMalformed, CallbacksLimited, Crowded, LinkUnknown
+from gamed.login.errors import (
+    CallbackMalformed,
+    CallbacksLimited,
+    Crowded,
+    InvalidStart,
+    LinkUnknown,
+    ProviderUnavailable,
+    ProviderUnknown,
+)
 from gamed.login.outcome import Outcome
 from gamed.login.terms import NO_LIMITS
+from gamed.login.transaction import Intent
+from gamed.sessions.errors import TokenMissing
 from gamed.storage.auth import limits, starts
 from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER
@@ -65,6 +76,33 @@ class StartsPerMinute(CrowdCase):
             desk.start(address=f"{NETWORK}:{number:x}::1")
         self.refused(desk, 4, f"{NETWORK}:99::1")
         desk.start(address="2001:db8:8:99::1")
+
+    def test_refused_starts_count(self) -> None:
+        """Count a start that is refused for what it asks, as it is work too; over the limit say so instead."""
+        desk = self.crowd(starts_per_minute=5)
+        refusals = ({"name": "x" * 65}, {"provider": "discord"}, {"intent": Intent.LINK}, {"intent": Intent.ADOPT})
+        for start in refusals:
+            with self.assertRaises((InvalidStart, ProviderUnknown)):
+                desk.start(**start)
+        desk.start()
+        self.refused(desk, 12)
+        before = self.everything(desk)
+        for start in refusals:
+            with self.assertRaises(RateLimited):
+                desk.start(**start)
+        self.assertEqual(self.everything(desk), before)
+
+    def test_refused_starts_of_providers_count(self) -> None:
+        """Count a start without a session to link, and one whose provider is down."""
+        far = FarProvider()
+        desk = self.oauth(far, limits=replace(NO_LIMITS, starts_per_minute=2))
+        with self.assertRaises(TokenMissing):
+            desk.start(intent=Intent.LINK)
+        far.down = failures.ProviderUnavailable("down")
+        with self.assertRaises(ProviderUnavailable):
+            desk.start()
+        far.down = None
+        self.refused(desk, 30)
 
     def test_mapped_addresses(self) -> None:
         """An IPv4 address counts once, however it is written."""

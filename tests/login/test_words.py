@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.model import Registration
 from gamed.crypto import Secret
 from gamed.login import delivery, identified
-from gamed.login.client import Client, WordsTooLong, clean
+from gamed.login.client import Client, WordsTooLong
 from gamed.login.entry import index_of_device, secret_index, token_of
 from gamed.login.identified import ExistingAccount, NewAccount
 from gamed.login.outcome import Outcome
@@ -20,8 +20,14 @@ from gamed.sessions.credentials import SessionPolicy, mint, to_bytes
 from gamed.tokens import Kind
 from gamed.tokens import mint as mint_token
 from tests.login.examples import START_MS, Counting, a_login, keys
+from tests.support.effort import growth
 
 PROOF = ReturnProof(ticket=Secret(b"T" * 43), finish_code=Secret(b"BKTRVW"))
+
+
+def clean(text: str) -> str:
+    """A word as it is kept; "" for none."""
+    return Client.of({"name": text}).name or ""
 
 
 class Words(SynchronousTestCase):
@@ -49,6 +55,16 @@ class Words(SynchronousTestCase):
             Client.of({"device_name": "x" * 65})
         self.assertEqual(caught.exception.word, "device_name")
 
+    def test_256_code_points_may_become_64(self) -> None:
+        """Refuse no word that fits once it is composed: a letter can be composed of up to four code points."""
+        self.assertEqual(Client.of({"name": "\u03b1\u0313\u0300\u0345" * 64}), Client(name="\u1f82" * 64))
+        self.assertRaises(WordsTooLong, Client.of, {"name": "\u03b1\u0313\u0300\u0345" * 64 + "\u0301"})
+        self.assertEqual(Client.of({"name": "\x00" * 8000 + "\u00e9"}), Client(name="\u00e9"))
+
+    def test_long_words_are_little_work(self) -> None:
+        """Normalise only words of a bounded length: 32 times the combining marks are about 32 times the work."""
+        self.assertLess(growth(lambda text: Client.of({"name": text})), 64)
+
     def test_an_empty_word_is_no_word(self) -> None:
         """Nothing but spaces and controls is the same as absent."""
         self.assertEqual(Client.of({"name": " \x07 ", "version": None}), Client())
@@ -62,7 +78,11 @@ class Words(SynchronousTestCase):
     @given(st.text())
     def test_clean_is_clean(self, text: str) -> None:
         """Whatever comes in: NFC comes out, nothing unseen, and cleaning again changes nothing."""
-        cleaned = clean(text)
+        try:
+            cleaned = clean(text)
+        except WordsTooLong:
+            return
+        self.assertLessEqual(len(cleaned), 64)
         self.assertTrue(is_normalized("NFC", cleaned))
         self.assertFalse({category(c) for c in cleaned} & {"Cc", "Cs", "Zl", "Zp"})
         self.assertEqual(clean(cleaned), cleaned)

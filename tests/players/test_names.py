@@ -9,8 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Keys, Secret
 from gamed.players.errors import NameMalformed, PasswordMalformed
-from gamed.players.names import fold, name_index, new_player_id, parse_name, parse_password
+from gamed.players.names import COMPOSED_OF, fold, fold_typed, name_index, new_player_id, parse_name, parse_password
 from tests.sessions.desk import Counting
+from tests.support.effort import growth
 
 ONE_NAME = (
     ("Anna", "ANNA", "anna", "\u3000anna ", "Ａｎｎａ", "𝒜nna"),
@@ -52,6 +53,28 @@ class NameTests(SynchronousTestCase):
         """Letters of any script with the marks they need, at most 32 characters once composed."""
         for name in ACCEPTED:
             self.assertEqual(parse_name(name), normalize("NFKC", name))
+
+    def test_long_texts_are_refused_whole(self) -> None:
+        """Refuse a text that is too long for a name without looking for a name at its beginning."""
+        self.assertEqual(parse_name(" " * 8000 + "anna" + " " * 8000), "anna")
+        for long in ("\u3000" * 125 + "anna" + "bert", "\u3000" * 125 + "anna" + "\u3000" * 4):
+            self.assertRaises(NameMalformed, parse_name, long)
+
+    def test_long_texts_are_little_work(self) -> None:
+        """Normalise only texts of a bounded length, whether they are parsed or only counted."""
+        self.assertLess(growth(parse_name), 64)
+        self.assertLess(growth(fold_typed), 64)
+
+    def test_composed_of_four(self) -> None:
+        """No character is composed of more than four code points, which is what the bounds of raw texts rely on."""
+        every = (chr(code) for code in range(maxunicode + 1))
+        self.assertEqual(max(len(normalize("NFD", character)) for character in every), COMPOSED_OF)
+
+    def test_counted_as_one(self) -> None:
+        """Count all spellings of a name against one limit, with or without space around it."""
+        for spellings in ONE_NAME:
+            for typed in (*spellings, *(f" \u3000{spelling}\u00a0 " for spelling in spellings)):
+                self.assertEqual(fold_typed(typed), fold(parse_name(spellings[0])), typed)
 
     def test_refused(self) -> None:
         """Spaces, signs, controls, what cannot be seen, and what is too long only when written out."""
@@ -106,6 +129,11 @@ class NameTests(SynchronousTestCase):
 
 
 class PasswordFormTests(SynchronousTestCase):
+    def test_512_code_points_may_become_128(self) -> None:
+        """Take a password that fits once it is composed, and refuse a longer text before it is composed."""
+        self.assertEqual(parse_password("\u03b1\u0313\u0300\u0345" * 128).reveal(), ("\u1f82" * 128).encode())
+        self.assertLess(growth(parse_password), 64)
+
     """8 to 128 characters."""
 
     def test_length(self) -> None:

@@ -2,6 +2,9 @@
 
 from re import search
 
+from msgspec.structs import replace
+
+from gamed.login.terms import NO_LIMITS
 from tests.web_login.desk import BASE, WebCase
 
 
@@ -57,6 +60,20 @@ class Starting(WebCase):
             if pointer is not None:
                 self.assertEqual([error["pointer"] for error in answer.json["errors"]], [pointer])
         self.assertEqual(self.desk.rows("SELECT 1 FROM login"), [])
+
+    def test_refused_ones_count(self) -> None:
+        """Count a start whose body is refused against `starts_per_minute`; then answer 429 before the body counts."""
+        self.serve(limits=replace(NO_LIMITS, starts_per_minute=3))
+        bad = ({"loopback_port": 80}, {"client": {"name": "x" * 65}})
+        self.assertEqual([self.game(**body).answer.status for body in bad], [400, 400])
+        self.assertEqual(
+            self.site.request("POST", "/auth/login", {"Content-Type": "application/json"}, b"{").status, 400
+        )
+        before = self.desk.rows("SELECT * FROM limit_bucket")
+        for body in ({}, *bad):
+            answer = self.game(**body).answer
+            self.assertEqual((answer.status, answer.code, answer.headers["retry-after"]), (429, "rate_limited", "20"))
+        self.assertEqual(self.desk.rows("SELECT * FROM limit_bucket"), before)
 
 
 class Collecting(WebCase):
