@@ -11,7 +11,7 @@ from gamed.cli.people import called, found, pending, report
 from gamed.cli.refusal import NotDone, ending
 from gamed.crypto import Keys
 from gamed.storage.auth.accounts import NamedPlayer
-from gamed.storage.auth.players import State, change_state, remove_pending
+from gamed.storage.auth.players import State, change_state, remove_pending, unblocked
 
 Find = Callable[[Connection, Keys, str], NamedPlayer]
 
@@ -54,7 +54,10 @@ def block(host: Host, who: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def unblock(host: Host, who: str, as_json: bool) -> None:
-    """Let a blocked player in again, with the sessions that have not expired. [key]"""
+    """Let a blocked player in again, with the sessions that have not expired. [key]
+
+    A newcomer who was blocked before being approved waits for approval again.
+    """
     _change(host, "players unblock", who, _blocked, after="active", as_json=as_json)
 
 
@@ -72,17 +75,24 @@ def _change(host: Host, command: str, who: str, find: Find, *, after: State | No
         seen = store.read(lambda connection, keys: find(connection, keys, who))  # a code is looked for among all
         player_id, before = seen.player.player_id, seen.player.state
 
-        def unit(connection: Connection, keys: Keys) -> NamedPlayer:
+        def unit(connection: Connection, keys: Keys) -> tuple[NamedPlayer, str]:
             named = found(connection, keys, player_id)
             if named.player.state != before:
                 raise NotDone(f"This player is {named.player.state} by now; nothing was changed.")
-            if after is None:
-                remove_pending(connection, player_id)
-            else:
-                change_state(connection, player_id, before, after)
+            state = _changed(connection, player_id, before, after)
             store.tell(connection, command, player_id)
-            return named
+            return named, state
 
-        named = store.run(unit)
-        done = {"id": named.player.player_id, "state": after or "forgotten"}
-        report(done, f"{called(named)} is {done['state']}", as_json=as_json)
+        named, state = store.run(unit)
+        report({"id": player_id, "state": state}, f"{called(named)} is {state}", as_json=as_json)
+
+
+def _changed(connection: Connection, player_id: str, before: State, after: State | None) -> str:
+    """Change the state of a player and return what to call the new one."""
+    if after is None:
+        remove_pending(connection, player_id)
+        return "forgotten"
+    if before == "blocked" and after == "active":
+        return unblocked(connection, player_id) or before
+    change_state(connection, player_id, before, after)
+    return after

@@ -116,6 +116,18 @@ class BlockTests(RestoreCase):
         self.assertEqual(self.players(), [(ANNA, "blocked"), (BERT, "blocked")])
         self.assertEqual(self.auth(ask("SELECT player_id FROM identity")), [(BERT,)])
 
+    def test_approval_is_kept(self) -> None:
+        """Whether a blocked player was ever let in is known after a restore, as the file in use knew it."""
+        self.auth(ask(f"UPDATE player SET approved = 0 WHERE player_id = '{BERT}'"))
+        self.block(ANNA)
+        self.block(BERT)
+        made = self.back_up(NOW_MS + 5000).path
+        self.auth(ask("UPDATE player SET approved = 1 - approved"))
+        for folder in (self.made, made):
+            self.restore(folder)
+            found = self.auth(ask("SELECT player_id, approved FROM player ORDER BY player_id"))
+            self.assertEqual(found, [(ANNA, 0), (BERT, 1)])
+
     def test_blocked_then(self) -> None:
         """Who was blocked when the backup was made is blocked again."""
         self.block(ANNA)

@@ -38,6 +38,19 @@ class AccountTests(SynchronousTestCase):
         self.assertEqual(self.find("Anna"), LocalAccount(ANNA, "phc", "blocked"))
         self.assertFalse(players.set_state(self.connection, BERT, "blocked"))
 
+    def test_unblock(self) -> None:
+        """Only a player who was let in before is active after `unblock`; a newcomer is pending as before."""
+        self.add(ANNA, "Anna")
+        players.create_player(self.connection, BERT, NOW_MS, "pending")
+        for player_id, state in ((ANNA, "active"), (BERT, "pending")):
+            self.assertIsNone(players.unblocked(self.connection, player_id))
+            self.assertTrue(players.change_state(self.connection, player_id, state, "blocked"))
+            self.assertEqual(players.unblocked(self.connection, player_id), state)
+        self.assertTrue(players.change_state(self.connection, BERT, "pending", "active"))
+        self.assertTrue(players.change_state(self.connection, BERT, "active", "blocked"))
+        self.assertEqual(players.unblocked(self.connection, BERT), "active")
+        self.assertIsNone(players.unblocked(self.connection, "ply_nobody"))
+
     def test_taken(self) -> None:
         """A name that folds to a taken one is refused, and nothing is left of the attempt."""
         self.add(ANNA, "Straße")

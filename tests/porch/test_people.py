@@ -158,6 +158,23 @@ class ApprovalTests(PeopleCase):
         told, _ = self.newcomer("dora", create=False)
         self.assertEqual(told["problem"]["code"], "player_blocked")
 
+    def test_unblocking_is_no_approval(self) -> None:
+        """A newcomer who was blocked before being approved waits for approval again after `unblock`."""
+        told, _ = self.newcomer("Eve")
+        [waiting] = self.done("players", "list", "--pending")
+        self.done("players", "block", "eve")
+        self.assertEqual(self.done("players", "list", "--pending"), [])
+        self.assertIn("does not wait", self.refused("players", "approve", waiting["id"]))
+        self.assertEqual(self.done("players", "unblock", "eve"), {"id": waiting["id"], "state": "pending"})
+        self.assertEqual(self.done("players", "list", "--pending"), [waiting])
+        self.assertIn("is pending", self.refused("players", "token", "eve"))
+        told, _ = self.newcomer("eve", create=False)
+        self.assertEqual(told["problem"]["code"], "player_pending")
+        self.done("players", "approve", told["problem"]["approval_code"])
+        self.done("players", "block", "eve")
+        self.assertEqual(self.done("players", "unblock", "eve")["state"], "active")
+        self.assertEqual(self.newcomer("eve", create=False)[0]["status"], "complete")
+
 
 class SessionTests(PeopleCase):
     def test_list_and_revoke(self) -> None:

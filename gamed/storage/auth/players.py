@@ -21,15 +21,18 @@ class Player(Struct, frozen=True):
     last_sign_in_ms: int | None
 
 
+_APPROVING = "approved = CASE WHEN :state = 'active' THEN 1 ELSE approved END"
+"""A player who was active once was let in, and stays so through a block."""
 _COLUMNS = "player_id, state, owner, created_ms, last_sign_in_ms"
 
 
 def create_player(connection: Connection, player_id: str, now_ms: int, state: State = "active") -> None:
     """A player who has not signed in yet; nobody's owner."""
-    connection.execute(
-        "INSERT INTO player (player_id, state, created_ms) VALUES (:player_id, :state, :now_ms)",
-        {"player_id": player_id, "state": state, "now_ms": now_ms},
-    )
+    query = """
+        INSERT INTO player (player_id, state, approved, created_ms) VALUES (:player_id, :state, :approved, :now_ms)
+    """
+    values = {"player_id": player_id, "state": state, "approved": state != "pending", "now_ms": now_ms}
+    connection.execute(query, values)
 
 
 def find_player(connection: Connection, player_id: str) -> Player | None:
@@ -53,15 +56,25 @@ def signed_in(connection: Connection, player_id: str, now_ms: int) -> None:
 
 def set_state(connection: Connection, player_id: str, state: State) -> bool:
     """Whether there is such a player; what the new state means for sessions is judged at each request."""
-    query = "UPDATE player SET state = :state WHERE player_id = :player_id"
+    query = f"UPDATE player SET state = :state, {_APPROVING} WHERE player_id = :player_id"
     return connection.execute(query, {"player_id": player_id, "state": state}).rowcount == 1
 
 
 def change_state(connection: Connection, player_id: str, before: State, after: State) -> bool:
     """Whether the player was in this state until now."""
-    query = "UPDATE player SET state = :after WHERE player_id = :player_id AND state = :before"
-    values = {"player_id": player_id, "before": before, "after": after}
+    query = f"UPDATE player SET state = :state, {_APPROVING} WHERE player_id = :player_id AND state = :before"
+    values = {"player_id": player_id, "before": before, "state": after}
     return connection.execute(query, values).rowcount == 1
+
+
+def unblocked(connection: Connection, player_id: str) -> State | None:
+    """Return a blocked player to `active`, or to `pending` if the owner never let them in; None if not blocked."""
+    query = """
+        UPDATE player SET state = CASE WHEN approved = 1 THEN 'active' ELSE 'pending' END
+        WHERE player_id = :player_id AND state = 'blocked' RETURNING state
+    """
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return None if row is None else row[0]
 
 
 def remove_pending(connection: Connection, player_id: str) -> bool:

@@ -9,7 +9,7 @@ from attrs import frozen
 from gamed.storage.auth import keyring
 
 COLUMNS = {
-    "player": ("player_id", "state", "sealed_note", "created_ms", "last_sign_in_ms"),
+    "player": ("player_id", "state", "approved", "sealed_note", "created_ms", "last_sign_in_ms"),
     "identity": ("identity_index", "player_id", "provider", "realm_index", "linked_ms", "last_used_ms"),
     "local_account": ("name_index", "player_id", "sealed_name", "password", "linked_ms", "last_used_ms"),
 }
@@ -40,9 +40,11 @@ def blocked(connection: Connection) -> Blocked:
 
 def keep_out(connection: Connection, theirs: Blocked) -> int:
     """Block them here, too; how many were not. Who is not known here comes along, where one key fits both files."""
-    values = [{"player_id": row[0]} for row in theirs.rows["player"]]
+    players = [dict(zip(COLUMNS["player"], row, strict=True)) for row in theirs.rows["player"]]
+    for each in players:  # a newer answer to whether the owner ever let them in
+        connection.execute("UPDATE player SET approved = :approved WHERE player_id = :player_id", each)
     query = "UPDATE player SET state = 'blocked' WHERE player_id = :player_id AND state IN ('active', 'pending')"
-    kept = sum(connection.execute(query, each).rowcount for each in values)
+    kept = sum(connection.execute(query, each).rowcount for each in players)
     ring = keyring.read(connection)
     if ring is None or ring.check_value != theirs.check_value:
         return kept

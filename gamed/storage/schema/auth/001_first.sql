@@ -12,6 +12,7 @@ CREATE TABLE keyring (                  -- one row
 CREATE TABLE player (
     player_id       TEXT PRIMARY KEY,
     state           TEXT NOT NULL CHECK (state IN ('active', 'pending', 'blocked', 'erasing')),
+    approved        INTEGER NOT NULL DEFAULT 1 CHECK (approved IN (0, 1)),  -- 0: waits for the owner, or did when blocked
     owner           INTEGER NOT NULL DEFAULT 0 CHECK (owner IN (0, 1)),
     sealed_note     BLOB,
     created_ms      INTEGER NOT NULL,
