@@ -1,6 +1,16 @@
 """The handoff's table as a page of documentation: `python -m gamed.login.diagram > docs/login-states.md`."""
 
-from gamed.login.transaction import DELIVERED_MS, EXCHANGE_GRACE_MS, FINAL, MEANING, NEXT, OUTCOME, Event, Stage
+from gamed.login.transaction import (
+    DELIVERED_MS,
+    EXCHANGE_GRACE_MS,
+    EXCHANGE_MS,
+    FINAL,
+    MEANING,
+    NEXT,
+    OUTCOME,
+    Event,
+    Stage,
+)
 
 TOLD = {
     Stage.PENDING: "`202` `waiting_for_browser`",
@@ -54,7 +64,11 @@ def _stages() -> list[str]:
 def _ends(stage: Stage) -> str:
     match stage:
         case Stage.EXCHANGING:
-            return f"{EXCHANGE_GRACE_MS // 1000} s after `device_transaction_ttl`"
+            begun, late = EXCHANGE_MS // 1000, EXCHANGE_GRACE_MS // 1000
+            return f"{begun} s after it began; {late} s after `device_transaction_ttl` at the latest"
+        case Stage.READY:
+            late = EXCHANGE_GRACE_MS // 1000
+            return f"at `device_transaction_ttl`; {late} s later if its exchange ended after that"
         case Stage.DELIVERED:
             return f"{DELIVERED_MS // 60_000} minutes after the first collect"
         case _ if stage in FINAL:
