@@ -35,10 +35,14 @@ class ShowCode(Struct, frozen=True):
 
 
 class GoBack(Struct, frozen=True):
-    """Nothing is left to do here; `signed_in` once the game has collected, `linked` if that was all it wanted."""
+    """Nothing is left to do here; `signed_in` once the game has collected, `linked` if that was all it wanted.
+
+    Unless `final`, the game may still give the sign-in up.
+    """
 
     signed_in: bool
     linked: bool = False
+    final: bool = False
 
 
 class Over(Struct, frozen=True):
@@ -84,7 +88,7 @@ class DoneSide(Part, frozen=True):
             case Stage.READY:
                 return GoBack(signed_in=False)
             case Stage.DELIVERED | Stage.COLLECTED:
-                return GoBack(signed_in=True, linked=login.intent is Intent.LINK)
+                return GoBack(signed_in=True, linked=login.intent is Intent.LINK, final=login.final)
             case _:
                 return Working() if login.outcome is None else self._over(login, login.outcome)
 

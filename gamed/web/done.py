@@ -15,6 +15,9 @@ from gamed.web.request import Request
 RETURN_SECONDS = 2
 """With 0 or 1 the Back button skips the page in some browsers, and nobody reads it."""
 WORKING_SECONDS = 1
+STANDING_SECONDS = 20
+"""Between two loads of a page that waits for the game: each takes away the keyboard's focus and what was selected,
+and a screen reader begins anew, so a page can first be read to its end."""
 
 
 class DoneRoutes(Part, frozen=True):
@@ -41,14 +44,17 @@ class DoneRoutes(Part, frozen=True):
                 back = f"http://127.0.0.1:{login.loopback_port}/gamed/return?"
                 back += urlencode({"login_id": login.login_id, "ticket": ticket})
                 request.setHeader("Refresh", f"{RETURN_SECONDS}; url={back}")
-                return page(request, 200, done.return_page(server, back))
+                return page(request, 200, done.return_page(server, back, self._room.done_url(login.login_id)))
             case ShowCode(login, code, token):
+                request.setHeader("Refresh", str(STANDING_SECONDS))
                 asked = self._room.asked(login, token, self._room.guard.offered(request))
                 return page(request, 200, done.code_page(server, asked, code))
             case Working():
                 request.setHeader("Refresh", str(WORKING_SECONDS))
                 return page(request, 200, done.working_page(server))
-            case GoBack(signed_in, linked):
+            case GoBack(signed_in, linked, final):
+                if not final:
+                    request.setHeader("Refresh", str(STANDING_SECONDS))
                 write = done.linked_page if linked else done.back_page if signed_in else done.waiting_page
                 return page(request, 200, write(server))
             case Over(outcome, code):

@@ -1,10 +1,31 @@
 """The handoff between a game and a browser, where it does not go straight (PROTOCOL 3.2-3.6)."""
 
+from time import monotonic
 from typing import ClassVar
+
+from playwright.sync_api import Page
 
 from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
+from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.service import free_port
+
+FOCUS_AND_VIEW = "[document.activeElement.tagName, scrollY]"
+
+
+def next_page(page: Page) -> None:
+    """Wait until the browser goes on by itself."""
+    with page.expect_navigation():
+        pass
+
+
+def unreachable(page: Page) -> None:
+    """Wait for the page that the browser shows for an address where nothing answers."""
+    ends = monotonic() + PATIENCE_MS / 1000
+    while not page.url.startswith("chrome-error:"):
+        assert monotonic() < ends, page.url
+        page.wait_for_timeout(100)
+
 
 OTHER = "Another browser finished this sign-in. If that was not you, cancel in the game."
 
@@ -69,6 +90,62 @@ class FinishCode(ServiceCase):
         self.assertEqual(first["status"], "complete")
         secret = ("access_token", "refresh_credential", "session_id")
         self.assertEqual([first[name] for name in secret], [again[name] for name in secret])
+
+
+class GoingOn(ServiceCase):
+    """Pages that a browser leaves by itself, as Chromium does it."""
+
+    def signed_in(self, name: str = NAME, **start: object) -> tuple[Window, dict]:
+        """A window on the page that follows the sign-in of a new account."""
+        window, login = self.window(), self.start(**start)
+        window.open(login["login_url"])
+        window.create_account(name, PASSWORD)
+        return window, login
+
+    def test_code_pages(self) -> None:
+        """After a collect or a cancel the code goes away by itself, without moving focus or view until then."""
+        collected, one = self.signed_in("Anna")
+        cancelled, other = self.signed_in("Bert")
+        for window in (collected, cancelled):
+            window.step(lambda page: page.set_viewport_size({"width": 320, "height": 300}))
+            window.step(lambda page: page.evaluate("scrollTo(0, 120)"))
+        cancelled.step(next_page)
+        self.assertTrue(cancelled.has_code())
+        self.assertEqual(cancelled.step(lambda page: page.evaluate(FOCUS_AND_VIEW)), ["BODY", 120])
+        self.assertEqual(self.collect(one, finish_code=collected.code()).json["status"], "complete")
+        self.assertEqual(self.ask("POST", "/auth/login/cancel", bearer=other["device_secret"]).status, 204)
+        for window, text in ((collected, "You can go back to the game"), (cancelled, "The game gave up waiting")):
+            window.wait_for(text)
+            self.assertFalse(window.has_code())
+            self.assertEqual(window.step(lambda page: page.evaluate("document.activeElement.tagName")), "BODY")
+
+    def test_the_game_is_elsewhere(self) -> None:
+        """The page before an unreachable port stays for two seconds, and its second link shows a code."""
+        window, login = self.signed_in(loopback_port=free_port())
+        self.assertIn("Is the game on another device?", window.text)
+        window.press("Show me a code")
+        self.assertEqual(self.collect(login, finish_code=window.code()).json["status"], "complete")
+
+    def test_back_from_the_error_page(self) -> None:
+        """A browser that has shown its own error for the port shows the code after its Back button."""
+        window, login = self.signed_in(loopback_port=free_port())
+        self.assertIn("If it shows an error instead, come back to this page.", window.text)
+        window.step(unreachable)
+        window.step(lambda page: page.go_back())
+        self.assertEqual(self.collect(login, finish_code=window.code()).json["status"], "complete")
+
+
+class Newcomers(ServiceCase):
+    config: ClassVar = {"mode": "local", "login": {"registration": "approval"}}
+
+    def test_the_code_page_goes_on(self) -> None:
+        """When the game collects for a newcomer, the page comes to the code for the owner by itself."""
+        window, login = self.window(), self.start()
+        window.open(login["login_url"])
+        window.create_account(NAME, PASSWORD)
+        problem = self.collect(login, finish_code=window.code()).json["problem"]
+        window.wait_for("Waiting for the owner")
+        self.assertIn(problem["approval_code"], window.text)
 
 
 class SecondBrowser(ServiceCase):

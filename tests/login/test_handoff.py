@@ -348,7 +348,7 @@ class Repeating(HandoffCase):
         with self.assertRaises(LoginCollected):
             desk.cancel(started)
         self.assertEqual(desk.rows("SELECT stage, sealed_result FROM login"), [("collected", None)])
-        self.assertEqual(desk.done_page(started), GoBack(signed_in=True))
+        self.assertEqual(desk.done_page(started), GoBack(signed_in=True, final=True))
 
     def test_a_used_delivery_is_remembered_for_an_hour(self) -> None:
         """A game that asks again after the sweep hears that it has its credentials, not that it is unknown."""

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from gamed.login.outcome import Outcome
 from gamed.players.names import parse_name
+from gamed.storage.auth import sessions
 from gamed.web.pages import error_page, texts
 from gamed.web.pages.device import started
 from gamed.web.pages.errors import over_page
@@ -249,14 +250,16 @@ class Forms(WebCase):
 
 class Done(WebCase):
     def test_straight_to_the_port(self) -> None:
-        """303 to done; there Refresh: 2 and a link, both to the game's port with login id and ticket."""
+        """303 to done; there Refresh: 2 and a link, both to the game's port, and a second link to the code."""
         self.serve()
         game, browser = self.game(loopback_port=51004), self.surfer()
         answer = browser.sign_in(game.url)
         self.assertEqual(answer.status, 303)
         self.assertEqual(answer.headers["location"], f"{BASE}/auth/login/done?login_id={game.login['login_id']}")
         page = browser.get(answer.headers["location"])
-        [link] = page.links
+        link, elsewhere = page.links
+        self.assertEqual(elsewhere, answer.headers["location"])
+        self.assertIn(texts.RETURN_ELSEWHERE, page.text)
         self.assertEqual(page.headers["refresh"], f"2; url={link}")
         parts = urlsplit(link)
         self.assertEqual((parts.scheme, parts.netloc, parts.path), ("http", "127.0.0.1:51004", "/gamed/return"))
@@ -265,7 +268,59 @@ class Done(WebCase):
         self.assertEqual(game.collect(ticket=query["ticket"][0]).status, 200)
         back = browser.get(answer.headers["location"])
         self.assertEqual((back.status, back.heading), (200, "You can go back to the game"))
-        self.assertNotIn("refresh", back.headers)
+        self.assertEqual(back.headers["refresh"], "20")
+
+    def test_the_game_is_elsewhere(self) -> None:
+        """The second link of the page that leads to the port shows the code instead."""
+        self.serve()
+        game, browser = self.game(loopback_port=51004), self.surfer()
+        page = browser.get(browser.sign_in(game.url).headers["location"])
+        shown = browser.get(page.links[1])
+        self.assertEqual((shown.status, shown.heading, shown.links), (200, texts.CODE_TITLE, []))
+        self.assertEqual(game.collect(finish_code=code(shown)).status, 200)
+
+    def test_the_code_page_moves_on(self) -> None:
+        """While the code is good its page asks again by itself, and so does the next until the game has signed in."""
+        self.serve()
+        game, browser = self.game(), self.surfer()
+        where = browser.sign_in(game.url).headers["location"]
+        page = browser.get(where)
+        self.assertEqual(page.headers["refresh"], "20")
+        self.assertEqual(game.collect(finish_code=code(page)).status, 200)
+        delivered = browser.get(where)
+        self.assertEqual((delivered.heading, delivered.headers["refresh"]), (texts.BACK_TITLE, "20"))
+        [(session_id,)] = self.desk.rows("SELECT session_id FROM session")
+        self.desk.write(lambda c: sessions.mark_used(c, session_id, 1, self.desk.now_ms()))
+        collected = browser.get(where)
+        self.assertEqual((collected.heading, "refresh" in collected.headers), (texts.BACK_TITLE, False))
+
+    def test_an_end_moves_on_no_more(self) -> None:
+        """Cancelled before or after the collect, or expired: the next page says so and stays."""
+        self.serve()
+        collect = lambda game, page: game.collect(finish_code=code(page))  # noqa: E731
+        cancel = lambda game, page: game.cancel()  # noqa: E731
+        for heading, steps in (
+            ("The game gave up waiting", [cancel]),
+            ("The game gave up waiting", [collect, cancel]),
+            ("This took too long", [lambda game, page: self.desk.clock.advance(600)]),
+        ):
+            game, browser = self.game(), self.surfer()
+            where = browser.sign_in(game.url).headers["location"]
+            page = browser.get(where)
+            for step in steps:
+                step(game, page)
+            over = browser.get(where)
+            self.assertEqual((over.heading, "refresh" in over.headers), (heading, False))
+
+    def test_waiting_for_approval_moves_on_no_more(self) -> None:
+        """The page of a newcomer who has to be approved shows the code for the owner, and stays."""
+        self.serve(registration=APPROVAL)
+        game, browser = self.game(), self.surfer()
+        where = browser.create(game.url, "Bert").headers["location"]
+        problem = game.collect(finish_code=code(browser.get(where))).json["problem"]
+        page = browser.get(where)
+        self.assertEqual((page.heading, "refresh" in page.headers), ("Waiting for the owner", False))
+        self.assertIn(problem["approval_code"], page.text)
 
     def test_the_link_again_shows_the_code(self) -> None:
         """Nothing listens on the port: the link opened again leads to the finish code and no longer to the port."""
@@ -275,7 +330,7 @@ class Done(WebCase):
         answer = browser.get(game.url)
         self.assertEqual(answer.status, 303)
         page = browser.get(answer.headers["location"])
-        self.assertNotIn("refresh", page.headers)
+        self.assertEqual(page.headers["refresh"], "20")
         self.assertIn(texts.CODE_LEAD, page.text)
         self.assertIn("<bdi>MyGame</bdi>", page.html)
         self.assertIn("Started just now", page.text)
@@ -343,7 +398,7 @@ class Done(WebCase):
         game, browser = self.game(loopback_port=51004), self.surfer()
         self.assertEqual(game.login["return_proof"], "none")
         page = browser.get(browser.sign_in(game.url).headers["location"])
-        self.assertEqual((page.heading, page.links, "refresh" in page.headers), (texts.WAITING_TITLE, [], False))
+        self.assertEqual((page.heading, page.links, page.headers["refresh"]), (texts.WAITING_TITLE, [], "20"))
         self.assertEqual(game.collect().json["status"], "complete")
 
 

@@ -64,7 +64,7 @@ class WholeWay(FarCase):
         self.assertEqual(game.collect().json["stage"], "at_provider")
         callback = browser.get(back)
         self.assertEqual(callback.headers["location"], f"{BASE}/auth/login/done?login_id={game.login['login_id']}")
-        [link] = browser.get(callback.headers["location"]).links
+        link, _ = browser.get(callback.headers["location"]).links
         ticket = dict(parse_qsl(urlsplit(link).query))["ticket"]
         complete = game.collect(ticket=ticket).json
         self.assertEqual((complete["status"], complete["provider"]), ("complete", "discord"))

@@ -110,7 +110,7 @@ def at_providers() -> Iterator[Shown]:
 
 def afterwards() -> Iterator[Shown]:
     for name, server in SERVERS.items():
-        yield Shown(f"return at {name}", done.return_page(server, RETURN))
+        yield Shown(f"return at {name}", done.return_page(server, RETURN, DONE))
         yield Shown(f"back at {name}", done.back_page(server))
     for name in CLIENTS:
         server = SERVERS.get(name, SERVERS["plain"])

@@ -7,16 +7,22 @@ from gamed.web.pages.device import Asked, device_box, not_me
 from gamed.web.pages.layout import Server, page, paragraph, soft
 
 
-def return_page(server: Server, address: str) -> bytes:
-    """The browser goes on to `address` by itself (Refresh); the button is for one that does not."""
+def return_page(server: Server, address: str, elsewhere: str) -> bytes:
+    """Lead to `address`, the game's port, where the browser goes by itself (Refresh), or to the code at `elsewhere`.
+
+    Only the player knows that the game is on another machine: there the browser can only show an error of its own.
+    """
     button = tags.a(texts.RETURN, href=address, class_="button")
-    return page(texts.RETURN_TITLE, paragraph(texts.RETURN_LEAD), button, server=server)
+    code = tags.a(texts.RETURN_CODE, href=elsewhere, class_="button quiet")
+    foot = tags.div(paragraph(texts.RETURN_ELSEWHERE), code, class_="foot")
+    return page(texts.RETURN_TITLE, paragraph(texts.RETURN_LEAD), button, foot, server=server)
 
 
 def code_page(server: Server, asked: Asked, code: str) -> bytes:
     """The finish code, for nobody but the person at this browser and the game in front of them."""
     shown = tags.p(code, class_="code")
-    content = (paragraph(texts.CODE_LEAD), shown, soft(texts.CODE_NOTE), device_box(asked), not_me(asked))
+    notes = (soft(texts.CODE_NOTE), soft(texts.CODE_MOVES))
+    content = (paragraph(texts.CODE_LEAD), shown, *notes, device_box(asked), not_me(asked))
     return page(texts.CODE_TITLE, *content, server=server)
 
 

@@ -51,11 +51,17 @@ REFUSED_BUSY = "Many people are signing in at this moment. Try again in a few se
 
 # After the sign-in
 RETURN_TITLE = "Taking you back to the game"
-RETURN_LEAD = "Your browser hands the sign-in to the game in a moment. If nothing happens, use the button."
+RETURN_LEAD = (
+    "Your browser returns to the game in a moment. If nothing happens, use the button."
+    " If it shows an error instead, come back to this page."
+)
 RETURN = "Back to the game"
+RETURN_ELSEWHERE = "Is the game on another device?"
+RETURN_CODE = "Show me a code"
 CODE_TITLE = "One last step"
 CODE_LEAD = "Type this into the game in front of you, only if you started this there."
 CODE_NOTE = "Never read it to anyone: whoever has it can play as you."
+CODE_MOVES = "This page goes on by itself soon after the game has the code."
 WORKING_TITLE = "One moment"
 WORKING_LEAD = "Your sign-in is being checked. This page goes on by itself."
 WAITING_TITLE = "Nearly there"
