@@ -44,6 +44,8 @@ class Channel(HeadChannel):
         self._expects_continue = False
         self._last = False
         self._unread = False
+        self._turn_due = False
+        """Whether `_take_turn` is scheduled: an answer is written, and more bytes wait behind its request."""
         self._held = 0
         self._length: int | None = 0
         """Of the body that belongs to the last head; None: it comes in chunks."""
@@ -157,14 +159,29 @@ class Channel(HeadChannel):
     # the end of a request, and of the connection
 
     def requestDone(self, request: requests.Request) -> None:
-        """The answer is written; go on with what was buffered, or close.
+        """Go on with what was buffered, or close, now that the answer is written.
 
-        Who does not read gets no further answer: a few small requests would be many large answers in memory.
+        The next request of a pipeline waits for the next turn of the reactor, so that other connections are served
+        between two answers. A connection with nothing buffered goes on at once. A client that does not read gets no
+        further answer: a few small requests would be many large answers in memory.
         """
         self.requests.clear()
         if not self.persistent or not request.whole:
             self._end(request)
         elif self._waitingForTransport:
+            self._unread = True
+        elif self._held or self._buffer:
+            self._turn_due = True
+            self._server.call_soon(self._take_turn)
+        else:
+            self._go_on_to_next()
+
+    def _take_turn(self) -> None:
+        """Begin the next buffered request; until now new bytes were held back as behind an unanswered request."""
+        self._turn_due = False
+        if self._closing:
+            return
+        if self._waitingForTransport:
             self._unread = True
         else:
             self._go_on_to_next()
@@ -191,7 +208,9 @@ class Channel(HeadChannel):
         self._judge_end()
 
     def _judge_end(self) -> None:
-        if not self._said_all or self._closing or self._busyReceiving or self._unread:  # what is buffered comes first
+        if not self._said_all or self._closing:
+            return
+        if self._busyReceiving or self._unread or self._turn_due:  # what is buffered comes first
             return
         if self._in_head:
             self._reject(BadRequest(TORN))
@@ -208,7 +227,7 @@ class Channel(HeadChannel):
         self._last, self.persistent = True, False
         if self._silent and not self._closing:
             self.setTimeout(DOOR_SECONDS)
-        elif not (self.requests or self._in_head or self._closing):
+        elif not (self.requests or self._in_head or self._turn_due or self._closing):
             self._close()
 
     def timeoutConnection(self) -> None:

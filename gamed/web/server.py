@@ -1,5 +1,6 @@
 """What connections and requests ask of the site, and of the route it finds for them."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from gamed.web.gates import Gate
@@ -38,6 +39,9 @@ class Server(Protocol):
 
     def seconds(self) -> float:
         """A clock that never goes back."""
+
+    def call_soon(self, act: Callable[[], object]) -> None:
+        """Call `act` in the next turn of the reactor."""
 
     def pace(self) -> Pace:
         """Of a new body."""

@@ -1,6 +1,6 @@
 """The web of the service: connections come in, rooms answer."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -149,6 +149,10 @@ class Site(HTTPFactory):
 
     def seconds(self) -> float:
         return self._clock.seconds()
+
+    def call_soon(self, act: Callable[[], object]) -> None:
+        """Call `act` in the next turn of the reactor."""
+        self._clock.callLater(0, act)
 
     def pace(self) -> Pace:
         return Pace(self._policy.upload_seconds)

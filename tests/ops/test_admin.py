@@ -32,7 +32,7 @@ class AdminTests(SynchronousTestCase):
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
 
     def ask(self, path: str, method: str = "GET", host: str = "localhost:9100") -> Answer:
-        connection = Connection(self.site)
+        connection = Connection(self.site, self.reactor)
         connection.head_only = method == "HEAD"
         answer = connection.send(request_bytes(method, path, {"Host": host})).answer
         connection.leave()

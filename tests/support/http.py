@@ -68,7 +68,8 @@ class Answer:
 class Connection:
     """One open connection; bytes in, parsed answers out."""
 
-    def __init__(self, site: Site, peer: IAddress = PEER) -> None:
+    def __init__(self, site: Site, clock: Clock, peer: IAddress = PEER) -> None:
+        self._clock = clock
         self.transport = StringTransport(peerAddress=peer, lenient=True)
         self.channel = site.buildProtocol(peer)
         self.refused = self.channel is None
@@ -80,6 +81,7 @@ class Connection:
 
     def send(self, data: bytes) -> "Connection":
         self.channel.dataReceived(data)
+        self.turn()
         return self
 
     def leave(self) -> None:
@@ -88,14 +90,20 @@ class Connection:
             self._lost = True
             self.channel.connectionLost(Failure(ConnectionDone()))
 
+    def turn(self) -> None:
+        """Let the reactor turn as long as something is due now: the next request of a pipeline waits for that."""
+        self._clock.advance(0)
+
     @property
     def raw(self) -> bytes:
         """All bytes the server has sent."""
+        self.turn()
         return self.transport.value()
 
     @property
     def closed(self) -> bool:
         """Whether the server has closed or aborted."""
+        self.turn()
         return bool(self.transport.disconnecting or self.transport.disconnected)
 
     @property
@@ -152,7 +160,7 @@ class Browser:
 
     def connect(self, peer: IAddress | None = None) -> Connection:
         """A bare connection, for bytes of your own."""
-        return Connection(self.site, peer or self.peer)
+        return Connection(self.site, self.clock, peer or self.peer)
 
     def send(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Connection:
         """Send a whole request; its answer may come later as `.answer`."""

@@ -66,8 +66,8 @@ class PipelineTests(SynchronousTestCase):
         self.connection.send(request_bytes("GET", "/echo/later") + GET * 400)
         self.assertEqual(self.connection.transport.producerState, "paused")
         self.room.waiting.pop().callback(b"late")
-        self.assertEqual(self.connection.transport.producerState, "producing")
         self.assertEqual(len(self.statuses()), 401)
+        self.assertEqual(self.connection.transport.producerState, "producing")
 
     def test_who_does_not_read_is_not_answered_on(self) -> None:
         """The next request waits until the transport has room for its answer, whichever way the requests go."""
