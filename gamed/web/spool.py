@@ -40,13 +40,14 @@ class Spool:
     _file: BinaryIO | None = None
     _writing: Deferred[None] | None = None
     """The piece that is on its way."""
-    _problem: StoreFull | None = None
+    _failure: BaseException | None = None
+    """Why the disk took no more."""
     _dropped: bool = False
 
     def add(self, data: bytes) -> Deferred[None] | None:
         """StoreFull when the disk took no more; a Deferred when it lags behind, to be waited for."""
-        if self._problem is not None:
-            raise self._problem
+        if self._failure is not None:
+            raise self._full()
         self._held += data
         self._size += len(data)
         if self._size <= self._memory_bytes or len(self._held) < PIECE_BYTES:
@@ -57,12 +58,12 @@ class Spool:
 
     async def whole(self) -> bytes | BinaryIO:
         """Everything, once it is all here: in memory or as a file; StoreFull. It ends with drop()."""
-        while self._writing is not None or (self._held and self._size > self._memory_bytes and not self._problem):
+        while self._writing is not None or (self._held and self._size > self._memory_bytes and not self._failure):
             if self._writing is None:
                 self._spill()
             await self._piece()
-        if self._problem is not None:
-            raise self._problem
+        if self._failure is not None:
+            raise self._full()
         return bytes(self._held) if self._file is None else self._file
 
     def drop(self) -> None:
@@ -87,12 +88,25 @@ class Spool:
 
     def _written(self, result: object) -> None:
         if isinstance(result, Failure):
-            self._problem = _problem_of(result.value)
+            self._failure = result.value
+            if _is_io_error(result.value):
+                _log.error("disk_io_error queue=uploads code=EIO")
         writing, self._writing = self._writing, None
         if self._dropped and self._file is not None:
             self._disk(self._close)
         if writing is not None:
             writing.callback(None)
+
+    def _full(self) -> StoreFull:
+        """Return a new error for each caller: an instance that is raised twice collects the frames of both."""
+        if _is_io_error(self._failure):
+            error: StoreFull = StoreFailing(
+                "The server's disk reports an I/O error; nothing was stored. Try again later."
+            )
+        else:
+            error = StoreFull("The server's disk takes no more. Try again later; nothing was stored.")
+        error.__cause__ = self._failure
+        return error
 
     def _piece(self) -> Deferred[None]:
         """Fires when the piece that is being written is."""
@@ -110,14 +124,6 @@ class Spool:
                 file.close()
 
 
-def _problem_of(error: BaseException | None) -> StoreFull:
-    """Return what is answered when a piece could not be written; an I/O error of the disk is logged."""
-    if isinstance(error, OSError) and error.errno == EIO:
-        _log.error("disk_io_error queue=uploads code=EIO")
-        problem: StoreFull = StoreFailing(
-            "The server's disk reports an I/O error; nothing was stored. Try again later."
-        )
-    else:
-        problem = StoreFull("The server's disk takes no more. Try again later; nothing was stored.")
-    problem.__cause__ = error
-    return problem
+def _is_io_error(error: BaseException | None) -> bool:
+    """Return whether the disk itself failed; otherwise it is full or cannot be written."""
+    return isinstance(error, OSError) and error.errno == EIO
