@@ -36,13 +36,10 @@ def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
         raw = {} if optional and absent else _integers(parse_object(body))
     except JsonMalformed as e:
         raise InvalidRequest([("", str(e))]) from None
-    wrong = _wrong_members(raw, shape)
-    if wrong:
-        raise InvalidRequest(wrong)
     try:
         return convert(raw, shape, strict=True)
-    except ValidationError as e:  # what only shows in the whole, such as __post_init__
-        raise InvalidRequest([_located(e, "")]) from None
+    except ValidationError as e:  # it names one wrong member, or none when __post_init__ refused the whole
+        raise InvalidRequest(_wrong_members(raw, shape) or [_located(e, "")]) from None
 
 
 def write_json(request: Request, status: int, value: Struct | Mapping[str, object]) -> bytes:

@@ -1,7 +1,15 @@
 """JSON in, strictly; JSON out (PROTOCOL 1)."""
 
+from collections.abc import Mapping
+
+from attrs import field, frozen
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.web.app import make_app
+from gamed.web.gates import Gate
+from gamed.web.json_io import read_json, write_json
+from gamed.web.request import Request
 from tests.support.http import Answer, Browser
 from tests.web.rooms import EchoRoom
 
@@ -36,6 +44,33 @@ class ReadTests(SynchronousTestCase):
         pointers = [error["pointer"] for error in answer.json["errors"]]
         self.assertEqual(pointers, ["/number", "/text", "/inner/tags/1"])
         self.assertEqual(self.room.calls, [])
+
+    def test_a_good_body_is_converted_once(self) -> None:
+        """No member of a valid body is converted twice."""
+        made: list[str] = []
+
+        class Part(Struct):
+            name: str
+
+            def __post_init__(self) -> None:
+                made.append(self.name)
+
+        class Whole(Struct):
+            part: Part
+            parts: list[Part]
+
+        @frozen
+        class Room:
+            app = make_app()
+            prefixes = ("/echo/",)
+            gates: Mapping[str, Gate] = field(factory=dict)
+
+            @app.route("/echo/parts", methods=["POST"])
+            def echo_parts(self, request: Request) -> bytes:
+                return write_json(request, 200, read_json(request, Whole))
+
+        answer = Browser([Room()]).post_json("/echo/parts", {"part": {"name": "a"}, "parts": [{"name": "b"}]})
+        self.assertEqual((answer.status, made), (200, ["a", "b"]))
 
     def test_types_are_strict(self) -> None:
         """ "5", 5.5 and true are no integers."""
