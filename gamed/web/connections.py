@@ -1,4 +1,4 @@
-"""Who may connect: so many in all, so many from one stranger."""
+"""The limits of open connections: in all, and of one network that is not trusted."""
 
 from collections import Counter
 from resource import RLIMIT_NOFILE, getrlimit
@@ -6,6 +6,7 @@ from resource import RLIMIT_NOFILE, getrlimit
 from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 
+from gamed.limits import prefixes
 from gamed.web.address import is_trusted, parse_address
 from gamed.web.http_policy import LOOPBACK, HttpPolicy
 
@@ -36,6 +37,7 @@ class Connections:
     def __init__(self, policy: HttpPolicy) -> None:
         self._policy = policy
         self._open: Counter[str] = Counter()
+        """By network."""
         self._most = most_connections(policy.connections)
         self.count = 0
         self.refused: Counter[str] = Counter(connections=0, connections_per_address=0)
@@ -50,21 +52,29 @@ class Connections:
         if self.count >= self._most:
             self.refused["connections"] += 1
             return False
-        if peer is not None and not self._known(peer):
-            if self._open[peer] >= self._policy.connections_per_address:
-                self.refused["connections_per_address"] += 1
-                return False
-            self._open[peer] += 1
+        networks = self._counted(peer)
+        limit = self._policy.connections_per_address
+        if any(self._open[network] >= limit * factor for network, factor in networks):
+            self.refused["connections_per_address"] += 1
+            return False
+        self._open.update(network for network, _ in networks)
         self.count += 1
         return True
 
     def release(self, peer: str | None) -> None:
         """A connection that was admitted is gone."""
         self.count -= 1
-        if peer is not None and not self._known(peer):
-            self._open[peer] -= 1
-            if not self._open[peer]:
-                del self._open[peer]
+        for network, _ in self._counted(peer):
+            self._open[network] -= 1
+            if not self._open[network]:
+                del self._open[network]
 
-    def _known(self, peer: str) -> bool:
-        return self.trusted(peer) or is_trusted(parse_address(peer), LOOPBACK)
+    def _counted(self, peer: str | None) -> tuple[tuple[str, int], ...]:
+        """Return the networks that a connection counts against, each with the factor of its limit.
+
+        None for local sockets, loopback and trusted peers. One customer's IPv6 line has a /64 or more, so single
+        addresses would limit nobody.
+        """
+        if peer is None or self.trusted(peer) or is_trusted(parse_address(peer), LOOPBACK):
+            return ()
+        return prefixes(peer)

@@ -18,7 +18,7 @@ class HttpPolicy(Struct, frozen=True):
     cors_origins: Collection[str] = ()
     connections: int = 20_000
     connections_per_address: int = 64
-    """For peers that are neither loopback nor trusted."""
+    """For peers that are neither loopback nor trusted; of IPv6 per /64, and eight times as many per /48."""
     upload_seconds: int = 600
     idle_seconds: int = 30
     trusted_idle_seconds: int = 180

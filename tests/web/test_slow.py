@@ -2,7 +2,7 @@
 
 from resource import RLIMIT_NOFILE, getrlimit
 
-from twisted.internet.address import IPv4Address, UNIXAddress
+from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.web.channel import DOOR_SECONDS
@@ -206,6 +206,29 @@ class ConnectionsTests(SynchronousTestCase):
         connections[0].leave()
         self.assertFalse(browser.connect().refused)
         self.assertTrue(browser.connect().refused)
+
+    def test_networks_of_ipv6(self) -> None:
+        """Addresses of one /64 count as one, and the /64s of one /48 share eight times as much; others do not."""
+        browser = self.browser(connections_per_address=2)
+
+        def connect(address: str) -> Connection:
+            return browser.connect(IPv6Address("TCP", address, 1))
+
+        same = [connect(f"2001:db8:1:1::{number}") for number in range(1, 4)]
+        self.assertEqual([connection.refused for connection in same], [False, False, True])
+        others = [connect(f"2001:db8:1:{network:x}::1") for network in range(2, 17)]
+        self.assertEqual([connection.refused for connection in others], [False] * 14 + [True])
+        self.assertFalse(connect("2001:db8:2::1").refused)
+        self.assertEqual(browser.site.refused()["connections_per_address"], 2)
+        same[0].leave()
+        self.assertFalse(connect("2001:db8:1:1::9").refused)
+        self.assertTrue(connect("2001:db8:1:ff::1").refused)
+
+    def test_ipv4_inside_ipv6(self) -> None:
+        """A mapped address counts as the IPv4 address that it is."""
+        browser = self.browser(connections_per_address=1)
+        self.assertFalse(browser.connect().refused)
+        self.assertTrue(browser.connect(IPv6Address("TCP", f"::ffff:{STRANGER.host}", 1)).refused)
 
     def test_proxies_and_neighbours_are_not_counted(self) -> None:
         """Loopback, trusted peers and local sockets carry many players."""
