@@ -13,7 +13,7 @@ from werkzeug.exceptions import MethodNotAllowed, NotFound
 from werkzeug.routing import MapAdapter
 
 from gamed.structs import hides
-from gamed.web.app import App, JsonApp, Room, make_app
+from gamed.web.app import App, JsonApp, PagesApp, Room, make_app
 from gamed.web.errors import RouteNotFound, WebError, WrongMethod
 from gamed.web.gates import Gate
 from gamed.web.request import Request
@@ -118,12 +118,22 @@ class Routes:
     def find(self, path: str, method: str) -> Found:
         """Never raises; a path of no room is answered as JSON."""
         doorway = self._doorway(path)
-        return self.lost(path, RouteNotFound()) if doorway is None else doorway.find(path, method)
+        found = None if doorway is None else doorway.find(path, method)
+        if found is None or isinstance(found.refusal, RouteNotFound):
+            return self.lost(path, method, RouteNotFound())
+        return found
 
-    def lost(self, path: str, refusal: WebError) -> Found:
-        """For a path that no route can have: its room answers."""
+    def lost(self, path: str, method: str, refusal: WebError) -> Found:
+        """Return a refusal for a path without a route, in the form of the room that the path lies in.
+
+        Below the pages only GET and HEAD are answered with a page: any other method comes from a program that has
+        built a wrong path, and that can read a problem.
+        """
         doorway = self._doorway(path)
-        return Found(self.nowhere.app if doorway is None else doorway.app, refusal=refusal)
+        page = doorway is not None and isinstance(doorway.app, PagesApp)
+        if doorway is None or (page and method not in {"GET", "HEAD"}):
+            return Found(self.nowhere.app, refusal=refusal)
+        return Found(doorway.app, refusal=refusal)
 
     def _doorway(self, path: str) -> Doorway | None:
         for prefix, doorway in self._doorways:

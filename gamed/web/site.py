@@ -207,10 +207,10 @@ class Site(HTTPFactory):
             path = decode_path(target.path)
         except WebError as e:
             path = target.path.decode("latin-1")
-            return self._routes.lost(path, e), path
+            return self._routes.lost(path, method, e), path
         found = self._routes.find(path, method)
         if has_control(path) and {name for name, text in found.kwargs.items() if has_control(text)} != CHECKED:
-            return self._routes.lost(path, RouteNotFound()), path
+            return self._routes.lost(path, method, RouteNotFound()), path
         return found, path
 
     def _speaks_cors(self, request: Request) -> bool:

@@ -116,6 +116,15 @@ class PagesTests(SynchronousTestCase):
         self.assertPage(self.browser.post_form("/auth/page/form", "a=" + "b" * 9000), 413)
         self.assertPage(self.browser.post_form("/auth/page/form", "a=1&a=2"), 400)
 
+    def test_other_methods_elsewhere(self) -> None:
+        """A path below the pages that does not exist is a problem for any method but GET and HEAD."""
+        for path, status in (("/auth/page/nope", 404), (f"/auth/page/{TOKEN}/nope", 404), ("/auth/page/%ff", 400)):
+            for method in ("POST", "PUT", "DELETE", "OPTIONS", "BREW"):
+                answer = self.browser.request(method, path)
+                self.assertEqual((answer.status, answer.headers["content-type"]), (status, "application/problem+json"))
+            self.assertEqual(self.browser.request("HEAD", path).headers["content-type"], "text/html; charset=utf-8")
+        self.assertPage(self.browser.post_form("/auth/page/form", "a=" + "b" * 9000), 413)
+
     def test_no_secret_in_a_page(self) -> None:
         """An unexpected error tells nothing."""
         self.assertNotIn(SECRET[:10].encode(), self.browser.get("/auth/page/crash").body)
