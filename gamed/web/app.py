@@ -28,6 +28,7 @@ from twisted.web.iweb import IRequest
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import BaseConverter
 
+from gamed.web.bearer import credential_sent
 from gamed.web.errors import WrongMethod
 from gamed.web.gates import Gate, SmallBodyGate
 from gamed.web.problems import Problem, plain_problem, problem_of
@@ -137,7 +138,7 @@ def _with_handlers(app: App) -> App:
         return known(request, WrongMethod(list(error.valid_methods or ())))
 
     def known(request: Request, error: Exception) -> Problem:
-        sent = request.requestHeaders.hasHeader("authorization")
+        sent = credential_sent(request.requestHeaders)
         return problem_of(error, credential_sent=sent) or _unexpected(request, error)
 
     for kind, judge in ((MethodNotAllowed, wrong_method), (HTTPException, known), (Exception, known)):

@@ -1,5 +1,6 @@
 """Credentials come as `Authorization: Bearer ...` and in no other way (PROTOCOL 1, RFC 6750 2.1)."""
 
+from gamed.web.fields import Fields
 from gamed.web.gates import Head
 
 
@@ -14,3 +15,12 @@ def bearer(head: Head) -> str | None:
     scheme, _, credential = value.partition(" ")
     credential = credential.strip(" ")
     return credential if scheme.lower() == "bearer" and credential else None
+
+
+def credential_sent(headers: Fields) -> bool:
+    """Return whether any Authorization field carries something to authenticate with, of whichever scheme.
+
+    An empty field and a bare `Bearer` carry nothing, so the 401 must not call a token invalid (RFC 6750 3.1).
+    """
+    values = headers.getRawHeaders("authorization", ())
+    return any(value.strip(" \t").lower() not in {"", "bearer"} for value in values)

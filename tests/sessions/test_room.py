@@ -191,6 +191,12 @@ class LogoutTests(RoomCase):
         self.assert_problem(self.log_out({"scope": "mine"}, self.token), 400, "invalid_request", None)
         self.assertEqual(self.list(self.token).status, 200)
 
+    def test_an_empty_credential(self) -> None:
+        """An empty Authorization field, or a scheme alone, is the same as none: the challenge names no error."""
+        for value in ("", " ", "Bearer", "Bearer "):
+            answer = self.browser.get(LIST, {"Authorization": value})
+            self.assert_problem(answer, 401, "token_missing", CHALLENGE)
+
     def test_others(self) -> None:
         """The asking session stays, the others are over."""
         _, other = self.wait(self.house.open())

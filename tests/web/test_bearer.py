@@ -2,7 +2,7 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.bearer import bearer
+from gamed.web.bearer import bearer, credential_sent
 from gamed.web.fields import Fields
 from gamed.web.gates import Head
 
@@ -31,3 +31,10 @@ class BearerTests(SynchronousTestCase):
         ):
             with self.subTest(headers):
                 self.assertIsNone(bearer(head(headers)))
+
+    def test_credential_sent(self) -> None:
+        """Something beside the scheme was sent; an empty field and a bare `Bearer` are the same as no field."""
+        for values in ([], [""], [" \t"], ["Bearer"], ["bearer "], ["", ""]):
+            self.assertFalse(credential_sent(Fields({"Authorization": values})), values)
+        for values in (["Bearer gat_x"], ["gat_x"], ["Basic YTpi"], ["", "Bearer gat_x"]):
+            self.assertTrue(credential_sent(Fields({"Authorization": values})), values)
