@@ -1,9 +1,10 @@
-"""Whether both stores answer, asked at most once a second (PROTOCOL 2)."""
+"""The health of both stores: checked at most once a second, answered from the last check (PROTOCOL 2)."""
 
 import sqlite3
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from math import inf
+from typing import Any, NoReturn
 
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
@@ -15,7 +16,13 @@ from gamed.storage.lanes import ReadLane
 from gamed.store import StoreBusy, StoreError
 
 FRESH_SECONDS = 1
+"""The stores are asked at most once in this time."""
+VALID_SECONDS = 5
+"""So long a result is answered from, while the next check runs beside the requests."""
+WAIT_SECONDS = 2
+"""How long a request waits for a check where no valid result is there, such as the first one."""
 ANSWER_SECONDS = 5
+"""How long the stores have to answer a check."""
 log = Logger()
 
 
@@ -45,26 +52,34 @@ async def silent(reads: ReadLane, files: Sequence[StoreFile], clock: Any) -> lis
 
 
 class Health:
+    """The result of the last check of both stores; a request starts the next check, but does not wait for it."""
+
     def __init__(self, clock: Any, reads: ReadLane, files: Sequence[StoreFile]) -> None:
         self._clock = clock
         self._reads = reads
         self._files = files
         self._asking = False
         self._waiting: list[Deferred[None]] = []
-        self._fresh_until = 0.0
+        self._asked_at = self._checked_at = -inf
+        """When the last check began, and when the last result came."""
         self._problem: type[StoreError] | None = None
 
     def check(self) -> Deferred[None]:
-        """Fires when both stores answered within the last second, else fails with what is wrong."""
-        if not self._asking and self._clock.seconds() >= self._fresh_until:
-            self._ask()
-        if not self._asking:
-            return succeed(None) if self._problem is None else fail(say(self._problem))
-        self._waiting.append(waiter := Deferred[None]())
-        return waiter
+        """Return the last result when it is younger than 5 s: None, or a StoreError.
 
-    def _ask(self) -> None:
-        self._asking = True
+        Otherwise wait for the next one, at most 2 s; StoreBusy when it does not come.
+        """
+        now = self._clock.seconds()
+        if not self._asking and now >= self._asked_at + FRESH_SECONDS:
+            self._ask(now)
+        if now < self._checked_at + VALID_SECONDS:
+            problem = self._refusal() or self._problem
+            return succeed(None) if problem is None else fail(say(problem))
+        self._waiting.append(waiter := Deferred[None]())
+        return waiter.addTimeout(WAIT_SECONDS, self._clock, _too_late)
+
+    def _ask(self, now: float) -> None:
+        self._asking, self._asked_at = True, now
         answer = self._reads.submit(touch)
         answer.addTimeout(ANSWER_SECONDS, self._clock)
         answer.addBoth(self._answered)
@@ -74,7 +89,7 @@ class Health:
         if well and self._problem is not None:
             log.warn("a store does not answer: {problem}", problem=self._problem.__name__)
         self._asking = False
-        self._fresh_until = self._clock.seconds() + FRESH_SECONDS
+        self._checked_at = self._clock.seconds()
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if self._problem is None:
@@ -83,9 +98,15 @@ class Health:
                 waiter.errback(say(self._problem))
 
     def _judge(self, result: Failure | None) -> type[StoreError] | None:
-        for file in self._files:
-            if file.refusal is not None:
-                return file.refusal
-        if isinstance(result, Failure):
+        refusal = self._refusal()
+        if refusal is None and isinstance(result, Failure):
             return type(result.value) if isinstance(result.value, StoreError) else StoreBusy
-        return None
+        return refusal
+
+    def _refusal(self) -> type[StoreError] | None:
+        """Return what a store is known to refuse, without asking it."""
+        return next((file.refusal for file in self._files if file.refusal is not None), None)
+
+
+def _too_late(_cancelled: object, _seconds: float) -> NoReturn:
+    raise say(StoreBusy)

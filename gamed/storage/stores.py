@@ -104,7 +104,7 @@ class Stores:
         self._watch.remove(changed)
 
     def check(self) -> Deferred[None]:
-        """Fires if both stores answered within the last second, else asks them; fails with a StoreError."""
+        """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a StoreError."""
         return self._health.check()
 
     @property

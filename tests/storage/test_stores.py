@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.storage.files import connect, file_uri
 from gamed.storage.migrations import prepare_files
 from gamed.storage.stores import Stores
-from gamed.store import StoreBusy, StoreError, StoreUnavailable
+from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 from tests.storage.test_lanes import arrivals, arrive
 from tests.support.stores import InlineReactor, ask, data_folder, file_stores, memory_stores
 
@@ -218,8 +218,8 @@ class Health(SynchronousTestCase):
         self.successResultOf(self.stores.check())
         self.assertEqual(2, len(hops))
 
-    def test_many_wait_for_one_answer(self) -> None:
-        """Those who ask while an answer is due get that answer."""
+    def test_many_wait_for_the_first_answer(self) -> None:
+        """Requests that come before the first result wait for it together."""
         hops = self.asked()
         self.stores.reads.pause()
         answers = [self.stores.check() for _ in range(5)]
@@ -227,16 +227,52 @@ class Health(SynchronousTestCase):
         self.successResultOf(gatherResults(answers))
         self.assertEqual(1, len(hops))
 
+    def test_a_busy_queue(self) -> None:
+        """While a check waits behind other reads, requests are answered from the last result, up to 5 s old."""
+        self.successResultOf(self.stores.check())
+        self.stores.reads.pause()
+        hops = self.asked()
+        for seconds in (1, 2, 1.9):
+            self.clock.advance(seconds)
+            self.successResultOf(self.stores.check())
+        self.clock.advance(0.1)
+        late = self.stores.check()
+        self.assertNoResult(late)
+        self.stores.reads.resume()
+        self.successResultOf(late)
+        self.assertEqual(1, len(hops))
+
     def test_no_answer(self) -> None:
-        """Stores that do not answer within five seconds are unhealthy; a second later they are asked again."""
+        """Without a result a request waits 2 s; the check itself fails after 5 s, and the stores are asked again."""
         self.stores.reads.pause()
         answer = self.stores.check()
-        self.clock.advance(5)
+        self.clock.advance(1.9)
+        self.assertNoResult(answer)
+        self.clock.advance(0.1)
         self.failureResultOf(answer, StoreBusy)
+        self.clock.advance(2)
+        second = self.stores.check()
+        self.clock.advance(1)
+        self.failureResultOf(second, StoreBusy)
+        self.stores.reads.resume()
+        self.successResultOf(self.stores.check())
+
+    def test_a_failure_is_answered_at_once(self) -> None:
+        """A failed check is a result as well: while the next one runs, requests get the failure without waiting."""
+        self.stores.reads.pause()
+        first = self.stores.check()
+        self.clock.advance(5)
+        self.failureResultOf(first, StoreBusy)
         self.failureResultOf(self.stores.check(), StoreBusy)
         self.stores.reads.resume()
-        self.clock.advance(1)
         self.successResultOf(self.stores.check())
+
+    def test_a_known_refusal(self) -> None:
+        """A store that stopped taking writes is reported at once, whatever the last check found."""
+        stores = file_stores(self, inline=self.clock)
+        self.successResultOf(stores.check())
+        stores.auth._file.refusal = StoreCorrupt
+        self.failureResultOf(stores.check(), StoreCorrupt)
 
     def test_a_file_is_gone_bad(self) -> None:
         """A check reads both files: one that can no longer be read fails it."""
