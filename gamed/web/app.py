@@ -118,7 +118,7 @@ class PagesApp(App):
         from gamed.web.pages import PAGE_HEADERS, error_page
 
         request.setHeaders(PAGE_HEADERS)
-        return error_page(problem.status, problem.code, problem.detail)
+        return error_page(problem.status, problem.code, problem.detail, request_id=request.request_id)
 
 
 def make_app() -> App:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from gamed.config.model import Registration
 from gamed.login.account_check import Form, Refusal
 from gamed.login.browser import Ask, BrowserSide, SeeDone
@@ -16,6 +18,7 @@ from gamed.web.gates import NO_GATES
 from gamed.web.page_room import PageRoom, page, see_other
 from gamed.web.pages import done, provider, sign_in
 from gamed.web.pages.account_fields import Returned
+from gamed.web.pages.errors import SERVER_ERROR
 from gamed.web.request import Request
 
 _STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503}
@@ -110,13 +113,14 @@ class BrowserRoutes(Part, frozen=True):
     def _page(self, request: Request, token: str, cookie: str, ask: Ask, returned: Returned | None = None) -> bytes:
         """Who signs in? With one sentence if it is asked again."""
         asked, server = self._room.asked(ask.login, token, cookie), self._room.server
+        status = 200 if returned is None else _STATUS.get(returned.refusal, 200)
+        if returned is not None and status >= SERVER_ERROR:
+            returned = replace(returned, request_id=request.request_id)
         if ask.login.provider == LOCAL:
             content = sign_in.sign_in_page(server, asked, self._registration, returned)
         else:
             wanted = provider.Wanted(self._labels[ask.login.provider], ask.login.intent, ask.asker)
             content = provider.provider_page(server, asked, wanted, returned)
-        if returned is None:
-            return page(request, 200, content)
-        if returned.retry_after:
+        if returned is not None and returned.retry_after:
             request.setHeader("Retry-After", str(returned.retry_after))
-        return page(request, _STATUS.get(returned.refusal, 200), content)
+        return page(request, status, content)

@@ -43,7 +43,8 @@ class PageRoom(Struct, frozen=True):
         return see_other(request, self.done_url(where.login_id))
 
     def refused(self, request: Request, status: int, sentence: str) -> bytes:
-        return page(request, status, errors.error_page(status, "", sentence, self.server))
+        content = errors.error_page(status, "", sentence, self.server, request_id=request.request_id)
+        return page(request, status, content)
 
     async def answered(self, request: Request, work: Coroutine[Deferred[Any], Any, bytes]) -> bytes:
         """The refusals that only a browser sees; all others are every page's."""

@@ -125,6 +125,17 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(self.browser.request("HEAD", path).headers["content-type"], "text/html; charset=utf-8")
         self.assertPage(self.browser.post_form("/auth/page/form", "a=" + "b" * 9000), 413)
 
+    def test_the_request_id(self) -> None:
+        """A page about a failure of the server shows the id of X-Request-Id and the log; other errors show none."""
+        answer = self.browser.get("/auth/page/crash")
+        request_id = answer.headers["x-request-id"]
+        self.assertEqual(self.browser.log.lines[-1]["request_id"], request_id)
+        self.assertIn(f"<small>For the owner of this server: {request_id}</small>".encode(), answer.body)
+        self.assertIn(f"request {request_id} at", "".join(self.browser.events))
+        for path in ("/auth/page/nope", "/auth/page/%ff"):
+            answer = self.browser.get(path)
+            self.assertNotIn(answer.headers["x-request-id"].encode(), answer.body)
+
     def test_no_secret_in_a_page(self) -> None:
         """An unexpected error tells nothing."""
         self.assertNotIn(SECRET[:10].encode(), self.browser.get("/auth/page/crash").body)

@@ -5,6 +5,7 @@ from hashlib import sha256
 from re import DOTALL, findall, search
 from urllib.parse import parse_qs, urlsplit
 
+from gamed.identity.passwords import AT_ONCE, QUEUED
 from gamed.login.outcome import Outcome
 from gamed.players.names import parse_name
 from gamed.storage.auth import sessions
@@ -220,6 +221,18 @@ class Forms(WebCase):
         self.assertEqual(wrong.form("/local")["fields"]["name"], "Anna")
         self.assertNotIn("horse", wrong.html)
         self.assertEqual(browser.post(wrong.form("/local"), {"name": "Anna", "password": "correct horse"}).status, 303)
+
+    def test_a_busy_server(self) -> None:
+        """503, the form again with the name typed, and the id by which the owner finds the request in the log."""
+        self.serve()
+        game, browser = self.game(), self.surfer()
+        form = browser.get(game.url).form("/local")
+        turns = self.desk.check._passwords._turns
+        for _ in range(AT_ONCE + QUEUED):
+            turns.acquire()
+        page = browser.post(form, {"name": "Anna", "password": "correct horse"})
+        self.assertEqual((page.status, page.form("/local")["fields"]["name"]), (503, "Anna"))
+        self.assertIn(page.headers["x-request-id"], page.text)
 
     def test_refused_accounts(self) -> None:
         """The folded form comes back open, with what to do; no password is repeated."""
@@ -448,10 +461,10 @@ class EveryPage(WebCase):
             html = over_page(outcome, Server(None, "game.example")).decode()
             self.assertIn(texts.OVER[outcome][0].replace("'", "&#39;").split("&")[0], html)
         for status in (400, 403, 404, 405, 409, 410, 413, 418, 429, 500, 503, 507):
-            html = error_page(status, "x", "<b>{detail}</b>").decode()
+            html = error_page(status, "x", "<b>{detail}</b>", request_id="").decode()
             self.assertIn("&lt;b&gt;{detail}&lt;/b&gt;", html)
             self.assertIsNotNone(search(r"<h1>[A-Z][^<]+</h1>", html))
-        self.assertIn(texts.ERROR_LEAD_OTHER, error_page(500, "x", "").decode())
+        self.assertIn(texts.ERROR_LEAD_OTHER, error_page(500, "x", "", request_id="").decode())
 
     def test_how_long_ago(self) -> None:
         """In words, without a zero or a plural of one."""

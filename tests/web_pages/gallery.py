@@ -20,6 +20,7 @@ from gamed.web.problems import STATUS
 TOKEN, FORM, CODE = "A" * 22, "F" * 43, "BKT-RVW"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
 DONE = "https://game.example/auth/login/done?login_id=lgn_1"
+ID = "4461851faeea5437a5c78e27"
 LABEL = "Discord"
 
 LONG_HOST = f"{'play-' * 12}here.{'sub.' * 20}example.org:8443"
@@ -82,7 +83,7 @@ def sign_ins() -> Iterator[Shown]:
         yield Shown(f"sign-in {registration.value}", sign_in.sign_in_page(plain, asked(), registration))
     for refusal in Refusal:
         for creating in (False, True):
-            returned = Returned(refusal, 12, creating, "Anna")
+            returned = Returned(refusal, 12, creating, "Anna", ID if refusal is Refusal.BUSY else "")
             page = sign_in.sign_in_page(plain, asked(), Registration.APPROVAL, returned)
             yield Shown(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
     nearly = sign_in.sign_in_page(plain, asked(), Registration.OPEN, Returned(Refusal.LIMIT, 1, name="Anna"))
@@ -128,7 +129,11 @@ def failures() -> Iterator[Shown]:
     waiting = errors.over_page(Outcome.PLAYER_PENDING, SERVERS["plain"], CODE)
     yield Shown("newcomer with a code", waiting, failure=True)
     for number, sentence in enumerate(dict.fromkeys(CHANNEL_REFUSALS)):
-        yield Shown(f"refused {number}", errors.error_page(403, "", sentence, SERVERS["plain"]), failure=True)
+        yield Shown(
+            f"refused {number}", errors.error_page(403, "", sentence, SERVERS["plain"], request_id=ID), failure=True
+        )
     for code in COMMON:
         problem = CODES[code]
-        yield Shown(f"problem {code}", errors.error_page(problem.status, code, problem.detail), failure=True)
+        yield Shown(
+            f"problem {code}", errors.error_page(problem.status, code, problem.detail, request_id=ID), failure=True
+        )

@@ -70,7 +70,7 @@ class WordTests(SynchronousTestCase):
     def test_every_sentence_is_shown(self) -> None:
         """No sentence of the catalogue is left that no page says."""
         said = [words(page.html) for page in every_page()]
-        statuses = [words(error_page(status, "", "It failed.")) for status in (*texts.ERROR_TITLE, 418)]
+        statuses = [words(error_page(status, "", "It failed.", request_id="")) for status in (*texts.ERROR_TITLE, 418)]
         unsaid = []
         for name, sentence in catalogue():
             parts = [" ".join(part.split()) for part in re.split(r"\{\w+\}", sentence)]
@@ -100,7 +100,10 @@ class WordTests(SynchronousTestCase):
 
     def test_a_problem_without_words_of_its_own(self) -> None:
         """A wait in seconds is kept: it comes from the error itself."""
-        self.assertIn("Try again in 12 seconds.", words(error_page(429, "rate_limited", "Try again in 12 seconds.")))
+        self.assertIn(
+            "Try again in 12 seconds.",
+            words(error_page(429, "rate_limited", "Try again in 12 seconds.", request_id="")),
+        )
 
     def test_one_second(self) -> None:
         """A wait that is nearly over is not one of "1 seconds"."""

@@ -8,6 +8,7 @@ from twisted.web.template import Tag, tags
 from gamed.login.account_check import Refusal
 from gamed.players.names import PASSWORD_MIN
 from gamed.web.pages import texts
+from gamed.web.pages.layout import reference
 
 _REFUSED: Mapping[Refusal, str] = {
     Refusal.WRONG: texts.REFUSED_WRONG,
@@ -30,6 +31,8 @@ class Returned(Struct, frozen=True):
     retry_after: int = 0
     creating: bool = False
     name: str = ""
+    request_id: str = ""
+    """Shown where the server is the reason, so that the owner finds the request in the log."""
 
     @property
     def begins_at_name(self) -> bool:
@@ -75,4 +78,5 @@ def refused(returned: Returned | None) -> list[Tag]:
         return []
     wait = texts.SECOND if returned.retry_after == 1 else texts.SECONDS.format(seconds=returned.retry_after)
     sentence = _REFUSED[returned.refusal].format(wait=wait)
-    return [tags.p(sentence, role="alert", class_="refused", id=_SENTENCE)]
+    alert = tags.p(sentence, role="alert", class_="refused", id=_SENTENCE)
+    return [alert, reference(returned.request_id)] if returned.request_id else [alert]

@@ -1,17 +1,24 @@
-"""Pages that say what went wrong and what to do now; no code, no id, nothing technical."""
+"""Pages that say what went wrong and what to do now; the request id of a 5xx is the one technical thing on them."""
 
 from twisted.web.template import tags
 
 from gamed.login.outcome import Outcome
 from gamed.web.pages import texts
-from gamed.web.pages.layout import Server, page, paragraph
+from gamed.web.pages.layout import Server, page, paragraph, reference
+
+SERVER_ERROR = 500
+"""From this status on a page shows its request id: the player can only report it to the owner."""
 
 
-def error_page(status: int, code: str, detail: str, server: Server | None = None) -> bytes:
-    """Any refusal in a browser room: a heading by status, a sentence by `code`, else the error's own."""
+def error_page(status: int, code: str, detail: str, server: Server | None = None, *, request_id: str) -> bytes:
+    """Return the page of a refused request: a heading by status, a sentence by `code`, else the error's own.
+
+    A 5xx page shows `request_id`, by which the owner finds the request in the log.
+    """
     title = texts.ERROR_TITLE.get(status, texts.ERROR_TITLE_OTHER)
     sentence = texts.ERROR_LEAD.get(code) or detail or texts.ERROR_LEAD_OTHER
-    return page(title, paragraph("{sentence}", sentence=sentence), server=server)
+    shown = [reference(request_id)] if status >= SERVER_ERROR else []
+    return page(title, paragraph("{sentence}", sentence=sentence), *shown, server=server)
 
 
 def over_page(outcome: Outcome | None, server: Server, approval_code: str | None = None) -> bytes:

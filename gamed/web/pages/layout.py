@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 from twisted.web.template import Tag, flatten, tags
 
+from gamed.web.pages import texts
 from gamed.web.pages.style import STYLE, STYLE_SOURCE
 
 Content = str | Tag
@@ -71,6 +72,11 @@ def paragraph(text: str, **slots: Content) -> Tag:
 def soft(text: str, **slots: Content) -> Tag:
     """A paragraph that stays in the background."""
     return tags.p(*sentence(text, **slots), class_="soft")
+
+
+def reference(request_id: str) -> Tag:
+    """Return a small paragraph that names the request for the owner of the server."""
+    return tags.p(tags.small(*sentence(texts.REFERENCE, id=request_id)), class_="soft")
 
 
 def foreign(text: str) -> Tag:

@@ -181,5 +181,7 @@ ERROR_TITLE: Mapping[int, str] = {
     503: "Not right now",
     507: "The server's disk is full",
 }
+REFERENCE = "For the owner of this server: {id}"
+"""Small, below a failure of the server; the id is the one in the log."""
 ERROR_TITLE_OTHER = "That did not work"
 ERROR_LEAD_OTHER = ERROR_LEAD["internal_error"]
