@@ -6,6 +6,7 @@ import site
 import stat
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.porch.process import ROOT
@@ -14,15 +15,20 @@ SKIPPED = shutil.ignore_patterns("__pycache__", "test", "tests", "site-packages"
 
 
 def reachable(path: Path) -> bool:
-    """Whether everybody may read it and come to it."""
-    path = path.resolve()
-    ways = [each.stat().st_mode & stat.S_IXOTH for each in path.parents]
-    return all(ways) and bool(path.stat().st_mode & stat.S_IROTH)
+    """Return whether every user may enter the folders above this path, and those above its target, and read it."""
+    folders = {*path.absolute().parents, *path.resolve().parents}
+    return all(each.stat().st_mode & stat.S_IXOTH for each in folders) and bool(path.stat().st_mode & stat.S_IROTH)
+
+
+def library_folders(listed: Iterable[str]) -> list[Path]:
+    """Return those of the listed folders that exist: Debian's Python also lists some that do not."""
+    return [folder for folder in map(Path, listed) if folder.is_dir()]
 
 
 def python_for_all(folder: Path) -> tuple[str, dict[str, str]]:
     """An interpreter and its environment; what lies behind closed doors, such as /root, is copied into `folder`."""
-    paths = [_package(ROOT / "gamed", folder), *(_libraries(Path(each), folder) for each in site.getsitepackages())]
+    libraries = library_folders(site.getsitepackages())
+    paths = [_package(ROOT / "gamed", folder), *(_libraries(each, folder) for each in libraries)]
     environ = {"PYTHONPATH": os.pathsep.join(map(str, paths))}
     own, systems = Path(sys.executable), Path(f"/usr/bin/python{sys.version_info[0]}.{sys.version_info[1]}")
     for candidate in (own, systems):

@@ -7,11 +7,13 @@ import subprocess
 from pathlib import Path
 from shutil import rmtree
 
+from twisted.trial.unittest import SynchronousTestCase
+
 import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from gamed.cli.user import refuse_to_serve_others
-from tests.porch.other_user import python_for_all
-from tests.porch.process import PorchTestCase, free_port, get
+from tests.porch.other_user import library_folders, python_for_all, reachable
+from tests.porch.process import PorchTestCase, folder_of, free_port, get
 from tests.test_guides import blocks
 
 OTHER = 54321
@@ -166,3 +168,19 @@ class OtherUserTests(PorchTestCase):
         self.assertIn(done.returncode, (1, 78), done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1))
+
+
+class ReachableTests(SynchronousTestCase):
+    """Which files of this machine another user can use as they are."""
+
+    def test_link_in_a_closed_folder(self) -> None:
+        """A link in a folder that only its owner may enter is closed to others, even if it leads to an open file: so is
+        the `python` of a virtual environment below a home of mode 0700."""
+        closed = folder_of(self)
+        (closed / "python").symlink_to("/bin/sh")
+        self.assertEqual((reachable(Path("/bin/sh")), reachable(closed / "python")), (True, False))
+
+    def test_missing_folders(self) -> None:
+        """Folders that Python lists but that do not exist, as Debian's does, are left out."""
+        folder = folder_of(self)
+        self.assertEqual(library_folders([str(folder / "dist-packages"), str(folder)]), [folder])
