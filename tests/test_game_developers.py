@@ -12,6 +12,7 @@ from gamed.web.codes import CODES
 from tests.client.reference import gamed_client as gc
 from tests.client_assets.reference import gamed_assets as ga
 from tests.porch.process import GAMED, WAIT_SECONDS, environment
+from tests.support.nodejs import with_node
 from tests.test_guides import blocks
 from tests.test_spec import ROOT
 
@@ -54,7 +55,7 @@ class PageTests(SynchronousTestCase):
             text=True,
             timeout=2 * WAIT_SECONDS,
             cwd=folder,
-            env=environment({"HOME": str(folder)}),
+            env=with_node(environment({"HOME": str(folder)})),
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

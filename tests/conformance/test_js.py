@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from tests.conformance.kit import CLIENTS, ConformanceCase
+from tests.support.nodejs import NODE
 
 
 class JavaScript(ConformanceCase):
     @classmethod
     def driver(cls) -> Sequence[str]:
-        return ["node", str(CLIENTS / "js" / "driver.mjs")]
+        return [NODE, str(CLIENTS / "js" / "driver.mjs")]

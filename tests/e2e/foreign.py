@@ -1,7 +1,7 @@
 """Providers, each a process of its own: three that others wrote, and the development provider.
 
-The packages of npm are installed by name and lock file into `.build/e2e-node` at their first use. What is missing
-(node, npm, a package) fails the test that needs it.
+The packages of npm are installed by name and lock file into `.build/e2e-node` at their first use. A package that cannot
+be installed fails the test that needs it.
 """
 
 import fcntl
@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.service import ROOT, free_port
+from tests.support.nodejs import NODE, NPM, with_node
 
 SCRIPTS = Path(__file__).parent / "node"
-NODE = ROOT / ".build" / "e2e-node"
+FOLDER = ROOT / ".build" / "e2e-node"
 INSTALL_SECONDS, START_SECONDS = 600, 60
 
 
@@ -28,19 +29,26 @@ class ProviderDied(Exception):
 
 def installed() -> Path:
     """The folder with the packages in it and the scripts beside them; test processes wait for each other."""
-    NODE.mkdir(parents=True, exist_ok=True)
-    with (NODE / "lock").open("w") as lock:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted, mark = (SCRIPTS / "package-lock.json").read_bytes(), NODE / "installed.json"
+        wanted, mark = (SCRIPTS / "package-lock.json").read_bytes(), FOLDER / "installed.json"
         for file in SCRIPTS.iterdir():
-            shutil.copy(file, NODE / file.name)
+            shutil.copy(file, FOLDER / file.name)
         if not mark.exists() or mark.read_bytes() != wanted:
-            command = ["npm", "ci", "--no-audit", "--no-fund", "--no-update-notifier"]
-            done = subprocess.run(command, cwd=NODE, capture_output=True, timeout=INSTALL_SECONDS, check=False)
+            command = [*NPM, "ci", "--no-audit", "--no-fund", "--no-update-notifier"]
+            done = subprocess.run(
+                command,
+                cwd=FOLDER,
+                env=with_node(os.environ),
+                capture_output=True,
+                timeout=INSTALL_SECONDS,
+                check=False,
+            )
             if done.returncode:
                 raise ProviderDied(f"npm ci: {done.stdout.decode()}{done.stderr.decode()}")
             mark.write_bytes(wanted)
-    return NODE
+    return FOLDER
 
 
 class Process:
@@ -77,7 +85,7 @@ class Process:
 def node(script: str, **told: object) -> Process:
     """One of the scripts in `node/`."""
     folder = installed()
-    return Process(["node", script], told, folder)
+    return Process([NODE, script], told, folder)
 
 
 def python(module: str, **told: object) -> Process:

@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.client.far_edge import FakeGamed
 from tests.e2e.chromium import Window
 from tests.porch.process import GAMED, ROOT, PorchTestCase, free_port
+from tests.support.nodejs import NODE, NPM, with_node
 from tests.sync.reference import gamed_client as gc
 from tests.sync.reference import gamed_sync as gs
 
@@ -49,11 +50,20 @@ class NodeTests(SynchronousTestCase):
     def test_suite(self) -> None:
         """`node --test` passes, and ran what is there."""
         files = sorted(HERE.glob("*.test.mjs"))
-        command = ["node", "--test", "--test-reporter=tap", *map(str, files)]
+        command = [NODE, "--test", "--test-reporter=tap", *map(str, files)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         written = sum(len(re.findall(r"^test\(", file.read_text("utf-8"), re.MULTILINE)) for file in files)
         self.assertIn(f"# pass {written}\n", done.stdout)
+
+    def test_node_and_npm_of_the_package(self) -> None:
+        """Both run where the machine has neither, and `node` on PATH is the one that the tests name."""
+        command = ["sh", "-c", 'command -v node; node --version; exec "$@"', "sh", *NPM, "--version"]
+        done = subprocess.run(command, env=with_node({"PATH": "/bin"}), capture_output=True, text=True, check=True)
+        path, node, npm = done.stdout.splitlines()
+        self.assertEqual(path, NODE)
+        self.assertGreaterEqual(tuple(map(int, node.removeprefix("v").split("."))), (22, 12))
+        self.assertRegex(npm, r"^\d+\.\d+\.\d+$")
 
     def test_one_width_and_no_packages(self) -> None:
         """Lines of one width, and nothing imported but the files beside."""
@@ -82,7 +92,7 @@ class OneFolderTests(SynchronousTestCase):
     def in_node(self, folder: Path, step: str = "") -> list[object]:
         """Who is signed in there and what was saved, as JavaScript finds it; then it saves something of its own."""
         script = SAVED.format(clients=ROOT / "clients" / "js", folder=folder, step=step)
-        command = ["node", "--input-type=module", "-e", script]
+        command = [NODE, "--input-type=module", "-e", script]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         self.assertEqual(done.stderr, "")
         return json.loads(done.stdout)
