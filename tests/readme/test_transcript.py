@@ -53,21 +53,47 @@ class ReadmeTests(SynchronousTestCase):
         self.assertTrue(tests.endswith(".venv/bin/python -m twisted.trial -j2 tests"))
 
     def test_transcript(self) -> None:
-        """From sign-in to a loaded save: each step, run by bash as it is printed, says what is printed below it."""
-        folder = Path(self.mktemp()).absolute()
-        service = Service(folder)
+        """From sign-in to a loaded save: each step, run by bash as it is printed, prints what is below it."""
+        service = self.service()
+        self.assertEqual(self.wrong(service), [])
+        self.assertIn("game/saves", steps()[-1].commands)
+
+    def test_transcript_again(self) -> None:
+        """A second paste prints the same: the account signs in, and the save that exists is not written again."""
+        service = self.service()
+        self.assertEqual(self.wrong(service), [])
+        self.assertEqual(self.wrong(service), [])
+        self.assertEqual(service.rows()["save_version"], 1)
+
+    def test_content_type(self) -> None:
+        """The save is stored as text, not as the form that curl names where it is not given a type."""
+        service = self.service()
+        question = 'curl -s -o /dev/null -w "%{content_type}" $base/game/saves/auto -H "Authorization: Bearer $token"'
+        commands = "\n".join(step.commands for step in self.printed(service))
+        done = bash(f"{commands}\necho\n{question}", service.folder)
+        self.assertEqual(done.stdout.splitlines()[-1], "text/plain", done.stderr)
+
+    def service(self) -> Service:
+        """A server in a folder of this test."""
+        service = Service(Path(self.mktemp()).absolute())
         self.addCleanup(service.close)
-        service.start()
+        return service.start()
+
+    def printed(self, service: Service) -> list[Step]:
+        """The steps, for the address of this server."""
         here = f"127.0.0.1:{service.port}"
-        printed = [Step(step.commands.replace(PORT, here), step.printed.replace(PORT, here)) for step in steps()]
+        return [Step(step.commands.replace(PORT, here), step.printed.replace(PORT, here)) for step in steps()]
+
+    def wrong(self, service: Service) -> list[tuple[str, str]]:
+        """Run the steps; return what is printed in the README and what was printed here, where they differ."""
+        printed = self.printed(service)
         script = "".join(f"{step.commands}\necho; echo '{MARK}'\n" for step in printed)
-        done = bash(script, folder)
+        done = bash(script, service.folder)
         said = done.stdout.split(MARK)
         self.assertEqual(done.returncode, 0, f"{done.stdout}\n{done.stderr}")
-        wrong = [(step.printed, text) for step, text in zip(printed, said, strict=False) if not step.matches(text)]
-        self.assertEqual(wrong, [])
         self.assertEqual(said[-1].strip(), "")
-        self.assertIn("game/saves", printed[-1].commands)
+        pairs = zip(printed, said[:-1], strict=True)
+        return [(step.printed, text) for step, text in pairs if not step.matches(text)]
 
     def test_matching(self) -> None:
         """Three dots stand for something on one line, never for nothing, and all else is taken word for word."""
