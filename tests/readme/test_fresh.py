@@ -1,5 +1,6 @@
-"""`.ci/fresh` performs what the pages print: here, that each command it looks for is there, and that it parses."""
+"""`.ci/fresh` and `.ci/fresh-machine` perform what the pages print: the commands they look for are there."""
 
+import os
 import re
 import subprocess
 from itertools import pairwise
@@ -36,9 +37,37 @@ class FreshTests(SynchronousTestCase):
         after = [second for first, second in pairwise(languages) if first == "bash"]
         self.assertEqual(after, [""] * languages.count("bash"))
 
-    def test_it_parses(self) -> None:
-        done = subprocess.run(["bash", "-n", ROOT / ".ci/fresh"], capture_output=True, text=True, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        if (shellcheck := which("shellcheck")) is not None:
-            judged = subprocess.run([shellcheck, ROOT / ".ci/fresh"], capture_output=True, text=True, check=False)
-            self.assertEqual(judged.stdout, "")
+    def test_no_root_needed(self) -> None:
+        """The script leaves out what only root can do of the README's first command, and keeps the rest."""
+        [moved] = re.findall(r"(?m)^    sed -e '(s/\^apt-get[^']*)'", (ROOT / ".ci/fresh").read_text("utf-8"))
+        first = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0][1].splitlines()[0]
+        done = subprocess.run(["sed", "-e", moved], input=first, capture_output=True, text=True, check=True)
+        self.assertTrue(done.stdout.startswith("python3 -m venv .venv && "), done.stdout)
+
+    def test_scripts_parse(self) -> None:
+        """bash reads both scripts, and shellcheck, where it is installed, has no objection."""
+        for script in (ROOT / ".ci/fresh", ROOT / ".ci/fresh-machine"):
+            done = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            if (shellcheck := which("shellcheck")) is not None:
+                found = subprocess.run([shellcheck, script], capture_output=True, text=True, check=False)
+                self.assertEqual(found.stdout, "")
+
+
+class FreshMachineTests(SynchronousTestCase):
+    def test_both_commands(self) -> None:
+        """`.ci/fresh-machine` and `.ci/run` read the README's two commands whole."""
+        commands = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))[0][1]
+        for script in (".ci/fresh-machine", ".ci/run"):
+            [expression] = re.findall(r"sed -n '(/\^```sh\S+)'", (ROOT / script).read_text("utf-8"))
+            done = subprocess.run(["sed", "-n", expression, ROOT / "README.md"], capture_output=True, check=True)
+            self.assertEqual(done.stdout.decode(), commands, script)
+            self.assertEqual(commands.count("\n"), 2)
+
+    def test_another_user(self) -> None:
+        """Without root the script ends with one sentence and changes nothing."""
+        command = ["bash", "-c", (ROOT / ".ci/fresh-machine").read_text("utf-8")]
+        user = 54321 if os.geteuid() == 0 else None
+        done = subprocess.run(command, cwd="/", user=user, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stdout.splitlines()[0], "only root can make a Debian root: run this as root")

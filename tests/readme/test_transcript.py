@@ -45,12 +45,17 @@ def bash(script: str, folder: Path) -> CompletedProcess[str]:
 
 class ReadmeTests(SynchronousTestCase):
     def test_two_commands(self) -> None:
-        """The first block, right below the title, is two commands: one starts the service, one runs the tests."""
+        """The first block, right below the title, is two lines: one starts the server, one runs the tests, and each
+        installs all that it needs on a Debian that has nothing but apt."""
         text = (ROOT / "README.md").read_text("utf-8")
         self.assertTrue(text.startswith("# gamed\n\n```sh\n"))
         serve, tests = blocks()[0][1].splitlines()
         self.assertTrue(serve.endswith(".venv/bin/gamed serve"))
         self.assertTrue(tests.endswith(".venv/bin/python -m twisted.trial -j2 tests"))
+        for command in (serve, tests):
+            install, separator, _ = command.partition(" && python3 -m venv .venv && .venv/bin/pip install -e ")
+            self.assertTrue(install.startswith("apt-get update && apt-get install -y python3-venv"), command)
+            self.assertTrue(separator, command)
 
     def test_transcript(self) -> None:
         """From sign-in to a loaded save: each step, run by bash as it is printed, prints what is below it."""
