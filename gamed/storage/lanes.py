@@ -185,10 +185,14 @@ class Lane(ABC):
             waiter.callback(None)
 
 
+def _translated(reason: Failure) -> Failure:
+    assert reason.value is not None
+    return failure(reason.value)
+
+
 def _for_each(reason: Failure, items: int) -> list[batches.Outcome]:
     """The connection could not be opened, or the batch could not be run at all."""
-    assert reason.value is not None
-    return [failure(reason.value) for _ in range(items)]
+    return [_translated(reason) for _ in range(items)]
 
 
 class ReadLane(Lane):
@@ -228,6 +232,15 @@ class WriteLane(Lane):
             return fail(say(self._file.refusal))
         return super().submit(unit, size)
 
+    def data_version(self) -> Deferred[int]:
+        """Return a number that changes when another connection commits to this file; StoreError.
+
+        It is read between two batches, outside a write transaction: nothing is locked, and nothing counts as written.
+        """
+        if self._closed or self._file.refusal is not None:
+            return fail(say(self._file.refusal or StoreBusy))
+        return self._worker.run(_data_version).addErrback(_translated)
+
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         if self._file.refusal is not None:
             return [failure(say(self._file.refusal)) for _ in units]
@@ -247,3 +260,8 @@ class WriteLane(Lane):
 
     def _landed(self, batch: Sequence[_Item[Any]]) -> None:
         self._wrote(self._file, sum(item.size for item in batch))
+
+
+def _data_version(connection: sqlite3.Connection) -> int:
+    [(version,)] = connection.execute("PRAGMA data_version").fetchall()
+    return int(version)

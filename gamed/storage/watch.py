@@ -1,6 +1,5 @@
 """Writes of other processes, noticed: a command beside the service wakes those who wait (PROTOCOL 4.2)."""
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,12 +12,6 @@ from gamed.store import StoreError
 
 LOOK_SECONDS = 0.5
 log = Logger()
-
-
-def data_version(connection: sqlite3.Connection) -> int:
-    """A number that changes when any other connection commits, never through this one."""
-    [(version,)] = connection.execute("PRAGMA data_version").fetchall()
-    return int(version)
 
 
 class Watch:
@@ -61,7 +54,7 @@ class Watch:
 
     async def _moved(self, lane: WriteLane) -> bool:
         try:
-            version = await lane.submit(data_version)
+            version = await lane.data_version()
         except StoreError:  # said to whoever needs that store
             return False
         moved = self._seen.get(lane) != version

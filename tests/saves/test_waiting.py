@@ -117,6 +117,14 @@ class WaitTest(WaitCase):
         self.pass_seconds(0.1)
         return self.stores.reads.units - before
 
+    def test_idle(self) -> None:
+        """While a request waits and nothing changes, neither store runs a write batch."""
+        waiting, writers = self.wait(), (self.stores.auth, self.stores.state)
+        before = [writer.units for writer in writers]
+        self.store_clock.pump([0.5] * 20)
+        self.assertTrue(self.waits(waiting))
+        self.assertEqual([writer.units for writer in writers], before)
+
     def test_time(self) -> None:
         """After its time: nothing new, the same cursor; with If-None-Match: 304."""
         cursor = self.cursor

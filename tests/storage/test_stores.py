@@ -325,6 +325,36 @@ class Watch(SynchronousTestCase):
         self.clock.pump([0.5] * 5)
         self.assertEqual(0, self.changes)
 
+    def test_idle(self) -> None:
+        """While requests wait and nothing changes, nothing is written and no checkpoint is planned."""
+        planned = len(self.clock.getDelayedCalls())
+        self.clock.pump([0.5] * 20)
+        self.assertEqual([lane.units for lane in (self.stores.auth, self.stores.state)], [0, 0])
+        self.assertEqual(len(self.clock.getDelayedCalls()), planned)
+
+    def test_another_writer(self) -> None:
+        """A look at the files waits for no writer of another process."""
+        with closing(connect(file_uri(self.data / "auth.db", "rw"))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            other.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
+            self.clock.pump([0.5] * 2)
+            self.assertEqual(0, self.changes)
+            other.execute("COMMIT")
+        self.clock.pump([0.5] * 2)
+        self.assertEqual(1, self.changes)
+
+    def test_lost_file(self) -> None:
+        """A file that cannot be opened now counts as unchanged, and the next look notices its changes."""
+        data = data_folder(self)
+        stores = file_stores(self, data=data, inline=self.clock)
+        (data / "auth.db").rename(data / "away")
+        stores.watch(self.changed, "auth")
+        self.clock.pump([0.5] * 3)
+        self.assertEqual((0, self.flushLoggedErrors()), (self.changes, []))
+        (data / "away").rename(data / "auth.db")
+        self.clock.pump([0.5] * 3)
+        self.assertEqual(1, self.changes)
+
     def test_while_nobody_watched(self) -> None:
         """A write between two watches is told to the next watcher at once; meanwhile no file is asked."""
         self.stores.unwatch(self.changed)
