@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from gamed.admin import Admin
 
 SWEEP_SECONDS = 60
+RECOVERY_SECONDS = 5
+"""Between two attempts to end the sign-ins that the last process left unfinished."""
 LEAVE_SECONDS = 3
 """How long connections have, once the service stops, to take their answers, and work whose client has left to end.
 
@@ -94,6 +96,7 @@ class Gamed(MultiService):
         self._listening = Listening(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._admin = self._make_admin(settings.admin)
+        self._recovering = Ticker(reactor, RECOVERY_SECONDS, lambda: Deferred.fromCoroutine(self._recover()))
         self._sweeps = [
             _every_minute(reactor, sweep)
             for sweep in (
@@ -114,8 +117,7 @@ class Gamed(MultiService):
             self._admin.open()
         self._delivering.open()
         super().startService()  # type: ignore[no-untyped-call]
-        recovering = Deferred.fromCoroutine(self._sign_in.recover())
-        recovering.addErrback(lambda reason: _log.failure("interrupted sign-ins could not be ended", reason))
+        self._recovering.start(now=True)
         for sweep in self._sweeps:
             sweep.start(now=True)
         _log.info("serving at {base}", base=self.base())
@@ -127,8 +129,13 @@ class Gamed(MultiService):
         """Answer what is under way, write what was accepted, close."""
         return Deferred.fromCoroutine(self._stop())
 
+    async def _recover(self) -> None:
+        await self._sign_in.recover()
+        self._recovering.stop()
+
     async def _stop(self) -> None:
         self._supervision.stopping()
+        self._recovering.stop()
         if self._admin is not None:
             self._admin.stopping()
         await MultiService.stopService(self)

@@ -73,6 +73,8 @@ class SignIn:
         self._keys = keys
         self._base = base
         self._now_ms = now_ms
+        self._started_ms: int | None = None
+        """When recover() was called first: before the first request."""
         self._waiters = waiters
         self._detached = detached
         self._sessions = sessions
@@ -116,8 +118,9 @@ class SignIn:
             )
 
     async def recover(self) -> None:
-        """Before the first request."""
-        await self._handoff.recover()
+        """End the sign-ins that the last process left unfinished; called again until it succeeds."""
+        started_ms, self._started_ms = self._started_ms, self._started_ms or self._now_ms()
+        await self._handoff.recover(started_ms)
 
     async def sweep(self) -> None:
         await self._handoff.sweep()

@@ -38,6 +38,9 @@ class Handoff(Part, frozen=True):
             for secret in moved:
                 self._waits.wake(secret)
 
-    async def recover(self) -> None:
-        """Once, before anything is read: what was being exchanged when the service ended is interrupted."""
-        await self._logins.interrupt(self._now_ms())
+    async def recover(self, started_ms: int | None = None) -> None:
+        """Interrupt what was being exchanged when the service ended; StoreError, then call it again.
+
+        `started_ms`: when this process started, for a later call; None before the first request.
+        """
+        await self._logins.interrupt(self._now_ms(), started_ms)

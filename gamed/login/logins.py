@@ -80,5 +80,9 @@ class Logins(Protocol):
         The secret indexes of the logins that moved; a full batch means that there may be more.
         """
 
-    async def interrupt(self, now_ms: int) -> None:
-        """After a restart: no exchange is under way any more, and nothing is read before that is written down."""
+    async def interrupt(self, now_ms: int, started_ms: int | None) -> None:
+        """After a restart, end the exchanges of the process before.
+
+        `started_ms`: exchanges begun since then belong to this process and go on. None: end every exchange; nothing
+        is read before that is committed or has failed.
+        """

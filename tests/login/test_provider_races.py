@@ -127,6 +127,35 @@ class Restarts(HandoffCase):
         desk.clock.advance(EXCHANGE_MS / 1000)
         self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))
 
+    def test_a_recovery_that_succeeds_late(self) -> None:
+        """It ends what an earlier process was exchanging, also before the clock was set back, and nothing else."""
+        desk = self.oauth(FarProvider(holding=True))
+        from_the_future, before, since = (desk.start() for _ in range(3))
+        for login, later in ((from_the_future, 30), (before, -30), (since, 1)):
+            desk.clock.advance(later)
+            desk.come_back(desk.depart(login)).send(None)
+            if login is before:
+                started_ms = desk.now_ms() + 1
+        done(desk.handoff.recover(started_ms))
+        interrupted = Failed(Outcome.LOGIN_INTERRUPTED)
+        self.assertEqual([desk.collect(from_the_future), desk.collect(before)], [interrupted] * 2)
+        self.assertEqual(desk.collect(since), Pending("exchanging", 599))
+
+    def test_a_read_under_way(self) -> None:
+        """The recovery waits for the reads that were begun before it."""
+        desk = self.oauth(FarProvider(holding=True))
+        started = desk.start()
+        desk.come_back(desk.depart(started)).send(None)
+        under_way = Deferred[None]()
+        desk.stores.reads.pause = lambda: under_way
+        desk.stores.reads.resume = lambda: None
+        recovering = Deferred.fromCoroutine(desk.handoff.recover())
+        self.assertFalse(recovering.called)
+        self.assertIs(desk.login(started).stage, Stage.EXCHANGING)
+        under_way.callback(None)
+        done(recovering)
+        self.assertIs(desk.login(started).stage, Stage.FAILED)
+
 
 class FirstSignIns(HandoffCase):
     def test_one_identity_one_player(self) -> None:

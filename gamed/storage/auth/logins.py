@@ -89,9 +89,13 @@ def sweep(connection: Connection, now_ms: int) -> tuple[Index, ...]:
     return tuple(_login(row).secret_index for row in rows)
 
 
-def interrupt(connection: Connection, now_ms: int) -> None:
-    """Every exchange under way has lost the process that made it."""
-    for login in select(connection, "stage = 'exchanging'", {}):
+def interrupt(connection: Connection, now_ms: int, started_ms: int | None) -> None:
+    """End the exchanges of an earlier process: all, or those that this process, started at `started_ms`, did not begin.
+
+    An exchange from the future was begun before the clock was set back, so by an earlier process too.
+    """
+    of_others = "stage = 'exchanging' AND (:started_ms IS NULL OR stage_ms < :started_ms OR stage_ms > :now_ms)"
+    for login in select(connection, of_others, {"started_ms": started_ms, "now_ms": now_ms}):
         current = login.at(now_ms)
         save(connection, Move(login, current if current.final else current.after(Event.INTERRUPT, now_ms)))
 

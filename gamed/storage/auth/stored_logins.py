@@ -40,10 +40,16 @@ class StoredLogins(Part, frozen=True):
     async def sweep(self, now_ms: int) -> tuple[Index, ...]:
         return await self._writes.submit(lambda connection: logins.sweep(connection, now_ms))
 
-    async def interrupt(self, now_ms: int) -> None:
-        self._reads.pause()
+    async def interrupt(self, now_ms: int, started_ms: int | None) -> None:
+        def unit(connection: Connection) -> None:
+            logins.interrupt(connection, now_ms, started_ms)
+
+        if started_ms is not None:
+            return await self._writes.submit(unit)
+        reads_paused = self._reads.pause()
         try:
-            await self._writes.submit(lambda connection: logins.interrupt(connection, now_ms))
+            await reads_paused
+            await self._writes.submit(unit)
         finally:
             self._reads.resume()
 
