@@ -1,12 +1,15 @@
 """The configuration file and the data folder on disk: read, made on the first run, kept to their owner."""
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from stat import S_ISVTX
 
 from gamed.assets.disk import sync_folder
 from gamed.cli.places import Places
-from gamed.cli.refusal import Refusal, warn
+from gamed.cli.refusal import NotDone, Refusal, warn
 from gamed.config.positions import Malformed, decode
 from gamed.config.problems import ConfigError
 
@@ -67,22 +70,41 @@ def write_first_config(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, FIRST_RUN.encode(), 0o640)
     except OSError as e:
-        raise Refusal(
-            f"{path} cannot be written ({e.strerror}); name a place for the configuration with --config FILE."
-        ) from None
+        raise not_written(path, e, "name a place for the configuration with --config FILE") from None
+
+
+def not_written(path: Path, error: OSError, advice: str) -> Refusal | NotDone:
+    """Return the error of a start that could not make this file or folder; after a NotDone, room is enough."""
+    if error.errno in (ENOSPC, EDQUOT):
+        return NotDone(f"{path} cannot be made: the disk is full. Make room, then start again.")
+    return Refusal(f"{path} cannot be made ({error.strerror}); {advice}.")
+
+
+@contextmanager
+def removed_on_failure(paths: Sequence[Path]) -> Iterator[None]:
+    """Remove those of the files that this block made, in this order, if it fails; older files stay as they are."""
+    absent = [path for path in paths if not path.exists()]
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            for path in absent:
+                path.unlink(missing_ok=True)
+        raise
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
     """There whole or not at all, and on disk before this returns, with exactly this mode whatever the umask."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)  # of a start that was cut off: a container's process has the same number each time
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with open(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    part.replace(path)
+    with removed_on_failure([part]):
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, mode)
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        part.replace(path)
     sync_folder(path.parent)
 
 
@@ -94,9 +116,7 @@ def open_data(folder: Path) -> None:
     except FileExistsError:
         raise Refusal(f"{folder} is not a folder; name another with --data DIR.") from None
     except OSError as e:
-        raise Refusal(
-            f"The data folder {folder} cannot be made ({e.strerror}); name another with --data DIR."
-        ) from None
+        raise not_written(folder, e, "name another data folder with --data DIR") from None
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise Refusal(f"The data folder {folder} cannot be written; name another with --data DIR, or give it to us.")
     if state.st_mode & 0o077:

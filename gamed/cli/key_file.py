@@ -6,7 +6,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from gamed.assets.disk import sync_folder
-from gamed.cli.files import read_file, write_whole
+from gamed.cli.files import not_written, read_file, write_whole
 from gamed.cli.refusal import Refusal, warn
 from gamed.config.problems import Wrong
 from gamed.config.sources import master_key
@@ -39,7 +39,7 @@ def write(data: Path, key: Secret) -> None:
     try:
         write_whole(data / FILE_NAME, b64encode(key.reveal()) + b"\n", 0o600)
     except OSError as e:
-        raise Refusal(f"The key file {data / FILE_NAME} cannot be written ({e.strerror}).") from None
+        raise not_written(data / FILE_NAME, e, "name another data folder with --data DIR") from None
 
 
 def retire(data: Path) -> None:

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
 from msgspec.structs import replace
 
 from gamed import __version__
-from gamed.cli import exchange, files, keys, listeners
+from gamed.cli import exchange, files, key_file, keys, listeners
 from gamed.cli.lock import Lock, note_listeners
 from gamed.cli.passed import passed, refuse_deaf
 from gamed.cli.places import Places
@@ -20,7 +21,7 @@ from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, Settings
 from gamed.crypto import Keys
 from gamed.ops.sd_notify import Manager, Patience
-from gamed.storage.migrations import prepare_files
+from gamed.storage.migrations import prepare_file, prepare_state
 
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
 
@@ -46,16 +47,17 @@ def prepare(
     refuse_to_serve_others(places.data)
     if opened.first_run:
         listeners.probe(opening)
-        files.write_first_config(places.config)
     files.open_data(places.data)
     lock = Lock.take(places.data)
     if (cut_off := exchange.recover(places.data)) is not None:
         say(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
     listeners.probe(opening)
-    choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
-    with keys.refusing(places.data / files.AUTH_DB):
+    with files.removed_on_failure(_made_by_a_start(places)):  # locked, so that no other start makes them now
+        if opened.first_run:
+            files.write_first_config(places.config)
+        choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
         _prepare_files(places, manager)
-    kept = keys.settle(places.data, choice, token_bytes, now_ms)
+        kept = keys.settle(places.data, choice, token_bytes, now_ms)
     note_listeners(places.data, [listener.reached for listener in listening])
     settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
     _report(settings, opened, kept)
@@ -71,6 +73,17 @@ def _admins(reactor: Any, admin: str | None, others: Sequence[listeners.Listener
     return [listener]
 
 
+def _made_by_a_start(places: Places) -> list[Path]:
+    """Return the files that a first start makes, in the order in which a failed one may remove them.
+
+    The key is removed only after the auth.db that may be written with it.
+    """
+    stores = [places.data / name for name in (files.STATE_DB, files.AUTH_DB)]
+    made = [store.with_name(f"{store.name}{suffix}") for store in stores for suffix in exchange.BESIDE[::-1]]
+    key = [] if (places.data / files.AUTH_DB).exists() else [places.data / key_file.FILE_NAME]
+    return [*made, *key, places.config]
+
+
 def _prepare_files(places: Places, manager: Manager) -> None:
     """However long it takes, the manager waits while SQLite gets on."""
 
@@ -79,7 +92,10 @@ def _prepare_files(places: Places, manager: Manager) -> None:
         manager.status(text)
 
     patience = Patience(manager)
-    prepare_files(places.data, progress, patience.ask)
+    with keys.refusing(places.data / files.AUTH_DB):
+        prepare_file(places.data / files.AUTH_DB, progress, patience.ask)
+    with keys.refusing(places.data / files.STATE_DB):
+        prepare_state(places.data, progress, patience.ask)
 
 
 def _report(settings: Settings, opened: Opened, kept: int | None) -> None:

@@ -8,9 +8,9 @@ from shlex import quote
 
 from twisted.logger import Logger
 
-from gamed.storage.errors import translated
+from gamed.storage.errors import translate, translated
 from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect, copy_into, file_uri, prepare
-from gamed.store import StoreCorrupt, StoreUnavailable
+from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
 
 SCHEMAS = Path(__file__).parent / "schema"
 STEPS = 1_000
@@ -38,10 +38,14 @@ def scripts_in(folder: Path) -> list[Path]:
 def prepare_files(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
     """Make or migrate auth.db and state.db in this folder; before any fork, and under the folder's lock.
 
-    A state.db that cannot be opened is left alone: players can still sign in. `progress` is told before long work,
-    `working` is called again and again while it goes on.
+    `progress` is told before long work, `working` is called again and again while it goes on.
     """
     prepare_file(data / f"{AUTH}.db", progress, working)
+    prepare_state(data, progress, working)
+
+
+def prepare_state(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
+    """Make or migrate state.db; one that cannot be opened is left alone, so that players can still sign in."""
     try:
         prepare_file(data / f"{STATE}.db", progress, working)
     except (StoreUnavailable, StoreCorrupt) as e:
@@ -90,6 +94,8 @@ def migrate(connection: sqlite3.Connection, folder: Path) -> None:
         try:
             _run(connection, script.read_text("utf-8"), number)
         except sqlite3.Error as e:
+            if isinstance(translate(e), StoreError):  # of the file or its disk, whatever the script does
+                raise
             raise MigrationError(f"{folder.name}.db: {script.name}: {e}") from e
         finally:
             connection.rollback()

@@ -1,0 +1,59 @@
+"""A start on a full disk says so, exits with 1 and leaves nothing behind that it has made."""
+
+import subprocess
+
+from tests.porch.process import PorchTestCase
+
+SIZE = 1024 * 1024
+FREE_KIB = (0, 4, 16, 40, 100, 220)
+"""Too little for the configuration, auth.db's first page, its schema, state.db."""
+
+
+class FullDisk(PorchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.disk = self.folder / "disk"
+        self.disk.mkdir()
+        self.config, self.data = self.disk / "authentication.json", self.disk / "data"
+        self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.disk)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "tmpfs", str(self.disk)], check=True)
+
+    def test_first_start(self) -> None:
+        """Wherever the disk runs full: one sentence that asks for room, no file but the lock, then a good start."""
+        for kib in FREE_KIB:
+            self.leave_free(kib)
+            self.refused()
+            self.assertEqual(self.files() - {"ballast"}, self.files() & {"data/gamed.lock"}, kib)
+        (self.disk / "ballast").unlink()
+        process, _ = self.serve()
+        self.assertEqual(self.stop(process), 0)
+
+    def test_one_store_is_there(self) -> None:
+        """A server that has lost state.db keeps its auth.db, its key and its configuration."""
+        process, _ = self.serve()
+        self.stop(process)
+        (self.data / "state.db").unlink()
+        kept = {name: (self.disk / name).read_bytes() for name in self.files()}
+        self.leave_free(8)
+        self.refused()
+        del kept["data/gamed.lock"]
+        self.assertEqual({name: (self.disk / name).read_bytes() for name in kept}, kept)
+        self.assertEqual(self.files(), {*kept, "ballast", "data/gamed.lock"})
+
+    def refused(self) -> None:
+        code, _, err = self.gamed("serve", "--listen=tcp:0:interface=127.0.0.1")
+        self.assertEqual((code, err.count("\n")), (1, 1), err)
+        self.assertRegex(err, r"gamed: /\S+ cannot be .*[Mm]ake room")
+
+    def leave_free(self, kib: int) -> None:
+        """Fill the disk, but for so much."""
+        (self.disk / "ballast").unlink(missing_ok=True)
+        with (self.disk / "ballast").open("wb", buffering=0) as ballast:
+            try:
+                while ballast.write(bytes(4096)):
+                    pass
+            except OSError:
+                ballast.truncate(max(0, ballast.tell() - kib * 1024))
+
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.disk)) for path in self.disk.rglob("*") if path.is_file()}
