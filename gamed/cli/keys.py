@@ -18,7 +18,7 @@ from gamed.instants import Now
 from gamed.storage.auth import keyring
 from gamed.storage.command import once
 from gamed.storage.errors import translate, translated
-from gamed.storage.files import connect, file_uri
+from gamed.storage.files import connect, file_uri, reading_uri
 from gamed.storage.migrations import MigrationError, version_of
 from gamed.store import StoreBusy, StoreError, StoreFull
 from gamed.structs import hides
@@ -130,14 +130,14 @@ def _read_only(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T | None:
         return None
     with refusing(path):
         try:
-            return _looked_at(path, "ro", unit)
+            return _looked_at(reading_uri(path), unit)
         except sqlite3.Error as e:
             if getattr(e, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise translate(e) from None
         with translated():  # a start was cut off while it made the file; only a writer can take that back
-            return _looked_at(path, "rw", unit)
+            return _looked_at(file_uri(path, "rw"), unit)
 
 
-def _looked_at(path: Path, mode: str, unit: Callable[[sqlite3.Connection], T]) -> T | None:
-    with closing(connect(file_uri(path, mode))) as connection:
+def _looked_at(uri: str, unit: Callable[[sqlite3.Connection], T]) -> T | None:
+    with closing(connect(uri)) as connection:
         return unit(connection) if version_of(connection) else None

@@ -21,7 +21,7 @@ from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, Settings
 from gamed.crypto import Keys
 from gamed.ops.sd_notify import Manager, Patience
-from gamed.storage.migrations import prepare_file, prepare_state
+from gamed.storage.migrations import check_schema, prepare_file, prepare_state
 
 PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
 
@@ -52,6 +52,9 @@ def prepare(
     if (cut_off := exchange.recover(places.data)) is not None:
         say(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
     listeners.probe(opening)
+    for name in (files.AUTH_DB, files.STATE_DB):
+        with keys.refusing(places.data / name):
+            check_schema(places.data / name)
     with files.removed_on_failure(_made_by_a_start(places)):  # locked, so that no other start makes them now
         if opened.first_run:
             files.write_first_config(places.config)
@@ -76,12 +79,14 @@ def _admins(reactor: Any, admin: str | None, others: Sequence[listeners.Listener
 def _made_by_a_start(places: Places) -> list[Path]:
     """Return the files that a first start makes, in the order in which a failed one may remove them.
 
-    The key is removed only after the auth.db that may be written with it.
+    What SQLite keeps beside a store belongs to that store, and so does the key to auth.db: they stay with one that
+    was there before.
     """
-    stores = [places.data / name for name in (files.STATE_DB, files.AUTH_DB)]
-    made = [store.with_name(f"{store.name}{suffix}") for store in stores for suffix in exchange.BESIDE[::-1]]
-    key = [] if (places.data / files.AUTH_DB).exists() else [places.data / key_file.FILE_NAME]
-    return [*made, *key, places.config]
+    made = []
+    for name, beside in ((files.STATE_DB, []), (files.AUTH_DB, [places.data / key_file.FILE_NAME])):
+        if not (places.data / name).exists():
+            made += [*(places.data / f"{name}{suffix}" for suffix in exchange.BESIDE[::-1]), *beside]
+    return [*made, places.config]
 
 
 def _prepare_files(places: Places, manager: Manager) -> None:

@@ -52,6 +52,15 @@ def file_uri(path: Path, mode: str) -> str:
     return f"{path.absolute().as_uri()}?mode={mode}"
 
 
+def reading_uri(path: Path) -> str:
+    """Return the URI of a file that no service writes now, so that reading it leaves nothing beside it.
+
+    By itself SQLite makes a log and an index of it for each reader; a file that has no log can be read without.
+    """
+    logged = any(path.with_name(f"{path.name}-{beside}").exists() for beside in ("wal", "journal"))
+    return file_uri(path, "ro") + ("" if logged else "&immutable=1")
+
+
 def connect(uri: str) -> sqlite3.Connection:
     """A connection that opens no transaction by itself, for use by one thread at a time."""
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)

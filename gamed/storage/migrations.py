@@ -9,7 +9,17 @@ from shlex import quote
 from twisted.logger import Logger
 
 from gamed.storage.errors import translate, translated
-from gamed.storage.files import APPLICATION_ID, AUTH, PAGE_BYTES, STATE, connect, copy_into, file_uri, prepare
+from gamed.storage.files import (
+    APPLICATION_ID,
+    AUTH,
+    PAGE_BYTES,
+    STATE,
+    connect,
+    copy_into,
+    file_uri,
+    prepare,
+    reading_uri,
+)
 from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
 
 SCHEMAS = Path(__file__).parent / "schema"
@@ -76,6 +86,47 @@ def prepare_file(
                 f"gamed --data {quote(str(path.parent))} restore {quote(str(copy))}"
             )
         migrate(connection, folder)
+
+
+def check_schema(path: Path) -> None:
+    """Raise MigrationError unless the file has the tables, indexes and triggers that its numbered scripts make.
+
+    Only reads, in about 10 ms. A file that is missing, not made yet, newer or damaged is left to prepare_file().
+    """
+    if not path.exists():
+        return
+    try:
+        with closing(connect(reading_uri(path))) as connection:
+            version, found = version_of(connection), _schema_of(connection)
+    except sqlite3.Error:
+        return
+    scripts = scripts_in(schema_folder(path.stem))
+    if not 0 < version <= len(scripts):
+        return
+    with closing(connect(":memory:")) as model:
+        for script in scripts[:version]:
+            model.executescript(script.read_text("utf-8"))
+        wanted = _schema_of(model)
+    if found != wanted:
+        which = min(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+        raise MigrationError(
+            f"{path} was made by another version of gamed: its {which} is missing or differs. Start that version, or "
+            "move the stores away to begin with empty ones; nothing was changed."
+        )
+
+
+def _schema_of(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the text of each table, index and trigger by its name, but for comments, blanks and quotes.
+
+    SQLite adds quotes when it renames a table, and tables of its own.
+    """
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
+    ours = [row for row in rows if not row[1].startswith("sqlite_")]
+    return {f"{kind} {name}": "".join(map(_plain, sql.splitlines())) for kind, name, sql in ours}
+
+
+def _plain(line: str) -> str:
+    return line.partition("--")[0].replace(" ", "").replace('"', "")
 
 
 def version_of(connection: sqlite3.Connection) -> int:

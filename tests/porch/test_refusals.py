@@ -1,6 +1,7 @@
 import json
 import os
 import socket
+import sqlite3
 from base64 import b64encode
 from contextlib import closing
 from pathlib import Path
@@ -72,6 +73,25 @@ class ConfigurationTests(RefusalTestCase):
         self.assertIn(f"{self.config} is missing", self.refused())
         self.assertFalse(self.config.exists())
         self.assertEqual(self.stores(), {"auth.db": b""})
+
+    def test_other_schema(self) -> None:
+        """A store whose tables an earlier checkout made is refused before either store is changed."""
+        process, _ = self.serve()
+        self.stop(process)
+        whole = self.stores()
+        for name, sql in (
+            ("state.db", "DROP INDEX save_due"),
+            ("auth.db", "DROP TABLE host_action"),
+            ("auth.db", "ALTER TABLE session DROP COLUMN revoked_ms"),
+            ("auth.db", "DROP TABLE keyring"),
+        ):
+            with closing(sqlite3.connect(self.data / name, isolation_level=None)) as connection:
+                connection.execute(sql)
+            before, names = self.stores(), sorted(self.data.iterdir())
+            self.assertIn(f"{name} was made by another version of gamed", self.refused())
+            self.assertEqual((self.stores(), sorted(self.data.iterdir())), (before, names))
+            for path, content in whole.items():
+                (self.data / path).write_bytes(content)
 
     def test_configuration_cannot_be_made(self) -> None:
         """On a first run where the file cannot be written, --config is the advice."""

@@ -8,7 +8,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.storage import migrations
 from gamed.storage.files import APPLICATION_ID, connect, file_uri
-from gamed.storage.migrations import MigrationError, migrate, prepare_file, prepare_files, schema_folder, scripts_in
+from gamed.storage.migrations import (
+    MigrationError,
+    check_schema,
+    migrate,
+    prepare_file,
+    prepare_files,
+    schema_folder,
+    scripts_in,
+)
 from gamed.store import StoreCorrupt
 from tests.support.stores import data_folder
 
@@ -190,6 +198,53 @@ class Refused(Case):
         with self.assertRaises(StoreCorrupt):
             prepare_file(self.path)
         self.assertEqual(b"something else" * 1000, self.path.read_bytes())
+
+
+class Checked(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        trigger = "CREATE TRIGGER d AFTER INSERT ON a BEGIN DELETE FROM b; END;"
+        self.script(2, f"CREATE TABLE e (n INTEGER); CREATE INDEX c ON b (n); {trigger}")
+        prepare_file(self.path)
+
+    def test_as_its_scripts_make_it(self) -> None:
+        """Other comments, blanks or quotes in a script, rows and statistics of SQLite are no difference."""
+        self.ask("INSERT INTO a VALUES (1)")
+        self.ask("ANALYZE")
+        self.script(1, FIRST.replace("(n INTEGER PRIMARY KEY)", '(  -- why\n    "n" INTEGER PRIMARY KEY\n)'))
+        check_schema(self.path)
+
+    def test_of_an_older_version(self) -> None:
+        """A file that has not seen the last script is compared with what the scripts before make."""
+        self.script(3, "DROP TABLE b;")
+        check_schema(self.path)
+
+    def test_other(self) -> None:
+        """A table, index or trigger that is missing, added or other than the script's is named and refused."""
+        for what, sql in {
+            "table f": "CREATE TABLE f (n INTEGER)",
+            "table a": "ALTER TABLE a ADD COLUMN m INTEGER",
+            "index c": "DROP INDEX c",
+            "index h": "CREATE INDEX h ON a (n)",
+            "table e": "DROP TABLE e",
+            "trigger d": "DROP TRIGGER d",
+        }.items():
+            self.path.unlink()
+            prepare_file(self.path)
+            self.ask(sql)
+            with self.assertRaises(MigrationError) as caught:
+                check_schema(self.path)
+            self.assertIn(f"its {what} is missing or differs", str(caught.exception))
+
+    def test_left_to_others(self) -> None:
+        """Missing, empty, newer and damaged files, and folders, are refused elsewhere or not at all."""
+        self.ask("PRAGMA user_version = 9")
+        check_schema(self.path)
+        for content in (b"", b"no database" * 1000):
+            self.path.write_bytes(content)
+            check_schema(self.path)
+        check_schema(self.data)
+        check_schema(self.data / "nowhere.db")
 
 
 class OurSchemas(SynchronousTestCase):
