@@ -17,12 +17,19 @@ class StoreFailing(StoreFull):
     """The disk reports an I/O error: it is not full, it or the way to it is broken."""
 
 
+class StoreReadOnly(StoreFull):
+    """The file, its folder or its disk can only be read."""
+
+
 class StoreUnavailable(StoreError):
-    """The file could not be opened, or shows damage, at start."""
+    """The file cannot be opened, or shows damage when it is opened."""
 
 
 class StoreCorrupt(StoreError):
-    """SQLite reports a damaged file; writing has stopped, reading goes on."""
+    """SQLite reports a damaged file, or a row is not one that was written; writing has stopped, reading goes on."""
+
+    file: str | None = None
+    """The damaged file, `auth` or `state`; None: that of the queue in which it was met."""
 
 
 class BlobGone(StoreError):

@@ -11,8 +11,8 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from gamed.storage.errors import failure
-from gamed.store import StoreCorrupt
+from gamed.storage.errors import failure, say
+from gamed.store import StoreCorrupt, StoreReadOnly
 
 Unit = Callable[[sqlite3.Connection], Any]
 Outcome = Any
@@ -57,7 +57,7 @@ def write(connection: sqlite3.Connection, units: Sequence[Unit]) -> list[Outcome
         except Exception as e:
             for place in waiting:
                 if not isinstance(outcomes[place], Failure):
-                    outcomes[place] = failure(e)
+                    outcomes[place] = failure(say(StoreCorrupt) if isinstance(e, StoreCorrupt) else e)
             break
         finally:
             _end(connection)
@@ -83,8 +83,8 @@ def _attempt(
     connection.execute("BEGIN IMMEDIATE")
     for place in waiting:
         outcomes[place] = outcome = run(connection, units[place])
-        if isinstance(outcome, Failure) and (damage := damage_in(outcome)) is not None:
-            raise damage
+        if damage_in(outcome) is not None:
+            raise say(StoreCorrupt)
         if not connection.in_transaction:
             if not isinstance(outcome, Failure):
                 outcomes[place] = failure(UnitBroken("a unit ended the transaction of its batch"))
@@ -130,12 +130,14 @@ def _run_in_savepoint(connection: sqlite3.Connection, unit: Unit) -> Outcome:
     return failed
 
 
-def damage_in(outcome: Outcome) -> sqlite3.Error | None:
-    """SQLite's own word that the file is damaged, if that is why the unit failed."""
-    if isinstance(outcome, Failure) and outcome.check(StoreCorrupt):
-        cause = getattr(outcome.value, "__cause__", None)
-        return cause if isinstance(cause, sqlite3.Error) else None
-    return None
+def damage_in(outcome: Outcome) -> StoreCorrupt | None:
+    """Return the damage that the unit failed for, if that is why it failed."""
+    return outcome.value if isinstance(outcome, Failure) and isinstance(outcome.value, StoreCorrupt) else None
+
+
+def read_only(outcomes: Sequence[Outcome]) -> bool:
+    """Whether nothing was committed because this connection can only read."""
+    return all(isinstance(outcome, Failure) and outcome.check(StoreReadOnly) for outcome in outcomes)
 
 
 def _whole(value: Outcome) -> Outcome:

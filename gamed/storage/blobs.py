@@ -20,9 +20,9 @@ from gamed.instants import Now
 from gamed.storage import batches, parts
 from gamed.storage.errors import say
 from gamed.storage.files import StoreFile
-from gamed.storage.lanes import Lane, Unit
+from gamed.storage.lanes import Lane, Unit, write_batch
 from gamed.storage.worker import Worker
-from gamed.store import StoreBusy, StoreCorrupt, StoreUnavailable
+from gamed.store import StoreBusy, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -44,8 +44,8 @@ class _Turns(Lane):
         return [unit(connection) for unit in units]
 
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
-        if any(batches.damage_in(outcome) for outcome in outcomes):
-            self._file.refusal = StoreCorrupt
+        if any(map(batches.damage_in, outcomes)):
+            self._file.found_damaged()
 
 
 class Parts(Struct, eq=False):
@@ -84,6 +84,7 @@ class BlobLane:
         *,
         staged_ms: int = KEPT_MS,
     ) -> None:
+        self._worker = worker
         self.lane = _Turns(worker, file)
         self._file = file
         self._folder = folder
@@ -200,8 +201,7 @@ class BlobLane:
         return written.addCallback(self._count, size)
 
     def _transaction(self, connection: sqlite3.Connection, unit: Unit[T]) -> batches.Outcome:
-        with self._file.lock:
-            return batches.write(connection, [unit])[0]
+        return write_batch(self._worker, self._file, connection, [unit])[0]
 
     def _count(self, answer: T, size: int) -> T:
         self._wrote(self._file, size)

@@ -1,19 +1,22 @@
 """What SQLite's complaints mean to the rest of the house, and failures that hold nothing open."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from errno import EIO, errorcode
 from traceback import clear_frames
+from typing import TypeVar
 
 from twisted.python.failure import Failure
 
-from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFailing, StoreFull, StoreUnavailable
+from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFailing, StoreFull, StoreReadOnly, StoreUnavailable
 
+T = TypeVar("T")
 TEXTS: dict[type[StoreError], str] = {
     StoreBusy: "The server is busy. Try again in a moment.",
     StoreFull: "The server's disk has no room or cannot be written. Its owner must make room; then try again.",
     StoreFailing: "The server's disk reports an I/O error. Its owner must check it and its quota; try later.",
+    StoreReadOnly: "The server may only read the file this is kept in. Its owner must make it writable.",
     StoreUnavailable: "The server cannot open the file this is kept in. Its owner must repair or restore it.",
     StoreCorrupt: "The file this is kept in is damaged. Its owner must restore it from a backup.",
 }
@@ -23,12 +26,15 @@ PRIMARY: dict[int, type[StoreError]] = {
     sqlite3.SQLITE_PROTOCOL: StoreBusy,
     sqlite3.SQLITE_FULL: StoreFull,
     sqlite3.SQLITE_IOERR: StoreFailing,
-    sqlite3.SQLITE_READONLY: StoreFull,
+    sqlite3.SQLITE_READONLY: StoreReadOnly,
     sqlite3.SQLITE_CANTOPEN: StoreUnavailable,
     sqlite3.SQLITE_CORRUPT: StoreCorrupt,
     sqlite3.SQLITE_NOTADB: StoreCorrupt,
 }
 """Primary result code (the low byte of an extended one) -> what it means."""
+
+UNDECODABLE = "Could not decode to UTF-8"
+"""How Python begins its complaint about a text that was not written as one."""
 
 
 def say(kind: type[StoreError]) -> StoreError:
@@ -38,8 +44,12 @@ def say(kind: type[StoreError]) -> StoreError:
 
 def translate(error: BaseException) -> BaseException:
     """SQLite's error as ours, raised where the original was, its cause; anything else comes back as it is."""
-    code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None
+    if not isinstance(error, sqlite3.Error):
+        return error
+    code = getattr(error, "sqlite_errorcode", None)
     kind = None if code is None else PRIMARY.get(code & 0xFF)
+    if code is None and str(error).startswith(UNDECODABLE):
+        kind = StoreCorrupt
     if kind is None:
         return error
     ours = say(kind)
@@ -60,6 +70,34 @@ def code_of(error: StoreFailing) -> str:
     if isinstance(cause, OSError):
         return errorcode.get(cause.errno or 0, "unknown")
     return str(getattr(cause, "sqlite_errorname", "unknown"))
+
+
+def damaged_row(file: str) -> StoreCorrupt:
+    """Return the error for a row of `auth` or `state` that no version of gamed has written."""
+    error = say(StoreCorrupt)
+    assert isinstance(error, StoreCorrupt)
+    error.file = file
+    return error
+
+
+def found_in(file: str, error: sqlite3.Error) -> BaseException:
+    """Return the translated error; damage is that of `auth` or `state`, whatever else the connection has open."""
+    ours = translate(error)
+    if isinstance(ours, StoreCorrupt):
+        ours.file = file
+    return ours
+
+
+def attributed(file: str, unit: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+    """Return a unit of the read queue whose damage is that of `auth` or `state`."""
+
+    def read(connection: sqlite3.Connection) -> T:
+        try:
+            return unit(connection)
+        except sqlite3.Error as e:
+            raise found_in(file, e)  # noqa: B904  its cause is set
+
+    return read
 
 
 @contextmanager

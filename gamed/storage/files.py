@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 from msgspec import Struct, field
+from twisted.logger import Logger
 
 from gamed.storage.errors import say, translate
 from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
@@ -20,6 +21,7 @@ BUSY_MS = 5000
 WRITER_CACHE_KIB = 16 * 1024
 """By itself SQLite keeps 2 MiB, and reads a page again for each write of a player who is not among the last."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+log = Logger()
 
 
 class StoreFile(Struct, eq=False):
@@ -39,6 +41,16 @@ class StoreFile(Struct, eq=False):
     def at(cls, folder: Path, name: str) -> "StoreFile":
         path = folder / f"{name}.db"
         return cls(name, file_uri(path, "rw"), path)
+
+    def found_damaged(self) -> None:
+        """Let nothing be written any more; the log says so once. What can be read goes on being read."""
+        if self.refusal is None:
+            self.refusal = StoreCorrupt
+            log.error(
+                "{name}.db is damaged: nothing is written to it any more. Stop the service, copy the data folder as it"
+                " is, then restore a backup",
+                name=self.name,
+            )
 
     def wal_bytes(self) -> int:
         """Size of the write-ahead log. Never open a database file but through SQLite: close() drops its locks."""

@@ -19,7 +19,7 @@ from gamed.storage import batches
 from gamed.storage.errors import code_of, failure, say
 from gamed.storage.files import StoreFile, state_attached
 from gamed.storage.worker import Worker
-from gamed.store import StoreBusy, StoreCorrupt, StoreFailing, StoreUnavailable
+from gamed.store import StoreBusy, StoreFailing, StoreUnavailable
 
 T = TypeVar("T")
 Unit = Callable[[sqlite3.Connection], T]
@@ -198,10 +198,22 @@ def _for_each(reason: Failure, items: int) -> list[batches.Outcome]:
 class ReadLane(Lane):
     """Reads that decide nothing: auth.db, state.db beside it, nothing writable, one snapshot per batch.
 
-    The two files are two snapshots: read auth.db first and rely on no common instant.
+    The two files are two snapshots: read auth.db first and rely on no common instant. A unit that reads state.db says
+    so of the damage that it meets there (errors.found_in).
     """
 
     name = "reads"
+
+    def __init__(self, worker: Worker, files: Sequence[StoreFile]) -> None:
+        """`files`: auth.db first."""
+        super().__init__(worker)
+        self._files = files
+
+    def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
+        for outcome in outcomes:
+            if isinstance(outcome, Failure) and (damage := batches.damage_in(outcome)) is not None:
+                damaged = [file for file in self._files if file.name == damage.file]
+                (damaged or self._files)[0].found_damaged()
 
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         outcomes = batches.read(connection, units)
@@ -212,6 +224,18 @@ class ReadLane(Lane):
 
 def _lacks_table(outcome: batches.Outcome) -> bool:
     return isinstance(outcome, Failure) and str(outcome.value).startswith("no such table")
+
+
+def write_batch(
+    worker: Worker, file: StoreFile, connection: sqlite3.Connection, units: Sequence[Unit[Any]]
+) -> list[batches.Outcome]:
+    """Run a group commit in the worker's thread, once more on a new connection if this one can only read.
+
+    SQLite opens a file for reading when it cannot be written at that moment, and a connection stays as it was opened.
+    """
+    with file.lock:
+        outcomes = batches.write(connection, units)
+        return batches.write(worker.reopen(), units) if batches.read_only(outcomes) else outcomes
 
 
 class WriteLane(Lane):
@@ -244,12 +268,11 @@ class WriteLane(Lane):
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         if self._file.refusal is not None:
             return [failure(say(self._file.refusal)) for _ in units]
-        with self._file.lock:
-            return batches.write(connection, units)
+        return write_batch(self._worker, self._file, connection, units)
 
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
-        if any(batches.damage_in(outcome) for outcome in outcomes):
-            self._file.refusal = StoreCorrupt
+        if any(map(batches.damage_in, outcomes)):
+            self._file.found_damaged()
         if all(isinstance(outcome, Failure) and outcome.check(StoreBusy) for outcome in outcomes):
             self._refuse_waiting()
 

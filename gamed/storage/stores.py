@@ -16,6 +16,7 @@ from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, p
 from gamed.storage.health import Health, silent
 from gamed.storage.lanes import Lane, ReadLane, WriteLane
 from gamed.storage.pulse import Pulse
+from gamed.storage.reopening import Reopening
 from gamed.storage.ticker import Ticker
 from gamed.storage.wal import WalKeeper
 from gamed.storage.watch import Watch
@@ -59,7 +60,7 @@ class Stores:
         )
         reads, auth_writes, state_writes, blobs, tends = self.workers
         self._wal = WalKeeper(reactor, tends)
-        self.reads = ReadLane(reads)
+        self.reads = ReadLane(reads, self._files)
         self.auth = WriteLane(auth_writes, auth, self._wal.wrote)
         self.state = WriteLane(state_writes, state, self._wal.wrote)
         self.blobs = BlobLane(blobs, state, folder, now_ms, self._wal.wrote, staged_ms=staged_ms)
@@ -68,6 +69,7 @@ class Stores:
         self._watch = Watch(reactor, (self.auth, self.state))
         self._health = Health(reactor, self.reads, (auth, state))
         self._open_pulse = partial(Pulse, reactor, auth, state)
+        self._reopening = Reopening(reactor, state, blobs, (reads, tends))
         self._sweep = Ticker(reactor, SWEEP_SECONDS, self._swept)
         self._sweep.start()
         self._closing: Deferred[None] | None = None
@@ -76,7 +78,7 @@ class Stores:
     def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS) -> "Stores":
         """The stores of a data folder whose files were prepared; StoreUnavailable when auth.db cannot be read.
 
-        A state.db that cannot be read leaves everything working that does not need it.
+        A state.db that cannot be read leaves everything working that does not need it, and is tried again.
         """
         auth, state = StoreFile.at(data, AUTH), StoreFile.at(data, STATE)
         if (problem := unusable(auth)) is not None:
@@ -133,6 +135,7 @@ class Stores:
 
     async def _close(self) -> None:
         self._sweep.stop()
+        self._reopening.stop()
         self._watch.stop()
         await gatherResults([lane.drain() for lane in (self.reads, self.auth, self.state, self.blobs)])
         await self._wal.stop()

@@ -15,9 +15,11 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from gamed.storage.errors import translate
 from gamed.storage.files import AUTH, WAL_LIMIT_BYTES, StoreFile
 from gamed.storage.lanes import Lane, ReadLane
 from gamed.storage.worker import Worker
+from gamed.store import StoreReadOnly
 
 PASSIVE_BYTES = 16 * 1024 * 1024
 PASSIVE_SECONDS = 5
@@ -141,8 +143,17 @@ class WalKeeper:
         schema = "main" if file.name == AUTH else file.name
 
         def checkpoint(connection: sqlite3.Connection) -> bool:
-            connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
-            [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
-            return not busy
+            try:
+                return _checkpoint(connection, schema, mode)
+            except sqlite3.OperationalError as e:
+                if not isinstance(translate(e), StoreReadOnly):
+                    raise
+            return _checkpoint(self._worker.reopen(), schema, mode)
 
         return self._worker.run(checkpoint)
+
+
+def _checkpoint(connection: sqlite3.Connection, schema: str, mode: str) -> bool:
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+    [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
+    return not busy

@@ -46,6 +46,16 @@ class Worker:
         """Call `work` with the connection; opened at the first call, and again if that failed."""
         return deferToThreadPool(self._reactor, self.pool.threadpool, self._run, work)
 
+    def reopen(self) -> sqlite3.Connection:
+        """In the thread: close the connection and return a new one, which is that of every later call."""
+        self.pool.disconnect(self.pool.connect())
+        connection: sqlite3.Connection = self.pool.connect()
+        return connection
+
+    def call(self, work: Callable[[], T]) -> Deferred[T]:
+        """Call `work` in the thread, without the connection."""
+        return deferToThreadPool(self._reactor, self.pool.threadpool, work)
+
     def soon(self, work: Callable[[], object]) -> None:
         """Call `work` in the reactor's thread, once its turn is over."""
         self._reactor.callFromThread(work)

@@ -13,7 +13,15 @@ from gamed.storage.command import once
 from gamed.storage.errors import failure, of_disk, translate
 from gamed.storage.files import connect, file_uri
 from gamed.storage.migrations import MigrationError, prepare_files
-from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreFailing, StoreFull, StoreUnavailable
+from gamed.store import (
+    StoreBusy,
+    StoreCorrupt,
+    StoreError,
+    StoreFailing,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from tests.storage.test_lanes import arrivals, arrive, increment
 from tests.support.stores import ask, data_folder, file_stores
 
@@ -104,7 +112,7 @@ class Translation(SynchronousTestCase):
             (sqlite3.SQLITE_FULL, StoreFull),
             (sqlite3.SQLITE_IOERR, StoreFailing),
             (sqlite3.SQLITE_IOERR_WRITE, StoreFailing),
-            (sqlite3.SQLITE_READONLY, StoreFull),
+            (sqlite3.SQLITE_READONLY, StoreReadOnly),
             (sqlite3.SQLITE_BUSY, StoreBusy),
             (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy),
             (sqlite3.SQLITE_LOCKED, StoreBusy),

@@ -37,8 +37,17 @@ class StoreFails(FarCase):
         self.connection.execute(pragma).fetchall()
 
     def read_only(self) -> Callable[[], None]:
+        """Whatever is opened now can only read, as on a disk that is mounted so."""
         self.lane("PRAGMA query_only = ON")
-        return lambda: self.lane("PRAGMA query_only = OFF")
+        pool = self.desk.stores.auth._worker.pool
+        prepare = pool.openfun
+
+        def opened(connection: Connection) -> None:
+            prepare(connection)
+            connection.execute("PRAGMA query_only = ON")
+
+        pool.openfun = opened
+        return lambda: setattr(pool, "openfun", prepare)
 
     def locked(self) -> Callable[[], None]:
         """By another process, such as a backup tool that holds its transaction open."""
