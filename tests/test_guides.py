@@ -30,7 +30,9 @@ SYMPTOMS = (
     "the port is taken by another program",
     "is left alone",
     "is damaged",
-    "StoreCorrupt",
+    "is damaged: nothing is written to it any more",
+    "was made by another version of gamed",
+    "the disk is full",
 )
 BLOCK = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")
 

@@ -7,11 +7,11 @@ from gamed.saves.errors import CorruptBlob
 from gamed.saves.save_info import side
 from gamed.saves.sight import Past
 from gamed.saves.version import Version
-from gamed.store import BlobCorrupt, BlobGone
+from gamed.store import BlobCorrupt, BlobGone, StoreCorrupt
 
 
 class Checker(Protocol):
-    """Hashes stored bytes again: BlobGone or BlobCorrupt."""
+    """Hashes stored bytes again: BlobGone or BlobCorrupt, or StoreCorrupt where SQLite cannot read them."""
 
     def check(self, blob_id: int) -> Awaitable[None]: ...
 
@@ -32,7 +32,7 @@ async def _newest_good(checker: Checker, past: Past, bad: set[int | None]) -> Ve
             continue
         try:
             await checker.check(version.blob_id)
-        except (BlobCorrupt, BlobGone):
+        except (BlobCorrupt, BlobGone, StoreCorrupt):
             bad.add(version.blob_id)
         else:
             return version

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from msgspec import DecodeError
 from msgspec.json import decode
 
 from gamed.instants import rfc3339
@@ -10,6 +11,7 @@ from gamed.saves.entry import Listing, SlotEntry
 from gamed.saves.history import expires_ms
 from gamed.saves.limits import SaveLimits
 from gamed.saves.version import Version
+from gamed.store import StoreCorrupt
 
 
 def save_info(version: Version) -> dict[str, object]:
@@ -23,8 +25,16 @@ def save_info(version: Version) -> dict[str, object]:
         "sha256": body.sha256.hex() if body else None,
         "content_type": body.ctype if body else None,
         "modified": rfc3339(version.created_ms),
-        "meta": decode(body.meta) if body and body.meta is not None else None,
+        "meta": _meta(body.meta) if body and body.meta is not None else None,
     }
+
+
+def _meta(text: str) -> object:
+    """Return the Save-Meta object; StoreCorrupt when the stored text is none."""
+    try:
+        return decode(text)
+    except DecodeError:
+        raise StoreCorrupt("the stored Save-Meta of a version is not JSON") from None
 
 
 def version_info(version: Version) -> dict[str, object]:

@@ -47,7 +47,7 @@ from gamed.saves.supply import ATTEMPTS, Supply
 from gamed.saves.version import Version
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
-from gamed.store import BlobCorrupt, BlobGone, StoreBusy
+from gamed.store import BlobCorrupt, BlobGone, StoreBusy, StoreCorrupt
 from gamed.structs import Part
 from gamed.waits import Woken
 
@@ -126,7 +126,13 @@ class Shelf(Part, frozen=True):
     async def read(self, token: Secret, look: Look) -> Reading:
         """The current version, with its bytes where they will be sent; stored bytes were hashed again."""
         for _ in range(ATTEMPTS):
-            caller, sight = await self._store.look_at(token, self._now_ms(), look)
+            try:
+                caller, sight = await self._store.look_at(token, self._now_ms(), look)
+            except StoreCorrupt:
+                if not look.whole:
+                    raise
+                reading = await self.read(token, replace(look, whole=False))  # StoreCorrupt if more than bytes is hit
+                raise await self._damaged(token, reading.version) from None
             await self._sessions.settle(caller)
             reading = self._judged(look, sight)
             if not reading.modified or not look.whole or reading.content is not None:
@@ -135,7 +141,7 @@ class Shelf(Part, frozen=True):
                 return replace(reading, content=await self._bytes_of(sight, reading.version))
             except BlobGone:  # replaced and swept since the look
                 continue
-            except BlobCorrupt:
+            except (BlobCorrupt, StoreCorrupt):
                 raise await self._damaged(token, reading.version) from None
         raise StoreBusy("The save changes faster than it can be read. Try again in a moment.")
 
@@ -217,7 +223,7 @@ class Shelf(Part, frozen=True):
             await self._store.check(version.blob_id)
         except BlobGone:
             raise version_gone(version.slot, version.version) from None
-        except BlobCorrupt:
+        except (BlobCorrupt, StoreCorrupt):
             raise await self._damaged(token, version) from None
 
     def _judged(self, look: Look, sight: Sight) -> Reading:

@@ -11,9 +11,14 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from gamed.storage.errors import failure, say
+from gamed.storage.errors import SQLITE_ERRORS, damaged_row, failure, say, translate
+from gamed.storage.files import PAGE_BYTES, STATE
 from gamed.store import StoreCorrupt, StoreReadOnly
 
+EXAMINED_PAGES = 64 * 1024 * 1024 // PAGE_BYTES
+"""Of a file that is examined after an unforeseen failure: that keeps its queue for some tenths of a second."""
+UNFORESEEN = (sqlite3.Error, LookupError, TypeError, ValueError, AssertionError, AttributeError, ArithmeticError)
+"""What no unit raises but by a defect, or from rows that no version of gamed has written."""
 Unit = Callable[[sqlite3.Connection], Any]
 Outcome = Any
 
@@ -133,6 +138,31 @@ def _run_in_savepoint(connection: sqlite3.Connection, unit: Unit) -> Outcome:
 def damage_in(outcome: Outcome) -> StoreCorrupt | None:
     """Return the damage that the unit failed for, if that is why it failed."""
     return outcome.value if isinstance(outcome, Failure) and isinstance(outcome.value, StoreCorrupt) else None
+
+
+def unforeseen(outcomes: Sequence[Outcome]) -> bool:
+    """Whether a unit failed in a way that is a defect of the server, or comes of rows that are not what was written."""
+    return any(isinstance(outcome, Failure) and isinstance(outcome.value, UNFORESEEN) for outcome in outcomes)
+
+
+def explained(connection: sqlite3.Connection, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Examine small files after an unforeseen failure, and give a damaged one as its reason."""
+    for _, schema, _ in connection.execute("PRAGMA database_list").fetchall():
+        if not _is_whole(connection, schema):
+            damage = damaged_row(STATE) if schema == STATE else say(StoreCorrupt)
+            return [failure(damage) if unforeseen([outcome]) else outcome for outcome in outcomes]
+    return list(outcomes)
+
+
+def _is_whole(connection: sqlite3.Connection, schema: str) -> bool:
+    try:
+        [(pages,)] = connection.execute(f"PRAGMA {schema}.page_count").fetchall()
+        if pages > EXAMINED_PAGES:
+            return True
+        flaws = connection.execute(f"PRAGMA {schema}.integrity_check(1)").fetchall()
+        return flaws == [("ok",)] and not connection.execute(f"PRAGMA {schema}.foreign_key_check").fetchmany(1)
+    except SQLITE_ERRORS as e:
+        return not isinstance(translate(e), StoreCorrupt)
 
 
 def read_only(outcomes: Sequence[Outcome]) -> bool:

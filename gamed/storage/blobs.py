@@ -41,7 +41,7 @@ class _Turns(Lane):
         self._file = file
 
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
-        return [unit(connection) for unit in units]
+        return self._explained([unit(connection) for unit in units])
 
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
         if any(map(batches.damage_in, outcomes)):

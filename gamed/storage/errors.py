@@ -33,8 +33,10 @@ PRIMARY: dict[int, type[StoreError]] = {
 }
 """Primary result code (the low byte of an extended one) -> what it means."""
 
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What Python raises for SQLite's errors: the second when SQLite's message quotes damaged text."""
 UNDECODABLE = "Could not decode to UTF-8"
-"""How Python begins its complaint about a text that was not written as one."""
+"""How Python begins its message about a damaged text in a row."""
 
 
 def say(kind: type[StoreError]) -> StoreError:
@@ -44,12 +46,14 @@ def say(kind: type[StoreError]) -> StoreError:
 
 def translate(error: BaseException) -> BaseException:
     """SQLite's error as ours, raised where the original was, its cause; anything else comes back as it is."""
-    if not isinstance(error, sqlite3.Error):
+    if not isinstance(error, SQLITE_ERRORS):
         return error
     code = getattr(error, "sqlite_errorcode", None)
-    kind = None if code is None else PRIMARY.get(code & 0xFF)
-    if code is None and str(error).startswith(UNDECODABLE):
-        kind = StoreCorrupt
+    if code is not None:
+        kind = PRIMARY.get(code & 0xFF)
+    else:
+        undecodable = isinstance(error, UnicodeDecodeError) or str(error).startswith(UNDECODABLE)
+        kind = StoreCorrupt if undecodable else None
     if kind is None:
         return error
     ours = say(kind)
@@ -80,7 +84,7 @@ def damaged_row(file: str) -> StoreCorrupt:
     return error
 
 
-def found_in(file: str, error: sqlite3.Error) -> BaseException:
+def found_in(file: str, error: BaseException) -> BaseException:
     """Return the translated error; damage is that of `auth` or `state`, whatever else the connection has open."""
     ours = translate(error)
     if isinstance(ours, StoreCorrupt):
@@ -94,7 +98,7 @@ def attributed(file: str, unit: Callable[[sqlite3.Connection], T]) -> Callable[[
     def read(connection: sqlite3.Connection) -> T:
         try:
             return unit(connection)
-        except sqlite3.Error as e:
+        except SQLITE_ERRORS as e:
             raise found_in(file, e)  # noqa: B904  its cause is set
 
     return read
@@ -105,7 +109,7 @@ def translated() -> Iterator[None]:
     """Raise what SQLite says inside as one of ours."""
     try:
         yield
-    except sqlite3.Error as e:
+    except SQLITE_ERRORS as e:
         if (ours := translate(e)) is e:
             raise
         raise ours  # noqa: B904  its cause is set

@@ -9,7 +9,7 @@ from threading import Lock
 from msgspec import Struct, field
 from twisted.logger import Logger
 
-from gamed.storage.errors import say, translate
+from gamed.storage.errors import SQLITE_ERRORS, say, translate
 from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
 
 AUTH, STATE = "auth", "state"
@@ -122,7 +122,7 @@ def attach_state(connection: sqlite3.Connection, state: StoreFile) -> None:
     try:
         connection.execute("ATTACH :uri AS state", {"uri": state.uri})
         connection.execute("SELECT 1 FROM state.sqlite_schema LIMIT 1").fetchall()
-    except sqlite3.Error as e:
+    except SQLITE_ERRORS as e:
         if not isinstance(translate(e), StoreCorrupt):
             raise
         state.refusal = StoreUnavailable
@@ -140,7 +140,7 @@ def unusable(file: StoreFile) -> StoreError | None:
         with closing(connect(file.uri)) as connection:
             prepare(connection)
             connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
-    except sqlite3.Error as e:
+    except SQLITE_ERRORS as e:
         ours = translate(e)
         return ours if isinstance(ours, StoreError) else say(StoreError)
     return None

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.storage.errors import say
+from gamed.storage.errors import SQLITE_ERRORS, found_in, say
 from gamed.storage.files import AUTH, STATE, StoreFile
 from gamed.storage.lanes import ReadLane
 from gamed.store import StoreBusy, StoreError
@@ -32,7 +32,10 @@ SCHEMAS = {AUTH: "main", STATE: "state"}
 def touch(connection: sqlite3.Connection, files: Sequence[str] = (AUTH, STATE)) -> None:
     """Read one row of each file; a bare SELECT 1 would open neither."""
     for name in files:
-        connection.execute(f"SELECT 1 FROM {SCHEMAS[name]}.sqlite_schema LIMIT 1").fetchall()
+        try:
+            connection.execute(f"SELECT 1 FROM {SCHEMAS[name]}.sqlite_schema LIMIT 1").fetchall()
+        except SQLITE_ERRORS as e:
+            raise found_in(name, e)  # noqa: B904  its cause is set
 
 
 async def silent(reads: ReadLane, files: Sequence[StoreFile], clock: Any) -> list[str]:

@@ -27,6 +27,8 @@ Unit = Callable[[sqlite3.Connection], T]
 QUEUE_ITEMS = 4096
 BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
+EXAMINATIONS = 10
+"""How often a queue looks for damage after an unforeseen failure: a defect must not make each request slow."""
 log = Logger()
 
 
@@ -60,6 +62,7 @@ class Lane(ABC):
         """In all of them."""
         self._failing = False
         """Whether the disk reported an I/O error in the last batch."""
+        self._examinations = EXAMINATIONS
         self._pausing: list[Deferred[None]] = []
         self._draining: list[Deferred[None]] = []
 
@@ -105,6 +108,16 @@ class Lane(ABC):
     @abstractmethod
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         """One batch, in the thread."""
+
+    def _explained(self, connection: sqlite3.Connection, outcomes: Sequence[batches.Outcome]) -> list[batches.Outcome]:
+        """In the thread, after the batch: whether a damaged file is the reason for what no unit raises otherwise."""
+        if self._examinations == 0 or not batches.unforeseen(outcomes):
+            return list(outcomes)
+        self._examinations -= 1
+        try:
+            return batches.explained(self._worker.connection(), outcomes)
+        except Exception:  # what was committed is committed, whatever the examination comes to
+            return list(outcomes)
 
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:  # noqa: B027 (a hook)
         """See the outcomes before the next batch starts."""
@@ -216,7 +229,7 @@ class ReadLane(Lane):
                 (damaged or self._files)[0].found_damaged()
 
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
-        outcomes = batches.read(connection, units)
+        outcomes = self._explained(batches.read(connection, units))
         if any(map(_lacks_table, outcomes)) and not state_attached(connection):
             return [failure(say(StoreUnavailable)) if _lacks_table(outcome) else outcome for outcome in outcomes]
         return outcomes
@@ -268,7 +281,7 @@ class WriteLane(Lane):
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         if self._file.refusal is not None:
             return [failure(say(self._file.refusal)) for _ in units]
-        return write_batch(self._worker, self._file, connection, units)
+        return self._explained(write_batch(self._worker, self._file, connection, units))
 
     def _note(self, outcomes: Sequence[batches.Outcome]) -> None:
         if any(map(batches.damage_in, outcomes)):

@@ -8,7 +8,7 @@ from shlex import quote
 
 from twisted.logger import Logger
 
-from gamed.storage.errors import translate, translated
+from gamed.storage.errors import SQLITE_ERRORS, translate, translated
 from gamed.storage.files import (
     APPLICATION_ID,
     AUTH,
@@ -98,7 +98,7 @@ def check_schema(path: Path) -> None:
     try:
         with closing(connect(reading_uri(path))) as connection:
             version, found = version_of(connection), _schema_of(connection)
-    except sqlite3.Error:
+    except SQLITE_ERRORS:
         return
     scripts = scripts_in(schema_folder(path.stem))
     if not 0 < version <= len(scripts):

@@ -98,6 +98,10 @@ class Stores:
         """Whether saves can be read."""
         return self._state.refusal is not StoreUnavailable
 
+    def state_damaged(self) -> None:
+        """Note damage of state.db that a unit met and could leave out."""
+        self._state.found_damaged()
+
     def watch(self, changed: Callable[[], None], file: str | None = None) -> None:
         """Call `changed` within a second of a change that another process made to either file, or to this one."""
         self._watch.add(changed, file)

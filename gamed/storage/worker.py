@@ -46,11 +46,15 @@ class Worker:
         """Call `work` with the connection; opened at the first call, and again if that failed."""
         return deferToThreadPool(self._reactor, self.pool.threadpool, self._run, work)
 
+    def connection(self) -> sqlite3.Connection:
+        """In the thread: return the connection; it is opened if there is none."""
+        connection: sqlite3.Connection = self.pool.connect()
+        return connection
+
     def reopen(self) -> sqlite3.Connection:
         """In the thread: close the connection and return a new one, which is that of every later call."""
         self.pool.disconnect(self.pool.connect())
-        connection: sqlite3.Connection = self.pool.connect()
-        return connection
+        return self.connection()
 
     def call(self, work: Callable[[], T]) -> Deferred[T]:
         """Call `work` in the thread, without the connection."""
@@ -61,7 +65,7 @@ class Worker:
         self._reactor.callFromThread(work)
 
     def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return work(self.pool.connect())
+        return work(self.connection())
 
     @property
     def started(self) -> bool:

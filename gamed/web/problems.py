@@ -33,7 +33,7 @@ STATUS: list[tuple[type[Exception], int, str]] = [  # most specific first
     (store.StoreBusy, 503, "busy"),
     (store.StoreFull, 507, "storage_full"),
     (store.StoreUnavailable, 503, "store_unavailable"),
-    (store.StoreCorrupt, 500, "internal_error"),
+    (store.StoreCorrupt, 503, "store_unavailable"),
     (PasswordsBusy, 503, "busy"),
     (ReauthenticationRequired, 403, "reauthentication_required"),
     (LastIdentity, 409, "last_identity"),
@@ -91,6 +91,8 @@ STATUS: list[tuple[type[Exception], int, str]] = [  # most specific first
     (assets.AssetsError, 500, "internal_error"),
 ]
 
+_WITHOUT_WORDS = (HTTPException, store.StoreCorrupt)
+"""Their text is for a log."""
 _WERKZEUG = {400: "bad_request", 404: "route_not_found"}
 
 
@@ -128,7 +130,7 @@ def problem_of(error: BaseException, *, credential_sent: bool = False) -> Proble
         return None
     row = CODES[code]
     retry_after = getattr(error, "retry_after", None) or row.retry_after
-    detail = row.detail if code == "internal_error" or isinstance(error, HTTPException) else str(error) or row.detail
+    detail = row.detail if code == "internal_error" or isinstance(error, _WITHOUT_WORDS) else str(error) or row.detail
     members = getattr(error, "members", None) or {}
     headers = _headers(error, status, code, credential_sent, retry_after)
     return Problem(status, code, detail, members, retry_after, headers)

@@ -188,6 +188,19 @@ class DamageTest(SaveCase):
             self.assertEqual(answer.json["newest_good"]["etag"], tag(1, data + b"0"))
             self.assertEqual(self.get(slot, {"If-None-Match": tag(3, data + b"2")}).status, 304)
 
+    def test_rows(self) -> None:
+        """A row with a value that was never written is store_unavailable, not a defect of the server."""
+        for slot, damage in {
+            "meta": "meta = '{\"a\"~1}'",
+            "time": "created_ms = 1 << 62",
+        }.items():
+            self.put(slot, ONE, {"Save-Meta": '{"a":1}'})
+            query = f"UPDATE save_version SET {damage} WHERE slot = '{slot}'"
+            self.in_state(lambda connection, query=query: connection.execute(query).rowcount)
+            for path in (f"/{slot}/versions", ""):
+                answer = self.refused(self.ask("GET", f"/game/saves{path}"), 503, "store_unavailable")
+                self.assertNotIn("JSON", answer.json["detail"])
+
     def test_none_good(self) -> None:
         """When nothing older is good the answer says so."""
         self.put("auto", ONE)

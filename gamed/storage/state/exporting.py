@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
-from sqlite3 import Connection, DatabaseError
+from sqlite3 import Connection
 from tempfile import TemporaryFile
 from typing import IO
 from zlib import crc32
@@ -22,7 +22,7 @@ from gamed.saves.cursor import Cursor
 from gamed.saves.save_info import version_info
 from gamed.saves.version import Body, Version
 from gamed.storage import parts
-from gamed.storage.errors import translate
+from gamed.storage.errors import SQLITE_ERRORS, translate
 from gamed.storage.state import shelves, versions
 from gamed.storage.state.writing import erased
 from gamed.storage.zip_writer import ZipWriter
@@ -61,6 +61,8 @@ class ExportWriter:
         self._manifest.add(encode(head)[:-1] + b',"versions":[')
         self.sha256 = b""
         """Of the whole file, once it is whole."""
+        self.unreadable = False
+        """Whether SQLite found a page damaged: it holds somebody's bytes, and is no reason to keep back the others."""
 
     @property
     def size(self) -> int:
@@ -88,7 +90,7 @@ class ExportWriter:
 
     def _copy(self, connection: Connection, version: Version, current: bool) -> bool:
         body, blob_id, name = version.body, version.blob_id, None
-        if body is not None and blob_id is not None and (crc := _checked(connection, blob_id, body)) is not None:
+        if body is not None and blob_id is not None and (crc := self._checked(connection, blob_id, body)) is not None:
             name = f"saves/{version.slot}/{version.version}"
             self._zip.add(name, version.created_ms, body.size, crc, _pieces(connection, blob_id, body.size))
         damaged = body is not None and name is None
@@ -98,6 +100,20 @@ class ExportWriter:
         self._manifest.add((b"\n" if self._after == ("", 0) else b",\n") + encode(row))
         self._after = version.slot, version.version
         return not damaged
+
+    def _checked(self, connection: Connection, blob_id: int, body: Body) -> int | None:
+        """The CRC-32 of the bytes, if they are those that were acknowledged."""
+        digest, crc, size = sha256(), 0, 0
+        try:
+            for data in _pieces(connection, blob_id, body.size):
+                digest.update(data)
+                crc, size = crc32(data, crc), size + len(data)
+        except SQLITE_ERRORS as e:
+            if not isinstance(translate(e), StoreCorrupt):
+                raise
+            self.unreadable = True
+            return None
+        return crc if (digest.digest(), size) == (body.sha256, body.size) else None
 
     def _finish(self) -> None:
         self._manifest.add(b'\n],"damaged":%d}\n' % self._damaged)
@@ -137,20 +153,6 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
     values: Mapping[str, object] = {"player_id": player_id, "slot": slot, "version": version, "limit": STEP_VERSIONS}
     for *row, current in connection.execute(query, values).fetchall():
         yield versions.from_row(tuple(row)), bool(current)
-
-
-def _checked(connection: Connection, blob_id: int, body: Body) -> int | None:
-    """The CRC-32 of the bytes, if they are those that were acknowledged."""
-    digest, crc, size = sha256(), 0, 0
-    try:
-        for data in _pieces(connection, blob_id, body.size):
-            digest.update(data)
-            crc, size = crc32(data, crc), size + len(data)
-    except DatabaseError as e:  # a damaged page of the file is somebody's bytes, and no reason to keep back the others
-        if not isinstance(translate(e), StoreCorrupt):
-            raise
-        return None
-    return crc if (digest.digest(), size) == (body.sha256, body.size) else None
 
 
 def _pieces(connection: Connection, blob_id: int, size: int) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from gamed.saves.player_waits import PlayerWaits
+from gamed.storage.errors import attributed
 from gamed.storage.files import AUTH, STATE
 from gamed.storage.state import shelves
 from gamed.storage.stores import Stores
@@ -42,6 +43,6 @@ class StoreNews(Struct, eq=False):
         if self._waits is None:
             return
         players = self._waits.players
-        cursors = await self._stores.reads.submit(lambda connection: shelves.cursors(connection, players))
+        cursors = await self._stores.reads.submit(attributed(STATE, lambda c: shelves.cursors(c, players)))
         if self._waits is not None:
             self._waits.compare(cursors)

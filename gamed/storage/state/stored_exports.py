@@ -54,7 +54,10 @@ class StoredExport(Struct, eq=False):
                 self._out = TemporaryFile(dir=self._folder)  # noqa: SIM115  close() closes it
             if self._export is None:
                 self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder)
-            return bool(self._export.step(connection))
+            more = bool(self._export.step(connection))
+            if self._export.unreadable:
+                self._stores.state_damaged()
+            return more
         except OSError as e:
             raise of_disk(e) from e
 

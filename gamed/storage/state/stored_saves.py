@@ -19,6 +19,8 @@ from gamed.saves.sight import Look, Parts, Past, Sight
 from gamed.saves.staging import Staged, StageOrder
 from gamed.sessions.credentials import Caller
 from gamed.storage.auth.sessions import authenticate
+from gamed.storage.errors import SQLITE_ERRORS, attributed, found_in
+from gamed.storage.files import STATE
 from gamed.storage.state import committing, reading, restoring, shelves, staging, writing
 from gamed.storage.stores import Stores
 from gamed.store import StoreFull
@@ -67,10 +69,14 @@ class StoredSaves(Part, frozen=True):
         return self._stores.state.submit(lambda connection: restoring.dismiss(connection, order))
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
-        return self._stores.reads.submit(lambda connection: staging.size_of(connection, player_id, sha256))
+        return self._stores.reads.submit(
+            attributed(STATE, lambda connection: staging.size_of(connection, player_id, sha256))
+        )
 
     def blobs_of(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
-        return self._stores.reads.submit(lambda connection: staging.find(connection, player_id, digests))
+        return self._stores.reads.submit(
+            attributed(STATE, lambda connection: staging.find(connection, player_id, digests))
+        )
 
     def stage(self, order: StageOrder) -> Deferred[Staged | NeedsBytes | SaveError]:
         size = len(order.data) if order.data is not None else 0
@@ -98,7 +104,10 @@ class StoredSaves(Part, frozen=True):
 
         def unit(connection: Connection) -> tuple[Caller, T]:
             caller = authenticate(connection, self._indexer, token, now_ms)
-            return caller, look(connection, caller.player_id)
+            try:
+                return caller, look(connection, caller.player_id)
+            except SQLITE_ERRORS as e:
+                raise found_in(STATE, e)  # noqa: B904  its cause is set
 
         return self._stores.reads.submit(unit)
 

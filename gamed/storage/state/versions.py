@@ -6,15 +6,21 @@ from typing import Any
 
 from gamed.saves.rules import Earlier
 from gamed.saves.version import Body, Kind, Version
+from gamed.storage.errors import damaged_row
+from gamed.storage.files import STATE
 
 COLUMNS = "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms"
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last that RFC 3339 can write."""
 Row = tuple[Any, ...]
 _KINDS = {kind.value: kind for kind in Kind}
 
 
 def from_row(row: Row) -> Version:
-    """A row of COLUMNS."""
+    """A row of COLUMNS; StoreCorrupt for an instant that no clock has shown."""
     slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms = row
+    if not 0 <= created_ms <= LATEST_MS:
+        raise damaged_row(STATE)
     body = None if sha256 is None or ctype is None else Body(sha256, size, ctype, meta)
     return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, body, created_ms, retired_ms)
 
