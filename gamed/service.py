@@ -27,6 +27,7 @@ from gamed.ops.tally import CountedAudit, Tally
 from gamed.ops.waiters import Waiters
 from gamed.people import People
 from gamed.sessions.credentials import Issuer, SessionPolicy
+from gamed.sessions.first_uses import FirstUses
 from gamed.sessions.keeper import Sessions
 from gamed.sign_in import SignIn
 from gamed.storage.auth.stored_sessions import StoredSessions
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from gamed.admin import Admin
 
 SWEEP_SECONDS = 60
+FIRST_USES_SECONDS = 10
+"""Between two attempts to write first uses of credentials that could not be written at once."""
 RECOVERY_SECONDS = 5
 """Between two attempts to end the sign-ins that the last process left unfinished."""
 LEAVE_SECONDS = 3
@@ -73,6 +76,7 @@ class Gamed(MultiService):
         self._people = People(self._config, self._keys, self._stores, self._audit, self._keeping.waits, now_ms)
         self._detached = Detached()
         self._terms = _terms(self._config)
+        self._first_uses = FirstUses()
         self._sessions = self._keep_sessions()
         self._sign_in = SignIn(
             reactor,
@@ -81,6 +85,7 @@ class Gamed(MultiService):
             keys=self._keys,
             stores=self._stores,
             sessions=self._sessions,
+            first_uses=self._first_uses,
             waiters=self._waiters,
             detached=self._detached,
             audit=self._audit,
@@ -98,6 +103,9 @@ class Gamed(MultiService):
         self._admin = self._make_admin(settings.admin)
         self._recovering = Ticker(reactor, RECOVERY_SECONDS, lambda: Deferred.fromCoroutine(self._recover()))
         self._sweeps = [
+            Ticker(reactor, FIRST_USES_SECONDS, lambda: Deferred.fromCoroutine(self._sessions.write_first_uses())),
+        ]
+        self._sweeps += [
             _every_minute(reactor, sweep)
             for sweep in (
                 self._sign_in.sweep,
@@ -148,6 +156,7 @@ class Gamed(MultiService):
         self._detached.abandon()
         if self._admin is not None:
             await self._given_time(self._admin.close())
+        await self._sessions.close()
         await self._people.close()
         self._delivering.close()
         await self._stores.close()
@@ -161,7 +170,7 @@ class Gamed(MultiService):
         issuer = Issuer(self._keys, self._terms.session, token_bytes)
         refreshes = Rate.per_minute(self._config.limits.refreshes_per_minute)
         stored = StoredSessions(self._stores.reads, self._stores.auth, issuer, refreshes)
-        return Sessions(stored, self._keeping.waits, now_ms, self._audit)
+        return Sessions(stored, self._keeping.waits, now_ms, self._audit, self._first_uses)
 
     def _make_admin(self, endpoint: str | None) -> "Admin | None":
         if endpoint is None:

@@ -28,6 +28,7 @@ from gamed.login.terms import LoginTerms
 from gamed.ops.journal import Journal
 from gamed.ops.tally import Tally
 from gamed.ops.waiters import Waiters
+from gamed.sessions.first_uses import FirstUses
 from gamed.sessions.keeper import Sessions
 from gamed.storage.auth.stored_logins import (
     StoredAccounts,
@@ -61,6 +62,7 @@ class SignIn:
         keys: Keys,
         stores: Stores,
         sessions: Sessions,
+        first_uses: FirstUses,
         waiters: Waiters,
         detached: Detached,
         audit: Audit,
@@ -78,7 +80,7 @@ class SignIn:
         self._waiters = waiters
         self._detached = detached
         self._sessions = sessions
-        self._logins = StoredLogins(stores.reads, stores.auth, keys)
+        self._logins = StoredLogins(stores.reads, stores.auth, keys, first_uses)
         self._attempts = StoredAttempts(stores.auth)
         self._accounts = StoredAccounts(stores.reads, keys)
         self._identities = StoredIdentities(stores.reads)

@@ -27,7 +27,7 @@ from gamed.structs import Part
 class Door(Protocol):
     """Who may come in."""
 
-    async def holdings(self, token: Secret) -> tuple[Caller, Holdings]: ...
+    async def holdings(self, token: Secret, *, reading: bool = False) -> tuple[Caller, Holdings]: ...
     async def enter(self, token: Secret) -> Entry:
         """To change something: it counts as one write."""
 
@@ -66,7 +66,7 @@ class Commits(Part, frozen=True):
 
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Of the player's own bytes with this hash, staged or saved; else BlobNotStaged."""
-        caller, _ = await self._door.holdings(token)
+        caller, _ = await self._door.holdings(token, reading=True)
         size = await self._store.size_of(caller.player_id, sha256)
         if size is None:
             raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")

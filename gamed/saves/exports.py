@@ -138,7 +138,7 @@ class Exports:
 
     async def open(self, token: Secret) -> Export:
         """A place for the player, to be closed whatever happens; SessionError, ExportsBusy, StoreFull."""
-        caller, holdings = await self._shelf.holdings(token)
+        caller, holdings = await self._shelf.holdings(token, reading=True)
         if self._closed or len(self._open) >= PLACES:
             raise ExportsBusy("As many exports as this server makes at once are under way. Try again in a moment.")
         player_id = caller.player_id

@@ -74,7 +74,8 @@ class SaveStore(Protocol):
 class Sessions(Protocol):
     """What follows from a token that was good."""
 
-    async def settle(self, caller: Caller) -> None: ...
+    async def settle(self, caller: Caller, *, reading: bool = False) -> None:
+        """`reading`: the request changes nothing."""
 
 
 class Shelf(Part, frozen=True):
@@ -88,16 +89,16 @@ class Shelf(Part, frozen=True):
     _waits: PlayerWaits
     _rate: WriteRate
 
-    async def holdings(self, token: Secret) -> tuple[Caller, Holdings]:
-        """Who asks, and the shelf as a whole; the token's first use is on disk."""
+    async def holdings(self, token: Secret, *, reading: bool = False) -> tuple[Caller, Holdings]:
+        """Who asks, and the shelf as a whole; the token's first use is settled."""
         caller, holdings = await self._store.holdings(token, self._now_ms())
-        await self._sessions.settle(caller)
+        await self._sessions.settle(caller, reading=reading)
         return caller, holdings
 
     async def overview(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
         """The cursor and the body of `GET /game/`."""
         now_ms = self._now_ms()
-        caller, holdings = await self.holdings(token)
+        caller, holdings = await self.holdings(token, reading=True)
         return holdings.cursor, overview(caller.player_id, caller.owner, holdings, self._limits, now_ms)
 
     def granted(self, wanted_seconds: int) -> int:
@@ -113,7 +114,7 @@ class Shelf(Part, frozen=True):
         """
         began_ms = self._now_ms()
         caller, listing = await self._store.list_saves(token, began_ms, since, conditions)
-        await self._sessions.settle(caller)
+        await self._sessions.settle(caller, reading=True)
         if wait_seconds <= 0 or listing.is_news(since):
             return listing
         with self._waits.open(caller.player_id, listing.cursor) as slot:
@@ -133,7 +134,7 @@ class Shelf(Part, frozen=True):
                     raise
                 reading = await self.read(token, replace(look, whole=False))  # StoreCorrupt if more than bytes is hit
                 raise await self._damaged(token, reading.version) from None
-            await self._sessions.settle(caller)
+            await self._sessions.settle(caller, reading=True)
             reading = self._judged(look, sight)
             if not reading.modified or not look.whole or reading.content is not None:
                 return reading
@@ -148,7 +149,7 @@ class Shelf(Part, frozen=True):
     async def recall(self, token: Secret, slot: str) -> dict[str, object]:
         """The body of the versions list."""
         caller, past = await self._store.recall(token, self._now_ms(), slot)
-        await self._sessions.settle(caller)
+        await self._sessions.settle(caller, reading=True)
         if not past.view.seen:
             raise not_found(slot)
         head = past.view.head.version if past.view.head else None

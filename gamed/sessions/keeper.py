@@ -1,16 +1,21 @@
 """The work of staying signed in: authenticate, refresh, sign out, list and end sessions (PROTOCOL 3.7)."""
 
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Protocol
+
+from msgspec import field
 
 from gamed.audit import UNHEARD, Audit, Event
 from gamed.crypto import Secret
 from gamed.instants import Now
 from gamed.sessions.credentials import Caller, members
 from gamed.sessions.errors import SessionError, SessionNotFound, TokenMissing
+from gamed.sessions.first_uses import FirstUses
 from gamed.sessions.presented import access_token, refresh_credential
 from gamed.sessions.rotation import Refreshed, Refusal
 from gamed.sessions.session import Scope, SessionRow
+from gamed.store import StoreCorrupt, StoreError, StoreFull
 from gamed.structs import Part
 
 SWEEP_ROWS = 500
@@ -22,6 +27,9 @@ class SessionStore(Protocol):
 
     def authenticate(self, token: Secret, now_ms: int) -> Awaitable[Caller]: ...
     def mark_used(self, session_id: str, generation: int, now_ms: int) -> Awaitable[None]: ...
+    def mark_all_used(self, uses: Sequence[tuple[str, int]], now_ms: int) -> Awaitable[None]:
+        """Leave out those of sessions that have ended."""
+
     def refresh(self, credential: Secret, now_ms: int) -> Awaitable[Refreshed | Refusal]: ...
     def log_out(
         self, access: Secret | None, refresh: Secret | None, scope: Scope, now_ms: int
@@ -43,20 +51,44 @@ class Sessions(Part, frozen=True):
     _waits: Waits
     _now_ms: Now
     _audit: Audit = UNHEARD
+    _uses: FirstUses = field(default_factory=FirstUses)
 
-    async def authenticate(self, token: str | None) -> Caller:
-        """Whom a Bearer token speaks for, and its first use is on disk; raises SessionError or StoreError."""
+    async def authenticate(self, token: str | None, *, reading: bool = False) -> Caller:
+        """Whom a Bearer token speaks for, its first use settled; raises SessionError or StoreError."""
         caller = await self._store.authenticate(access_token(token), self._now_ms())
-        await self.settle(caller)
+        await self.settle(caller, reading=reading)
         return caller
 
-    async def settle(self, caller: Caller) -> None:
-        """Write the first use of a generation down, before the request's effect; mostly there is none to write."""
-        if caller.unused is not None:
+    async def settle(self, caller: Caller, *, reading: bool = False) -> None:
+        """Commit the first use of a generation before the request's effect; mostly there is none.
+
+        `reading`: the request only reads. Where the disk cannot be written, its use is kept in memory (FirstUses).
+        """
+        if caller.unused is None or (reading and self._uses.has(caller.session_id, caller.unused)):
+            return
+        try:
             await self._store.mark_used(caller.session_id, caller.unused, self._now_ms())
+        except (StoreFull, StoreCorrupt):
+            if not (reading and self._uses.add(caller.session_id, caller.unused)):
+                raise
+        else:
+            self._uses.written([(caller.session_id, caller.unused)])
+
+    async def write_first_uses(self) -> None:
+        """Commit what is kept in memory, a batch at a time; StoreError while that cannot be done."""
+        while uses := self._uses.some(SWEEP_ROWS):
+            await self._store.mark_all_used(uses, self._now_ms())
+            self._uses.written(uses)
+
+    async def close(self) -> None:
+        """Commit what is kept in memory, if that can be done now."""
+        with suppress(StoreError):
+            await self.write_first_uses()
 
     async def refresh(self, credential: str) -> dict[str, object]:
         """The members of a refresh's answer, by PROTOCOL 3.7's table; the same ones for a repeated question."""
+        if self._uses:
+            await self.write_first_uses()
         outcome = await self._store.refresh(refresh_credential(credential), self._now_ms())
         if isinstance(outcome, Refusal):
             raise self._refused(outcome)

@@ -109,7 +109,7 @@ class Lane(ABC):
     def _work(self, connection: sqlite3.Connection, units: Sequence[Unit[Any]]) -> list[batches.Outcome]:
         """One batch, in the thread."""
 
-    def _explained(self, connection: sqlite3.Connection, outcomes: Sequence[batches.Outcome]) -> list[batches.Outcome]:
+    def _explained(self, outcomes: Sequence[batches.Outcome]) -> list[batches.Outcome]:
         """In the thread, after the batch: whether a damaged file is the reason for what no unit raises otherwise."""
         if self._examinations == 0 or not batches.unforeseen(outcomes):
             return list(outcomes)

@@ -33,7 +33,7 @@ IMMUTABLE = "max-age=31536000, immutable"
 class Players(Protocol):
     """Who may read where not everybody may."""
 
-    def authenticate(self, token: str | None) -> Awaitable[object]: ...
+    def authenticate(self, token: str | None, *, reading: bool = False) -> Awaitable[object]: ...
 
 
 class AssetRoutes(Part, frozen=True):
@@ -73,7 +73,7 @@ class AssetRoutes(Part, frozen=True):
         header, whole = request.head.header, request.head.method != "HEAD"
         look = Look(conditions_of(header), header("range") if whole else None, whole)
         if self._players is not None:
-            await self._players.authenticate(bearer(request.head))
+            await self._players.authenticate(bearer(request.head), reading=True)
         found = await find(look)
         self._begin(request, found)
         if found.content is None:

@@ -16,7 +16,7 @@ from gamed.web.request import Request
 
 
 class Callers(Protocol):
-    async def authenticate(self, token: str | None) -> Caller:
+    async def authenticate(self, token: str | None, *, reading: bool = False) -> Caller:
         """SessionError."""
 
 
@@ -40,7 +40,7 @@ class PlayerRoutes(Part, frozen=True):
 
     @app.route("/auth/identities", methods=["GET"])
     async def list_identities(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head), reading=True))
         found = await self._account.identities(caller)
         return write_json(request, 200, {"identities": [_line(*each) for each in found]})
 

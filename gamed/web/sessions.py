@@ -20,7 +20,7 @@ from gamed.web.request import Request
 class Sessions(Protocol):
     """What this room asks of gamed.sessions.keeper.Sessions; refusals are SessionError."""
 
-    async def authenticate(self, token: str | None) -> Caller: ...
+    async def authenticate(self, token: str | None, *, reading: bool = False) -> Caller: ...
     async def refresh(self, credential: str) -> dict[str, object]: ...
     async def log_out(self, access: str | None, credential: str | None, scope: Scope) -> None: ...
     async def list(self, caller: Caller) -> Sequence[SessionRow]: ...
@@ -62,7 +62,7 @@ class SessionRoutes(Part, frozen=True):
 
     @app.route("/auth/sessions", methods=["GET"])
     async def list_sessions(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head), reading=True))
         rows = await self._sessions.list(caller)
         return write_json(request, 200, {"sessions": [_line(row, caller.session_id) for row in rows]})
 

@@ -1,13 +1,19 @@
 """A disk of a few MiB that fills up under the real service: what is kept stays readable, and room brings all back."""
 
+import json
 import os
+import sqlite3
 import subprocess
+import time
+from contextlib import closing
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.service import FIRST_USES_SECONDS
 from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
+from tests.e2e.wire import ask
 
 SIZE = "16m"
 BALLAST = 8 * 2**20
@@ -36,6 +42,7 @@ class FullDisk(SynchronousTestCase):
         """PUT answers 507 and when to come back; every save, large ones too, is read as before; once there is room
         the same PUT succeeds, and both files are whole."""
         self.store("large", os.urandom(LARGE))
+        fresh = json.loads(gamed(self.service, "players", "token", "keeper", "--json"))
         refused = self.fill()
         self.assertGreater(len(self.kept), 10)
         self.assertEqual((refused.status, refused.json["code"]), (507, "storage_full"))
@@ -47,7 +54,10 @@ class FullDisk(SynchronousTestCase):
         part = self.keeper.ask("GET", "/large", Range="bytes=300000-300009")
         self.assertEqual((part.status, part.body), (206, self.kept["large"][300_000:300_010]))
 
+        self.read_with(fresh["access_token"])
+
         (self.service.data / "ballast").unlink()
+        self.becomes_used(fresh["session_id"])
         self.store("more", os.urandom(LARGE))
         self.store("s0", os.urandom(SMALL))
         self.all_readable()
@@ -55,6 +65,25 @@ class FullDisk(SynchronousTestCase):
         self.assertEqual(self.service.terminate(), 0)
         self.service.start()
         self.all_readable()
+
+    def read_with(self, token: str) -> None:
+        """A token that was never used before reads what is kept, and may not write."""
+        for _ in range(2):
+            read = ask(self.service.port, "GET", "/game/saves/large", bearer=token)
+            self.assertEqual((read.status, digest(read.body)), (200, digest(self.kept["large"])))
+        self.assertEqual(ask(self.service.port, "GET", "/auth/sessions", bearer=token).status, 200)
+        condition = {"If-Match": "*"}
+        written = ask(self.service.port, "PUT", "/game/saves/s0", body=b"small", bearer=token, headers=condition)
+        self.assertEqual(written.status, 507)
+
+    def becomes_used(self, session_id: str) -> None:
+        """The first use is written by itself, soon after the disk can be written."""
+        limit = time.monotonic() + 2 * FIRST_USES_SECONDS + 10
+        query = "SELECT used FROM session WHERE session_id = ?"
+        with closing(sqlite3.connect(f"file:{self.service.data / 'auth.db'}?mode=ro", uri=True)) as connection:
+            while connection.execute(query, (session_id,)).fetchall() != [(1,)]:
+                self.assertLess(time.monotonic(), limit)
+                time.sleep(0.2)
 
     def fill(self):
         """Save until the disk takes no more; the refusal. The last kilobytes go too."""

@@ -27,6 +27,7 @@ from gamed.login.transaction import DELIVERED_MS, Event, Intent, Proof, Stage
 from gamed.players.errors import PasswordsBusy
 from gamed.sessions.credentials import to_bytes
 from gamed.sessions.errors import SessionRevoked
+from gamed.sessions.first_uses import FirstUses
 from gamed.storage.auth import players, sessions
 from gamed.storage.auth.logins import SWEEP_ROWS
 from tests.login.desk import ANNA, APPROVAL, CLOSED, OFF, PASSWORD, TERMS, Desk, HandoffCase, done
@@ -369,6 +370,18 @@ class Repeating(HandoffCase):
         done(desk.handoff.recover())
         desk.collecting = desk.new_collecting()
         self.assertEqual(to_bytes(desk.collect(started).result.pair), to_bytes(first.result.pair))
+
+    def test_used_in_memory(self) -> None:
+        """Once its session was used, a delivery is not repeated, though that use could not be written yet."""
+        desk = self.desk()
+        started, first = self.complete(desk)
+        uses = FirstUses()
+        desk.logins = replace(desk.logins, _used=uses)
+        desk.collecting = desk.new_collecting()
+        self.assertEqual(to_bytes(desk.collect(started).result.pair), to_bytes(first.result.pair))
+        uses.add(first.login.session_id, 1)
+        with self.assertRaises(LoginCollected):
+            desk.collect(started)
 
 
 class Ending(HandoffCase):

@@ -11,6 +11,7 @@ from gamed.crypto import Keys, Secret
 from gamed.limits import UNLIMITED, Rate
 from gamed.ops.audit import AuditLog
 from gamed.sessions.credentials import Issuer, Pair
+from gamed.sessions.first_uses import FirstUses
 from gamed.sessions.keeper import Sessions
 from gamed.storage.auth import players, sessions
 from gamed.storage.auth.players import State
@@ -52,7 +53,8 @@ class House:
         random = Counting()
         self.issuer = Issuer(Keys.of(Secret(bytes(32)), random), POLICY, random)
         stored = StoredSessions(stores.reads, stores.auth, self.issuer, refreshes)
-        self.sessions = Sessions(stored, self.waits, lambda: self.now_ms, self.audit)
+        self.uses = FirstUses()
+        self.sessions = Sessions(stored, self.waits, lambda: self.now_ms, self.audit, self.uses)
 
     def open(self, player_id: str = ANNA) -> Deferred[tuple[str, Pair]]:
         """A new player with a session."""

@@ -16,16 +16,18 @@ from gamed.sessions.errors import (
     TokenInvalid,
     TokenMissing,
 )
+from gamed.sessions.first_uses import MOST
+from gamed.sessions.rotation import SHARED_STORE_MS
 from gamed.sessions.session import Scope
 from gamed.storage.auth import sessions
 from gamed.storage.auth.players import State
 from gamed.storage.command import once
 from gamed.storage.migrations import prepare_files
 from gamed.storage.stores import Stores
-from gamed.store import StoreBusy
+from gamed.store import StoreBusy, StoreFull
 from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.house import House, HouseCase, text
-from tests.support.stores import data_folder, file_stores
+from tests.support.stores import data_folder, file_stores, unwritable
 
 CALLERS = 30
 
@@ -54,6 +56,61 @@ class AuthenticateTests(HouseCase):
         self.fill()
         self.refused(self.keeper.authenticate(text(self.pair.access)), StoreBusy)
         self.assertEqual(self.used(), [(1, 0)])
+
+    def test_unwritable(self) -> None:
+        """Where the disk cannot be written, a request that reads has its caller, one that writes is refused."""
+        writable = unwritable(self.house.stores.auth)
+        for _ in range(2):
+            caller = self.wait(self.keeper.authenticate(text(self.pair.access), reading=True))
+            self.assertEqual(caller.player_id, ANNA)
+            self.refused(self.keeper.authenticate(text(self.pair.access)), StoreFull)
+        self.assertEqual((self.used(), len(self.house.uses)), ([(1, 0)], 1))
+        self.refused(self.keeper.write_first_uses(), StoreFull)
+        self.wait(self.keeper.close())
+        writable()
+        self.wait(self.keeper.write_first_uses())
+        self.assertEqual((self.used(), len(self.house.uses)), ([(1, 1)], 0))
+
+    def test_written_by_a_write(self) -> None:
+        """A write of the same session commits the first use as ever, once that can be done."""
+        writable = unwritable(self.house.stores.auth)
+        self.wait(self.keeper.authenticate(text(self.pair.access), reading=True))
+        writable()
+        self.wait(self.keeper.authenticate(text(self.pair.access)))
+        self.assertEqual((self.used(), len(self.house.uses)), ([(1, 1)], 0))
+
+    def test_used_in_memory_and_refreshed(self) -> None:
+        """A first use that is kept in memory counts for a refresh: an older credential does not get the pair in use."""
+        old = text(self.pair.refresh)
+        now = self.wait(self.keeper.refresh(old))
+        writable = unwritable(self.house.stores.auth)
+        self.wait(self.keeper.authenticate(str(now["access_token"]), reading=True))
+        self.refused(self.keeper.refresh(old), StoreFull)
+        writable()
+        self.house.now_ms += SHARED_STORE_MS + 1
+        self.refused(self.keeper.refresh(old), RefreshReused)
+        self.assertEqual(len(self.house.uses), 0)
+
+    def test_ended_meanwhile(self) -> None:
+        """The use of a session that ends before it is written is forgotten."""
+        writable = unwritable(self.house.stores.auth)
+        self.wait(self.keeper.authenticate(text(self.pair.access), reading=True))
+        writable()
+        self.revoke()
+        self.wait(self.keeper.write_first_uses())
+        self.assertEqual((self.used(), len(self.house.uses)), ([(1, 0)], 0))
+
+    def test_so_many(self) -> None:
+        """Only so many uses are kept; one more is refused as a write is."""
+        for number in range(MOST):
+            self.house.uses.add(f"ses_{number}", 1)
+        unwritable(self.house.stores.auth)
+        self.refused(self.keeper.authenticate(text(self.pair.access), reading=True), StoreFull)
+
+    def test_busy_reading(self) -> None:
+        """A store that is only busy is asked again by the client, for reads too."""
+        self.fill()
+        self.refused(self.keeper.authenticate(text(self.pair.access), reading=True), StoreBusy)
 
     def test_settle(self) -> None:
         """A door that asked the store itself settles the first use the same way, once."""

@@ -15,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.instants import Now
 from gamed.storage.blobs import KEPT_MS
 from gamed.storage.files import AUTH, STATE, StoreFile, connect
+from gamed.storage.lanes import WriteLane
 from gamed.storage.migrations import migrate, prepare_files, schema_folder
 from gamed.storage.stores import Stores
 
@@ -109,6 +110,21 @@ def _inline(stores: Stores) -> Stores:
     for worker in stores.workers:
         worker.pool.threadpool = InlineThreads()
     return stores
+
+
+def unwritable(lane: WriteLane) -> Callable[[], None]:
+    """Let the file be read only, also by connections that are opened from now on; what is returned ends that."""
+    pool = lane._worker.pool
+    prepare = pool.openfun
+
+    def opened(connection: sqlite3.Connection) -> None:
+        prepare(connection)
+        connection.execute("PRAGMA query_only = ON")
+
+    pool.openfun = opened
+    for connection in pool.connections.values():
+        connection.execute("PRAGMA query_only = ON")
+    return lambda: setattr(pool, "openfun", prepare)
 
 
 def ask(sql: str) -> Callable[[sqlite3.Connection], list[tuple[Any, ...]]]:

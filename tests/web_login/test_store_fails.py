@@ -10,6 +10,7 @@ from gamed.login.transaction import EXCHANGE_MS
 from gamed.storage.files import connect
 from tests.login.desk import done
 from tests.support.http import Answer
+from tests.support.stores import unwritable
 from tests.web_login.desk import BASE, Page
 from tests.web_login.far_desk import FarCase
 from tests.web_login.test_pages import code
@@ -38,16 +39,7 @@ class StoreFails(FarCase):
 
     def read_only(self) -> Callable[[], None]:
         """Whatever is opened now can only read, as on a disk that is mounted so."""
-        self.lane("PRAGMA query_only = ON")
-        pool = self.desk.stores.auth._worker.pool
-        prepare = pool.openfun
-
-        def opened(connection: Connection) -> None:
-            prepare(connection)
-            connection.execute("PRAGMA query_only = ON")
-
-        pool.openfun = opened
-        return lambda: setattr(pool, "openfun", prepare)
+        return unwritable(self.desk.stores.auth)
 
     def locked(self) -> Callable[[], None]:
         """By another process, such as a backup tool that holds its transaction open."""

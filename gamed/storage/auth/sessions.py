@@ -3,6 +3,8 @@
 A session outlives its tokens; each rotation is one more `generation` of it. `used` belongs to the newest one.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from sqlite3 import Connection
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Secret
@@ -148,6 +150,13 @@ def mark_used(connection: Connection, session_id: str, generation: int, now_ms: 
     marked = connection.execute(query, {"session_id": session_id, "generation": generation}).rowcount == 1
     if marked and generation == 1:
         close_handoff(connection, session_id, now_ms)
+
+
+def mark_all_used(connection: Connection, uses: Iterable[tuple[str, int]], now_ms: int) -> None:
+    """Mark many generations, by session; those of sessions that have ended are left out."""
+    for session_id, generation in uses:
+        with suppress(SessionRevoked):
+            mark_used(connection, session_id, generation, now_ms)
 
 
 _CLOSE = """

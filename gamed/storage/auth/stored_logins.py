@@ -1,6 +1,6 @@
 """Handoffs, attempts, accounts and limits over the lanes: each call one unit of auth.db, mere reads apart."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from sqlite3 import Connection
 
 from gamed.crypto import Index, Keys
@@ -11,7 +11,7 @@ from gamed.login.callback import Verdict
 from gamed.login.crowd import Crowd
 from gamed.login.entry import Key
 from gamed.login.logins import Claim, Delivery, Move, Step
-from gamed.login.transaction import LoginTransaction
+from gamed.login.transaction import Event, LoginTransaction, Stage
 from gamed.storage.auth import accounts, callbacks, deliveries, identities, limits, logins, sessions, starts
 from gamed.storage.auth.accounts import LocalAccount
 from gamed.storage.lanes import ReadLane, WriteLane
@@ -24,12 +24,17 @@ class StoredLogins(Part, frozen=True):
     _reads: ReadLane
     _writes: WriteLane
     _keys: Keys
+    _used: Container[str] = frozenset()
+    """Sessions whose first use is not committed yet."""
 
     async def add(self, login: LoginTransaction, crowd: Crowd) -> Sequence[Index]:
         return await self._writes.submit(lambda connection: starts.start(connection, login, crowd))
 
     async def find(self, key: Key) -> LoginTransaction | None:
-        return await self._reads.submit(lambda connection: logins.find(connection, key))
+        login = await self._reads.submit(lambda connection: logins.find(connection, key))
+        if login is not None and login.stage is Stage.DELIVERED and login.session_id in self._used:
+            return login.after(Event.ACKNOWLEDGE, login.stage_ms)
+        return login
 
     async def advance(self, key: Key, step: Step) -> Move | None:
         return await self._writes.submit(lambda connection: logins.advance(connection, key, step))

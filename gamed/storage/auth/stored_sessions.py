@@ -1,5 +1,6 @@
 """Sessions over the lanes: each call one unit of auth.db, what decides nothing on the read lane."""
 
+from collections.abc import Sequence
 from sqlite3 import Connection
 
 from twisted.internet.defer import Deferred
@@ -31,6 +32,9 @@ class StoredSessions(Part, frozen=True):
 
     def mark_used(self, session_id: str, generation: int, now_ms: int) -> Deferred[None]:
         return self._writes.submit(lambda connection: sessions.mark_used(connection, session_id, generation, now_ms))
+
+    def mark_all_used(self, uses: Sequence[tuple[str, int]], now_ms: int) -> Deferred[None]:
+        return self._writes.submit(lambda connection: sessions.mark_all_used(connection, uses, now_ms))
 
     def refresh(self, credential: Secret, now_ms: int) -> Deferred[Refreshed | Refusal]:
         def unit(connection: Connection) -> Refreshed | Refusal:
