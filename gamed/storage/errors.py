@@ -33,6 +33,10 @@ PRIMARY: dict[int, type[StoreError]] = {
 }
 """Primary result code (the low byte of an extended one) -> what it means."""
 
+EXTENDED: dict[int, type[StoreError]] = {
+    sqlite3.SQLITE_IOERR_SHMSIZE: StoreFull,
+}
+"""Extended result codes that mean something else than their primary code: no room to enlarge the index of the log."""
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 """What Python raises for SQLite's errors: the second when SQLite's message quotes damaged text."""
 UNDECODABLE = "Could not decode to UTF-8"
@@ -50,7 +54,7 @@ def translate(error: BaseException) -> BaseException:
         return error
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
-        kind = PRIMARY.get(code & 0xFF)
+        kind = EXTENDED.get(code) or PRIMARY.get(code & 0xFF)
     else:
         undecodable = isinstance(error, UnicodeDecodeError) or str(error).startswith(UNDECODABLE)
         kind = StoreCorrupt if undecodable else None

@@ -112,6 +112,7 @@ class Translation(SynchronousTestCase):
             (sqlite3.SQLITE_FULL, StoreFull),
             (sqlite3.SQLITE_IOERR, StoreFailing),
             (sqlite3.SQLITE_IOERR_WRITE, StoreFailing),
+            (sqlite3.SQLITE_IOERR_SHMSIZE, StoreFull),
             (sqlite3.SQLITE_READONLY, StoreReadOnly),
             (sqlite3.SQLITE_BUSY, StoreBusy),
             (sqlite3.SQLITE_BUSY_SNAPSHOT, StoreBusy),
