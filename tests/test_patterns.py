@@ -152,7 +152,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("http://", "a", "\n"), ("http://", "/", "\n"), ("http:", "/", ""), ("https://", "?", "\n"),
     ],
     "gamed.web.target:_ESCAPE": [("", "%", ""), ("", "%4", ""), ("", "%41", ""), ("", "a", "")],
-    "gamed.web.target:_UNSPEAKABLE": [("", "a", ""), ("", "\x80", "")],
+    "gamed.web.target:_CONTROL": [("", "a", ""), ("", "\x80", "")],
     "gamed.web.traces:_SECRET": [("", "a", ""), ("", "aaaaaaaaaaaaaaa ", ""), ("", "a ", ""), ("", " ", "")],
 }  # fmt: skip
 """Texts that come close to matching, for each pattern."""
