@@ -127,7 +127,7 @@ class Servers:
 
     def _write_players(self, name: str, house: House) -> None:
         players = house.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
-        lines = [f"{player.access} {player.refresh} {_saved(house, player)}\n" for player in players]
+        lines = [f"{player.access} {player.refresh} {saved(house, player)}\n" for player in players]
         (self._folder / f"{name}.players").write_text("".join(lines))
 
 
@@ -135,8 +135,8 @@ class Missing(Exception):
     """What this machine lacks for a row."""
 
 
-def _saved(house: House, player: Player) -> str:
-    """The entity-tag of the player's save, which is written where there is none."""
+def saved(house: House, player: Player) -> str:
+    """Return the entity-tag of the player's save, which is written where there is none."""
     connection = house.connect()
     headers = {"If-None-Match": "*"}
     status, body = House.request(

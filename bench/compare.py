@@ -1,0 +1,103 @@
+"""Two states of gamed, in turns on one machine: the processor time and the rate of each path, after against before.
+
+python -m bench.compare --before CHECKOUT [--only config] [--rounds 11] [--seconds 2]
+
+CHECKOUT is a folder with the earlier state (`git worktree add CHECKOUT REVISION`); both run on this Python, with the
+libraries that are installed. Each round asks both, in an order that alternates. The ratio is the median of the rounds,
+the spread the distance of its quartiles; more than 1 is dearer by processor time, less than 1 is slower by rate.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median, quantiles
+
+from attrs import evolve
+
+from bench.house import House
+from bench.process import ROOT
+from bench.rows import ETAG, ROWS
+from bench.servers import PLAYERS, saved
+from bench.wrk import Load, Measured, run
+
+START = "import runpy, sys; sys.path[0] = {path!r}; runpy.run_module('gamed', run_name='__main__', alter_sys=True)"
+NAMES = ("healthz", "config", "read", "read-304", "put-1", "put-16", "put-64", "refresh", "login")
+NAMES += ("asset-1m", "asset-64k", "asset-304", "asset-4k")
+LOADS = {row.name: row.load for row in ROWS if row.name in NAMES}
+
+
+class Contender:
+    """One state of gamed: a running service with players, their saves and a release."""
+
+    def __init__(self, checkout: Path, folder: Path) -> None:
+        self._command = (sys.executable, "-c", START.format(path=str(checkout)))
+        self._house = House(folder, command=self._command)
+        self._house.start()
+        self._players = folder / "players"
+        self._publish(folder / "files")
+        self._sign_in()
+
+    def run(self, load: Load, seconds: int) -> Measured:
+        """Ask for so many seconds."""
+        if load.kind == "refresh":
+            self._sign_in()
+        if load.more == (ETAG,):
+            load = evolve(load, more=(ETAG, self._house.process.entity_tag(load.path)))
+        os.sync()  # what the other has left for the disk is not this one's
+        return run(self._house.process, load, self._players, seconds)
+
+    def stop(self) -> None:
+        self._house.stop()
+
+    def _publish(self, files: Path) -> None:
+        files.mkdir()
+        (files / "large.bin").write_bytes(bytes(range(256)) * 4096)
+        (files / "small.bin").write_bytes(bytes(range(256)) * 16)
+        places = ["--config", str(self._house.folder / "authentication.json"), "--data", str(self._house.data)]
+        subprocess.run([*self._command, *places, "assets", "publish", str(files)], check=True, capture_output=True)
+
+    def _sign_in(self) -> None:
+        players = self._house.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
+        lines = [f"{player.access} {player.refresh} {saved(self._house, player)}\n" for player in players]
+        self._players.write_text("".join(lines))
+
+
+def ratio(values: list[float]) -> str:
+    """Return the median and the spread."""
+    low, middle, high = quantiles(values, n=4, method="inclusive") if len(values) > 2 else [median(values)] * 3
+    return f"{middle:5.2f} (spread {(high - low) / middle:4.0%})"
+
+
+def main() -> None:
+    """Measure, and print a line per path."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--before", type=Path, required=True, help="a checkout of the earlier state")
+    parser.add_argument("--only", action="append", choices=NAMES, help="a path; several are possible [all]")
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--seconds", type=int, default=2, help="of each contender in each round")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gamed-bench-") as folder:
+        before = Contender(options.before.resolve(), Path(folder) / "before")
+        after = Contender(ROOT, Path(folder) / "after")
+        try:
+            for name in options.only or NAMES:
+                found: dict[Contender, list[Measured]] = {before: [], after: []}
+                for number in range(options.rounds + 1):  # the first warms up
+                    for contender in (before, after) if number % 2 else (after, before):
+                        found[contender].append(contender.run(LOADS[name], options.seconds if number else 1))
+                pairs = list(zip(found[before][1:], found[after][1:], strict=True))
+                cpu = ratio([new.cpu_us / old.cpu_us for old, new in pairs])
+                rate = ratio([new.per_second / old.per_second for old, new in pairs])
+                p99 = " and ".join(f"{median(run.p99_ms for run in runs[1:]):.1f}" for runs in found.values())
+                each = " and ".join(f"{median(run.cpu_us for run in runs[1:]):.0f}" for runs in found.values())
+                print(f"{name:10} processor {cpu}: {each} us; rate {rate}; p99 {p99} ms", flush=True)
+        finally:
+            before.stop()
+            after.stop()
+
+
+if __name__ == "__main__":
+    main()
