@@ -31,6 +31,9 @@ from gamed.assets.publisher import Publisher
 from gamed.assets.reading import AssetReader
 from gamed.assets.store import AssetStore
 from gamed.clock import now_ms
+from gamed.http.app import RouteGroup
+from gamed.http.client_address import HttpSettings
+from gamed.http.server import build_server
 from gamed.http_rules.conditions import Representation
 from gamed.ops.access_log import AccessLog
 from gamed.ops.tally import Tally
@@ -45,14 +48,11 @@ from gamed.saves.sight import Sight
 from gamed.saves.version import Body, Kind, Version
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
-from gamed.web.app import Room
 from gamed.web.assets import AssetRoutes
 from gamed.web.detached import Detached
-from gamed.web.http_policy import HttpPolicy
 from gamed.web.incoming import Intake
 from gamed.web.policy import PolicyRoutes
 from gamed.web.saves import SaveRoutes
-from gamed.web.site import build_site
 from gamed.web.upload import SaveGate
 
 T = TypeVar("T")
@@ -141,14 +141,14 @@ class Inside:
         store = cast(SaveStore, self._air)
         shelf = Shelf(store, still, limits, now_ms, os.urandom, waits, WriteRate.of(limits))
         gate = SaveGate(shelf, limits, Intake(limits, Path(tempfile.gettempdir()), Announced(lambda: ROOMY, 0)))
-        rooms: list[Room] = [
+        rooms: list[RouteGroup] = [
             SaveRoutes(shelf, Detached(), gate, cast(Any, None)),
             PolicyRoutes("local", [], "0" * 8, still),
             AssetRoutes(published(folder)),
         ]
         log = AccessLog(lambda text: None, clock, now_ms, count=Tally(()).request)
-        policy = HttpPolicy(host="localhost")
-        site = build_site(rooms, policy, clock, access_log=log, now_ms=now_ms, random=os.urandom)
+        policy = HttpSettings(host="localhost")
+        site = build_server(rooms, policy, clock, access_log=log, now_ms=now_ms, random=os.urandom)
         self._channel = site.buildProtocol(PEER)
         self._channel.makeConnection(self.wire)
 

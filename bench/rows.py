@@ -75,5 +75,4 @@ ROWS = (
     _asset("asset-64k", "large.bin", 0.3, *PART),
     _asset("asset-304", "large.bin", 0.4, ETAG),
     _asset("asset-4k", "small.bin", 0.3),
-    Row("read-fast", Load("read", SAVE), {"stock": Side("G-stock", Load("read", SAVE))}, {}),
 )

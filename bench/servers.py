@@ -42,7 +42,6 @@ class Servers:
             "W1": lambda: self._house("W1", script="one_commit"),
             "quiet": lambda: self._house("quiet", script="quiet"),
             "G": lambda: self._house("G"),
-            "G-stock": lambda: self._house("G-stock", "--http=stock"),
             "G-admin": lambda: self._house("G-admin", f"--admin=tcp:{free_port()}:interface=127.0.0.1"),
             "G-slow": lambda: self._house("G-slow", slow=True),
             "W1-slow": lambda: self._house("W1-slow", script="one_commit", slow=True),

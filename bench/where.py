@@ -20,14 +20,14 @@ from bench.growth import FEW, USUAL, Stores, loads
 from bench.plots import COST, draw_parts
 from bench.process import CLIENT_CPU, TICKS
 
-HANDLERS = r"(saves|upload|incoming|policy|bearer|access|detached|steps|conditional)\.py"
-ANSWERS = r"(request|fields|json_io|sending|file_sending)\.py"
+HANDLERS = r"(saves|upload|incoming|policy|bearer|access|detached|conditional)\.py"
+ANSWERS = r"gamed/(http/(request|headers)|web/(json_io|sending|file_sending))\.py"
 ROOMS = {
     "reactor's turn": r"twisted/internet/(tcp|abstract|fdesc|epollreactor|posixbase|base|main|address)\.py",
-    "head, route, gates": rf"twisted/web/|gamed/web/(?!{HANDLERS}|{ANSWERS})",
-    "handler": rf"gamed/(?!web/|storage/|ops/)|gamed/web/{HANDLERS}",
+    "head, route, gates": rf"(?!{ANSWERS})gamed/(http/|web/(?!{HANDLERS}))",
+    "handler": rf"gamed/(?!http/|web/|storage/|ops/)|gamed/web/{HANDLERS}",
     "to the lane and back": r"gamed/storage/|twisted/(python/threadpool|_threads/\w+|internet/threads)\.py",
-    "writing the answer": rf"gamed/web/{ANSWERS}",
+    "writing the answer": ANSWERS,
     "log line, counts": r"gamed/ops/|twisted/logger/",
 }
 """In the main thread. The innermost frame in one of these files decides: so Deferreds and codecs count to whoever

@@ -7,13 +7,13 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from gamed.clock import now_ms
+from gamed.http.client_address import HttpSettings
+from gamed.http.server import build_server
 from gamed.ops.listening import Listening
 from gamed.ops.metrics import CONTENT_TYPE, Gauges, Metrics
 from gamed.ops.tally import Tally
 from gamed.storage.stores import Stores
 from gamed.web.admin import AdminRoutes
-from gamed.web.http_policy import HttpPolicy
-from gamed.web.site import build_site
 
 CONNECTIONS = 16
 
@@ -25,8 +25,8 @@ class Admin:
         self._stores = stores
         self._stopping = False
         routes = AdminRoutes(Metrics(tally, gauges), CONTENT_TYPE, self)
-        policy = HttpPolicy("localhost", connections=CONNECTIONS)
-        self._site = build_site([routes], policy, reactor, access_log=_Unlogged(), now_ms=now_ms, random=token_bytes)
+        policy = HttpSettings("localhost", connections=CONNECTIONS)
+        self._site = build_server([routes], policy, reactor, access_log=_Unlogged(), now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, (endpoint,), self._site)
 
     @property

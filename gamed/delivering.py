@@ -13,10 +13,10 @@ from gamed.assets.reading import AssetReader
 from gamed.assets.store import FOLDER, AssetStore
 from gamed.config.game import AssetAccess
 from gamed.config.settings import Settings
+from gamed.http.client_address import spare_files
 from gamed.instants import Now
 from gamed.sessions.keeper import Sessions
 from gamed.web.assets import AssetRoutes
-from gamed.web.connections import spare_files
 
 T = TypeVar("T")
 THREADS: Final = 4

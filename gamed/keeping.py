@@ -10,6 +10,7 @@ from twisted.internet.threads import deferToThreadPool
 
 from gamed.config.settings import Settings
 from gamed.crypto import Indexer
+from gamed.http.app import RouteGroup
 from gamed.instants import Now
 from gamed.ops.waiters import Waiters
 from gamed.saves.commits import Commits
@@ -26,7 +27,6 @@ from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.storage.state.sweeper import Sweeper
 from gamed.storage.stores import Stores
-from gamed.web.app import Room
 from gamed.web.commits import CommitRoutes
 from gamed.web.detached import Detached
 from gamed.web.export import ExportRoutes
@@ -49,7 +49,7 @@ class Keeping:
         self._exports: Exports | None = None
         self._sweeper = Sweeper(stores, self._limits, now_ms, token_bytes, self.waits.changed)
 
-    def rooms(self, indexer: Indexer, sessions: Sessions, detached: Detached) -> Sequence[Room]:
+    def rooms(self, indexer: Indexer, sessions: Sessions, detached: Detached) -> Sequence[RouteGroup]:
         limits, folder = self._limits, self._settings.data / "tmp"
         announced = Announced(self._free_bytes, limits.min_free_bytes)
         store = StoredSaves(self._stores, indexer, limits)

@@ -11,9 +11,12 @@ from twisted.logger import Logger
 
 from gamed.clock import now_ms
 from gamed.config.model import Config
-from gamed.config.settings import HttpWay, LogFormat, Settings
+from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.delivering import Delivering
+from gamed.http.app import RouteGroup
+from gamed.http.client_address import HttpSettings
+from gamed.http.server import build_server
 from gamed.keeping import Keeping
 from gamed.limits import Rate
 from gamed.login.entry import LOCAL
@@ -34,12 +37,9 @@ from gamed.storage.auth.stored_sessions import StoredSessions
 from gamed.storage.stores import Stores
 from gamed.storage.ticker import Ticker
 from gamed.supervision import Supervision
-from gamed.web.app import Room
 from gamed.web.detached import Detached
-from gamed.web.http_policy import HttpPolicy
 from gamed.web.policy import PolicyRoutes
 from gamed.web.sessions import SessionRoutes
-from gamed.web.site import build_site
 
 if TYPE_CHECKING:
     from gamed.admin import Admin
@@ -97,7 +97,9 @@ class Gamed(MultiService):
         style = settings.log_format
         self._log = AccessLog(_log_lines(style), reactor, now_ms, style, count=count)
         policy = _http_policy(settings)
-        self._site = build_site(self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes)
+        self._site = build_server(
+            self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes
+        )
         self._listening = Listening(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._admin = self._make_admin(settings.admin)
@@ -188,7 +190,7 @@ class Gamed(MultiService):
         )
         return Admin(self._reactor, endpoint, self._tally, gauges, self._stores)
 
-    def _rooms(self) -> Sequence[Room]:
+    def _rooms(self) -> Sequence[RouteGroup]:
         policy = PolicyRoutes(
             self._config.mode.value,
             self._terms.providers,
@@ -221,16 +223,15 @@ def _terms(config: Config) -> LoginTerms:
     )
 
 
-def _http_policy(settings: Settings) -> HttpPolicy:
+def _http_policy(settings: Settings) -> HttpSettings:
     config = settings.config
     host = urlsplit(config.public_url).hostname if config.public_url else None
-    return HttpPolicy(
+    return HttpSettings(
         host or "127.0.0.1",
         config.trusted_proxies,
         frozenset(config.cors_origins),
         config.limits.connections,
         upload_seconds=settings.game.saves.upload_seconds,
-        fast=settings.http is HttpWay.FAST,
     )
 
 

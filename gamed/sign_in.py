@@ -9,6 +9,7 @@ from twisted.logger import Logger
 from gamed.audit import Audit
 from gamed.config.model import Config, Mode, Provider
 from gamed.crypto import Keys
+from gamed.http.app import RouteGroup
 from gamed.identity.passwords import Passwords
 from gamed.identity.provider import IdentityProvider
 from gamed.identity.realm import realm_indexes
@@ -38,7 +39,6 @@ from gamed.storage.auth.stored_logins import (
     StoredLogins,
 )
 from gamed.storage.stores import Stores
-from gamed.web.app import Room
 from gamed.web.browser import BrowserRoutes
 from gamed.web.browser_guard import Guard
 from gamed.web.callback import CallbackRoutes
@@ -95,7 +95,7 @@ class SignIn:
         self._realms = realm_indexes(keys.indexer, configured.values())
         self._providers = _build_providers(reactor, configured, config.public_url or "", now_ms, tally)
 
-    def rooms(self) -> Sequence[Room]:
+    def rooms(self) -> Sequence[RouteGroup]:
         room = PageRoom(
             Guard(self._keys.indexer, token_bytes, (self._config.public_url or "").startswith("https:")),
             self._base,

@@ -14,8 +14,8 @@ from gamed import __version__
 from gamed.cli import logging, opening, places, reading, stopping
 from gamed.cli.harden import allow_files, harden
 from gamed.cli.lock import Lock
-from gamed.cli.refusal import CONFIGURATION, Refusal, end, ending
-from gamed.config.settings import HttpWay, LogFormat
+from gamed.cli.refusal import CONFIGURATION, end, ending
+from gamed.config.settings import LogFormat
 from gamed.loading import loading
 from gamed.ops.sd_notify import Manager
 
@@ -55,7 +55,6 @@ class ServeOptions(Spoken):
         ],
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
         ["admin", None, None, "Where to serve /metrics and /readyz, an endpoint for this machine only [nowhere]."],
-        ["http", None, "fast", "How plain requests are served: fast, or stock to rule the short way out."],
         ["log-format", None, "text", "What a line of the log looks like: text, json or journal (for systemd)."],
     ]
     optFlags = [  # noqa: RUF012
@@ -78,19 +77,10 @@ class ServeOptions(Spoken):
         """Of every line that this process writes, but for a refusal to start."""
         return logging.log_format(self["log-format"])
 
-    @property
-    def http(self) -> HttpWay:
-        """Refusal for a word that is none."""
-        try:
-            return HttpWay(self["http"])
-        except ValueError:
-            raise Refusal(f"--http: expected one of {', '.join(HttpWay)}.") from None
-
     def postOptions(self) -> None:
         harden()
         with ending(), logging.early(self.log_format):
             logging.choose(getattr(self.parent, "parent", None), self.log_format)
-            self.http  # noqa: B018 (refused here, before anything is made)
             self.opened = reading.read_all(places.find(os.environ, self["config"], self["data"]))
 
 
@@ -121,8 +111,8 @@ def make_checked(options: Options) -> IService:
     with loading():
         from twisted.internet import reactor
 
+        from gamed.http.client_address import RESERVED_FILES
         from gamed.service import build
-        from gamed.web.connections import RESERVED_FILES
 
     _keep_time(reactor)
     serve, manager = options.subOptions, Manager.from_environment(os.environ)
@@ -134,7 +124,7 @@ def make_checked(options: Options) -> IService:
         _held.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
-        service: IService = build(reactor, replace(settings, log_format=serve.log_format, http=serve.http), manager)
+        service: IService = build(reactor, replace(settings, log_format=serve.log_format), manager)
         stopping.stop_reactor(reactor)
         return service
 

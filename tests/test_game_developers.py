@@ -8,7 +8,7 @@ from shutil import copy
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.codes import CODES
+from gamed.http.problem_codes import CODES
 from tests.client.reference import gamed_client as gc
 from tests.client_assets.reference import gamed_assets as ga
 from tests.porch.process import GAMED, WAIT_SECONDS, environment

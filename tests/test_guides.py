@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.commands import gamed
 from gamed.config.authentication import parse
 from gamed.config.model import Config, Mode
-from gamed.web.codes import CODES
+from gamed.http.problem_codes import CODES
 from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
@@ -100,12 +101,17 @@ ROOMS = {
     "saves": RULES,
     "sessions": RULES,
     "storage": DOORS,
+    "http": DOORS,
     "web": DOORS,
     "ops": DOORS,
     "dev": DOORS,
     "cli": PORCH,
 }
 """Where a room's modules stand that ALONE does not name."""
+
+HTTP = "gamed.http"
+HTTP_MAY_NOT_IMPORT = {"assets", "identity", "login", "players", "saves", "sessions", "web"}
+"""The packages of features: HTTP is the same for all of them. Of the doors, `web` alone stands on it."""
 
 FRAMEWORK = {"twisted", "treq", "klein", "werkzeug", "zope", "sqlite3"}
 WORLD = {"os", "time", "random", "secrets", "socket", "subprocess", "asyncio", "threading"}
@@ -167,9 +173,12 @@ def arrows(module: str, source: str, modules: Collection[str]) -> Iterator[str]:
 
 def between(module: str, here: int, target: str) -> Iterator[str]:
     there = floor(target)
+    room, other = (f"{name}.".split(".")[1] for name in (module, target))
     if there is None or there > here:
         yield f"{target} stands higher"
-    elif here == there == DOORS and target.split(".")[1] != module.split(".")[1]:
+    elif room == "http" and other in HTTP_MAY_NOT_IMPORT:
+        yield f"{target} is a feature"
+    elif here == there == DOORS and room != other and (room, other) != ("web", "http"):
         yield f"{target} is another door"
 
 
@@ -191,15 +200,33 @@ def waits(module: str, source: str) -> Iterator[str]:
             yield f"line {node.lineno} waits"
 
 
+def circle(sources: Mapping[str, str], package: str) -> list[str]:
+    """Return modules of a package that import each other in a circle, the first one again at the end, or nothing."""
+    inside = {name: source for name, source in sources.items() if name.startswith(f"{package}.")}
+    graph = {name: {*imports(source, inside)} & inside.keys() for name, source in inside.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as e:
+        return list(e.args[1])
+    return []
+
+
 class LayoutTests(SynchronousTestCase):
     def test_arrows_point_down(self) -> None:
         """No module imports a higher floor, no door another door, and below the doors nothing does IO."""
         self.assertEqual(violations(house(), house()), [])
 
+    def test_http_has_no_circle(self) -> None:
+        """No two modules of gamed.http import each other, directly or through others; a planted circle is found."""
+        self.assertEqual(circle(house(), HTTP), [])
+        planted = {"gamed.http.a": "from gamed.http import b", "gamed.http.b": "def f():\n    import gamed.http.a"}
+        self.assertEqual(set(circle(house() | planted, HTTP)), {"gamed.http.a", "gamed.http.b"})
+        self.assertIn("gamed.http.site", circle(house() | {"gamed.http.errors": "import gamed.http.site"}, HTTP))
+
     def test_the_whole_package_is_read(self) -> None:
         """The walk finds the ground, the doors and the plugin: an empty house would be in order, too."""
         self.assertLessEqual(
-            {"gamed", "gamed.crypto", "gamed.service", "gamed.web.app", "gamed.tap", "twisted.plugins.gamed_plugin"},
+            {"gamed", "gamed.crypto", "gamed.service", "gamed.http.app", "gamed.tap", "twisted.plugins.gamed_plugin"},
             set(house()),
         )
 
@@ -226,7 +253,12 @@ class LayoutTests(SynchronousTestCase):
             ("gamed.crypto", "import gamed.config.model", "gamed.config.model stands higher"),
             ("gamed.login.proof", "from gamed.login import handoff", "gamed.login.handoff stands higher"),
             ("gamed.login.handoff", "from gamed.storage.lanes import ReadLane", "gamed.storage.lanes stands higher"),
-            ("gamed.web.app", "from gamed.storage import lanes", "gamed.storage is another door"),
+            ("gamed.web.saves", "from gamed.storage import lanes", "gamed.storage is another door"),
+            ("gamed.http.app", "from gamed.storage import lanes", "gamed.storage is another door"),
+            ("gamed.http.app", "from gamed.web import saves", "gamed.web is a feature"),
+            ("gamed.http.problems", "from gamed.saves.errors import SaveError", "gamed.saves.errors is a feature"),
+            ("gamed.http.problems", "from gamed.identity.realm import Realm", "gamed.identity.realm is a feature"),
+            ("gamed.storage.lanes", "from gamed.http.errors import HttpError", "gamed.http.errors is another door"),
             ("gamed.storage.lanes", "import gamed.identity.passwords", "gamed.identity.passwords is another door"),
             ("gamed.service", "import gamed.tap", "gamed.tap stands higher"),
             ("gamed.service", "import gamed.nowhere", "gamed.nowhere stands higher"),
@@ -236,7 +268,7 @@ class LayoutTests(SynchronousTestCase):
             ("gamed.saves.shelf", "from twisted.internet import defer", "twisted.internet below the doors"),
             ("gamed.config.model", "def f():\n    import random", "random below the doors"),
             ("gamed.config.model", "from . import positions", "relative import ."),
-            ("gamed.web.app", "from twisted.internet import reactor", "only the porch imports the reactor"),
+            ("gamed.http.app", "from twisted.internet import reactor", "only the porch imports the reactor"),
             ("gamed.instants", "datetime.now(UTC)", "line 1 asks a clock: .now"),
             ("gamed.saves.rules", "async def judge(): ...", "line 1 waits"),
         ):
@@ -246,7 +278,9 @@ class LayoutTests(SynchronousTestCase):
         """Downwards, within a room, and a door's own clock are in order."""
         modules = set(house())
         for module, source in (
-            ("gamed.web.app", "from gamed.web import problems\nfrom gamed.crypto import Secret"),
+            ("gamed.web.saves", "from gamed.web import query\nfrom gamed.crypto import Secret"),
+            ("gamed.web.saves", "from gamed.http.app import make_app"),
+            ("gamed.http.app", "from gamed.http import problems\nfrom gamed.limits import RateLimited"),
             ("gamed.storage.lanes", "import sqlite3, time\nfrom gamed.store import StoreBusy"),
             ("gamed.login.handoff", "from gamed.login.transaction import NEXT"),
             ("gamed.tap", "from twisted.internet import reactor\nfrom gamed.service import build"),

@@ -8,11 +8,13 @@ import json
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from re import DOTALL, compile
+from re import compile
 from subprocess import PIPE, Popen, TimeoutExpired
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.http.app import TokenConverter
+from gamed.http.routing import _pattern, _wildcard
 from tests.support.pattern_growth import LENGTH, LINEAR
 
 ROOT = Path(__file__).parent.parent
@@ -76,6 +78,44 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("DiscordBot (http://a, b)", ")", "\n"),
     ],
     "gamed.durations:_FORM": [("", "0", "x")],
+    "gamed.http.parser:_ABSOLUTE": [
+        ("http://", "a", "\n"), ("http://", "/", "\n"), ("http:", "/", ""), ("https://", "?", "\n"),
+    ],
+    "gamed.http.parser:_CHUNK_SIZE": [("", "0", "g"), ("0;", "a", "\\"), ("0", ";", "\0"), ("", "0;", "\0")],
+    "gamed.http.parser:_ESCAPE": [("", "%", ""), ("", "%4", ""), ("", "%41", ""), ("", "a", "")],
+    "gamed.http.parser:_HEAD": [
+        ("GET /", "a", "\r\n\r\n"), ("", "A", " "), ("GET /?", "a", " "), ("GET / HTTP/1.1\r\n", "a", "\r\n\r\n"),
+        ("GET / HTTP/1.1\r\n", "a:\r\n", "\r\n "), ("GET / HTTP/1.1\r\na:", "\r", "\n"),
+        ("GET / HTTP/1.1\r\na:", " ", "\n"),
+        ("GET / HTTP/1.1\r\n", "a: b\r\n", "a\r\n\r\n"), ("GET / HTTP/1.1\r\n", "::\r\n", "\0\r\n\r\n"),
+        ("GET / HTTP/1.1\r\n", "a: b\r\n", "a: \0\r\n\r\n"), ("GET / HTTP/1.1\r\na:", "\t ", "\0\r\n\r\n"),
+        ("GET / HTTP/1.1\r\na:", ":", "\0\r\n\r\n"),
+    ],
+    "gamed.http.parser:_HOST_LITERAL": [("[", ":", ""), ("[", "a", "]:x"), ("[a]:", "1", "")],
+    "gamed.http.parser:_HOST_NAME": [
+        ("", "a", "!"), ("", "a.", "!"), ("a", ".", ""), ("", "a", ".:x"), ("a:", "1", ""), ("", "a.a", ".."),
+        ("", "-_", "@"),
+    ],
+    "gamed.http.parser:_REQUEST_LINE": [
+        ("", "A", ""), ("GET ", "a", " "), ("GET ", "a", " HTTP/1.2"), ("GET ", " ", "HTTP/1.1"),
+    ],
+    "gamed.http.parser:_TRAILER": [
+        ("", "a", ""), ("a:", "a", "\0"), ("a:", " ", "\n"), ("", ":", "\0"), ("a", ":", "\n"), ("a:", "\r", "\n"),
+    ],
+    "gamed.http.routing:_ARGUMENT": [
+        ("<", "a", ""), ("", "<", ""), ("<string:", "a", ":"), ("", "<string:", ""), ("", "<a:", ""), ("<", ":a", ""),
+        ("<a(", "1", ""), ("<a(", "(", ""), ("", "<a(", ")"), ("<a", "()", ":a>"),
+    ],
+    "gamed.http.routing:_fit": [("", "a", ""), ("", "-", "!")],
+    "gamed.http.routing:_pattern": [
+        ("/game/", "a", "/"), ("/game/", "a/", ""), ("/game/", "a/", "/"), ("/game/a", "/", ""),
+        ("/game/\0/", "a/", "\0"), ("/game/", "\0", "/a"), ("/game/a/b/", "a", "\0"), ("/game/a/b", "//", "c"),
+    ],
+    "gamed.http.routing:_wildcard": [
+        ("/auth/", "a", "\n"), ("/auth/", "a/", ""), ("", "/auth/a", ""), ("/auth", "/", "a"),
+        ("/auth/", "a", "/callbac"), ("/auth/a/callback", "/", "\n"), ("/auth/a/callback", "\n", ""),
+    ],
+    "gamed.http.tracebacks:_SECRET": [("", "a", ""), ("", "aaaaaaaaaaaaaaa ", ""), ("", "a ", ""), ("", " ", "")],
     "gamed.http_rules.prefer:_NAMED": [("", " ", "x"), ("wait", " ", "x"), ("wait", ";", "\n"), ("wait=", "=", "\n")],
     "gamed.http_rules.prefer:_WAIT": [
         ("", " ", "x"), ("wait", " ", "x"), ("wait=", " ", "x"), ("wait=", "1", ""), ("wait=1", " ", "x"),
@@ -115,60 +155,33 @@ TEXTS: Mapping[str, Collection[Text]] = {
     ],
     "gamed.tokens:_REST": [("", "a", "!")],
     "gamed.web.browser_guard:_VALUE": [("", "a", "!")],
-    "gamed.web.fast:_HEAD": [
-        ("GET /", "a", "\r\n\r\n"), ("", "A", " "), ("GET /?", "a", " "), ("GET / HTTP/1.1\r\n", "a", "\r\n\r\n"),
-        ("GET / HTTP/1.1\r\n", "a:\r\n", "\r\n "), ("GET / HTTP/1.1\r\na:", "\r", "\n"),
-        ("GET / HTTP/1.1\r\na:", " ", "\n"),
-        ("GET / HTTP/1.1\r\n", "a: b\r\n", "a\r\n\r\n"), ("GET / HTTP/1.1\r\n", "::\r\n", "\0\r\n\r\n"),
-    ],
-    "gamed.web.host:_LITERAL": [("[", ":", ""), ("[", "a", "]:x"), ("[a]:", "1", "")],
-    "gamed.web.host:_NAME": [
-        ("", "a", "!"), ("", "a.", "!"), ("a", ".", ""), ("", "a", ".:x"), ("a:", "1", ""), ("", "a.a", ".."),
-        ("", "-_", "@"),
-    ],
     "gamed.web.json_io:_STEP": [
         ("", ".", ""), ("", "[", ""), ("", "[1", ""), (".", "a", "["), ("", "[...", "]"), ("[", "1", ""),
     ],
     "gamed.web.json_io:_WHERE": [
         (" - at `$", "a", ""), ("", " - at `$", ""), ("", " - at `$`", "x"), ("", " - at ", "`$`"),
     ],
-    "gamed.web.raw_head:_FIELD": [
-        ("", "a", ""), ("a:", "a", "\0"), ("a:", " ", "\n"), ("", ":", "\0"), ("a", ":", "\n"),
-    ],
-    "gamed.web.raw_head:_REQUEST_LINE": [
-        ("", "A", ""), ("GET ", "a", " "), ("GET ", "a", " HTTP/1.2"), ("GET ", " ", "HTTP/1.1"),
-    ],
-    "gamed.web.routing:_CONVERTER": [("", "<", ""), ("<", "a", ""), ("<a", ":", ""), ("", "<a:", ""), ("<", ":a", "")],
-    "gamed.web.routing:_METHOD": [("", "A", "a")],
-    "gamed.web.routing:_pattern": [
-        ("/auth/", "a", "\n"), ("/auth/", "a/", ""), ("", "/auth/a", ""), ("/auth", "/", "a"),
-    ],
-    "gamed.web.table:_ARGUMENT": [("<", "a", ""), ("", "<", ""), ("<string:", "a", ":"), ("", "<string:", "")],
-    "gamed.web.table:_REST": [("<path:", "a", ""), ("", "<path:", "")],
-    "gamed.web.table:_add": [
-        ("/game/saves/", "a", "/"), ("/game/saves/", "a/", ""), ("/assets/", "a/", "/"), ("/assets/a", "/", ""),
-    ],
-    "gamed.web.target:_ABSOLUTE": [
-        ("http://", "a", "\n"), ("http://", "/", "\n"), ("http:", "/", ""), ("https://", "?", "\n"),
-    ],
-    "gamed.web.target:_ESCAPE": [("", "%", ""), ("", "%4", ""), ("", "%41", ""), ("", "a", "")],
-    "gamed.web.target:_CONTROL": [("", "a", ""), ("", "\x80", "")],
-    "gamed.web.traces:_SECRET": [("", "a", ""), ("", "aaaaaaaaaaaaaaa ", ""), ("", "a ", ""), ("", " ", "")],
 }  # fmt: skip
 """Texts that come close to matching, for each pattern."""
 
 NEWLINE = compile("\n")
-MOUNTED = compile("/auth/[^/]+/callback(/.*)?", DOTALL)
-ROUTE = compile("/assets/(?P<a>[^/]+)/(?P<path>(?:[^/]+/)*[^/]+)")
+TOKEN = compile(TokenConverter.regex)
+MOUNTED = _wildcard("/auth/*/callback")
+ROUTE = _pattern(("", "game", "<text>", "<string>", "<path>"))
 INSTANCES = {
     "gamed.config.positions:read": "tests.test_patterns:NEWLINE",
     "gamed.dev.sides:DISCORD": "gamed.dev.sides:DISCORD.agent",
-    "gamed.web.routing:_pattern": "tests.test_patterns:MOUNTED",
-    "gamed.web.table:_add": "tests.test_patterns:ROUTE",
+    "gamed.http.routing:_fit": "tests.test_patterns:TOKEN",
+    "gamed.http.routing:_pattern": "tests.test_patterns:ROUTE",
+    "gamed.http.routing:_wildcard": "tests.test_patterns:MOUNTED",
 }
 """Where the process finds a pattern that no name of its module stands for; one of each kind for those of functions."""
-LONGER = {"gamed.strict_json:_BRACKETS": 262_144, "gamed.strict_json:_STRINGS": 262_144}
-"""Characters of the longest text of patterns that meet more than a request head: the body of POST /game/commit."""
+LONGER = {
+    "gamed.http.parser:_TRAILER": 65_536,
+    "gamed.strict_json:_BRACKETS": 262_144,
+    "gamed.strict_json:_STRINGS": 262_144,
+}
+"""Characters of the longest text of patterns that meet more than a request head: trailers, POST /game/commit."""
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "finditer", "findall", "split"}
 LIMIT_SECONDS = 120
 """For all patterns; they take about 10 s together."""

@@ -81,12 +81,6 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     help="Where to serve /metrics and /readyz, for this machine only, such as tcp:9100:interface=127.0.0.1.",
 )
 @click.option(
-    "--http",
-    type=click.Choice(["fast", "stock"]),
-    default="fast",
-    help="How plain requests are served; stock rules the short way out, should it ever be in doubt. [default: fast]",
-)
-@click.option(
     "--log-format",
     type=click.Choice(["text", "json", "journal"]),
     default="text",
@@ -100,7 +94,6 @@ def serve(  # noqa: PLR0917
     listen: tuple[str, ...],
     private_listen: bool,
     admin: str | None,
-    http: str,
     log_format: str,
 ) -> None:
     """Run the game server, until it is stopped. [key]
@@ -113,5 +106,5 @@ def serve(  # noqa: PLR0917
 
     where = host.places(config, data)
     arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]
-    arguments += [f"--http={http}", f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
+    arguments += [f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
     serving.serve([*arguments, *(["--private-listen"] if private_listen else [])])

@@ -30,14 +30,6 @@ class LogFormat(StrEnum):
     JOURNAL = "journal"
 
 
-class HttpWay(StrEnum):
-    """How plain requests are served; what is answered is the same."""
-
-    FAST = "fast"
-    STOCK = "stock"
-    """As all others are, through Klein."""
-
-
 @hides("master_key")
 class Settings(Struct, frozen=True):
     """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
@@ -54,6 +46,5 @@ class Settings(Struct, frozen=True):
     key_source: KeySource
     game: Game = field(default_factory=Game)
     log_format: LogFormat = LogFormat.TEXT
-    http: HttpWay = HttpWay.FAST
     admin: str | None = None
     """The endpoint string of `/metrics` and `/readyz`; None: there is none."""

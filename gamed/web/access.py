@@ -1,11 +1,11 @@
 """The access token of a request (PROTOCOL 4)."""
 
 from gamed.crypto import Secret
+from gamed.http.bodies import RequestHead
 from gamed.sessions import presented
 from gamed.web.bearer import bearer
-from gamed.web.gates import Head
 
 
-def access_token(head: Head) -> Secret:
+def access_token(head: RequestHead) -> Secret:
     """Well-formed, or TokenMissing or TokenInvalid; no store is asked."""
     return presented.access_token(bearer(head))

@@ -5,9 +5,9 @@ from typing import Protocol
 
 from attrs import frozen
 
-from gamed.web.app import make_app
-from gamed.web.gates import NO_GATES
-from gamed.web.request import Request
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.request import Request
 
 
 class Readings(Protocol):
@@ -27,7 +27,7 @@ class AdminRoutes:
 
     app = make_app()
     prefixes = ("/metrics", "/readyz")
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     _readings: Readings
     _content_type: str

@@ -8,16 +8,17 @@ from typing import Any, Protocol
 from gamed.assets.delivery import Delivery, Item, Look, StoredFile
 from gamed.assets.errors import AssetsDamaged
 from gamed.assets.reading import AssetReader
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.headers import PreparedHeaders
+from gamed.http.request import Request
 from gamed.http_rules.digest import sha256_field
 from gamed.instants import http_date
 from gamed.structs import Part
-from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.conditional import conditions_of
-from gamed.web.fields import Prepared
+from gamed.web.error_tables import ASSET_ERRORS, SESSION_ERRORS
 from gamed.web.file_sending import send_file
-from gamed.web.gates import NO_GATES
-from gamed.web.request import Request
 from gamed.web.sending import send
 
 Answer = Coroutine[Any, Any, bytes | None]
@@ -41,9 +42,9 @@ class AssetRoutes(Part, frozen=True):
     where everybody may.
     """
 
-    app = make_app()
+    app = make_app(ASSET_ERRORS, SESSION_ERRORS)
     prefixes = ("/assets/",)
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
     _assets: AssetReader
     _players: Players | None = None
 
@@ -121,7 +122,7 @@ async def _read(file: StoredFile, first: int, length: int) -> bytes:
 
 
 @lru_cache(DESCRIBED)
-def _described(item: Item, private: bool) -> Prepared:
+def _described(item: Item, private: bool) -> PreparedHeaders:
     """The head that GET, HEAD and 304 have."""
     scope, lasting = "private" if private else "public", IMMUTABLE if item.lasting else NO_CACHE
     headers = {
@@ -136,4 +137,4 @@ def _described(item: Item, private: bool) -> Prepared:
         headers["Vary"] = "Authorization"
     if item.release is not None:
         headers["Asset-Release"] = item.release
-    return Prepared(headers)
+    return PreparedHeaders(headers)

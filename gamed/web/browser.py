@@ -5,21 +5,22 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from gamed.config.model import Registration
+from gamed.http.app import make_html_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.errors import RouteNotFound
+from gamed.http.request import Request
 from gamed.login.account_check import Form, Refusal
 from gamed.login.browser import Ask, BrowserSide, SeeDone
 from gamed.login.departing import Depart, Departing
 from gamed.login.entry import LOCAL
 from gamed.login.local import LocalSignIn, Refused
 from gamed.structs import Part
-from gamed.web.app import make_pages_app
 from gamed.web.browser_guard import require_earnest
-from gamed.web.errors import RouteNotFound
-from gamed.web.gates import NO_GATES
+from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.page_room import PageRoom, page, see_other
 from gamed.web.pages import done, provider, sign_in
 from gamed.web.pages.account_fields import Returned
-from gamed.web.pages.errors import SERVER_ERROR
-from gamed.web.request import Request
+from gamed.web.pages.errors import SERVER_ERROR, error_response
 
 _STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503}
 """Every other refusal is a page like any: 200."""
@@ -28,9 +29,9 @@ _STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503}
 class BrowserRoutes(Part, frozen=True):
     """`local` is None in oauth mode; `labels` are what the providers are called there."""
 
-    app = make_pages_app()
+    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS)
     prefixes = ("/auth/login/",)
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     _browsers: BrowserSide
     _departing: Departing
@@ -58,7 +59,7 @@ class BrowserRoutes(Part, frozen=True):
     async def _open(self, request: Request, token: str) -> bytes:
         require_earnest(request)
         guard = self._room.guard
-        cookie, fetch_site = guard.offered(request), request.requestHeaders.getRawHeaders("Sec-Fetch-Site", [])
+        cookie, fetch_site = guard.offered(request), request.head.headers.values("sec-fetch-site")
         visit = Form(token, guard.index(cookie), request.head.address, request_id=request.request_id)
         entering = self._departing.enter(visit, ",".join(fetch_site) or None)
         answer = await self._room.detached.run(entering)

@@ -5,26 +5,26 @@ from hmac import compare_digest
 from re import ASCII, compile
 
 from gamed.crypto import Index, Indexer, Purpose, Random
+from gamed.http.errors import HttpError
+from gamed.http.request import Request
 from gamed.structs import Part
 from gamed.tokens import ENTROPY_BYTES, base64url
-from gamed.web.errors import WebError
 from gamed.web.query import read_form
-from gamed.web.request import Request
 
 FIELD = "form"
 """The hidden field that proves that a form came from its own page."""
 _VALUE = compile(r"[A-Za-z0-9_-]{43}", ASCII)
 
 
-class FormForeign(WebError):
+class FormForeign(HttpError):
     """A form that did not come from its own page in the same browser."""
 
 
-class Embedded(WebError):
+class Embedded(HttpError):
     """Asked for as a part of another page."""
 
 
-class Prefetched(WebError):
+class Prefetched(HttpError):
     """A browser that only guesses what its user will want."""
 
 
@@ -41,9 +41,8 @@ class Guard(Part, frozen=True):
 
     def cookie(self, request: Request) -> str | None:
         """The browser's cookie; None when there is none that could be ours."""
-        raw = request.getCookie(self.cookie_name.encode()) or b""
-        value = raw.decode("latin-1")
-        return value if _VALUE.fullmatch(value) else None
+        raw = request.getCookie(self.cookie_name) or ""
+        return raw if _VALUE.fullmatch(raw) else None
 
     def offered(self, request: Request) -> str:
         """The browser's cookie, or a fresh one that keep() will give it."""
@@ -55,7 +54,7 @@ class Guard(Part, frozen=True):
             return
         secure = "; Secure" if self._secure else ""
         field = f"{self.cookie_name}={value}; Path=/{secure}; HttpOnly; SameSite=Lax"
-        request.responseHeaders.add("Set-Cookie", field)
+        request.response_headers.add("Set-Cookie", field)
 
     def index(self, cookie: str) -> Index:
         return self._indexer.index(Purpose.BROWSER, cookie.encode())
@@ -71,7 +70,7 @@ class Guard(Part, frozen=True):
     def form(self, request: Request, token: str) -> tuple[Index, Mapping[str, str]]:
         """The browser and what its form says; FormForeign, Embedded or Prefetched have no effect."""
         require_earnest(request)
-        if request.requestHeaders.getRawHeaders("Sec-Fetch-Site", ["same-origin"]) != ["same-origin"]:
+        if (request.head.headers.values("sec-fetch-site") or ["same-origin"]) != ["same-origin"]:
             raise FormForeign
         cookie, fields = self.cookie(request), read_form(request)
         given = fields.get(FIELD, "").encode()
@@ -82,8 +81,8 @@ class Guard(Part, frozen=True):
 
 def require_earnest(request: Request) -> None:
     """A page of its own, asked for by a person: not prefetched, not inside another page."""
-    headers = request.requestHeaders
-    if any("prefetch" in purpose for purpose in headers.getRawHeaders("Sec-Purpose", [])):
+    headers = request.head.headers
+    if any("prefetch" in purpose for purpose in headers.values("sec-purpose")):
         raise Prefetched
-    if headers.getRawHeaders("Sec-Fetch-Dest", ["document"]) != ["document"]:
+    if (headers.values("sec-fetch-dest") or ["document"]) != ["document"]:
         raise Embedded

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping
 
+from gamed.http.app import make_html_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.request import Request
 from gamed.login.browser import SeeDone
 from gamed.login.callback import CallbackRefused, Ruling
 from gamed.login.errors import CallbackMalformed, OtherBrowser
 from gamed.login.returning import Arrival, Returning
 from gamed.structs import Part
-from gamed.web.app import make_pages_app
 from gamed.web.browser_guard import require_earnest
-from gamed.web.gates import NO_GATES
+from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.page_room import PageRoom, page
 from gamed.web.pages import done, texts
-from gamed.web.request import Request
+from gamed.web.pages.errors import error_response
 
 REFUSED: Mapping[Ruling, tuple[int, str]] = {
     Ruling.PROVIDER_UNKNOWN: (404, texts.CALLBACK_UNKNOWN_PROVIDER),
@@ -27,9 +29,9 @@ REFUSED: Mapping[Ruling, tuple[int, str]] = {
 class CallbackRoutes(Part, frozen=True):
     """The work runs on when the browser leaves: a code can be redeemed only once."""
 
-    app = make_pages_app()
+    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS)
     prefixes = ("/auth/*/callback",)
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     _returning: Returning
     _room: PageRoom

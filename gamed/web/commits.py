@@ -4,19 +4,20 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from gamed.http.app import make_app
+from gamed.http.bodies import BodyPolicy
+from gamed.http.request import Request
 from gamed.saves.commits import Commits
 from gamed.saves.limits import SaveLimits
 from gamed.saves.proposal import accept
 from gamed.saves.save_info import committed
 from gamed.structs import Part
 from gamed.web.access import access_token
-from gamed.web.app import make_app
 from gamed.web.conditional import PRIVATE
 from gamed.web.detached import Detached
-from gamed.web.gates import Gate
+from gamed.web.error_tables import SAVE_ERRORS, SESSION_ERRORS
 from gamed.web.incoming import Intake
 from gamed.web.json_io import read_json, write_json
-from gamed.web.request import Request
 from gamed.web.staged import CommitGate, CommitSink, StagedUpload, StageGate, digest_in
 
 
@@ -41,7 +42,7 @@ class CommitRequest(Struct):
 class CommitRoutes(Part, frozen=True):
     """Changes run detached: a client that leaves does not stop them half way."""
 
-    app = make_app()
+    app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/blobs", "/game/commit")
     _commits: Commits
     _limits: SaveLimits
@@ -49,7 +50,7 @@ class CommitRoutes(Part, frozen=True):
     _intake: Intake
 
     @property
-    def gates(self) -> Mapping[str, Gate]:
+    def body_policies(self) -> Mapping[str, BodyPolicy]:
         return {
             "stage_blob": StageGate(self._commits, self._intake),
             "commit": CommitGate(self._commits, self._intake),
@@ -57,7 +58,7 @@ class CommitRoutes(Part, frozen=True):
 
     @app.route("/game/blobs/<string:sha256>", methods=["PUT"])
     async def stage_blob(self, request: Request, sha256: str) -> bytes:
-        upload = request.sink
+        upload = request.body
         if not isinstance(upload, StagedUpload):
             raise TypeError("this route's gate takes uploads")
         size = await self._detached.run(self._stage(upload))
@@ -73,7 +74,7 @@ class CommitRoutes(Part, frozen=True):
 
     @app.route("/game/commit", methods=["POST"])
     async def commit(self, request: Request) -> bytes:
-        sink = request.sink
+        sink = request.body
         if not isinstance(sink, CommitSink):
             raise TypeError("this route's gate knows who commits")
         sink.space.release()

@@ -2,11 +2,11 @@
 
 from typing import IO
 
+from gamed.http.errors import BadPrecondition
+from gamed.http.request import Request
 from gamed.http_rules.conditions import Conditions, Header, parse_conditions
 from gamed.http_rules.ranges import ByteRange
 from gamed.http_rules.tags import TagsMalformed
-from gamed.web.errors import BadPrecondition
-from gamed.web.request import Request
 from gamed.web.sending import Parts, send
 
 PRIVATE = {"Cache-Control": "private, no-cache, no-transform", "Vary": "Authorization"}

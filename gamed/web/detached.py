@@ -11,8 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.web.steps import Steps
-from gamed.web.traces import trace
+from gamed.http.tracebacks import trace
 
 T = TypeVar("T")
 _log = Logger()
@@ -37,15 +36,15 @@ class Detached:
                 watcher.callback(result)
             self._tell_idle()
 
-        def failed(error: BaseException) -> None:
+        def failed(failure: Failure) -> None:
             self._running -= 1
             if not watcher.called:
-                watcher.errback(Failure(error))
+                watcher.errback(failure)
             elif not self._abandoned:
-                _log.error("work failed after the client left\n{trace}", trace=trace(error))
+                _log.error("work failed after the client left\n{trace}", trace=trace(failure.value))
             self._tell_idle()
 
-        Steps(coroutine, done, failed).go()
+        Deferred.fromCoroutine(coroutine).addCallbacks(done, failed)
         return watcher
 
     def wait(self) -> Deferred[None]:

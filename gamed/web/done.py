@@ -2,15 +2,17 @@
 
 from urllib.parse import urlencode
 
+from gamed.http.app import make_html_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.request import Request
 from gamed.login.done import Done, DoneSide, GoBack, Over, Return, ShowCode, Working
 from gamed.structs import Part
-from gamed.web.app import make_pages_app
 from gamed.web.browser_guard import require_earnest
-from gamed.web.gates import NO_GATES
+from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.page_room import PageRoom, page
 from gamed.web.pages import done, errors
+from gamed.web.pages.errors import error_response
 from gamed.web.query import read_query
-from gamed.web.request import Request
 
 RETURN_SECONDS = 2
 """With 0 or 1 the Back button skips the page in some browsers, and nobody reads it."""
@@ -21,9 +23,9 @@ and a screen reader begins anew, so a page can first be read to its end."""
 
 
 class DoneRoutes(Part, frozen=True):
-    app = make_pages_app()
+    app = make_html_app(error_response, LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS)
     prefixes = ("/auth/login/done",)
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     _done: DoneSide
     _room: PageRoom

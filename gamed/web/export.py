@@ -3,16 +3,17 @@
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.errors import ShuttingDown
+from gamed.http.request import Request
 from gamed.http_rules.digest import sha256_field
 from gamed.saves.exports import Exports, Parcel
 from gamed.structs import Part
 from gamed.web.access import access_token
-from gamed.web.app import make_app
 from gamed.web.conditional import PRIVATE, conditions_of, send_part
 from gamed.web.detached import Detached
-from gamed.web.errors import ShuttingDown
-from gamed.web.gates import NO_GATES
-from gamed.web.request import Request
+from gamed.web.error_tables import SAVE_ERRORS, SESSION_ERRORS
 
 SEND_SECONDS = 3600
 """For one answer: a place is not kept for ever by who reads a byte now and then. A range goes on from there."""
@@ -21,9 +22,9 @@ SEND_SECONDS = 3600
 class ExportRoutes(Part, frozen=True):
     """Made detached: a client that leaves frees its place when the step under way is done."""
 
-    app = make_app()
+    app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/export",)
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
     _exports: Exports
     _detached: Detached
     _clock: IReactorTime

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IPushProducer
-from twisted.internet.tcp import Connection
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from gamed.assets.delivery import StoredFile
-from gamed.web.request import Request
+from gamed.http import direct_socket
+from gamed.http.request import Request
 from gamed.web.sending import send
 
 TURN_BYTES: Final = 4 * 1024 * 1024
@@ -22,8 +22,8 @@ def send_file(request: Request, file: StoredFile, first: int, length: int) -> De
 
     Cancelled when the client leaves. Over TLS the bytes are read in parts.
     """
-    transport = request.channel.transport
-    if not isinstance(transport, Connection) or transport.TLS:
+    transport = request.transport
+    if not direct_socket.is_plain(transport):
         return send(request, file, first, length)
     sender = _FileSender(request, transport, file, first, length)
     sender.begin()
@@ -45,7 +45,7 @@ class _FileSender:
     def begin(self) -> None:
         self._request.registerProducer(self, True)
         self._request.write(b"")
-        if self._request.channel.clear:  # the head is on its way
+        if direct_socket.can_send(self._transport):  # the head is on its way
             self.resumeProducing()
         else:
             self._wait()
@@ -78,7 +78,7 @@ class _FileSender:
                 return
             sent = self._sendfile(wanted)
             self._at += sent
-            self._request.sentLength += sent
+            self._request.sent_bytes += sent
             if sent < wanted:
                 break
         if self._at < self._end:
@@ -107,9 +107,8 @@ class _FileSender:
     def _wait(self) -> None:
         """As the transport does it when its own buffer is full: reading stops, and a client that takes nothing is
         cut off in time. Its next resumption comes when there is room."""
-        self._transport.producerPaused = True
-        self._request.channel.pauseProducing()
-        self._transport.startWriting()
+        self._request.pause()
+        direct_socket.resume_when_writable(self._transport)
 
     def _finish(self) -> None:
         self._over = True

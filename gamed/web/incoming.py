@@ -7,13 +7,13 @@ from typing import BinaryIO, Protocol
 from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 
+from gamed.http.bodies import RequestHead
 from gamed.saves.blank import BlankWatch
 from gamed.saves.disk import STEP_BYTES, Announced, UploadSpace
 from gamed.saves.errors import ContentEncoded, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, SaveLimits, check_size
 from gamed.saves.orders import Entry
 from gamed.structs import Part
-from gamed.web.gates import Head
 from gamed.web.spool import Disk, Spool, at_once
 
 
@@ -81,17 +81,17 @@ class Intake(Part, frozen=True):
     _announced: Announced
     _disk: Disk = at_once
 
-    def open(self, head: Head, entry: Entry) -> Incoming:
+    def open(self, head: RequestHead, entry: Entry) -> Incoming:
         """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.
 
         A body of known length reserves it from its head, any other as it arrives.
         """
         space = self.begin(entry)
         try:
-            if not head.framed:
+            if not head.has_framing:
                 raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
             check_size(self._limits, head.length or 0)
-            if head.headers.hasHeader("content-encoding"):
+            if "content-encoding" in head.headers:
                 raise ContentEncoded("Saves are kept as they are. Send the bytes without Content-Encoding.")
             space.grow(head.length or 0)
         except BaseException:

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from msgspec import Struct, ValidationError, convert, json
 from msgspec.structs import FieldInfo, fields
 
+from gamed.http.bodies import MemoryBody
+from gamed.http.errors import InvalidRequest
+from gamed.http.request import Request
 from gamed.strict_json import JsonMalformed, parse_object
-from gamed.web.errors import InvalidRequest
-from gamed.web.gates import MemorySink
-from gamed.web.request import Request
 
 S = TypeVar("S", bound=Struct)
 EXACT = 2**53
@@ -27,11 +27,11 @@ def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
     The media type was judged by the gate. With `optional` a request that has and announces no body is the same as
     one with `{}`. Raises InvalidRequest.
     """
-    sink = request.sink
-    if not isinstance(sink, MemorySink):
+    sink = request.body
+    if not isinstance(sink, MemoryBody):
         raise TypeError("this route's gate keeps no body in memory")
-    body = sink.body()
-    absent = not body and not request.requestHeaders.hasHeader("content-type")
+    body = sink.content()
+    absent = not body and "content-type" not in request.head.headers
     try:
         raw = {} if optional and absent else _integers(parse_object(body))
     except JsonMalformed as e:

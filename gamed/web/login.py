@@ -6,6 +6,11 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from gamed.crypto import Index, Indexer
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.errors import InvalidRequest
+from gamed.http.problems import plain_problem
+from gamed.http.request import Request
 from gamed.instants import Now, rfc3339, seconds_until
 from gamed.login.collecting import FIRST_WORD, Collect, Collected, Collecting, Complete, Failed, Linked, Pending
 from gamed.login.entry import index_of_device
@@ -16,14 +21,10 @@ from gamed.login.starting import Start, Started, Starting
 from gamed.login.transaction import Intent
 from gamed.sessions.credentials import members
 from gamed.structs import Part
-from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
-from gamed.web.errors import InvalidRequest
-from gamed.web.gates import NO_GATES
+from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import read_json, write_json
-from gamed.web.problems import plain_problem
-from gamed.web.request import Request
 
 MAX_WAIT_SECONDS = 25
 MIN_INTERVAL_SECONDS = 1
@@ -66,9 +67,9 @@ class CollectBody(Struct):
 class LoginRoutes(Part, frozen=True):
     """`base` is asked at every start: without `public_url` it is known when the port is bound."""
 
-    app = make_app()
+    app = make_app(LOGIN_ERRORS, SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/login", "/auth/login/collect", "/auth/login/cancel")
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     _starting: Starting
     _handoff: Handoff

@@ -7,6 +7,7 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from gamed.http.request import Request
 from gamed.instants import Now
 from gamed.login.browser import SeeDone
 from gamed.login.errors import LinkUnknown, LoginOver, OtherBrowser
@@ -16,7 +17,6 @@ from gamed.web.detached import Detached
 from gamed.web.pages import PAGE_HEADERS, errors, texts
 from gamed.web.pages.device import Asked
 from gamed.web.pages.layout import Server
-from gamed.web.request import Request
 
 
 class PageRoom(Struct, frozen=True):

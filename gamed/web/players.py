@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.request import Request
 from gamed.instants import rfc3339
 from gamed.players.identities import Identity
 from gamed.sessions.credentials import Caller
 from gamed.structs import Part
-from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
-from gamed.web.gates import NO_GATES
+from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SAVE_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import write_json
-from gamed.web.request import Request
 
 
 class Callers(Protocol):
@@ -31,12 +32,12 @@ class OwnAccount(Protocol):
 class PlayerRoutes(Part, frozen=True):
     """What changes something is detached: a client that leaves does not stop it half way."""
 
-    app = make_app()
+    app = make_app(PLAYER_ERRORS, SESSION_ERRORS, LOGIN_ERRORS, SAVE_ERRORS)
     prefixes = ("/auth/identities", "/auth/player")
     _callers: Callers
     _account: OwnAccount
     _detached: Detached
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     @app.route("/auth/identities", methods=["GET"])
     async def list_identities(self, request: Request) -> bytes:

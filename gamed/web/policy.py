@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.errors import Unhealthy
+from gamed.http.request import Request
 from gamed.store import StoreError
 from gamed.structs import Part
-from gamed.web.app import make_app
-from gamed.web.errors import Unhealthy
-from gamed.web.gates import NO_GATES
 from gamed.web.json_io import write_json
-from gamed.web.request import Request
 
 
 class Stores(Protocol):
@@ -24,7 +24,7 @@ class PolicyRoutes(Part, frozen=True):
 
     app = make_app()
     prefixes = ("/healthz", "/auth/config")
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     _mode: str
     _providers: Sequence[str]
@@ -43,5 +43,5 @@ class PolicyRoutes(Part, frozen=True):
         return b"ok"
 
     @app.route("/auth/config", methods=["GET"])
-    async def config(self, request: Request) -> bytes:
+    def config(self, request: Request) -> bytes:
         return write_json(request, 200, {"mode": self._mode, "providers": list(self._providers)})

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from urllib.parse import unquote_to_bytes
 
-from gamed.web.errors import BadRequest
-from gamed.web.gates import MemorySink
-from gamed.web.request import Request
+from gamed.http.bodies import MemoryBody
+from gamed.http.errors import BadRequest
+from gamed.http.request import Request
 
 QUERY_BYTES = 4096
 
@@ -19,10 +19,10 @@ def read_query(request: Request) -> Mapping[str, str]:
 
 def read_form(request: Request) -> Mapping[str, str]:
     """The fields of an application/x-www-form-urlencoded body, which the gate of a pages room has let in."""
-    sink = request.sink
-    if not isinstance(sink, MemorySink):
+    sink = request.body
+    if not isinstance(sink, MemoryBody):
         raise TypeError("this route's gate keeps no body in memory")
-    return parse_pairs(sink.body())
+    return parse_pairs(sink.content())
 
 
 def parse_pairs(raw: bytes) -> Mapping[str, str]:

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from gamed.http.app import make_app
+from gamed.http.bodies import BodyPolicy
+from gamed.http.request import Request
 from gamed.http_rules.digest import sha256_field
 from gamed.http_rules.prefer import wait_seconds
 from gamed.instants import http_date
@@ -16,13 +19,11 @@ from gamed.saves.slots import check_slot
 from gamed.saves.version import Version, version_number
 from gamed.structs import Part
 from gamed.web.access import access_token
-from gamed.web.app import make_app
 from gamed.web.conditional import PRIVATE, conditions_of, send_part
 from gamed.web.detached import Detached
-from gamed.web.gates import Gate
+from gamed.web.error_tables import SAVE_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import write_json
 from gamed.web.query import read_query
-from gamed.web.request import Request
 from gamed.web.upload import SaveGate, Upload
 
 READ = {
@@ -37,7 +38,7 @@ READ = {
 class SaveRoutes(Part, frozen=True):
     """Changes run detached: a client that leaves does not stop them half way."""
 
-    app = make_app()
+    app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/",)
     _shelf: Shelf
     _detached: Detached
@@ -45,7 +46,7 @@ class SaveRoutes(Part, frozen=True):
     _erasure: Erasure
 
     @property
-    def gates(self) -> Mapping[str, Gate]:
+    def body_policies(self) -> Mapping[str, BodyPolicy]:
         return {"write_save": self._gate}
 
     @app.route("/game/", methods=["GET"])
@@ -74,17 +75,17 @@ class SaveRoutes(Part, frozen=True):
             return None
         return write_json(request, 200, listed(listing))
 
-    @app.route("/game/saves/<string:slot>", methods=["GET"])
+    @app.route("/game/saves/<text:slot>", methods=["GET"])
     async def read_save(self, request: Request, slot: str) -> bytes | None:
         return await self._read(request, check_slot(slot))
 
-    @app.route("/game/saves/<string:slot>/versions/<string:number>", methods=["GET"])
+    @app.route("/game/saves/<text:slot>/versions/<string:number>", methods=["GET"])
     async def read_version(self, request: Request, slot: str, number: str) -> bytes | None:
         return await self._read(request, check_slot(slot), version_number(number))
 
-    @app.route("/game/saves/<string:slot>", methods=["PUT"])
+    @app.route("/game/saves/<text:slot>", methods=["PUT"])
     async def write_save(self, request: Request, slot: str) -> bytes:
-        upload = request.sink
+        upload = request.body
         if not isinstance(upload, Upload):
             raise TypeError("this route's gate takes uploads")
         written = await self._detached.run(self._store(upload))
@@ -94,26 +95,26 @@ class SaveRoutes(Part, frozen=True):
         request.setHeaders({**PRIVATE, **_identified(current)})
         return write_json(request, 201 if written.created else 200, save_info(current))
 
-    @app.route("/game/saves/<string:slot>", methods=["DELETE"])
+    @app.route("/game/saves/<text:slot>", methods=["DELETE"])
     async def delete_save(self, request: Request, slot: str) -> None:
         name, condition = check_slot(slot), deleting_condition(request.head.header)
         await self._detached.run(self._remove(request, name, condition))
         request.setResponseCode(204)
 
-    @app.route("/game/saves/<string:slot>/versions", methods=["GET"])
+    @app.route("/game/saves/<text:slot>/versions", methods=["GET"])
     async def list_versions(self, request: Request, slot: str) -> bytes:
         name = check_slot(slot)
         body = await self._shelf.recall(access_token(request.head), name)
         request.setHeaders(PRIVATE)
         return write_json(request, 200, body)
 
-    @app.route("/game/saves/<string:slot>/versions/<string:number>", methods=["DELETE"])
+    @app.route("/game/saves/<text:slot>/versions/<string:number>", methods=["DELETE"])
     async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
         name, n = check_slot(slot), version_number(number)
         await self._detached.run(self._shelf.dismiss(access_token(request.head), name, n))
         request.setResponseCode(204)
 
-    @app.route("/game/saves/<string:slot>/versions/<string:number>/restore", methods=["POST"])
+    @app.route("/game/saves/<text:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
         name, n, condition = check_slot(slot), version_number(number), writing_condition(request.head.header)
         now = await self._detached.run(self._shelf.restore(access_token(request.head), name, n, condition))

@@ -8,7 +8,7 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gamed.web.request import Request
+from gamed.http.request import Request
 
 CHUNK_BYTES = 64 * 1024
 

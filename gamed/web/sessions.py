@@ -5,16 +5,17 @@ from typing import Any, Protocol
 
 from msgspec import Raw, Struct
 
+from gamed.http.app import make_app
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.request import Request
 from gamed.instants import rfc3339
 from gamed.sessions.credentials import Caller
 from gamed.sessions.session import Scope, SessionRow
 from gamed.structs import Part
-from gamed.web.app import make_app
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
-from gamed.web.gates import NO_GATES
+from gamed.web.error_tables import PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import read_json, write_json
-from gamed.web.request import Request
 
 
 class Sessions(Protocol):
@@ -43,11 +44,11 @@ class LogoutBody(Struct):
 class SessionRoutes(Part, frozen=True):
     """What changes something is detached: a client that leaves does not stop it half way."""
 
-    app = make_app()
+    app = make_app(SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/session/", "/auth/sessions")
     _sessions: Sessions
     _detached: Detached
-    gates = NO_GATES
+    body_policies = DEFAULT_BODY_POLICIES
 
     @app.route("/auth/session/refresh", methods=["POST"])
     async def refresh_session(self, request: Request) -> bytes:

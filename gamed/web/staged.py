@@ -2,6 +2,7 @@
 
 from twisted.internet.defer import Deferred
 
+from gamed.http.bodies import MemoryBody, RequestHead, SmallBodyPolicy
 from gamed.saves.commits import Commits
 from gamed.saves.digest import parse_content_digest
 from gamed.saves.disk import UploadSpace
@@ -13,13 +14,12 @@ from gamed.saves.staging import Delivery
 from gamed.saves.version import Body
 from gamed.structs import Part
 from gamed.web.access import access_token
-from gamed.web.gates import Head, MemorySink, SmallBodyGate
 from gamed.web.incoming import Incoming, Intake
 from gamed.web.upload import refuse_part
 
 COMMIT_BYTES = 256 * 1024
 """Of a commit's JSON (PROTOCOL 1)."""
-_JSON = SmallBodyGate("application/json", COMMIT_BYTES)
+_JSON = SmallBodyPolicy("application/json", COMMIT_BYTES)
 
 
 def digest_in(path: str) -> bytes:
@@ -58,7 +58,7 @@ class StageGate(Part, frozen=True):
     _commits: Commits
     _intake: Intake
 
-    async def admit(self, head: Head) -> StagedUpload:
+    async def accept(self, head: RequestHead) -> StagedUpload:
         header = head.header
         refuse_part(header)
         sha256, announced = digest_in(head.kwargs["sha256"]), parse_content_digest(header("content-digest"))
@@ -66,7 +66,7 @@ class StageGate(Part, frozen=True):
         return StagedUpload(entry, sha256, announced, self._intake.open(head, entry))
 
 
-class CommitSink(MemorySink):
+class CommitSink(MemoryBody):
     """The JSON of a commit, and who sends it."""
 
     def __init__(self, entry: Entry, space: UploadSpace) -> None:
@@ -85,11 +85,11 @@ class CommitGate(Part, frozen=True):
     _commits: Commits
     _intake: Intake
 
-    async def admit(self, head: Head) -> CommitSink:
+    async def accept(self, head: RequestHead) -> CommitSink:
         entry = await self._commits.enter(access_token(head))
         space = self._intake.begin(entry)
         try:
-            await _JSON.admit(head)
+            await _JSON.accept(head)
             space.grow(0)
         except BaseException:
             space.release()

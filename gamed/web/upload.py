@@ -3,6 +3,7 @@
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from gamed.http.bodies import RequestHead
 from gamed.http_rules.conditions import Header
 from gamed.saves.arrival import Arrival
 from gamed.saves.condition import Condition, writing_condition
@@ -17,7 +18,6 @@ from gamed.saves.slots import check_slot
 from gamed.saves.version import Body
 from gamed.structs import Part
 from gamed.web.access import access_token
-from gamed.web.gates import Head
 from gamed.web.incoming import Incoming, Intake
 
 
@@ -77,7 +77,7 @@ class SaveGate(Part, frozen=True):
     _limits: SaveLimits
     _intake: Intake
 
-    async def admit(self, head: Head) -> Upload:
+    async def accept(self, head: RequestHead) -> Upload:
         intent = Intent.of(head.kwargs["slot"], head.header, self._limits)
         entry = await self._shelf.enter(access_token(head))
         return Upload(entry, intent, self._intake.open(head, entry))

@@ -16,8 +16,8 @@ from gamed.assets.pointer import Pointer, pointer_bytes
 from gamed.assets.reading import AssetReader
 from gamed.assets.release import AssetFile, Manifest, manifest_bytes, release_id
 from gamed.assets.store import AssetStore
+from gamed.http.client_address import HttpSettings
 from gamed.web.assets import AssetRoutes, Players
-from gamed.web.http_policy import HttpPolicy
 from tests.support.http import BASE_HOST, Answer, Browser
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class ServingCase(SynchronousTestCase):
         self.addCleanup(self.objects.close)
         self.library = Library(store, self.run_away, self.clock.seconds)
         routes = AssetRoutes(AssetReader(self.library, self.objects, OPENED_MS), players)
-        policy = HttpPolicy(BASE_HOST, cors_origins=origins)
+        policy = HttpSettings(BASE_HOST, cors_origins=origins)
         return Browser([routes], policy, clock=self.clock, crashes=self.crashes)
 
     def run_away(self, work: Callable[[], T]) -> Deferred[T]:

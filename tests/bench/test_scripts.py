@@ -15,7 +15,7 @@ from bench.where import ENOUGH, KERNEL, LANES, REST, Spent, parts, room
 ROOT = Path(__file__).parents[2]
 SECONDS = 200
 REACTOR = "run (twisted/internet/base.py);runUntilCurrent (twisted/internet/base.py)"
-READING = f"{REACTOR};doRead (twisted/internet/tcp.py);dataReceived (gamed/web/head_channel.py)"
+READING = f"{REACTOR};doRead (twisted/internet/tcp.py);dataReceived (gamed/http/connection.py)"
 
 
 class GrowthTests(SynchronousTestCase):
@@ -59,7 +59,7 @@ class WhereTests(SynchronousTestCase):
     def test_the_innermost_room_has_it(self) -> None:
         """What Twisted does for a room is the room's; what a room asks of the socket is the socket's."""
         saving = f"{READING};_read (gamed/web/saves.py)"
-        answering = f"{READING};respond (gamed/web/request.py)"
+        answering = f"{READING};send_result (gamed/http/request.py)"
         for stack, name in (
             (READING, "head, route, gates"),
             (REACTOR, "reactor's turn"),
@@ -73,7 +73,7 @@ class WhereTests(SynchronousTestCase):
 
     def test_too_little_was_seen(self) -> None:
         """Time of which py-spy saw next to nothing is not divided, and not left out either."""
-        seen = f"thread (1): MainThread;x (gamed/web/fast.py) {ENOUGH - 1}"
+        seen = f"thread (1): MainThread;x (gamed/http/site.py) {ENOUGH - 1}"
         self.assertRaises(RuntimeError, parts, [seen], Spent(160.0, 30.0, 40.0))
         self.assertRaises(RuntimeError, parts, [], Spent(160.0, 30.0, 40.0))
 

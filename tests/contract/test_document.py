@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import Any, cast
 
 from klein import Klein
 from msgspec import convert
@@ -15,18 +15,18 @@ from referencing.jsonschema import DRAFT202012
 from twisted.trial.unittest import SynchronousTestCase
 
 import gamed.web
+from gamed.http.app import BaseApp, HtmlApp
+from gamed.http.problem_codes import CODES
+from gamed.http.routing import template_of
 from gamed.login.outcome import Outcome
 from gamed.saves.limits import SaveLimits
 from gamed.saves.proposal import accept
 from gamed.web.admin import AdminRoutes
-from gamed.web.app import PagesApp
-from gamed.web.codes import CODES
 from gamed.web.commits import CommitRequest
 from gamed.web.login import MAX_WAIT_SECONDS, CollectBody, StartBody
-from gamed.web.problems import STATUS
-from gamed.web.routing import template_of
 from gamed.web.sessions import LogoutBody, RefreshBody
 from tests.contract.document import closed, codes, examples, load, media, operations, resolve
+from tests.support.errors import ALL_ERRORS
 
 BODIES: dict[str, Any] = {
     "start_login": StartBody,
@@ -61,7 +61,7 @@ def routes() -> dict[tuple[str, str], str]:
 
 def answered() -> set[tuple[int, str]]:
     """Status and code of every problem that a request may be answered with."""
-    return {(status, code) for _, status, code in STATUS} | {(500, "internal_error")}
+    return set(ALL_ERRORS.values()) | {(500, "internal_error")}
 
 
 @cache
@@ -126,7 +126,7 @@ class CodeTests(SynchronousTestCase):
         A form that is posted to a path without a token is answered with a problem: no browser route has that path.
         """
         pages = {
-            template_of(rule.rule) for app in rooms() if isinstance(app, PagesApp) for rule in app.url_map.iter_rules()
+            template_of(rule.rule) for app in rooms() if isinstance(app, HtmlApp) for rule in app.url_map.iter_rules()
         }
         for each in operations():
             kind = "text/html" if each.path in pages else "application/problem+json"
@@ -145,6 +145,14 @@ class CodeTests(SynchronousTestCase):
             for code in codes(answer)
         }
         self.assertEqual(described | ANY_PATH, answered())
+
+    def test_tables(self) -> None:
+        """Each problem that an operation may answer is in the tables of its app; without a row it would be a 500."""
+        apps = {template_of(rule.rule): cast(BaseApp, app) for app in rooms() for rule in app.url_map.iter_rules()}
+        for each in operations():
+            known = set(apps[each.path].errors.values()) | {(500, "internal_error")}
+            described = {(status, code) for status, answer in each.responses.items() for code in codes(answer)}
+            self.assertEqual(described - known, set(), each.name)
 
     def test_outcomes(self) -> None:
         """A login that failed says why with one of the codes of PROTOCOL 3.5; the table has no further code."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.http.problem_codes import CODES
 from gamed.login.outcome import Outcome
-from gamed.web.codes import CODES
 from tests.contract.document import load, operations
 from tests.contract.test_document import answered
 from tests.test_spec import ROOT

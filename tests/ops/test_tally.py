@@ -13,9 +13,9 @@ from gamed.ops.audit import AuditLog
 from gamed.ops.journal import Journal
 from gamed.ops.metrics import Gauges, Metrics
 from gamed.ops.tally import CountedAudit, Tally
+from tests.http.rooms import EchoRoom
 from tests.support.http import Browser
 from tests.support.stores import ask, memory_stores
-from tests.web.rooms import EchoRoom
 
 
 def gauges(**lanes: object) -> Gauges:
@@ -110,7 +110,7 @@ class RequestTests(TallyTestCase):
     def test_nothing_of_a_clients(self) -> None:
         """Over the wire: an unknown route and an invented method are `-`, a slot is its place in the route."""
         browser = Browser([EchoRoom()])
-        browser.site._access_log = self.log()
+        browser.site.site.access_log = self.log()
         for method, path in (("GET", "/S3cret/x?S3cret"), ("S3CRET", "/echo/json"), ("GET", "/game/S3cret")):
             browser.request(method, path, {"Host": "S3cret.example"} if method == "GET" else {})
         text = Metrics(self.tally, gauges()).text().decode()

@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.saves import errors
 from gamed.saves.answers import REASONS
 from gamed.saves.errors import Refused, SaveError
-from gamed.web.problems import problem_of
+from tests.support.errors import problem_of
 
 CODES = {
     "InvalidSlot": (400, "invalid_slot"),

@@ -15,6 +15,8 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from gamed.http.client_address import HttpSettings
+from gamed.http.server import build_server
 from gamed.limits import Rate
 from gamed.ops.waiters import Waiters
 from gamed.saves.disk import Announced
@@ -30,10 +32,8 @@ from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.web.detached import Detached
 from gamed.web.export import ExportRoutes
-from gamed.web.http_policy import HttpPolicy
 from gamed.web.incoming import Intake
 from gamed.web.saves import SaveRoutes
-from gamed.web.site import build_site
 from gamed.web.upload import SaveGate
 from tests.sessions.desk import Counting
 from tests.sessions.house import House, text
@@ -138,9 +138,9 @@ class StreamTest(TestCase):
         detached, shelves = Detached(), StoredShelves(house.stores, Counting())
         erasure = Erasure(shelf, shelves, lambda: house.now_ms, Counting(), waits)
         exports = Exports(shelf, StoredExports(house.stores, data / "tmp").begin, announced)
-        site = build_site(
+        site = build_server(
             [SaveRoutes(shelf, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
-            HttpPolicy(BASE_HOST),
+            HttpSettings(BASE_HOST),
             reactor,
             access_log=self.log,
             now_ms=lambda: house.now_ms,

@@ -22,7 +22,7 @@ class RoutesTests(SynchronousTestCase):
     def test_families(self) -> None:
         """Everything lies in the three families that a proxy forwards, but for the health check."""
         known = paths()
-        self.assertLessEqual({"/healthz", "/auth/config", "/auth/login", "/game/saves/<string:slot>"}, known)
+        self.assertLessEqual({"/healthz", "/auth/config", "/auth/login", "/game/saves/<text:slot>"}, known)
         families = ("/auth/", "/game/", "/assets/")
         self.assertEqual({path for path in known if not path.startswith(families)}, {"/healthz"})
 

@@ -23,10 +23,11 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-from gamed.web.app import Room
-from gamed.web.http_policy import HttpPolicy
-from gamed.web.request import CLIENT_LEFT
-from gamed.web.site import Site, build_site
+from gamed.http.app import RouteGroup
+from gamed.http.client_address import HttpSettings
+from gamed.http.connection import State
+from gamed.http.request import CLIENT_LEFT
+from gamed.http.server import HttpServer, build_server
 from tests.contract.document import is_described
 
 BASE_HOST = "game.example"
@@ -68,7 +69,7 @@ class Answer:
 class Connection:
     """One open connection; bytes in, parsed answers out."""
 
-    def __init__(self, site: Site, clock: Clock, peer: IAddress = PEER) -> None:
+    def __init__(self, site: HttpServer, clock: Clock, peer: IAddress = PEER) -> None:
         self._clock = clock
         self.transport = StringTransport(peerAddress=peer, lenient=True)
         self.channel = site.buildProtocol(peer)
@@ -109,7 +110,7 @@ class Connection:
     @property
     def closing(self) -> bool:
         """Whether the server answers nothing more on this connection, though it may still read."""
-        return self.closed or bool(self.channel._closing)
+        return self.closed or self.channel._state is State.CLOSING
 
     @property
     def interim(self) -> int:
@@ -133,8 +134,8 @@ class Browser:
 
     def __init__(
         self,
-        rooms: Sequence[Room],
-        policy: HttpPolicy | None = None,
+        rooms: Sequence[RouteGroup],
+        policy: HttpSettings | None = None,
         *,
         clock: Clock | None = None,
         peer: IAddress = PEER,
@@ -149,9 +150,9 @@ class Browser:
         self._crashes = crashes
         self._judged = 0
         numbers = count(1)
-        self.site = build_site(
+        self.site = build_server(
             rooms,
-            policy or HttpPolicy(BASE_HOST),
+            policy or HttpSettings(BASE_HOST),
             self.clock,  # type: ignore[arg-type]
             access_log=self.log,
             now_ms=now_ms or (lambda: START_MS + int(self.clock.seconds() * 1000)),

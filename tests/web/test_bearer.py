@@ -2,13 +2,18 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.bearer import bearer, credential_sent
-from gamed.web.fields import Fields
-from gamed.web.gates import Head
+from gamed.http.bodies import RequestHead
+from gamed.http.headers import RequestHeaders, credential_sent
+from gamed.web.bearer import bearer
 
 
-def head(headers: dict[str, list[str]]) -> Head:
-    return Head("GET", "/", b"", {}, Fields(headers), 0, "192.0.2.1")
+def fields(headers: dict[str, list[str]]) -> RequestHeaders:
+    lines = [f"{name}: {value}\r\n" for name, values in headers.items() for value in values]
+    return RequestHeaders("".join(lines))
+
+
+def head(headers: dict[str, list[str]]) -> RequestHead:
+    return RequestHead("GET", "/", b"", {}, fields(headers), 0, "192.0.2.1")
 
 
 class BearerTests(SynchronousTestCase):
@@ -35,6 +40,6 @@ class BearerTests(SynchronousTestCase):
     def test_credential_sent(self) -> None:
         """Something beside the scheme was sent; an empty field and a bare `Bearer` are the same as no field."""
         for values in ([], [""], [" \t"], ["Bearer"], ["bearer "], ["", ""]):
-            self.assertFalse(credential_sent(Fields({"Authorization": values})), values)
+            self.assertFalse(credential_sent(fields({"Authorization": values})), values)
         for values in (["Bearer gat_x"], ["gat_x"], ["Basic YTpi"], ["", "Bearer gat_x"]):
-            self.assertTrue(credential_sent(Fields({"Authorization": values})), values)
+            self.assertTrue(credential_sent(fields({"Authorization": values})), values)

@@ -6,12 +6,12 @@ from attrs import field, frozen
 from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.web.app import make_app
-from gamed.web.gates import Gate
+from gamed.http.app import make_app
+from gamed.http.bodies import BodyPolicy
+from gamed.http.request import Request
 from gamed.web.json_io import read_json, write_json
-from gamed.web.request import Request
+from tests.http.rooms import EchoRoom
 from tests.support.http import Answer, Browser
-from tests.web.rooms import EchoRoom
 
 
 class ReadTests(SynchronousTestCase):
@@ -63,7 +63,7 @@ class ReadTests(SynchronousTestCase):
         class Room:
             app = make_app()
             prefixes = ("/echo/",)
-            gates: Mapping[str, Gate] = field(factory=dict)
+            body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
 
             @app.route("/echo/parts", methods=["POST"])
             def echo_parts(self, request: Request) -> bytes:

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Mode
+from gamed.http.client_address import HttpSettings
 from gamed.web.browser import BrowserRoutes
 from gamed.web.browser_guard import Guard
 from gamed.web.callback import CallbackRoutes
 from gamed.web.detached import Detached
 from gamed.web.done import DoneRoutes
-from gamed.web.http_policy import HttpPolicy
 from gamed.web.login import LoginRoutes
 from gamed.web.page_room import PageRoom
 from tests.login.desk import PASSWORD, TERMS, Desk
@@ -144,7 +144,7 @@ class WebCase(SynchronousTestCase):
     def prepare(self, passwords_per_minute: int = 0, **terms: Any) -> None:
         self.desk = Desk(replace(TERMS, **terms), passwords_per_minute)
 
-    def open_rooms(self, policy: HttpPolicy | None = None) -> Browser:
+    def open_rooms(self, policy: HttpSettings | None = None) -> Browser:
         desk, detached = self.desk, Detached()
         guard = Guard(desk.keys.indexer, desk.random, self.base.startswith("https:"))
         room = PageRoom(guard, lambda: self.base, self.server_name, desk.now_ms, detached)

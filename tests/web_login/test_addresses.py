@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
 
+from gamed.http.client_address import LOOPBACK, HttpSettings
 from gamed.login.terms import NO_LIMITS
-from gamed.web.http_policy import LOOPBACK, HttpPolicy
 from tests.support.http import BASE_HOST, Answer, request_bytes
 from tests.web_login.desk import WebCase
 
@@ -17,7 +17,7 @@ PROXY6 = IPv6Address("TCP", "::1", 51000)
 INNER = IPv4Address("TCP", "10.0.0.3", 51000)
 STRANGER = IPv4Address("TCP", "198.51.100.66", 51000)
 SOCKET = UNIXAddress(None)
-POLICY = HttpPolicy(BASE_HOST, (*LOOPBACK, ip_network("10.0.0.0/8")))
+POLICY = HttpSettings(BASE_HOST, (*LOOPBACK, ip_network("10.0.0.0/8")))
 
 
 class AddressCase(WebCase):

@@ -5,17 +5,17 @@ from collections.abc import Iterator, Mapping
 from attrs import frozen
 
 from gamed.config.model import Registration
+from gamed.http.problem_codes import CODES
+from gamed.http.problems import HTTP_ERRORS
 from gamed.login.account_check import Refusal
 from gamed.login.client import Client
 from gamed.login.outcome import Outcome
 from gamed.login.transaction import Intent
 from gamed.web.callback import REFUSED
-from gamed.web.codes import CODES
 from gamed.web.pages import done, errors, provider, sign_in, texts
 from gamed.web.pages.account_fields import Returned
 from gamed.web.pages.device import Asked
 from gamed.web.pages.layout import Server
-from gamed.web.problems import STATUS
 
 TOKEN, FORM, CODE = "A" * 22, "F" * 43, "BKT-RVW"
 RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
@@ -48,11 +48,12 @@ CHANNEL_REFUSALS = (
     *(sentence for _, sentence in REFUSED.values()),
 )
 """What the rooms of browser routes say themselves."""
-ANYWHERE = ("gamed.web.errors", "gamed.store", "gamed.limits")
+ANYWHERE = ("gamed.http.errors", "gamed.store", "gamed.limits")
 NOT_IN_BROWSERS = {"unhealthy", "bad_precondition"}
 """Of /healthz, and of rooms that answer conditional requests."""
 COMMON = sorted(
-    {code for kind, _, code in STATUS if kind.__module__ in ANYWHERE} - NOT_IN_BROWSERS | {"internal_error"}
+    {code for kind, (_, code) in HTTP_ERRORS.items() if kind.__module__ in ANYWHERE} - NOT_IN_BROWSERS
+    | {"internal_error"}
 )
 """Problems any room may meet: in a browser room they are pages."""
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.http.problem_codes import CODES
 from gamed.login.outcome import Outcome
 from gamed.web import pages
-from gamed.web.codes import CODES
 from gamed.web.pages import texts
 from gamed.web.pages.errors import error_page, over_page
 from tests.web_pages import gallery

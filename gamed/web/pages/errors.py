@@ -2,9 +2,11 @@
 
 from twisted.web.template import tags
 
+from gamed.http.app import RenderedError
+from gamed.http.problems import Problem
 from gamed.login.outcome import Outcome
 from gamed.web.pages import texts
-from gamed.web.pages.layout import Server, page, paragraph, reference
+from gamed.web.pages.layout import PAGE_HEADERS, Server, page, paragraph, reference
 
 SERVER_ERROR = 500
 """From this status on a page shows its request id: the player can only report it to the owner."""
@@ -19,6 +21,11 @@ def error_page(status: int, code: str, detail: str, server: Server | None = None
     sentence = texts.ERROR_LEAD.get(code) or detail or texts.ERROR_LEAD_OTHER
     shown = [reference(request_id)] if status >= SERVER_ERROR else []
     return page(title, paragraph("{sentence}", sentence=sentence), *shown, server=server)
+
+
+def error_response(problem: Problem, request_id: str) -> RenderedError:
+    """Return the header fields and the page for a problem of a browser route."""
+    return PAGE_HEADERS, error_page(problem.status, problem.code, problem.detail, request_id=request_id)
 
 
 def over_page(outcome: Outcome | None, server: Server, approval_code: str | None = None) -> bytes:

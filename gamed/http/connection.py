@@ -1,0 +1,432 @@
+"""One HTTP/1.1 connection: reads heads and bodies within limits, one request at a time, and loses no answer at its end.
+
+Requests of a pipeline wait as bytes: at most HELD_BYTES and one read, then reading is paused. Each of them starts in a
+turn of the reactor of its own, so that a long pipeline does not keep other connections waiting.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from twisted.internet.interfaces import (
+    IHalfCloseableDescriptor,
+    IHalfCloseableProtocol,
+    IPushProducer,
+    IReactorTime,
+    ISSLTransport,
+    ITCPTransport,
+)
+from twisted.internet.protocol import Protocol, connectionDone
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from gamed.http import direct_socket
+from gamed.http.direct_socket import STALL_SECONDS, StalledWrite
+from gamed.http.errors import BadRequest, HttpError, RequestTimeout
+from gamed.http.parser import ChunkedDecoder, RawRequestHead, read_head, read_request_line
+from gamed.http.request import Request
+from gamed.http.site import Site
+from gamed.http.timeouts import HEAD_SECONDS, WINDOW_SECONDS, BodyRate, Timeout
+
+HELD_BYTES: Final = 16 * 1024
+"""What may wait in memory while a body policy or a handler works."""
+LINGER_SECONDS: Final = 5
+LINGER_BYTES: Final = 32 * 1024 * 1024
+"""After an answer to a body that was refused: how long and how much is read and discarded, so that a reset does not
+overtake the answer (RFC 9112 9.6)."""
+LAST_ANSWER_SECONDS: Final = 0.5
+"""After the last answer of a service that stops: time for the client to close first."""
+HALF_CLOSED_SECONDS: Final = 5
+"""How long an answer may take to begin once the client has closed its side: it may be done sending, or be gone."""
+FIRST_REQUEST_SECONDS: Final = 0.25
+"""When the service stops, how long a connection without any byte is kept: its request may be on the way."""
+INCOMPLETE: Final = "The request ended before it was whole."
+
+
+class State:
+    """What a connection does with the next byte; plain constants, because a member of an Enum costs a look-up more."""
+
+    IDLE: Final = "idle"
+    """It begins a head."""
+    HEAD: Final = "head"
+    """It belongs to an incomplete head."""
+    DECIDING: Final = "deciding"
+    """It waits until the body policy has decided."""
+    BODY: Final = "body"
+    """It belongs to the body of the current request."""
+    HANDLING: Final = "handling"
+    """It waits until the current request is answered."""
+    WAITING: Final = "waiting"
+    """It waits until the client has read the last answer, or until the next request has its turn."""
+    CLOSING: Final = "closing"
+    """It is discarded."""
+
+
+_HOLDING: Final = frozenset({State.DECIDING, State.HANDLING, State.WAITING})
+"""The states in which bytes wait, and in which reading is paused when there are too many."""
+
+
+@implementer(IHalfCloseableProtocol, IPushProducer)
+class HttpConnection(Protocol):
+    """The protocol of one connection."""
+
+    transport: Any
+
+    def __init__(
+        self,
+        site: Site,
+        clock: IReactorTime,
+        peer: str | None,
+        idle_seconds: int,
+        lost: Callable[["HttpConnection"], object],
+    ) -> None:
+        """`peer` is what peer_host() returns; `lost` is called once the connection is closed."""
+        self._site = site
+        self._clock = clock
+        self.peer = peer
+        self._idle_seconds = idle_seconds
+        self._lost = lost
+        self._timeout = Timeout(clock, self._timed_out)
+        self._state: str = State.IDLE
+        self._buffer = b""
+        self._request: Request | None = None
+        self._expects_continue = False
+        self._left = 0
+        """Bytes of the current body that are still to come, unless it is chunked."""
+        self._chunks: ChunkedDecoder | None = None
+        self._rate: BodyRate | None = None
+        self._silent = True
+        self._reading = True
+        self._write_paused = False
+        self._turn_due = False
+        """Whether _take_turn() is scheduled."""
+        self._always_in_turns = False
+        """Whether more bytes may follow in this turn of the reactor: TLS delivers one record at a time."""
+        self._read_ended = False
+        """Whether the client has closed its side."""
+        self._last = self._lingering = False
+        self._discarded = 0
+        self._stalled: StalledWrite | None = None
+        self.persistent = True
+        """Whether another request may follow the current one."""
+        self.producer: IPushProducer | None = None
+        """The producer of the current response."""
+
+    # the network
+
+    def connectionMade(self) -> None:
+        if ITCPTransport.providedBy(self.transport):
+            self.transport.setTcpNoDelay(True)
+        self._always_in_turns = ISSLTransport.providedBy(self.transport)
+        self._timeout.reset(self._idle_seconds)
+        self.transport.registerProducer(self, True)
+
+    def dataReceived(self, data: bytes) -> None:
+        if self._state is State.CLOSING:
+            self._discarded += len(data)
+            if self._lingering and self._discarded > LINGER_BYTES:
+                self._close()
+            return
+        self._silent = False
+        if self._state is State.BODY:
+            self._receive_body(data)
+            return
+        self._buffer = self._buffer + data if self._buffer else data
+        if self._state is State.IDLE or self._state is State.HEAD:
+            self._read_head()
+        if len(self._buffer) > HELD_BYTES and self._state in _HOLDING:
+            self._pause_reading()
+
+    def readConnectionLost(self) -> None:
+        """The client sends nothing more; only a write can tell whether it still reads."""
+        self._read_ended = True
+        if self._state is State.CLOSING:
+            self._close()
+        else:
+            self._check_end()
+
+    def writeConnectionLost(self) -> None:
+        """Our side is closed, as _linger() wants it."""
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self._state = State.CLOSING
+        self._timeout.close()
+        if self._stalled is not None:
+            self._stalled.close()
+            self._stalled = None
+        self._buffer = b""
+        request, self._request, self.producer = self._request, None, None
+        if request is not None:
+            request.client_left()
+        self._lost(self)
+
+    # heads
+
+    def _read_head(self) -> None:
+        """Start the request whose head is complete; bound a head that is not."""
+        try:
+            raw = read_head(self._buffer)
+        except HttpError as e:
+            self._reject(e)
+            return
+        if raw is not None:
+            self._start(raw)
+        elif self._state is State.IDLE and self._buffer not in (b"", b"\r\n"):  # an empty line before it is no head yet
+            self._state = State.HEAD
+            self._timeout.reset(HEAD_SECONDS)
+
+    def _start(self, raw: RawRequestHead) -> None:
+        self._timeout.reset(None)
+        self._buffer = self._buffer[raw.size :]
+        self.persistent = not self._last and raw.persistent
+        self._expects_continue = raw.length != 0 and raw.expects_continue
+        routed = self._site.route(raw, self.peer)
+        self._request = request = Request(self, self._site, routed, raw.version)
+        if request.complete and routed.accepts_small_body:
+            self._state = State.HANDLING
+            request.handle()
+        else:
+            self._state = State.DECIDING
+            request.start()
+
+    def _reject(self, error: HttpError) -> None:
+        """Answer a head that is not a request; nothing behind it can be trusted."""
+        self._timeout.reset(None)
+        self._state = State.HANDLING
+        self.persistent = False
+        line = read_request_line(self._buffer)
+        version = "HTTP/1.1" if line is None else line.version
+        self._request = request = Request(self, self._site, self._site.route_malformed(line), version)
+        request.complete = False  # what follows is read and discarded, so that a reset does not overtake the answer
+        request.reject(error)
+        request.handle()
+
+    # bodies
+
+    def read_body(self, request: Request) -> None:
+        """Read the body of the current request, which its policy has accepted or refused."""
+        if request.complete:
+            self._state = State.HANDLING
+            request.handle()
+            return
+        length = request.head.length
+        held, self._buffer = self._buffer, b""
+        if not self._write_paused:
+            self._resume_reading()
+        if length is not None and len(held) >= length:  # the whole body came with its head
+            self._buffer = held[length:]
+            if len(self._buffer) > HELD_BYTES:
+                self._pause_reading()
+            request.body_received(held[:length])
+            request.complete = True
+            self._state = State.HANDLING
+            request.handle()
+            self._check_end()
+            return
+        self._state = State.BODY
+        self._chunks = ChunkedDecoder() if length is None else None
+        self._left = length or 0
+        self._rate = BodyRate(self._site.settings.upload_seconds)
+        if self._expects_continue and not held and request.error is None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._timeout.reset(WINDOW_SECONDS)
+        self._receive_body(held)
+        self._check_end()
+
+    def _receive_body(self, data: bytes) -> None:
+        request, rate = self._request, self._rate
+        if request is None or rate is None:
+            raise RuntimeError("a body without a request")
+        if self._chunks is not None:
+            content = self._chunks.decode(data)
+            complete = self._chunks.complete
+        else:
+            content = data[: self._left]
+            self._left -= len(content)
+            complete = self._left == 0
+        rate.add(len(data), len(content))
+        taken = request.body_received(content) if content else None
+        if complete:
+            self._buffer = data[len(content) :] if self._chunks is None else self._chunks.rest()
+            request.complete = True
+            if len(self._buffer) > HELD_BYTES:
+                self._pause_reading()
+        elif self._chunks is not None and self._chunks.malformed:
+            request.reject(BadRequest("The chunked body is malformed."))
+        elif rate.overhead_exceeded:
+            request.reject(BadRequest("The chunks are too small."))
+        if complete or request.error is not None:
+            self._handle(request)
+        elif taken is not None and not taken.called:
+            self._pause_reading()
+            taken.addBoth(lambda _: self._receiver_ready(request))
+
+    def _receiver_ready(self, request: Request) -> None:
+        """Read on, unless the body is complete or abandoned meanwhile."""
+        if self._request is request and self._state is State.BODY and not self._write_paused:
+            self._resume_reading()
+
+    def _handle(self, request: Request) -> None:
+        self._timeout.reset(None)
+        self._state = State.HANDLING
+        self._chunks = self._rate = None
+        request.handle()
+
+    # responses
+
+    def send(self, head: bytes, body: bytes = b"") -> None:
+        """Write both in one system call where nothing waits before them: that saves a turn of the reactor."""
+        sent = direct_socket.send(self.transport, head, body) if direct_socket.can_send(self.transport) else 0
+        if sent < len(head) + len(body):
+            self.transport.write((head + body)[sent:])
+
+    def request_done(self, request: Request) -> None:
+        """Go on with the next request, or close.
+
+        A client that does not read gets no further answer: a few small requests would be many large answers in memory.
+        """
+        self._request = None
+        if not self.persistent or not request.complete:
+            if not (request.complete or self._read_ended):
+                self._linger()
+            elif self._last and not self._read_ended:
+                self._state, self._buffer = State.CLOSING, b""
+                self._timeout.reset(LAST_ANSWER_SECONDS)
+            else:
+                self._close()
+        elif self._write_paused:
+            self._state = State.WAITING
+        else:
+            self._next_request()
+
+    def _next_request(self) -> None:
+        self._timeout.reset(self._idle_seconds)
+        if self._buffer or self._always_in_turns:
+            self._state = State.WAITING
+            self._turn_due = True
+            self._clock.callLater(0, self._take_turn)
+            return
+        self._state = State.IDLE
+        if not self._reading:
+            self._resume_reading()
+        if self._read_ended:
+            self._check_end()
+
+    def _take_turn(self) -> None:
+        self._turn_due = False
+        if self._state is State.WAITING and not self._write_paused:
+            self._state = State.IDLE
+            self._read_head()
+            if len(self._buffer) <= HELD_BYTES:
+                self._resume_reading()
+            if self._last and self._state is State.IDLE:
+                self._close()
+            self._check_end()
+
+    # flow control: the transport calls these as the registered producer
+
+    def pauseProducing(self) -> None:
+        """The transport is full: pause the producer of the response, and read no further request."""
+        self._write_paused = True
+        if self._stalled is None:
+            unsent = self.transport
+            self._stalled = StalledWrite(self._clock, lambda: direct_socket.unsent_bytes(unsent), self.abort)
+        self._stalled.start()
+        if self.producer is not None:
+            self.producer.pauseProducing()
+        if self._state not in (State.DECIDING, State.HANDLING):
+            self._pause_reading()
+
+    def resumeProducing(self) -> None:
+        """The transport has room again."""
+        self._write_paused = False
+        if self._stalled is not None:
+            self._stalled.close()
+            self._stalled = None
+        if self.producer is not None:
+            self.producer.resumeProducing()
+        if self._write_paused or self._turn_due:  # the producer has filled the transport again, or written all
+            return
+        if self._state is State.WAITING:
+            self._timeout.reset(self._idle_seconds)
+            self._take_turn()
+        elif self._state not in (State.DECIDING, State.HANDLING):
+            self._resume_reading()
+
+    def stopProducing(self) -> None:
+        """The connection is lost; connectionLost() follows."""
+
+    def _pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self.transport.pauseProducing()
+
+    def _resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self.transport.resumeProducing()
+
+    # the end
+
+    def _check_end(self) -> None:
+        """Once the client sends nothing more: answer what is complete, refuse what is not, then close."""
+        if not self._read_ended:
+            return
+        match self._state:
+            case State.IDLE:
+                self._close()
+            case State.HEAD:
+                self._reject(BadRequest(INCOMPLETE))
+            case State.DECIDING | State.HANDLING:
+                self._timeout.reset(HALF_CLOSED_SECONDS)
+            case State.BODY if self._request is not None:
+                self._request.reject(BadRequest(INCOMPLETE))
+                self._handle(self._request)
+
+    def _timed_out(self) -> None:
+        match self._state:
+            case State.HEAD:
+                self._reject(RequestTimeout())
+            case State.IDLE:
+                self._close()
+            case State.DECIDING | State.HANDLING:
+                if self._request is not None and not self._request.started:
+                    self.abort()
+            case State.CLOSING:
+                if self._lingering or not self.transport.disconnecting:
+                    self._close()
+                else:
+                    self.abort()
+            case State.BODY if self._request is not None and self._rate is not None:
+                if self._rate.too_slow():
+                    self._request.reject(RequestTimeout())
+                    self._handle(self._request)
+                else:
+                    self._timeout.reset(WINDOW_SECONDS)
+
+    def shut_down(self) -> None:
+        """Close now if nothing was asked, else after the answer."""
+        self._last, self.persistent = True, False
+        if self._silent and self._state is State.IDLE:
+            self._timeout.reset(FIRST_REQUEST_SECONDS)
+        elif self._state is State.IDLE or (self._state is State.WAITING and not self._turn_due):
+            self._close()
+
+    def abort(self) -> None:
+        """Close without sending what is written."""
+        self._state = State.CLOSING
+        self.transport.abortConnection()
+
+    def _close(self) -> None:
+        """Close when what is written is sent, within STALL_SECONDS."""
+        self._state, self._lingering, self._buffer = State.CLOSING, False, b""
+        self._timeout.reset(STALL_SECONDS)
+        self.transport.unregisterProducer()
+        self.transport.loseConnection()
+
+    def _linger(self) -> None:
+        """Close our side, and read on for a moment."""
+        self._state, self._lingering, self._buffer = State.CLOSING, True, b""
+        self._timeout.reset(LINGER_SECONDS)
+        self._resume_reading()
+        if IHalfCloseableDescriptor.providedBy(self.transport) and not ISSLTransport.providedBy(self.transport):
+            self.transport.loseWriteConnection()  # type: ignore[attr-defined]  # the interface is not typed

@@ -1,0 +1,116 @@
+"""Direct use of a connection's socket: the only names of Twisted that its documentation does not promise.
+
+Writing to the socket itself saves a turn of the reactor for each response, and sendfile() copies no byte of a file.
+Both need to know that nothing waits in the transport's own buffers. The names below are checked once, at the start;
+where Twisted has changed them, every function here reports that it cannot help, and the transport's documented methods
+are used instead.
+
+- `dataBuffer`, `offset`, `_tempDataBuffer`, `_tempDataLen` of twisted.internet.abstract.FileDescriptor: the bytes that
+  were written and are not in the kernel yet.
+- `producerPaused` of the same class: whether resumeProducing() of the registered producer follows when there is room.
+- `TLS`, `socket` of twisted.internet.tcp.Connection: whether bytes are encrypted on their way, and the socket.
+"""
+
+from collections.abc import Callable
+from fcntl import ioctl
+from sys import byteorder
+from termios import TIOCOUTQ
+from typing import Any, Final, TypeGuard
+
+from twisted.internet.abstract import FileDescriptor
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.tcp import Connection
+
+from gamed.http.timeouts import Timeout
+
+STALL_SECONDS: Final = 60
+"""How long a response may stay unread."""
+PROGRESS_BYTES: Final = 16 * 1024
+"""A client that takes less than this in STALL_SECONDS makes no progress."""
+
+
+def _names_exist() -> bool:
+    idle: Any = FileDescriptor(reactor=object())  # type: ignore[arg-type]  # any; it is never used
+    expected = {"dataBuffer": b"", "offset": 0, "_tempDataBuffer": [], "_tempDataLen": 0, "producerPaused": False}
+    fields = all(getattr(idle, name, None) == value for name, value in expected.items())
+    return fields and hasattr(Connection, "TLS") and hasattr(Connection, "startWriting")
+
+
+AVAILABLE: Final = _names_exist()
+
+
+def is_plain(transport: object) -> TypeGuard[Connection]:
+    """Return whether the transport is an open socket without TLS, whose buffers are known."""
+    return AVAILABLE and isinstance(transport, Connection) and bool(transport.connected) and not transport.TLS
+
+
+def can_send(transport: object) -> bool:
+    """Return whether bytes may go to the socket now, because nothing waits in front of them."""
+    if not (AVAILABLE and isinstance(transport, Connection)):
+        return False
+    waiting = transport.dataBuffer or transport._tempDataBuffer or transport.disconnecting
+    return bool(transport.connected) and not (waiting or transport.TLS)
+
+
+def send(transport: Any, head: bytes, body: bytes) -> int:
+    """Send both in one system call and return how many bytes the kernel took; call it only if can_send().
+
+    A connection that is gone takes none; the transport notices that itself.
+    """
+    try:
+        return int(transport.socket.sendmsg((head, body)))
+    except OSError:
+        return 0
+
+
+def resume_when_writable(transport: Any) -> None:
+    """Let the transport call its producer's resumeProducing() as soon as the socket has room; only if is_plain()."""
+    transport.producerPaused = True
+    transport.startWriting()
+
+
+def unsent_bytes(transport: object) -> int | None:
+    """Return how many written bytes the client's machine does not have yet; None if that is not known."""
+    if not is_plain(transport):
+        return None
+    waiting = len(transport.dataBuffer) - transport.offset + transport._tempDataLen
+    try:
+        in_kernel = int.from_bytes(ioctl(transport.fileno(), TIOCOUTQ, bytes(4)), byteorder)
+    except OSError:
+        return None
+    return int(waiting) + in_kernel
+
+
+class StalledWrite:
+    """A watch over a full transport; it gives up a client that takes too little in STALL_SECONDS.
+
+    The kernel's buffer holds megabytes before the transport has room again, and a slow line may need minutes for them.
+    `unsent` returns how many bytes the client has yet to take, or None if that is not known: while they become fewer,
+    the client is slow and not gone.
+    """
+
+    def __init__(self, clock: IReactorTime, unsent: Callable[[], int | None], give_up: Callable[[], object]) -> None:
+        self._timeout = Timeout(clock, self._check)
+        self._unsent = unsent
+        self._give_up = give_up
+        self._before: int | None = None
+        self._running = False
+
+    def start(self) -> None:
+        """Begin to watch, unless it does already."""
+        if not self._running:
+            self._running = True
+            self._before = self._unsent()
+            self._timeout.reset(STALL_SECONDS)
+
+    def close(self) -> None:
+        """Stop watching for good."""
+        self._timeout.close()
+
+    def _check(self) -> None:
+        self._running = False
+        before, now = self._before, self._unsent()
+        if before is None or now is None or before - now < PROGRESS_BYTES:
+            self._give_up()
+        else:
+            self.start()

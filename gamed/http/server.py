@@ -1,0 +1,83 @@
+"""The factory of all connections: how many there may be, and how they end when the service stops."""
+
+from collections.abc import Mapping, Sequence
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IAddress, IReactorTime
+from twisted.internet.protocol import ServerFactory
+
+from gamed.crypto import Random
+from gamed.http.app import RouteGroup
+from gamed.http.client_address import ConnectionLimiter, HttpSettings, peer_host
+from gamed.http.connection import HttpConnection
+from gamed.http.site import AccessLog, Site
+from gamed.instants import Now
+
+
+class HttpServer(ServerFactory):
+    """The factory of all connections of one site."""
+
+    noisy = False
+
+    def __init__(self, site: Site, clock: IReactorTime) -> None:
+        self.site = site
+        self.clock = clock
+        self._limiter = ConnectionLimiter(site.settings)
+        self._open: set[HttpConnection] = set()
+        self._closed: list[Deferred[None]] = []
+
+    def buildProtocol(self, addr: IAddress | None) -> HttpConnection | None:
+        """Return a connection; None, which closes it, when there are too many or the service stops."""
+        peer = peer_host(addr)
+        if self.site.shutting_down or not self._limiter.acquire(peer):
+            return None
+        settings = self.site.settings
+        trusted = self._limiter.is_trusted(peer)
+        idle_seconds = settings.trusted_idle_seconds if trusted else settings.idle_seconds
+        connection = HttpConnection(self.site, self.clock, peer, idle_seconds, self._connection_lost)
+        self._open.add(connection)
+        return connection
+
+    @property
+    def connections(self) -> int:
+        """The number of open connections."""
+        return len(self._open)
+
+    def refused(self) -> Mapping[str, int]:
+        """Return how many connections were not accepted, by the limit."""
+        return self._limiter.refused
+
+    def _connection_lost(self, connection: HttpConnection) -> None:
+        self._open.remove(connection)
+        self._limiter.release(connection.peer)
+        self._notify_closed()
+
+    def shut_down(self) -> Deferred[None]:
+        """Accept nothing new and answer what is under way; fire when all connections are closed."""
+        self.site.shutting_down = True
+        closed: Deferred[None] = Deferred()
+        self._closed.append(closed)
+        for connection in list(self._open):
+            connection.shut_down()
+        self._notify_closed()
+        return closed
+
+    def _notify_closed(self) -> None:
+        if not self._open:
+            waiting, self._closed = self._closed, []
+            for closed in waiting:
+                if not closed.called:  # the caller may have given up
+                    closed.callback(None)
+
+
+def build_server(
+    groups: Sequence[RouteGroup],
+    settings: HttpSettings,
+    clock: IReactorTime,
+    *,
+    access_log: AccessLog,
+    now_ms: Now,
+    random: Random,
+) -> HttpServer:
+    """Return the factory to listen with; `clock` is the reactor."""
+    return HttpServer(Site(groups, settings, clock, access_log=access_log, now_ms=now_ms, random=random), clock)

@@ -1,0 +1,289 @@
+"""The closed table of problems (PROTOCOL 1)."""
+
+from json import loads
+from string import ascii_lowercase
+
+from twisted.trial.unittest import SynchronousTestCase
+from werkzeug.exceptions import BadGateway, NotFound
+
+from gamed.http.errors import BadRequest, HttpError, InvalidRequest, MethodNotAllowed
+from gamed.http.problem_codes import CODES
+from gamed.http.problems import HTTP_ERRORS, merge_tables, plain_problem
+from gamed.http.tracebacks import redacted, trace
+from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
+from tests.http.rooms import SECRET, EchoRoom
+from tests.support.errors import ALL_ERRORS, problem_of
+from tests.support.http import Browser
+
+GENERAL = {
+    "bad_request": 400,
+    "invalid_request": 400,
+    "route_not_found": 404,
+    "method_not_allowed": 405,
+    "request_timeout": 408,
+    "body_too_large": 413,
+    "unsupported_media_type": 415,
+    "misdirected_request": 421,
+    "rate_limited": 429,
+    "head_too_large": 431,
+    "internal_error": 500,
+    "busy": 503,
+    "shutting_down": 503,
+    "unhealthy": 503,
+}
+HANDOFF = {
+    "provider_unknown": 400,
+    "provider_unavailable": 503,
+    "invalid_proof": 400,
+    "device_secret_invalid": 401,
+    "login_collected": 410,
+}
+SESSIONS = {
+    "refresh_reused": 401,
+    "refresh_expired": 401,
+    "refresh_invalid": 401,
+    "session_revoked": 401,
+    "session_not_found": 404,
+    "token_missing": 401,
+    "token_expired": 401,
+    "token_invalid": 401,
+    "player_blocked": 403,
+}
+SAVES = {
+    "erased": 410,
+    "invalid_slot": 400,
+    "digest_mismatch": 400,
+    "bad_meta": 400,
+    "content_encoding": 415,
+    "bad_range_put": 400,
+    "bad_precondition": 400,
+    "length_required": 411,
+    "precondition_required": 428,
+    "superseded": 412,
+    "version_conflict": 412,
+    "weak_validator": 412,
+    "blank_save": 422,
+    "corrupt_blob": 500,
+    "save_not_found": 404,
+    "deleted": 410,
+    "version_gone": 404,
+    "range_not_satisfiable": 416,
+    "save_too_large": 413,
+    "quota_exceeded": 413,
+    "too_many_slots": 413,
+    "storage_full": 507,
+    "store_unavailable": 503,
+}
+TITLES = {
+    "rate_limited": "Too many requests",
+    "route_not_found": "Not found",
+    "internal_error": "Internal error",
+}
+
+ALSO = {"deleted": (412,), "blob_missing": (404,)}
+"""Further statuses of a code: of a slot that is empty, of bytes that were looked for."""
+
+
+def answered(kind: type[BaseException]) -> tuple[int, str]:
+    """Return the status and the code of an error of this class."""
+    problem = problem_of(kind.__new__(kind))
+    assert problem is not None
+    return problem.status, problem.code
+
+
+class TableTests(SynchronousTestCase):
+    def test_statuses_are_those_of_the_protocol(self) -> None:
+        """Each code has the status that PROTOCOL gives it."""
+        for code, status in (GENERAL | HANDOFF | SESSIONS | SAVES).items():
+            with self.subTest(code):
+                self.assertEqual(CODES[code].status, status)
+
+    def test_the_form_of_a_row(self) -> None:
+        """Lower-case codes, a title without a full stop, a detail with one; 429, 503 and 507 say when to try again."""
+        for code, row in CODES.items():
+            with self.subTest(code):
+                self.assertLessEqual(set(code), {*ascii_lowercase, "_"})
+                self.assertRegex(row.title, r"^[A-Z][^.]*$")
+                self.assertRegex(row.detail, r"^[A-Z].*\.$")
+                self.assertEqual(row.retry_after is not None, row.status in (429, 503, 507), row)
+
+    def test_titles_are_fixed(self) -> None:
+        """One title per code, whatever the error says."""
+        for code, title in TITLES.items():
+            self.assertEqual(plain_problem(code, "Something else.").title, title)
+
+    def test_every_error_has_a_row(self) -> None:
+        """The tables name codes that exist; `deleted` alone has two statuses, 410 to a reader and 412 to a writer."""
+        for kind, (status, code) in ALL_ERRORS.items():
+            with self.subTest(kind.__name__):
+                self.assertIn(status, {CODES[code].status, *ALSO.get(code, ())})
+
+    def test_nearest_class(self) -> None:
+        """A row counts for its own class, whatever row a base class has; a subclass without a row has the nearest's."""
+        for kind, row in ALL_ERRORS.items():
+            self.assertEqual(answered(kind), row, kind)
+            subclass = type("Special", (kind,), {})
+            self.assertEqual(answered(subclass), row, kind)
+
+    def test_conflicting_tables(self) -> None:
+        """Two tables may share a row; different rows for one class are refused at start."""
+        table = {StoreBusy: (503, "busy"), KeyError: (404, "save_not_found")}
+        self.assertEqual(merge_tables([table, table]), HTTP_ERRORS | table)
+        self.assertRaises(ValueError, merge_tables, [{StoreBusy: (503, "unhealthy")}])
+        self.assertRaises(ValueError, merge_tables, [table, {KeyError: (400, "save_not_found")}])
+
+    def test_every_error_of_the_web_has_a_row(self) -> None:
+        """A HttpError that nobody listed would be a 500."""
+        listed = HTTP_ERRORS.keys()
+        self.assertEqual(
+            [
+                kind
+                for kind in HttpError.__subclasses__()
+                if kind.__module__ == "gamed.http.errors" and kind not in listed
+            ],
+            [],
+        )
+
+
+class BodyTests(SynchronousTestCase):
+    def body(self, error: Exception) -> dict[str, object]:
+        problem = problem_of(error)
+        assert problem is not None
+        return loads(problem.to_json("req"))
+
+    def test_members(self) -> None:
+        """RFC 9457 with code and request id; no retry_after where there is none."""
+        body = self.body(BadRequest("Send one Host field."))
+        self.assertEqual(
+            body,
+            {
+                "type": "urn:gamed:problem:bad_request",
+                "title": "Bad request",
+                "status": 400,
+                "code": "bad_request",
+                "detail": "Send one Host field.",
+                "request_id": "req",
+            },
+        )
+
+    def test_retry_after(self) -> None:
+        """The error's own seconds, else the code's; in the body and in the field."""
+        problem = problem_of(StoreBusy())
+        assert problem is not None
+        self.assertEqual((problem.headers["Retry-After"], self.body(StoreBusy())["retry_after"]), ("1", 1))
+        error = StoreBusy("Wait.")
+        error.retry_after = 12  # type: ignore[attr-defined]
+        self.assertEqual(self.body(error)["retry_after"], 12)
+
+    def test_extra_members_replace_nothing(self) -> None:
+        """A room adds members; the closed ones stay."""
+        body = self.body(BadRequest("No.", members={"limit": 5, "status": 200, "code": "fine"}))
+        self.assertEqual((body["limit"], body["status"], body["code"]), (5, 400, "bad_request"))
+
+    def test_errors_of_a_body(self) -> None:
+        """Pointers and details; the first is also the detail."""
+        body = self.body(InvalidRequest([("/a", "is missing"), ("/b", "is odd")]))
+        self.assertEqual(
+            body["errors"], [{"pointer": "/a", "detail": "is missing"}, {"pointer": "/b", "detail": "is odd"}]
+        )
+        self.assertEqual(body["detail"], "/a: is missing")
+
+    def test_stores(self) -> None:
+        """What a store says has a code; a damaged one is an internal error that tells no details."""
+        self.assertEqual(self.body(StoreFull("/var/lib: no space"))["code"], "storage_full")
+        self.assertEqual(self.body(StoreUnavailable())["code"], "store_unavailable")
+        self.assertNotIn("page 7", str(self.body(StoreCorrupt("page 7"))))
+
+    def test_werkzeug(self) -> None:
+        """Klein's own errors are ours; one that we never raise is unexpected."""
+        self.assertEqual(self.body(NotFound("<p>Not found"))["detail"], CODES["route_not_found"].detail)
+        self.assertIsNone(problem_of(BadGateway()))
+
+    def test_allow(self) -> None:
+        """405 lists the methods."""
+        problem = problem_of(MethodNotAllowed(["PUT", "GET"]))
+        assert problem is not None
+        self.assertEqual(problem.headers["Allow"], "GET, PUT")
+
+
+class CrashTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.browser = Browser([EchoRoom()], crashes=True)
+
+    def test_an_unexpected_error(self) -> None:
+        """500 internal_error with the request id; nothing the handler had set, nothing of the error."""
+        answer = self.browser.request("POST", "/echo/crash", {"Authorization": f"Bearer {SECRET}"})
+        self.assertEqual((answer.status, answer.code), (500, "internal_error"))
+        self.assertEqual(answer.json["request_id"], answer.headers["x-request-id"])
+        self.assertNotIn("etag", answer.headers)
+        self.assertEqual(answer.cookies, [])
+        self.assertNotIn(b"cannot use", answer.body)
+
+    def test_the_log_tells_where_and_no_secret(self) -> None:
+        """Request id, route, module, line and kind; the credential in the message is blacked out."""
+        answer = self.browser.get("/echo/crash?state=abc")
+        [event] = [event for event in self.browser.events if "unexpected" in event]
+        self.assertIn(answer.headers["x-request-id"], event)
+        self.assertIn("/echo/crash", event)
+        self.assertRegex(event, r"tests\.http\.rooms:\d+ in echo_crash")
+        self.assertIn("ValueError: cannot use [...]", event)
+        self.assertNotIn(SECRET[4:12], "".join(self.browser.events))
+        self.assertNotIn("state", "".join(self.browser.events))
+
+    def test_a_result_that_is_no_body(self) -> None:
+        """A handler's mistake is a 500 too."""
+        self.assertEqual(self.browser.get("/echo/not-bytes").code, "internal_error")
+
+    def test_a_head_that_cannot_be_written(self) -> None:
+        """Nothing of such an answer leaves or is counted: a 500 takes its place."""
+        for path in ("/echo/unspeakable", "/echo/unmeasured"):
+            with self.subTest(path):
+                answer = self.browser.get(path)
+                self.assertEqual(answer.code, "internal_error")
+                self.assertEqual(self.browser.log.lines[-1]["size"], len(answer.body))
+
+    def test_the_connection_goes_on(self) -> None:
+        """A crash of one request is not one of the connection."""
+        connection = self.browser.connect()
+        connection.send(b"GET /echo/crash HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
+        self.assertEqual([answer.status for answer in connection.answers], [500, 500])
+        self.assertFalse(connection.closing)
+
+    def test_a_broken_stream(self) -> None:
+        """An answer that cannot be finished is cut, so that nobody takes it for whole; the reason is logged."""
+        connection = self.browser.connect()
+        self.browser.watched(lambda: connection.send(b"GET /echo/broken-stream HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        self.assertTrue(connection.transport.disconnected)
+        self.assertIn("ValueError: the disk is gone", "".join(self.browser.events))
+
+    def test_typed_errors_are_not_logged(self) -> None:
+        """What was expected is an answer, not news."""
+        self.assertEqual(self.browser.get("/echo/typed").code, "busy")
+        self.assertEqual(self.browser.events, [])
+
+
+class TraceTests(SynchronousTestCase):
+    def test_causes(self) -> None:
+        """Innermost first."""
+        try:
+            try:
+                raise KeyError("inner")
+            except KeyError as e:
+                raise ValueError("outer") from e
+        except ValueError as e:
+            text = trace(e)
+        self.assertLess(text.index("KeyError: 'inner'"), text.index("ValueError: outer"))
+
+    def test_words(self) -> None:
+        """One short line; what may be a credential is blacked out."""
+        self.assertEqual(redacted("bad\r\n" + SECRET), "bad  [...]")
+        self.assertLessEqual(len(redacted("a b " * 200)), 200)
+
+    def test_an_error_that_cannot_be_shown(self) -> None:
+        """A Secret among the arguments refuses; the trace is made all the same."""
+
+        class Shy(Exception):
+            def __str__(self) -> str:
+                raise TypeError
+
+        self.assertIn("Shy: (not shown)", trace(Shy()))

@@ -1,0 +1,237 @@
+"""From a path to a room and a handler."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from attrs import field, frozen
+from klein import Klein
+from twisted.trial.unittest import SynchronousTestCase
+from werkzeug.exceptions import Forbidden, MethodNotAllowed, NotFound
+
+from gamed.http import errors
+from gamed.http.app import RouteGroup, make_app
+from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
+from gamed.http.request import Request
+from gamed.http.routing import RouteTable, template_of
+from gamed.web.json_io import write_json
+from tests.http.rooms import CollectRoom, EchoRoom, PagesRoom
+from tests.support.http import Browser
+
+TOKEN = "A" * 21 + "b"
+
+
+@frozen
+class PlainRoom:
+    """Made without make_app."""
+
+    app = Klein()
+    prefixes = ("/plain",)
+    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+
+
+@frozen
+class OldErrorsRoom:
+    """A handler that raises what Klein and Werkzeug raise."""
+
+    app = make_app()
+    prefixes = ("/old/",)
+    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+
+    @app.route("/old/<string:name>", methods=["GET"])
+    def old(self, request: Request, name: str) -> bytes:
+        raise {"missing": NotFound(), "method": MethodNotAllowed(["PUT"]), "forbidden": Forbidden()}[name]
+
+
+@frozen
+class NamedRoom:
+    """Two rooms of one class are two rooms."""
+
+    app = make_app()
+    prefixes: tuple[str, ...]
+    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+
+    @app.route("/<string:name>/who", methods=["GET"])
+    async def who(self, request: Request, name: str) -> bytes:
+        return write_json(request, 200, {"me": self.prefixes[0], "name": name})
+
+
+class RoutingTests(SynchronousTestCase):
+    def template(self, path: str, method: str = "GET") -> tuple[str, str | None]:
+        match = RouteTable([EchoRoom(), PagesRoom(), CollectRoom()]).find(method, path)
+        return match.template, type(match.refusal).__name__ if match.refusal else None
+
+    def test_longest_prefix(self) -> None:
+        """By whole segments, in whatever order the rooms are given."""
+        self.assertEqual(self.template("/auth/page/collect", "POST"), ("/auth/page/collect", None))
+        self.assertEqual(self.template("/auth/page/" + "a" * 22), ("/auth/page/{token}", None))
+        self.assertEqual(self.template("/auth/pagecollect"), ("-", "RouteNotFound"))
+        self.assertEqual(self.template("/auth/echo/x"), ("-", "RouteNotFound"))
+
+    def test_templates(self) -> None:
+        """Arguments by name, also of a path that is asked with a wrong method."""
+        self.assertEqual(self.template("/echo/name/anna", "PUT"), ("/echo/name/{name}", "MethodNotAllowed"))
+        self.assertEqual(template_of("/a/<b>/<token:c>/<int(min=1):d>"), "/a/{b}/{c}/{d}")
+
+    def test_refusals_are_new_each_time(self) -> None:
+        """A raised exception keeps its frames; a shared one would keep all of them."""
+        table = RouteTable([EchoRoom()])
+        for method, path in (("GET", "/nope"), ("GET", "/echo/nope"), ("PUT", "/echo/text"), ("PUT", "/echo/name/a")):
+            refusal = table.find(method, path).refusal
+            self.assertIsNotNone(refusal)
+            self.assertIsNot(refusal, table.find(method, path).refusal)
+
+    def test_a_room_by_its_instance(self) -> None:
+        """Handlers run on the room that was given."""
+        browser = Browser([NamedRoom(("/a",)), NamedRoom(("/b",))])
+        answers: list[Any] = [browser.get(path).json for path in ("/a/who", "/b/who", "/a/who")]
+        self.assertEqual([answer["me"] for answer in answers], ["/a", "/b", "/a"])
+
+    def test_mistakes_of_a_room_show_at_start(self) -> None:
+        """An app of another make, a gate for no endpoint."""
+        self.assertRaises(TypeError, RouteTable, [PlainRoom()])
+        self.assertRaises(ValueError, RouteTable, [EchoRoom(body_policies={"nobody": SmallBodyPolicy("text/plain")})])
+
+    def test_errors_of_werkzeug_in_a_handler(self) -> None:
+        """Klein's own errors are problems too; one that we have no code for is a 500."""
+        browser = Browser([OldErrorsRoom()], crashes=True)
+        self.assertEqual(browser.get("/old/missing").code, "route_not_found")
+        answer = browser.get("/old/method")
+        self.assertEqual((answer.code, answer.headers["allow"]), ("method_not_allowed", "PUT"))
+        self.assertEqual(browser.get("/old/forbidden").code, "internal_error")
+
+
+def group(*rules: str, prefixes: Sequence[str] = ("/",), methods: Sequence[str] = ("GET",)) -> RouteGroup:
+    """Return a route group with these rules."""
+    app = make_app()
+    for number, rule in enumerate(rules):
+        app.route(rule, methods=[*methods], endpoint=f"rule_{number}")(lambda *_, **arguments: b"")
+    return cast(RouteGroup, SimpleNamespace(app=app, prefixes=(*prefixes,), body_policies={}))
+
+
+class PrecedenceTests(SynchronousTestCase):
+    def found(self, table: RouteTable, path: str, method: str = "GET") -> tuple[str, dict[str, str]] | None:
+        """Return the template and the arguments of the route that is found."""
+        match = table.find(method, path)
+        return None if match.route is None else (match.template, dict(match.kwargs))
+
+    def test_ambiguous_rules(self) -> None:
+        """Two rules that fit one path are refused at start, unless one is at least as specific in each segment."""
+        for rules, ambiguous in (
+            (["/a/<x>", "/b/<x>", "/a", "/a/<x>/c"], False),
+            (["/a/<x>", "/a/b"], False),
+            (["/a/<x>", "/<y>/b"], True),
+            (["/a/", "/a/<x>"], False),
+            (["/a/<path:p>", "/b/<path:p>"], False),
+            (["/a/<x>", "/a/<x>/<path:p>"], False),
+            (["/a/b/<x>", "/a/<x>/<path:p>"], False),
+            (["/a/b/c", "/a/<path:p>"], False),
+            (["/a/<path:p>", "/<x>/b"], True),
+            (["/a/<path:p>", "/<x>/b/c/d"], True),
+            (["/a/<path:p>", "/<x>/<path:p>"], False),
+            (["/a/<x>/<path:p>", "/a/<path:p>"], False),
+            (["/a/<x>", "/a/<y>"], True),
+            (["/a/<x>/b", "/a/<y>/b"], True),
+            (["/a/<token:x>", "/a/<y>"], False),
+            (["/a/<token:x>/b", "/a/short/<y>"], False),
+            (["/a/<token:x>/b", f"/a/{TOKEN}/<y>"], True),
+            (["/a/<token:x>/<y>", "/a/<x>/b"], True),
+            (["/a/<x>/b", "/a/<text:y>/<z>"], False),
+            (["/a/<text:x>/b", "/a/<y>/<z>"], True),
+            (["/a/b", "/a/b"], True),
+        ):
+            for order in (rules, rules[::-1]):
+                with self.subTest(order):
+                    if ambiguous:
+                        self.assertRaises(ValueError, RouteTable, [group(*order)])
+                    else:
+                        RouteTable([group(*order)])
+
+    def test_string_and_text(self) -> None:
+        """A `string` comes before a `text`, in whatever order the rules are given."""
+        for rules in (["/a/<x>", "/a/<text:y>"], ["/a/<text:y>", "/a/<x>"]):
+            table = RouteTable([group(*rules)])
+            self.assertEqual(self.found(table, "/a/b"), ("/a/{x}", {"x": "b"}))
+            self.assertEqual(self.found(table, "/a/\0"), ("/a/{y}", {"y": "\0"}))
+
+    def test_rules_that_cannot_be_compiled(self) -> None:
+        """A path argument that is not the last segment, and a converter that does not exist, are refused at start."""
+        self.assertRaises(ValueError, RouteTable, [group("/a/<path:p>/b")])
+        self.assertRaises(ValueError, RouteTable, [group("/a/<int:n>")])
+
+    def test_most_specific(self) -> None:
+        """From the left a literal segment comes before a token, a token before a string, a string before a path."""
+        rules = ["/a/<path:p>", "/a/<x>/<path:p>", "/a/<x>", "/a/<token:x>", "/a/b", "/a/b/<x>", "/a/b/c"]
+        for order in (rules, rules[::-1]):
+            table = RouteTable([group(*order)])
+            self.assertEqual(self.found(table, "/a/b"), ("/a/b", {}))
+            self.assertEqual(self.found(table, f"/a/{TOKEN}"), ("/a/{x}", {"x": TOKEN}))
+            self.assertEqual(table.find("GET", f"/a/{TOKEN}").route, table.find("GET", f"/a/{TOKEN[::-1]}").route)
+            self.assertEqual(self.found(table, "/a/short"), ("/a/{x}", {"x": "short"}))
+            self.assertIsNot(table.find("GET", "/a/short").route, table.find("GET", f"/a/{TOKEN}").route)
+            self.assertEqual(self.found(table, "/a/b/c"), ("/a/b/c", {}))
+            self.assertEqual(self.found(table, "/a/b/d"), ("/a/b/{x}", {"x": "d"}))
+            self.assertEqual(self.found(table, "/a/c/d"), ("/a/{x}/{p}", {"x": "c", "p": "d"}))
+            self.assertEqual(self.found(table, "/a/b/c/d"), ("/a/{x}/{p}", {"x": "b", "p": "c/d"}))
+        self.assertEqual(
+            self.found(RouteTable([group("/a/<path:p>", "/<x>/<path:p>")]), "/a/b"), ("/a/{p}", {"p": "b"})
+        )
+
+    def test_methods(self) -> None:
+        """A rule without the method leaves the path to the next; a 405 lists the methods of all rules that fit."""
+        app = make_app()
+        for method, rule in (("GET", "/a/b"), ("PUT", "/a/<x>"), ("DELETE", "/a/<path:p>")):
+            app.route(rule, methods=[method], endpoint=method)(lambda *_, **arguments: b"")
+        table = RouteTable([cast(RouteGroup, SimpleNamespace(app=app, prefixes=("/",), body_policies={}))])
+        self.assertEqual(self.found(table, "/a/b"), ("/a/b", {}))
+        self.assertEqual(self.found(table, "/a/b", "PUT"), ("/a/{x}", {"x": "b"}))
+        self.assertEqual(self.found(table, "/a/b", "DELETE"), ("/a/{p}", {"p": "b"}))
+        refused = table.find("POST", "/a/b")
+        self.assertEqual(refused.methods, ("DELETE", "GET", "HEAD", "PUT"))
+        self.assertIsInstance(refused.refusal, errors.MethodNotAllowed)
+
+    def test_another_group(self) -> None:
+        """A rule does not reach into the prefix of another group."""
+        table = RouteTable([group("/a/<path:p>", prefixes=["/a/"]), group("/a/b/<x>", prefixes=["/a/b/"])])
+        self.assertEqual(self.found(table, "/a/b/c"), ("/a/b/{x}", {"x": "c"}))
+        self.assertIsNone(self.found(table, "/a/b/c/d"))
+        self.assertEqual(self.found(table, "/a/c/d"), ("/a/{p}", {"p": "c/d"}))
+
+
+class ConverterTests(SynchronousTestCase):
+    table = RouteTable([group("/string/<x>", "/text/<text:x>", "/path/<path:x>", "/token/<token:x>")])
+
+    def accepts(self, converter: str, value: str) -> bool:
+        """Return whether the converter takes the value, unchanged."""
+        match = self.table.find("GET", f"/{converter}/{value}")
+        return match.route is not None and dict(match.kwargs) == {"x": value}
+
+    def test_control_characters(self) -> None:
+        """C0, DEL and C1 are in no `string` and in no segment of a `path`; `text` leaves them to the handler."""
+        for number in (*range(0x20), *range(0x7F, 0xA0)):
+            for value in (chr(number), f"a{chr(number)}b"):
+                with self.subTest(value):
+                    self.assertFalse(self.accepts("string", value))
+                    self.assertFalse(self.accepts("path", f"a/{value}/b"))
+                    self.assertTrue(self.accepts("text", value))
+        for value in ("a", " ", "~", "\xa0", "\N{SNOWMAN}", "a b", "..", "%41"):
+            for converter in ("string", "path", "text"):
+                self.assertTrue(self.accepts(converter, value), (converter, value))
+
+    def test_segments(self) -> None:
+        """An argument is never empty; only `path` takes more than one segment, each of them with a character."""
+        for value, converters in (
+            ("", []),
+            ("a/b", ["path"]),
+            ("a/", []),
+            ("/a", []),
+            ("a//b", []),
+            (TOKEN, ["string", "text", "path", "token"]),
+            (TOKEN + "A", ["string", "text", "path"]),
+            (TOKEN[1:], ["string", "text", "path"]),
+            (TOKEN[1:] + ".", ["string", "text", "path"]),
+            (TOKEN + "\n", ["text"]),
+        ):
+            with self.subTest(value):
+                taken = [kind for kind in ("string", "text", "path", "token") if self.accepts(kind, value)]
+                self.assertEqual(taken, converters)
