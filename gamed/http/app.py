@@ -1,11 +1,11 @@
-"""Klein apps: each route group declares its routes with one, which also says how its errors look.
+"""This module makes the Klein apps with which route groups declare their routes and the form of their errors.
 
 A route group is what the site needs of one set of routes:
 
     class SaveRoutes(Part, frozen=True):
         app = make_app(SAVE_ERRORS)
         prefixes = ("/game/",)
-        shelf: Shelf
+        service: SaveService
         body_policies: Mapping[str, BodyPolicy]     # endpoint name -> policy; {} when all bodies are small
 
         @app.route("/game/saves/<string:slot>", methods=["GET"])
@@ -37,7 +37,7 @@ RenderedError = tuple[Mapping[str, str], bytes]
 
 
 class RouteGroup(Protocol):
-    """What the site needs of a set of routes."""
+    """A set of routes with one app, under prefixes of its own."""
 
     @property
     def app(self) -> Klein: ...
@@ -69,7 +69,7 @@ class ErrorResponse(Struct, frozen=True):
 
 
 class BaseApp(Klein, ABC):
-    """A Klein app with the look of its errors and the default for the bodies of its routes."""
+    """A Klein app with the form of its errors and the default body policy of its routes."""
 
     default_body_policy: BodyPolicy
     answers_head = True

@@ -1,4 +1,4 @@
-"""Request bodies: body policies decide from the head whether a body may come, body receivers take its bytes.
+"""Body policies decide from the request head whether a body may come, and body receivers take its bytes.
 
 A policy runs when the head is complete, before `100 Continue` and before any byte of the body is read. It raises the
 same typed errors as a handler, or returns the receiver. The receiver gets the bytes as they arrive; it counts, hashes
@@ -57,7 +57,7 @@ class RequestHead(Struct, frozen=True, eq=False):
 
 
 class BodyReceiver(Protocol):
-    """What takes the bytes of one body. After `abort` nothing follows: the body is discarded.
+    """The receiver of one body. After `abort` nothing follows: the body is discarded.
 
     `write` may return a Deferred: nothing more is read from the client before it has fired, whatever its result.
     """
@@ -68,7 +68,7 @@ class BodyReceiver(Protocol):
 
 
 class BodyPolicy(Protocol):
-    """Accepts or refuses a body from its head. The client may leave meanwhile: then the receiver is aborted."""
+    """The decision from a head whether a body is accepted. If the client leaves meanwhile, the receiver is aborted."""
 
     async def accept(self, head: RequestHead) -> BodyReceiver: ...
 

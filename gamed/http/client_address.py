@@ -1,4 +1,4 @@
-"""Who connects: the peer, the client behind trusted proxies, and how many connections each network may have."""
+"""This module finds the client behind trusted proxies and limits the connections of each network."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -27,7 +27,7 @@ RESERVED_FILES = 256
 
 
 class HttpSettings(Struct, frozen=True):
-    """What the operator decides about HTTP. Unix sockets are always trusted."""
+    """The operator's settings for HTTP. Unix sockets are always trusted."""
 
     host: str
     """The base's, without port or brackets, lower case."""
@@ -88,7 +88,7 @@ def parse_address(text: str) -> Address | None:
 
 
 class ForwardedFor:
-    """Finds the client behind trusted proxies; warns the operator once when a proxy is not listed."""
+    """The reader of X-Forwarded-For; it warns the operator once if a peer that is not trusted sends the field."""
 
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = trusted

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: reads heads and bodies within limits, one request at a time, and loses no answer at its end.
+"""An HTTP/1.1 connection reads heads and bodies within limits and handles one request at a time.
 
 Requests of a pipeline wait as bytes: at most HELD_BYTES and one read, then reading is paused. Each of them starts in a
 turn of the reactor of its own, so that a long pipeline does not keep other connections waiting.
@@ -43,22 +43,23 @@ INCOMPLETE: Final = "The request ended before it was whole."
 
 
 class State:
-    """What a connection does with the next byte; plain constants, because a member of an Enum costs a look-up more."""
+    """The states of a connection, as plain constants: each access to a member of an Enum costs one look-up more."""
 
     IDLE: Final = "idle"
-    """It begins a head."""
+    """The next byte begins a head."""
     HEAD: Final = "head"
-    """It belongs to an incomplete head."""
+    """The next byte belongs to an incomplete head."""
     DECIDING: Final = "deciding"
-    """It waits until the body policy has decided."""
+    """Bytes are held until the body policy has decided."""
     BODY: Final = "body"
-    """It belongs to the body of the current request."""
+    """The next byte belongs to the body of the current request."""
     HANDLING: Final = "handling"
-    """It waits until the current request is answered."""
+    """Bytes are held until the current request is answered."""
     WAITING: Final = "waiting"
-    """It waits until the client has read the last answer, or until the next request has its turn."""
+    """Bytes are held until the next request may begin: the client has to read the last answer first, or the next turn
+    of the reactor has to come."""
     CLOSING: Final = "closing"
-    """It is discarded."""
+    """Bytes are discarded."""
 
 
 _HOLDING: Final = frozenset({State.DECIDING, State.HANDLING, State.WAITING})

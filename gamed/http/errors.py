@@ -1,4 +1,4 @@
-"""Errors of HTTP itself; `str(error)` is the `detail` that tells a person what to do (PROTOCOL 1)."""
+"""These are the errors of HTTP itself; `str(error)` becomes the `detail` for a person (PROTOCOL 1)."""
 
 from collections.abc import Mapping, Sequence
 

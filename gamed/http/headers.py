@@ -1,4 +1,4 @@
-"""Header fields of requests and responses (RFC 9110 5)."""
+"""This module holds the header fields of requests and responses (RFC 9110 5)."""
 
 from collections.abc import Mapping, Sequence
 

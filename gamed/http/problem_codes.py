@@ -1,4 +1,4 @@
-"""The closed table of problem codes: what `title` and which statuses each has (PROTOCOL 1, 3, 4).
+"""This table holds all problem codes with their titles and statuses (PROTOCOL 1, 3, 4).
 
 Clients are compiled against the codes. A row may be added, never changed.
 """

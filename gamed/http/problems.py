@@ -1,4 +1,4 @@
-"""Errors become problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1)."""
+"""This module turns errors into problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1)."""
 
 from collections.abc import Mapping, Sequence
 from json import dumps
@@ -44,7 +44,7 @@ TEXT_FOR_THE_LOG = (exceptions.HTTPException, store.StoreCorrupt)
 
 
 class Problem(Struct, frozen=True):
-    """What is answered instead of a result. `headers` are those the problem itself asks for."""
+    """An answer to an error. `headers` are the fields that the problem itself needs, such as Retry-After."""
 
     status: int
     code: str

@@ -1,4 +1,4 @@
-"""One request and its response: the body goes to its receiver, the handler runs, one response is written."""
+"""A request passes its body to a receiver, runs its handler and writes one response."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -25,7 +25,7 @@ CLIENT_LEFT: Final = 499
 
 
 class Request:
-    """What a handler works with: `head`, `body`, `request_id`, and the methods that set up the response.
+    """A request as handlers see it: `head`, `body`, `request_id`, and the methods that set up the response.
 
     A handler returns the content. One that streams sets Content-Length, registers a producer, and returns None when all
     is written. When the client leaves, the handler is cancelled.

@@ -1,4 +1,4 @@
-"""From a path to a route: one table, compiled at start from the Klein apps of all route groups."""
+"""The route table finds the route of a path; it is compiled at the start from the Klein apps of all route groups."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -42,7 +42,7 @@ class Route(Struct, frozen=True, eq=False):
 
 @hides("kwargs")
 class RouteMatch(Struct, frozen=True, eq=False):
-    """What the table has for a method and a path: a route, or the refusal that is answered instead."""
+    """The result of a look-up: a route, or the refusal that is answered instead."""
 
     app: BaseApp
     template: str = "-"

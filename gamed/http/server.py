@@ -1,4 +1,4 @@
-"""The factory of all connections: how many there may be, and how they end when the service stops."""
+"""The server accepts connections within limits, and closes them when the service stops."""
 
 from collections.abc import Mapping, Sequence
 

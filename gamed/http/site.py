@@ -1,4 +1,4 @@
-"""What all requests of a server have in common: routing, the Host check, CORS, common header fields, the access log."""
+"""The site does what all requests need: routing, the Host check, CORS and the common header fields."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -36,7 +36,7 @@ CORS_EXPOSED: Final = (
 
 
 class AccessLog(Protocol):
-    """One line per request; the template stands for the path, `code` is that of a problem."""
+    """A log with one line per request; the template stands for the path, `code` is that of a problem."""
 
     def line(
         self,
@@ -70,7 +70,7 @@ class Routed(Struct, frozen=True, eq=False):
 
 
 class Site:
-    """Knows all routes, and decides about request heads in the order of PROTOCOL 4, up to the body policy."""
+    """The routes and settings of a server; it checks request heads in the order of PROTOCOL 4."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The time limits of a connection: heads, bodies, idle clients and clients that do not read their response."""
+"""This module holds the time limits of a connection, for heads and for bodies."""
 
 from collections.abc import Callable
 from typing import Final
@@ -17,7 +17,7 @@ OVERHEAD_FACTOR: Final = 3
 
 
 class Timeout:
-    """A timer that moves into the future for the price of a number: the reactor's call is made again when it is due.
+    """A timer that is cheap to move into the future: only when the reactor's call is due, the call is made again.
 
     A connection sets and clears its timeout several times per request; each callLater() and cancel() of the reactor
     would cost more than reading a head.

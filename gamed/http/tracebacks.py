@@ -1,4 +1,4 @@
-"""Tracebacks that may be logged: where it happened and what kind it was, but no value that looks like a secret."""
+"""This module writes tracebacks for the log, without source lines and without values that look like secrets."""
 
 from re import ASCII, compile
 from traceback import walk_tb
@@ -8,7 +8,7 @@ _MESSAGE_CHARACTERS = 200
 
 
 def trace(error: BaseException | None) -> str:
-    """The chain of causes, innermost first: module, line and function of each frame, then the type and its words.
+    """Return the chain of causes, innermost first: module, line and function of each frame, then type and message.
 
     No source line and no local variable is shown. Runs of 16 and more credential characters are blacked out.
     """
@@ -17,7 +17,7 @@ def trace(error: BaseException | None) -> str:
 
 
 def redacted(text: str) -> str:
-    """One line of at most 200 characters without anything long enough to be a credential."""
+    """Return one line of at most 200 characters, without anything long enough to be a credential."""
     return _SECRET.sub("[...]", text.replace("\r", " ").replace("\n", " "))[:_MESSAGE_CHARACTERS]
 
 
