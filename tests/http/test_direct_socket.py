@@ -176,6 +176,8 @@ class Sender(Protocol):
         resumed, self._resumed = self._resumed, Deferred()
         if not resumed.called:
             resumed.callback(direct_socket.can_send(self.transport))
+            self.transport.unregisterProducer()  # type: ignore[union-attr]
+            self.transport.loseConnection()  # type: ignore[union-attr]
 
     def stopProducing(self) -> None: ...
 
@@ -204,7 +206,6 @@ class ResumeTests(TestCase):
         self.assertFalse(factory.resumed.called)
         reading = deferToThread(read_all, client)
         self.assertTrue(await factory.resumed)
-        client.shutdown(2)
         await reading
 
 
