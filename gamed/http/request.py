@@ -37,8 +37,8 @@ class Request:
     """The code of the problem that is answered."""
     error: BaseException | None = None
     """Why no handler will run."""
-    started = finished = False
-    """Whether the response has begun; whether all of it is written."""
+    started = False
+    """Whether the response has begun."""
     sent_bytes = 0
     _work: Deferred[Any] | None = None
     _producer: IPushProducer | None = None
@@ -275,7 +275,6 @@ class Request:
         self.sent_bytes += len(data)
 
     def _finish(self) -> None:
-        self.finished = True
         self._work = None
         self._log_access(self.status)
         connection, self._connection = self._connection, None
