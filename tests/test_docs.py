@@ -13,6 +13,7 @@ from gamed.cli.files import FIRST_RUN
 from gamed.config import authentication, game, model, providers
 from gamed.config.values import shown_size
 from tests.support.commands import members
+from tests.support.covers import covers
 from tests.test_layout import ROOMS
 from tests.test_spec import ROOT, anchors
 
@@ -54,6 +55,7 @@ class PagesTests(SynchronousTestCase):
         """Each link between pages leads to a file, and to a heading where it names one."""
         self.assertEqual([link for page in pages() for link in broken_links(page)], [])
 
+    @covers("2.3/9")
     def test_every_member_is_described(self) -> None:
         """The configuration page has each member of the file that gamed accepts, and each limit's default."""
         page = (ROOT / "docs/configuration.md").read_text("utf-8")
@@ -77,6 +79,7 @@ class PagesTests(SynchronousTestCase):
         [example] = re.findall(r'(?ms)^```json\n(\{\n  "save_bytes".+?)^```', page)
         self.assertEqual(game.parse_game(example).saves.keep_days, 60)
 
+    @covers("2.1/27")
     def test_first_file(self) -> None:
         """The configuration page prints the file that the first run writes."""
         self.assertIn(f"```json\n{FIRST_RUN}```", (ROOT / "docs/configuration.md").read_text("utf-8"))

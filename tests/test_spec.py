@@ -1,34 +1,36 @@
 """docs/spec.md answers for every sentence of the specification: a test, a page, or `words`."""
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from textwrap import dedent
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
-ROOT = Path(__file__).parent.parent
+from tests.covers_pages import COMMAND, PAGES, ROOT, all_covering_tests, cells, covering_tests, faults, with_tests
+from tests.support.covers import covers
+
 PAGE = ROOT / "docs/spec.md"
 SPEC = ROOT.parent / "shared/SPEC.md"
 SENTENCES = "2274e8460da6bdbda418daaaccaf98daed369a22a2d240b9a0840d65edc49dad"
 """SHA-256 of the specification's sentences, one a line: none can be dropped or reworded, wherever the tests run."""
 
 BREAK = re.compile(r"(?<=\.) +(?=[A-Z`<(])")
-TEST = re.compile(r"`(tests(?:\.\w+)+)`")
 LINK = re.compile(r"\[[^]]+\]\(([^)#]*)(?:#([^)]+))?\)")
-BARE = {"words"}
+WORDS = "words"
 
 
-@frozen
-class Row:
+class Row(Struct, frozen=True):
     """One sentence and what shows that it holds."""
 
     section: str
+    name: str
     sentence: str
-    shown_by: str
+    page: str
+    tests: str
 
 
 def sentences(text: str) -> Iterator[str]:
@@ -53,48 +55,34 @@ def table_row(line: str) -> Iterator[str]:
     yield from (f"{first} · {sentence}" for sentence in rest)
 
 
-def rows(page: str) -> Iterator[Row]:
-    """The tables of docs/spec.md, without their heads."""
+def listed(page: str) -> Iterator[Row]:
+    """Yield the rows of docs/spec.md, without the heads of its tables."""
     section = ""
     for line in page.splitlines():
         if line.startswith("## "):
             section = line[3:]
-        elif line.startswith("| ") and section and not line.startswith(("| Sentence |", "| --- |")):
-            sentence, shown_by = (cell.strip() for cell in line.strip("|").split("|"))
-            yield Row(section, sentence.replace("\\<", "<"), shown_by)
+        elif line.startswith("| ") and section and not line.startswith(("| Id |", "| --- |")):
+            name, sentence, shown, tests = cells(line)
+            yield Row(section, name, sentence.replace("\\<", "<"), shown, tests)
 
 
 def complaints(row: Row) -> Iterator[str]:
-    """What is wrong with a row; nothing when it is in order."""
-    if row.shown_by in BARE:
+    """Yield what is wrong with a row: an entry that is missing or not understood, a page that does not exist."""
+    if row.page == WORDS:
         return
-    tests, links = TEST.findall(row.shown_by), LINK.findall(row.shown_by)
-    if not tests and not links:
+    entries = row.page.split(", ") if row.page else []
+    links = [LINK.fullmatch(entry) for entry in entries]
+    if not all(links) or not (entries or row.tests):
         yield f"no entry: {row.sentence}"
-    yield from (f"no such test: {test}" for test in tests if not is_test(test))
-    yield from (f"no such page: {page}#{anchor}" for page, anchor in links if not is_page(page, anchor))
+    yield from (f"no such page: {link[1]}#{link[2] or ''}" for link in links if link and not is_page(*link.groups("")))
 
 
-def is_test(name: str) -> bool:
-    """A test method, or a whole test case, that the source defines."""
-    module, _, rest = re.sub(r"\.([A-Z])", r":\1", name, count=1).partition(":")
-    parts = rest.split(".")
-    methods = cases(module)
-    return parts[0] in methods and (len(parts) == 1 or parts[1] in methods[parts[0]])
-
-
-@cache
-def cases(module: str) -> dict[str, set[str]]:
-    """Test methods by class, read from the source of a test module."""
-    file = ROOT.joinpath(*module.split(".")).with_suffix(".py")
-    if not file.is_file():
-        return {}
-    classes = [node for node in ast.parse(file.read_text("utf-8")).body if isinstance(node, ast.ClassDef)]
-    return {node.name: {item.name for item in node.body if is_method(item)} for node in classes}
-
-
-def is_method(item: ast.stmt) -> bool:
-    return isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and item.name.startswith("test")
+def names(rows: list[Row]) -> Iterator[str]:
+    """Yield the id of each row: the number of its section, or the first word of its title, and a running number."""
+    section, number = "", 0
+    for row in rows:
+        section, number = (section, number + 1) if row.section == section else (row.section, 1)
+        yield f"{section.split()[0].rstrip('.').lower()}/{number}"
 
 
 def is_page(page: str, anchor: str) -> bool:
@@ -109,46 +97,106 @@ def anchors(file: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-def listed() -> list[Row]:
-    return list(rows(PAGE.read_text("utf-8")))
-
-
 class SpecTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.rows = list(listed(PAGE.read_text("utf-8")))
+
     def test_every_sentence_is_listed(self) -> None:
         """The page holds exactly the specification's sentences, in order."""
-        known = [row.sentence for row in listed()]
+        known = [row.sentence for row in self.rows]
         self.assertEqual(sha256("\n".join(known).encode()).hexdigest(), SENTENCES)
 
     def test_the_specification_itself(self) -> None:
         """Where the specification lies beside the checkout, the page's sentences are its sentences, word for word."""
-        known = [row.sentence for row in listed()]
+        known = [row.sentence for row in self.rows]
         self.assertEqual(known, list(sentences(SPEC.read_text("utf-8"))) if SPEC.is_file() else known)
 
+    def test_ids(self) -> None:
+        """The id of a row is its section and its number there, so that an id names one sentence for good."""
+        self.assertEqual([row.name for row in self.rows], list(names(self.rows)))
+
     def test_every_sentence_has_an_entry(self) -> None:
-        """Each row names tests and pages that exist, or says `words`: nothing of the specification is left open."""
-        self.assertEqual([complaint for row in listed() for complaint in complaints(row)], [])
+        """Each row has tests, or pages that exist, or says `words`: nothing of the specification is left open."""
+        self.assertEqual([complaint for row in self.rows for complaint in complaints(row)], [])
 
     def test_planted_faults(self) -> None:
-        """A missing entry, a test, class, module or page that is not there: each is found."""
-        here = "tests.test_spec.SpecTests"
-        for shown_by, found in (
-            ("", ["no entry: It holds."]),
-            ("soon", ["no entry: It holds."]),
-            ("open", ["no entry: It holds."]),
-            ("words", []),
-            (f"`{here}.test_planted_faults`", []),
-            (f"`{here}`", []),
-            (f"`{here}.test_nowhere`", [f"no such test: {here}.test_nowhere"]),
-            ("`tests.test_spec.Nowhere`", ["no such test: tests.test_spec.Nowhere"]),
-            ("`tests.nowhere.SpecTests`", ["no such test: tests.nowhere.SpecTests"]),
-            ("[this page](spec.md)", []),
-            ("[this page](spec.md#nowhere)", ["no such page: spec.md#nowhere"]),
-            ("[a page](nowhere.md)", ["no such page: nowhere.md#"]),
+        """A row without an entry, an entry that is neither a link nor `words`, a page that is not there: all fail."""
+        for page, tests, found in (
+            ("", "", ["no entry: It holds."]),
+            ("soon", "", ["no entry: It holds."]),
+            ("open", "a test", ["no entry: It holds."]),
+            ("words", "", []),
+            ("", "a test", []),
+            ("[this page](spec.md)", "", []),
+            ("[this page](spec.md#nowhere)", "a test", ["no such page: spec.md#nowhere"]),
+            ("[this page](spec.md), [a page](nowhere.md)", "", ["no such page: nowhere.md#"]),
         ):
-            self.assertEqual(list(complaints(Row("1", "It holds.", shown_by))), found)
+            self.assertEqual(list(complaints(Row("1", "1/1", "It holds.", page, tests))), found)
 
     def test_cutting(self) -> None:
         """Lists, wrapped lines and table cells are cut into sentences; headings and rulers are none."""
         text = "# A\nOne two.\nThree, e.g. four.\n\n1. Five: six.\n2. Seven. Eight\n\n| Nine | Ten. Eleven |\n|---|---|"
         cut = ["One two.", "Three, e.g. four.", "Five: six.", "Seven.", "Eight", "Nine · Ten.", "Nine · Eleven"]
         self.assertEqual(list(sentences(text)), cut)
+
+
+TABLE = "| Id | Sentence | Tests |\n| --- | --- | --- |\n| 1/1 | It is. | gone |\n| 1/2 | It was. |  |\n"
+MARKED = """
+    @covers("1/2", "1/1")
+    class OneTests(TestCase):
+        def helper(self): ...
+
+        @given(none())
+        @support.covers("1/2")
+        async def test_two(self): ...
+"""
+
+
+class CoversTests(SynchronousTestCase):
+    def test_pages_are_up_to_date(self) -> None:
+        """The committed pages are what the decorators of the tests make of them."""
+        tests = all_covering_tests()
+        pages = {path: path.read_text("utf-8") for path in PAGES}
+        self.assertEqual(faults(pages.values(), tests), [])
+        stale = [path.name for path, page in pages.items() if with_tests(page, path.parent, tests) != page]
+        self.assertEqual(stale, [], f"run: {COMMAND}")
+
+    def test_the_column(self) -> None:
+        """A test and a test case are named at each id, and the other columns and lines stay as they are."""
+        file = ROOT / "clients/python/tests/test_one.py"
+        tests = list(covering_tests(file, dedent(MARKED)))
+        page = with_tests(f"# Title\n\n{TABLE}\nText.\n\n| Id | Pages |\n", ROOT / "docs", tests)
+        link = "(../clients/python/tests/test_one.py)"
+        one, two = f"[`OneTests`]{link}", f"[`OneTests.test_two`]{link}"
+        table = TABLE.replace("gone", one).replace("was. |  |", f"was. | {one}, {two} |")
+        self.assertEqual(page, f"# Title\n\n{table}\nText.\n\n| Id | Pages |\n")
+
+    def test_unknown_and_repeated_ids(self) -> None:
+        """An id that no row has, and an id of two rows, are named."""
+        tests = list(covering_tests(Path("test_one.py"), dedent(MARKED)))
+        self.assertEqual(faults([TABLE], tests), [])
+        lone = TABLE.replace("| 1/2 |", "| 1/3 |")
+        self.assertEqual(faults([lone], tests), ["unknown id: 1/2 at OneTests", "unknown id: 1/2 at OneTests.test_two"])
+        self.assertEqual(faults([TABLE, TABLE], tests), ["two rows: 1/1", "two rows: 1/2"])
+
+    def test_misplaced_decorators(self) -> None:
+        """A decorator on something that is not run as a test, and an argument that is not an id, fail with the line."""
+        for file, source in (
+            ("one.py", '@covers("1/1")\nclass OneTests(TestCase): ...'),
+            ("test_one.py", '@covers("1/1")\nclass One: ...'),
+            ("test_one.py", '@covers("1/1")\ndef test_one(): ...'),
+            ("test_one.py", 'class OneTests(TestCase):\n @covers("1/1")\n def helper(self): ...'),
+            ("test_one.py", 'class OneTests(TestCase):\n @covers("1/1")\n class Two(TestCase): ...'),
+            ("test_one.py", "@covers()\nclass OneTests(TestCase): ..."),
+            ("test_one.py", "@covers(NAME)\nclass OneTests(TestCase): ..."),
+            ("test_one.py", "@covers(1)\nclass OneTests(TestCase): ..."),
+        ):
+            with self.assertRaisesRegex(ValueError, f"^{file}: line [1-3]: "):
+                list(covering_tests(Path(file), source))
+
+    def test_the_decorator(self) -> None:
+        """The decorator returns what it marks, and refuses an id of another form when the module is imported."""
+        self.assertIs(covers("2.2/3", "words/1", "threats/70")(CoversTests), CoversTests)
+        for wrong in ("2.2", "2.2/0", "2.2/03", "2.2/3 ", "Words/1", "10/1", ""):
+            self.assertRaises(ValueError, covers, "2.2/3", wrong)
+        self.assertRaises(ValueError, covers)

@@ -13,6 +13,7 @@ from gamed.storage.command import once
 from gamed.storage.migrations import prepare_files
 from tests.assets.kit import AssetsCase, contents, served
 from tests.backup.kit import command
+from tests.support.covers import covers
 from tests.support.stores import ask
 
 FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100}
@@ -87,6 +88,7 @@ class PublishCommandTests(CommandCase):
         code, out, _ = self.gamed("publish", str(self.source), "--json")
         self.assertEqual((code, len(json.loads(out)["refused"])), (1, 4))
 
+    @covers("threats/55")
     def test_refused_folders(self) -> None:
         """No folder, or one with the server's secrets in it or around it."""
         (self.folder / "authentication.json").write_text("{}")

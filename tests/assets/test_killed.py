@@ -11,6 +11,7 @@ from gamed.assets.store import AssetStore
 from gamed.assets.verifying import verify
 from tests.assets.kit import HOUR_MS, AssetsCase, served, unseen
 from tests.backup.kit import dies
+from tests.support.covers import covers
 
 OLD = {"readme.txt": b"old", "kept.txt": b"kept"}
 NEW = {"readme.txt": b"new", "kept.txt": b"kept", "data/more.bin": b"\x00more" * 1000}
@@ -18,6 +19,7 @@ ROUNDS, LONGEST_SECONDS = 8, 0.5
 """Of kills at any moment."""
 
 
+@covers("threats/57")
 class KilledTests(AssetsCase):
     def setUp(self) -> None:
         super().setUp()

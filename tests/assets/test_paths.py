@@ -7,6 +7,7 @@ from hypothesis.strategies import characters, lists, one_of, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.assets.paths import careful_flaw, clashes, flaw, folded, normal, requested
+from tests.support.covers import covers
 
 ANY = text(characters(exclude_categories=()))
 STRANGE = ["con", "Aux.txt", "nul ", "nul .x", "com1", "com10", "conin$", "CONOUT$.a", "lpt0", "lpt", ".", "..", ".a"]
@@ -16,6 +17,7 @@ SEGMENTS = sampled_from(
 NAMES = text(characters(codec="utf-8", exclude_categories=("Cc", "Cn", "Zl", "Zp"), exclude_characters='\\/<>:"|?*'))
 
 
+@covers("threats/58")
 class FlawTests(SynchronousTestCase):
     def test_good_paths(self) -> None:
         """Letters of every script, spaces, dots, long names and deep folders."""
@@ -116,6 +118,7 @@ class RequestedTests(SynchronousTestCase):
         self.assertEqual(requested("a" * 20_000), "a" * 20_000)
 
 
+@covers("threats/58")
 class ClashTests(SynchronousTestCase):
     def test_same_name(self) -> None:
         """Case and normal forms do not tell two files apart everywhere."""

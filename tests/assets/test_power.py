@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 from tests.assets.kit import FILES, AssetsCase
+from tests.support.covers import covers
 
 
+@covers("threats/57")
 class OrderTests(AssetsCase):
     def setUp(self) -> None:
         super().setUp()

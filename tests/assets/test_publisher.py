@@ -18,6 +18,7 @@ from gamed.assets.publisher import Publisher
 from gamed.assets.release import parse_manifest
 from gamed.assets.scanning import SourceUnusable, digest_of, scan
 from tests.assets.kit import FILES, NOW_MS, AssetsCase, meddling, served, unseen
+from tests.support.covers import covers
 
 MIB = 1024 * 1024
 
@@ -68,6 +69,7 @@ class PublishTests(AssetsCase):
         self.assertEqual(self.store.pointer("stable").release, stable.release)
         self.assertEqual(self.store.pointer("beta").release, beta.release)
 
+    @covers("threats/55")
     def test_names(self) -> None:
         """NFC, whatever the file system has; names with a dot in front only if asked for."""
         self.put({normalize("NFD", "é/ü.txt"): b"1", ".git/config": b"2", "a/.DS_Store": b"3", "a/b": b""})
@@ -120,6 +122,7 @@ class PublishTests(AssetsCase):
         self.assertEqual(self.publish().plan.bytes, 64 * MIB)
 
 
+@covers("threats/57")
 class RefusedTests(AssetsCase):
     def setUp(self) -> None:
         super().setUp()
@@ -133,6 +136,7 @@ class RefusedTests(AssetsCase):
         self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
         return {each.path: each.reason for each in error.refused}
 
+    @covers("threats/55")
     def test_all_are_named(self) -> None:
         """Each kind of bad file with its reason, all at once, wherever it is."""
         (self.source / "data/link").symlink_to("/etc/passwd")

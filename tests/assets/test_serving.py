@@ -8,6 +8,7 @@ from gamed.instants import http_date
 from gamed.web.assets import INLINE_BYTES
 from gamed.web.sending import CHUNK_BYTES
 from tests.assets.serving_kit import NOW_MS, OPENED_MS, ServingCase
+from tests.support.covers import covers
 from tests.support.http import Answer, request_bytes
 
 SMALL, LARGE = b"0123456789", bytes(range(251)) * 1200
@@ -29,6 +30,7 @@ def hexed(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
+@covers("4/15", "4/17")
 class FilesTests(ServingCase):
     """A channel whose release was published a while before it was pointed there."""
 
@@ -68,6 +70,7 @@ class FilesTests(ServingCase):
         self.assertEqual(answer.headers["last-modified"], http_date(changed_ms))
         self.assertEqual(answer.headers["gamed-protocol"], "1.0")
 
+    @covers("threats/42")
     def test_manifests(self) -> None:
         """The manifest's exact bytes: of the channel with its release, of the release for ever."""
         whole = self.fields(self.manifest, "", content_type="application/json", etag=f'"{self.release}"')
@@ -77,6 +80,7 @@ class FilesTests(ServingCase):
         self.assertEqual(self.shown(channel), whole | at)
         self.assertEqual(self.shown(pinned), whole | {"last-modified": http_date(NOW_MS), "cache-control": LASTING})
 
+    @covers("threats/42")
     def test_files(self) -> None:
         """By channel, by release, by content: the same bytes, and who may keep them for how long."""
         for path, data in FILES.items():

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from gamed.assets.library import KEPT_RELEASES, KEPT_SECONDS
 from gamed.instants import http_date
 from tests.assets.serving_kit import NOW_MS, ServingCase
+from tests.support.covers import covers
 
 T = TypeVar("T")
 OLD, NEW = b"the old bytes", b"the new ones"
@@ -88,6 +89,7 @@ class MovingTests(ServingCase):
         self.assertEqual(self.get("/assets/stable/a", {"If-None-Match": tag}).status, 304)
         self.assertEqual(self.get("/assets/stable/b", {"If-None-Match": tag}).status, 200)
 
+    @covers("threats/56")
     def test_resumed_across_a_move(self) -> None:
         """Who goes on with a download by its etag gets the rest of the same bytes, or the new ones from the start."""
         old = self.folder.publish("stable", {"a": LARGE})
@@ -130,6 +132,7 @@ class GoneTests(ServingCase):
         self.assertEqual((len(self.library._kept), len(self.objects._small), len(self.objects._large)), (0, 0, 0))
 
 
+@covers("threats/56")
 class DamagedTests(ServingCase):
     """500 instead of bytes that are not those that were published; everything else is served."""
 

@@ -11,6 +11,7 @@ from tests.e2e.cases import ServiceCase
 from tests.e2e.service import ROOT
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
+from tests.support.covers import covers
 
 PATIENCE_SECONDS = 60
 PACK = bytes(range(256)) * 4096
@@ -55,6 +56,7 @@ class GuideTests(ServiceCase):
             check=False,
         )
 
+    @covers("1/3")
     def test_behind_proxies(self) -> None:
         """Bytes, parts, conditions and every field come through both, unchanged and uncompressed."""
         folder = Path(self.mktemp()).absolute()

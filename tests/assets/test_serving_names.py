@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 from gamed.assets.release import AssetFile, Manifest
 from tests.assets.serving_kit import NOW_MS, ServingCase
+from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Answer
 
 SECRET = b"not for players"
@@ -167,6 +168,7 @@ class Opened:
 OPENED = Opened()
 
 
+@covers("threats/41")
 class NameTests(ServingCase):
     """A folder full of what must not be read, around and in the store."""
 

@@ -20,6 +20,7 @@ from tests.assets.test_serving_names import BELOW_A_RELEASE, NAMES, UNREADABLE
 from tests.contract.live import token_of
 from tests.e2e.cases import ServiceCase
 from tests.e2e.wire import Answer, ask, raw
+from tests.support.covers import covers
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 HUGE = 4 * GIB + 1
@@ -109,6 +110,7 @@ class HugeTests(AssetsCase):
 
 
 class SlowTests(AssetsCase):
+    @covers("threats/36")
     def test_slow_readers(self) -> None:
         """200 players on lines of 1 KB/s: saves are written as ever, and nothing of the file comes to memory."""
         token = token_of(self.service, "anna")
@@ -182,6 +184,7 @@ class Readers:
 
 
 class MovingTests(AssetsCase):
+    @covers("threats/56")
     def test_published_while_it_is_read(self) -> None:
         """A download that began with a release ends with it, whole; who comes a second later gets the new one."""
         old, new = (bytes([n]) * 7919 * 4000 for n in (1, 2))
@@ -207,6 +210,7 @@ class MovingTests(AssetsCase):
 
 
 class DescriptorTests(AssetsCase):
+    @covers("threats/36")
     def test_who_leaves(self) -> None:
         """Players who close in the middle leave no open file behind, but a few that are kept for the next."""
         files = {str(n): b"%4d" % n * (MIB // 4) for n in range(KEPT_OPEN + 30)}
@@ -223,6 +227,7 @@ class DescriptorTests(AssetsCase):
         self.get("stable/0", Range="bytes=0-0")
         self.until(lambda: len(self.open_objects()) <= KEPT_OPEN, "files stay open")
 
+    @covers("threats/56")
     def test_cut_while_it_is_sent(self) -> None:
         """A file that becomes shorter breaks its download off: nobody takes a part for the whole."""
         self.sparse(64 * MIB, {})

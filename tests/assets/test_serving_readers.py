@@ -7,6 +7,7 @@ from gamed.storage.auth import players, sessions
 from tests.assets.serving_kit import ServingCase
 from tests.sessions.desk import ANNA, NOW_MS
 from tests.sessions.house import House, text
+from tests.support.covers import covers
 from tests.support.stores import memory_stores
 
 DATA, LARGE = b"for players", b"for players " * 20_000
@@ -30,6 +31,7 @@ class PlayersTests(ServingCase):
     def speaking(self, pair: Pair) -> dict[str, str]:
         return {"Authorization": f"Bearer {text(pair.access)}"}
 
+    @covers("threats/44")
     def test_players_read(self) -> None:
         """With a token everything is as it is for everybody, but that nobody else may be given a copy."""
         for address, more in product(self.addresses, ({}, {"Range": "bytes=0-3"}, {"If-None-Match": "*"})):
@@ -40,6 +42,7 @@ class PlayersTests(ServingCase):
             self.assertEqual((answer.headers["cache-control"], answer.headers["vary"]), (control, "Authorization"))
         self.assertEqual(self.get(f"/assets/{self.release}/b", self.bearer).body, LARGE)
 
+    @covers("threats/44")
     def test_nobody_else(self) -> None:
         """401 before anything is said about what there is, whatever the condition; a token elsewhere is none."""
         for address in (*self.addresses, "/assets/none", "/assets/stable/none", "/assets/r0123456789abcdef"):

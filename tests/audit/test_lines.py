@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.audit import FIELDS, UNHEARD, Event
 from gamed.ops.audit import AuditLog
 from gamed.ops.journal import Journal
+from tests.support.covers import covers
 from tests.test_spec import ROOT
 
 ROW = re.compile(r"(?m)^\| `([a-z_]+)` \| (`.*`) \| .+ \|$")
@@ -23,6 +24,7 @@ class LineTests(SynchronousTestCase):
         self.audit.note(Event.SIGN_IN, provider="discord", player="ply_a", created="no")
         self.assertEqual(self.lines, ["security sign_in player=ply_a session=- provider=discord created=no"])
 
+    @covers("threats/48")
     def test_no_value_breaks_a_line(self) -> None:
         """A value that holds spaces, line ends or odd characters is one word of one line all the same."""
         self.audit.note(Event.COMMAND, command="players block", by="x\nsecurity erased player=ply_b", at="\u202e{log}")
@@ -50,6 +52,7 @@ class LineTests(SynchronousTestCase):
 
 
 class PageTests(SynchronousTestCase):
+    @covers("6/1")
     def test_table(self) -> None:
         """The page has each event with exactly its values, and no other."""
         page = (ROOT / "docs/audit.md").read_text("utf-8")

@@ -18,6 +18,7 @@ from tests.backup.kit import BackupCase, command
 from tests.config.files import KEY_TEXT, LOCAL, changed
 from tests.e2e.wire import Answer, ask
 from tests.porch.process import PorchTestCase
+from tests.support.covers import covers
 
 WRITERS = 3
 
@@ -156,6 +157,7 @@ class CommandTests(BackupCase):
         self.assertEqual(self.stores(), before_it)
         self.assertEqual([str(path) for path in self.target.iterdir()], [self.made])
 
+    @covers("2.2/8")
     def test_keep(self) -> None:
         """Older backups go once the new one is there; a person is told what else to keep safe."""
         code, out, err = self.gamed("backup", str(self.target), "--keep", "1")

@@ -14,6 +14,7 @@ from gamed.storage import copying
 from gamed.store import StoreCorrupt, StoreUnavailable
 from tests.backup.kit import KEY, BackupCase, dies, rows
 from tests.sessions.desk import ANNA, NOW_MS
+from tests.support.covers import covers
 from tests.support.stores import ask
 
 
@@ -35,6 +36,7 @@ class WriteTests(BackupCase):
         self.assertEqual(made.path.stat().st_mode & 0o777, 0o700)
         self.assertEqual(rows(made.path / "auth.db", "SELECT player_id FROM player"), [(ANNA,)])
 
+    @covers("2.2/8")
     def test_never_the_key(self) -> None:
         """Neither the key file nor the key in any form is in a backup (SPEC 2.2 rule 2)."""
         made = self.back_up()
@@ -55,6 +57,7 @@ class WriteTests(BackupCase):
             self.back_up()
         self.assertEqual(list(self.target.iterdir()), [])
 
+    @covers("threats/54")
     def test_killed(self) -> None:
         """Killed at any step, what has a backup's name is whole; the next backup sweeps what has not."""
 

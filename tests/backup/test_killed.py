@@ -11,10 +11,12 @@ from gamed.cli.restore_work import put_back
 from gamed.storage.files import connect, file_uri
 from tests.backup.kit import BackupCase, dies, put, rows
 from tests.sessions.desk import ANNA, BERT
+from tests.support.covers import covers
 
 OLD, NEW = ([ANNA, BERT], ["auto", "later"]), ([ANNA], ["auto"])
 
 
+@covers("threats/54")
 class KilledTests(BackupCase):
     def setUp(self) -> None:
         """What came after the backup is only in the logs, as a service leaves it that was killed."""

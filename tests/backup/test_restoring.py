@@ -18,6 +18,7 @@ from gamed.storage.files import APPLICATION_ID
 from gamed.storage.migrations import prepare_files
 from tests.backup.kit import BackupCase, rows
 from tests.sessions.desk import ANNA, BERT, NOW_MS
+from tests.support.covers import covers
 from tests.support.stores import ask, data_folder
 
 EPOCH = "SELECT epoch FROM shelf"
@@ -56,6 +57,7 @@ class RoundTripTests(RestoreCase):
         self.assertEqual(self.slots(first[1].name), ["auto", "later"])
         self.assertEqual(self.slots(second[1].name), ["auto"])
 
+    @covers("threats/62")
     def test_sessions_end(self) -> None:
         """Access tokens and refresh credentials of the backup open nothing, and say why; no sign-in is under way."""
         self.assertEqual(self.restore().sessions, 1)
@@ -100,6 +102,7 @@ class RoundTripTests(RestoreCase):
         self.assertEqual(self.where.config.read_text(), '{"mode": "local"}')
 
 
+@covers("threats/62")
 class BlockTests(RestoreCase):
     def block(self, player_id: str) -> None:
         self.auth(ask(f"UPDATE player SET state = 'blocked' WHERE player_id = '{player_id}'"))

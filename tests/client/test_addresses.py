@@ -3,6 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.client.reference import gamed_client as gc
+from tests.support.covers import covers
 
 
 class Entered(SynchronousTestCase):
@@ -25,6 +26,7 @@ class Entered(SynchronousTestCase):
         }
         self.assertEqual({form: str(gc.Origin.entered(form)) for form in forms}, forms)
 
+    @covers("threats/64")
     def test_refused_forms(self) -> None:
         """Plain http over a network, other schemes, names with a user, a path or nonsense in them are refused."""
         for form in [
@@ -64,6 +66,7 @@ class Required(SynchronousTestCase):
         for url in ["https://play.example.org/auth/login/x", "https://PLAY.example.org:443/auth/login/x?y=1#z"]:
             self.assertEqual(self.origin.require(url), url)
 
+    @covers("threats/29")
     def test_another_authority(self) -> None:
         """Another host, port or scheme, a user part, or characters that mean something to a shell."""
         for url in [

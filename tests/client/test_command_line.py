@@ -13,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.client.cases import ClientCase
 from tests.client.far_edge import CODE, problem
 from tests.client.reference import PATH
+from tests.support.covers import covers
 
 
 class CommandLine(ClientCase):
@@ -133,6 +134,7 @@ class CommandLine(ClientCase):
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
 
 
+@covers("1/14")
 class OneFile(SynchronousTestCase):
     """What makes it a file to copy."""
 
@@ -149,6 +151,7 @@ class OneFile(SynchronousTestCase):
                 imported.add(node.module.partition(".")[0])
         self.assertEqual(imported - sys.stdlib_module_names - {"__future__"}, {"segno", "gamed_sync", "gamed_assets"})
 
+    @covers("threats/29")
     def test_no_shell(self) -> None:
         """Nothing in it starts a program itself."""
         names = {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}

@@ -9,6 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.client.cases import ClientCase
 from tests.client.far_edge import LOST, Reply, problem
 from tests.client.reference import gamed_client as gc
+from tests.support.covers import covers
 
 FORGOTTEN = ["refresh_expired", "refresh_reused", "refresh_invalid", "session_revoked"]
 KEPT = [
@@ -28,9 +29,11 @@ KEPT = [
 ]
 
 
+@covers("1/14")
 class OnDisk(ClientCase):
     """The file of an origin."""
 
+    @covers("threats/28")
     def test_modes(self) -> None:
         """The folder is 0700, the file 0600, whatever the umask; one that was opened up is closed by the next write."""
         self.addCleanup(os.umask, os.umask(0))
@@ -167,6 +170,7 @@ class Forget(ClientCase):
         self.assertEqual(self.on_disk().player_id, "ply_2")
 
 
+@covers("5/12")
 class SignOut(ClientCase):
     """Leaving."""
 

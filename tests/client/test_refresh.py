@@ -9,6 +9,7 @@ from tests.client.cases import ClientCase
 from tests.client.far_edge import LOST, problem
 from tests.client.reference import PATH
 from tests.client.reference import gamed_client as gc
+from tests.support.covers import covers
 
 REFRESH = "/auth/session/refresh"
 
@@ -86,6 +87,7 @@ class Lost(ClientCase):
         )
         self.assertEqual(self.on_disk().refresh_credential, "grc_ses_1_2")
 
+    @covers("threats/28")
     def test_written_before_use(self) -> None:
         """The new pair is on disk before its first use."""
         client, found = self.signed_in(), []
@@ -142,6 +144,7 @@ class SingleFlight(ClientCase):
             thread.join()
         self.assertEqual(len(self.fake.requests(REFRESH)), 1)
 
+    @covers("threats/26")
     def test_processes(self) -> None:
         """Several processes too."""
         self.fake.access_seconds = 0

@@ -6,6 +6,7 @@ import time
 from tests.client.cases import OFFER_SECONDS, PATIENCE_SECONDS, ClientCase, returned
 from tests.client.far_edge import CODE, LOST, TICKET, Reply, failed, problem
 from tests.client.reference import gamed_client as gc
+from tests.support.covers import covers
 
 
 class Return(ClientCase):
@@ -49,6 +50,7 @@ class Return(ClientCase):
         self.assertEqual(opened, player.urls)
         self.assertEqual(opened, [f"{self.server}/auth/login/AAAAAAAAAAAAAAAAAAAAAA"])
 
+    @covers("threats/4")
     def test_foreign_return(self) -> None:
         """A return that names another login, another host, no ticket or no login at all has no effect."""
         answers = []
@@ -68,6 +70,7 @@ class Return(ClientCase):
         proofs = [seen.json for seen in self.fake.requests("/auth/login/collect") if "ticket" in seen.json]
         self.assertEqual([proof["ticket"] for proof in proofs], [TICKET])
 
+    @covers("threats/4")
     def test_wrong_ticket(self) -> None:
         """A made-up ticket is answered, costs nothing, and the right one still works."""
         answers = []
@@ -222,6 +225,7 @@ class Outcome(ClientCase):
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
 
 
+@covers("threats/29")
 class Trust(ClientCase):
     """Links of another server (PROTOCOL 1, Rules for clients)."""
 
@@ -266,6 +270,7 @@ class Trust(ClientCase):
         self.assertEqual(self.fake.requests("/auth/login"), [])
 
 
+@covers("1/15")
 class Providers(ClientCase):
     """The choice of a provider in `oauth` mode."""
 

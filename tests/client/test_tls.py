@@ -23,6 +23,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.client.far_edge import FakeGamed, problem
 from tests.client.reference import PATH
 from tests.client.reference import gamed_client as gc
+from tests.support.covers import covers
 
 
 def certificate(folder: Path, *names: DNSName | IPAddress, days: int = 30) -> Path:
@@ -70,6 +71,7 @@ class Tls(SynchronousTestCase):
         gc.GamedClient(fake.base, folder=self.folder, now=lambda: 4e9).keep(fake.credentials())
         self.assertEqual(self.ask(fake, path)["player"]["id"], "ply_1")
 
+    @covers("threats/29")
     def test_not_trusted(self) -> None:
         """Unknown authority, another name, expired: refused at once, and no request is sent."""
         own = IPAddress(IPv4Address("127.0.0.1"))

@@ -13,6 +13,7 @@ from tests.client_assets.cases import FIRST, PIECE, SECOND, AssetsCase, tree
 from tests.client_assets.far_edge import headers_of, manifest
 from tests.client_assets.reference import gamed_assets as ga
 from tests.client_assets.reference import gamed_client as gc
+from tests.support.covers import covers
 
 LEVEL1 = FIRST["data/level1.pck"]
 
@@ -156,6 +157,7 @@ class Downloads(AssetsCase):
         raise OSError("no links here")
 
 
+@covers("threats/60")
 class Pins(AssetsCase):
     """Nobody loads half of one release and half of another."""
 
@@ -341,6 +343,7 @@ class Interrupted(AssetsCase):
         self.assert_has({"b": b"other"})
 
 
+@covers("threats/59")
 class Misbehaviour(AssetsCase):
     """Whatever the server sends, the old release stays, and nothing that is wrong becomes current."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.client_assets.cases import FIRST, SECOND, AssetsCase, tree
 from tests.client_assets.reference import PATH
 from tests.client_assets.reference import gamed_assets as ga
+from tests.support.covers import covers
 
 MORTAL = Path(__file__).with_name("mortal.py")
 STEP = int(os.environ.get("GAMED_ASSETS_KILL_STEP", "2"))
@@ -16,6 +17,7 @@ STEP = int(os.environ.get("GAMED_ASSETS_KILL_STEP", "2"))
 LIMIT_SECONDS = 60
 
 
+@covers("threats/60")
 class Killed(AssetsCase):
     def setUp(self) -> None:
         super().setUp()

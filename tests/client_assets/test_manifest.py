@@ -8,6 +8,7 @@ from tests.client_assets.cases import FIRST, AssetsCase, tree
 from tests.client_assets.far_edge import manifest
 from tests.client_assets.reference import gamed_assets as ga
 from tests.client_assets.reference import gamed_client as gc
+from tests.support.covers import covers
 
 EVIL = (
     "../outside",
@@ -48,6 +49,7 @@ EVIL = (
 GOOD = ("data/level1.pck", "a b/ünïcödé ☃.ogg", ".hidden/.file", "con1/nullable.txt", "x" * 255, "日本語/データ")
 
 
+@covers("threats/59")
 class Paths(SynchronousTestCase):
     def test_refused(self) -> None:
         """Whatever leads elsewhere, is a device, or cannot be a file's name on some player's system."""
@@ -66,6 +68,7 @@ class Paths(SynchronousTestCase):
         ga.refuse_paths(["Data/a", "data/b"])
 
 
+@covers("threats/59")
 class Manifests(AssetsCase):
     def setUp(self) -> None:
         super().setUp()

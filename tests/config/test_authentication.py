@@ -4,9 +4,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import LOOPBACK, Limits, LoginRules, Mode, Protocol, Registration, ReturnProof, SessionTimes
 from tests.config.files import ENVIRON, GONE, KEY, LOCAL, OAUTH, changed, complaints, judge, told
+from tests.support.covers import covers
 
 
 class WholeFileTests(SynchronousTestCase):
+    @covers("2.1/26", "8/8")
     def test_local(self) -> None:
         """The smallest file: local mode, every other member at its default."""
         judged = judge(LOCAL, {})
@@ -21,6 +23,7 @@ class WholeFileTests(SynchronousTestCase):
         self.assertEqual(config.cors_origins, ())
         self.assertEqual((judged.warnings, judged.secret_names), ((), ()))
 
+    @covers("2.1/18", "2.1/19")
     def test_oauth(self) -> None:
         """A file of oauth mode as the document shows it, its secrets looked up (SPEC 2.1, 2.2)."""
         judged = judge(OAUTH)
@@ -34,6 +37,7 @@ class WholeFileTests(SynchronousTestCase):
         self.assertEqual(judged.secret_names, ("GAMED_MASTER_KEY", "DISCORD_CLIENT_SECRET", "GOOGLE_CLIENT_SECRET"))
         self.assertEqual(judged.warnings, ())
 
+    @covers("threats/51")
     def test_secrets_stay_hidden(self) -> None:
         """No text form of what was read shows a secret."""
         text = repr(judge(OAUTH))
@@ -41,6 +45,7 @@ class WholeFileTests(SynchronousTestCase):
         self.assertNotIn(ENVIRON["GAMED_MASTER_KEY"], text)
         self.assertNotIn(repr(KEY), text)
 
+    @covers("2.1/27")
     def test_optional_members(self) -> None:
         """Every member beyond the document's own means what it says."""
         config = judge(
@@ -136,6 +141,7 @@ class ComplaintTests(SynchronousTestCase):
             ["session.acces_ttl: no such member here; did you mean access_ttl?"],
         )
 
+    @covers("2.1/13", "2.1/21", "2.2/4", "threats/51")
     def test_a_secret_in_the_wrong_place(self) -> None:
         """A secret written into the file, as value or name, is refused with advice and never repeated."""
         secret = ENVIRON["GAMED_MASTER_KEY"]
@@ -155,7 +161,9 @@ class ComplaintTests(SynchronousTestCase):
         self.assertEqual(len(complaints(config)), 5)
 
 
+@covers("2.1/8")
 class ModeTests(SynchronousTestCase):
+    @covers("1/5")
     def test_values(self) -> None:
         """`oauth` and `local`, exactly; nothing else."""
         for value in ("OAuth", "LOCAL", "", " local", "none", None, 1, True, ["local"], {}):
@@ -165,6 +173,7 @@ class ModeTests(SynchronousTestCase):
         """The mode is never guessed: without it the service does not start."""
         self.assertEqual(told({}), ['mode: missing; expected "oauth" or "local"'])
 
+    @covers("2.1/9", "2.1/12", "2.1/14", "7/2")
     def test_oauth_needs_all(self) -> None:
         """In oauth mode address, key and providers are required, and told together (SPEC 7)."""
         self.assertEqual(
@@ -197,6 +206,7 @@ class ModeTests(SynchronousTestCase):
 
 
 class DurationTests(SynchronousTestCase):
+    @covers("8/4", "8/5", "8/6", "8/8")
     def test_bounds(self) -> None:
         """Each duration at its edges: the last good and the first bad (SPEC 8)."""
         cases = [
@@ -212,6 +222,7 @@ class DurationTests(SynchronousTestCase):
                 [complaint] = told(changed(LOCAL, **{f"session__{name}": text}))
                 self.assertTrue(complaint.startswith(f"session.{name}: expected a duration from "), complaint)
 
+    @covers("2.1/25")
     def test_form(self) -> None:
         """A number and one of s, m, h, d; nothing around it."""
         for value in (
@@ -339,6 +350,7 @@ class OtherMemberTests(SynchronousTestCase):
             )
 
 
+@covers("2.1/14")
 class ProviderTests(SynchronousTestCase):
     def test_presets(self) -> None:
         """Discord and Google need an id and a secret; everything else is known (SPEC 4.5)."""
@@ -464,6 +476,7 @@ class ProviderTests(SynchronousTestCase):
         [complaint] = told(changed(OAUTH, providers__google__issuer="https://p.example?x"))
         self.assertEqual(complaint, "providers.google.issuer: expected an issuer without a query")
 
+    @covers("2.1/15")
     def test_form(self) -> None:
         """`providers` is an object of objects, not a list of names, and not empty (SPEC 2.1)."""
         expected = 'providers: expected an object with one member per provider, such as {"discord": {...}}'

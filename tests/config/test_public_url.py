@@ -3,6 +3,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.problems import Wrong
 from gamed.config.public_url import parse_public_url
 from tests.config.files import LOCAL, OAUTH, changed, judge, told
+from tests.support.covers import covers
 
 GOOD = {
     "https://play.example.org": "https://play.example.org",
@@ -144,6 +145,7 @@ BAD = {
 }
 
 
+@covers("2.1/9", "8/3")
 class PublicUrlTests(SynchronousTestCase):
     def test_canonical_form(self) -> None:
         """Scheme, host and optional port are accepted, and every spelling of one address becomes the same text."""
@@ -151,6 +153,7 @@ class PublicUrlTests(SynchronousTestCase):
             self.assertEqual(str(parse_public_url(text)), canonical, text)
             self.assertEqual(str(parse_public_url(canonical)), canonical)
 
+    @covers("2.1/10")
     def test_refused(self) -> None:
         """Anything more, less or other than scheme, host and optional port is refused (SPEC 2.1, 8)."""
         for kind, texts in BAD.items():
@@ -161,6 +164,7 @@ class PublicUrlTests(SynchronousTestCase):
                     continue
                 self.fail(f"{kind}: {text!r} was taken as {url}")
 
+    @covers("2.1/11", "5/11", "7/4", "threats/64")
     def test_http_is_for_loopback(self) -> None:
         """Plain HTTP elsewhere is told as exactly that (SPEC 7)."""
         expected = "must begin with https://; http:// is allowed for localhost, 127.0.0.1 and [::1] only"

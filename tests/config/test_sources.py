@@ -5,6 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.problems import ConfigError, Wrong
 from gamed.config.sources import variable_name
 from tests.config.files import ENVIRON, KEY, KEY_TEXT, LOCAL, OAUTH, changed, judge, parse
+from tests.support.covers import covers
 
 KEYED = changed(LOCAL, master_key_env="GAMED_MASTER_KEY")
 
@@ -18,7 +19,9 @@ def complaint(value: str) -> str:
     return ""
 
 
+@covers("2.2/2")
 class MasterKeyTests(SynchronousTestCase):
+    @covers("8/2")
     def test_strict_base64(self) -> None:
         """32 bytes in the one Base64 spelling they have; every other text is refused and not repeated (SPEC 2.2)."""
         self.assertEqual(complaint(KEY_TEXT), "")
@@ -55,6 +58,7 @@ class MasterKeyTests(SynchronousTestCase):
             self.assertIn(f"master_key_env: the master key is {expected}", warning)
 
 
+@covers("2.1/12")
 class SourceTests(SynchronousTestCase):
     def test_one_of_three(self) -> None:
         """A variable, the file its _FILE form names, a systemd credential: each alone will do."""
@@ -142,6 +146,7 @@ class SourceTests(SynchronousTestCase):
             self.assertEqual(judge(KEYED, environ, files).config.master_key_origin, origin)
         self.assertEqual(judge(LOCAL).config.master_key_origin, "")
 
+    @covers("2.1/20")
     def test_client_secrets(self) -> None:
         """They come from the same places, one of them, and hold no space or line end."""
         environ = {**ENVIRON, "DISCORD_CLIENT_SECRET": "", "DISCORD_CLIENT_SECRET_FILE": "/run/discord"}
@@ -152,6 +157,7 @@ class SourceTests(SynchronousTestCase):
             self.assertIn("discord.client_secret_env: DISCORD_CLIENT_SECRET: the client secret must be", str(error))
             self.assertNotIn(secret, str(error))
 
+    @covers("2.1/16", "2.1/17", "2.2/5")
     def test_only_enabled_providers(self) -> None:
         """Leaving a provider's entry out means its variable need not be set (SPEC 2.2)."""
         environ = {name: value for name, value in ENVIRON.items() if not name.startswith("GOOGLE")}
@@ -159,6 +165,7 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(list(judge(changed(OAUTH, providers=providers), environ).config.providers), ["discord"])
 
 
+@covers("2.1/13")
 class VariableNameTests(SynchronousTestCase):
     def test_names(self) -> None:
         """What a shell takes as a variable's name, however long and whatever its case."""

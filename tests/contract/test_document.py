@@ -26,6 +26,7 @@ from gamed.web.commits import CommitRequest
 from gamed.web.login import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.web.sessions import LogoutBody, RefreshBody
 from tests.contract.document import closed, codes, examples, load, media, operations, resolve
+from tests.support.covers import covers
 from tests.support.errors import ALL_ERRORS
 
 BODIES: dict[str, Any] = {
@@ -114,7 +115,9 @@ class DocumentTests(SynchronousTestCase):
         self.assertEqual(unused, ["responses/MethodNotAllowed", "responses/PageMethodNotAllowed"])
 
 
+@covers("4/16")
 class CodeTests(SynchronousTestCase):
+    @covers("1/3", "4/15")
     def test_routes(self) -> None:
         """Each route of the code is described under its handler's name, and nothing else is."""
         described = {(each.method, each.path): each.node["operationId"] for each in operations()}

@@ -19,6 +19,7 @@ from tests.contract.document import PAGE, operations
 from tests.e2e.cases import ServiceCase
 from tests.e2e.keeper import write_game
 from tests.e2e.service import ROOT, Service
+from tests.support.covers import covers
 
 EXAMPLES = os.environ.get("GAMED_CONTRACT_EXAMPLES")
 FEW = "2"
@@ -29,6 +30,7 @@ CASES = 800
 KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
 
+@covers("4/15", "4/16")
 class LiveTests(ServiceCase):
     config = live.CONFIG
 

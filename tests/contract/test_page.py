@@ -10,6 +10,7 @@ from gamed.http.problem_codes import CODES
 from gamed.login.outcome import Outcome
 from tests.contract.document import load, operations
 from tests.contract.test_document import answered
+from tests.support.covers import covers
 from tests.test_spec import ROOT
 
 PAGE = ROOT / "docs/protocol.md"
@@ -44,6 +45,7 @@ class PageTests(SynchronousTestCase):
         waits = [code for code, row in CODES.items() if row.retry_after and code not in ends]
         self.assertEqual([code for code in waits if not said[code].startswith("yes")], [])
 
+    @covers("4/16", "4/17")
     def test_routes(self) -> None:
         """Every path of the document is on the page, and no other."""
         text = PAGE.read_text("utf-8")

@@ -8,8 +8,10 @@ from treq.testing import StubTreq
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.dev.static import MAX_NAME, MAX_PATH, StaticFiles, names_of, origins
+from tests.support.covers import covers
 
 
+@covers("threats/61")
 class StaticTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.folder = Path(self.mktemp())

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from tests.e2e.cases import PASSWORD, ServiceCase
 from tests.e2e.wire import Answer, parse, raw
+from tests.support.covers import covers
 
 DEEP = '{"a":' * 9 + "1" + "}" * 9
 UNLIMITED = {"starts_per_minute": 0, "entries_per_minute": 0, "refreshes_per_minute": 0, "passwords_per_minute": 0}
@@ -189,6 +190,7 @@ class BadInput(ServiceCase):
         )
         self.assertEqual(self.collect(login).json["stage"], "waiting_for_browser")
 
+    @covers("5/15")
     def test_credentials(self) -> None:
         """Secrets that are missing, misspelt, of another kind, or in the wrong place."""
         access, device, refresh = (f"{kind}_{'A' * 43}AAAAAA" for kind in ("gat", "gds", "grc"))

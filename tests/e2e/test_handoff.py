@@ -9,6 +9,7 @@ from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
 from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.service import free_port
+from tests.support.covers import covers
 
 FOCUS_AND_VIEW = "[document.activeElement.tagName, scrollY]"
 
@@ -151,6 +152,7 @@ class Newcomers(ServiceCase):
 class SecondBrowser(ServiceCase):
     """A link that was mailed: another browser than the one in front of the game completes the login."""
 
+    @covers("2.3/6", "threats/1")
     def test_stranger_completes(self) -> None:
         """The client gets nothing but `proof_required`; the browser that did not finish is shown no code."""
         mine, stranger, login = self.window(), self.window(), self.start()
@@ -261,6 +263,7 @@ class Expiry(ServiceCase):
 
     config: ClassVar = {"mode": "local", "session": {"device_transaction_ttl": "5s"}}
 
+    @covers("3/6")
     def test_nobody_came(self) -> None:
         """The client that waits is told when the time is over."""
         client = self.client()

@@ -9,6 +9,7 @@ import time
 from tests.client.reference import PATH
 from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import NAME, PASSWORD, PATIENCE_SECONDS, Player, ServiceCase
+from tests.support.covers import covers
 
 SAVE = bytes(range(256)) * 4096
 
@@ -30,6 +31,7 @@ class MainJob(ServiceCase):
         self.assertEqual(process.returncode, 0, err)
         return out
 
+    @covers("1/2", "1/8", "5/5")
     def test_saves_outlive_kill(self) -> None:
         """Create an account, sign in, PUT, GET, kill -9, restart, refresh, GET: the same bytes."""
         asked, window = self.folder / "asked", self.window()
@@ -58,6 +60,7 @@ class MainJob(ServiceCase):
         self.assertEqual(later.credential.session_id, before.session_id)
         self.assertEqual(self.done(self.program("save", "get", "auto")), SAVE)
 
+    @covers("1/6", "2.1/5")
     def test_first_configuration(self) -> None:
         """The first run wrote `local` mode, readable by owner and group, where it was told to."""
         self.assertEqual(self.client().policy(), ("local", ()))
@@ -88,6 +91,7 @@ class MainJob(ServiceCase):
         client.delete("auto", base=error.current)
         self.assertRaises(gc.Deleted, client.get, "auto")
 
+    @covers("5/12")
     def test_sign_out(self) -> None:
         """After signing out the session is over at the server, and nothing is kept here."""
         client = self.created(self.window())

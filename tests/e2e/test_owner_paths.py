@@ -8,6 +8,7 @@ from tests.e2e.cases import NAME, PASSWORD, Player
 from tests.e2e.chromium import Window
 from tests.e2e.providers import DISCORD, FAKE_GOOGLE, SECRET, ProviderCase
 from tests.e2e.test_providers import SAVE, at_development
+from tests.support.covers import covers
 
 
 class FromLocal(ProviderCase):
@@ -33,6 +34,7 @@ class FromLocal(ProviderCase):
         window.step(lambda page: page.get_by_label("Password").fill(password))
         window.press("Continue with Discord")
 
+    @covers("2.1/6")
     def test_adopt(self) -> None:
         """Accounts are kept; name and password once, then the provider: the same player with the same save."""
         self.assertIn("1 local account", self.service.text())
@@ -62,11 +64,13 @@ class FromLocal(ProviderCase):
         self.assertEqual(self.service.rows()["player"], 2)
 
 
+@covers("operational/9")
 class Domain(ProviderCase):
     """127.0.0.1 plays the old name, localhost the new one."""
 
     stands: ClassVar = (DISCORD,)
 
+    @covers("operational/2", "operational/3")
     def test_domain_change(self) -> None:
         """`public_url` and the registered redirect URI follow; players and saves are the same."""
         window = self.window()
@@ -92,6 +96,7 @@ class SecretReset(ProviderCase):
     stands: ClassVar = (DISCORD,)
     secret: ClassVar = "the-old-secret"
 
+    @covers("operational/4", "operational/5")
     def test_reset(self) -> None:
         """Sign-ins fail, typed, until variable and restart; no change at the game."""
         client, window = self.client(), self.window()
@@ -115,6 +120,7 @@ class ProviderDown(ProviderCase):
         super().prepare()
         self.withdraw(FAKE_GOOGLE)
 
+    @covers("threats/21")
     def test_comes_back(self) -> None:
         """Game, page and the owner's log say so at once; once the provider is back the next sign-in works."""
         client, window = self.client(), self.window()

@@ -10,6 +10,7 @@ from twisted.trial.unittest import TestCase
 from gamed.web.pages import PAGE_HEADERS
 from tests.e2e.chromium import chromium
 from tests.e2e.foreign import installed
+from tests.support.covers import covers
 from tests.web_pages import gallery
 from tests.web_pages.gallery import Shown
 from tests.web_pages.test_words import words
@@ -208,6 +209,7 @@ class ViewTests(PageCase):
 
 
 class FrameTests(PageCase):
+    @covers("threats/6")
     def test_no_frame(self) -> None:
         """A page elsewhere that frames ours gets an empty frame: nothing to click on, whatever lies over it."""
 

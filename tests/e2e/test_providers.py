@@ -19,6 +19,7 @@ from tests.e2e.providers import (
     ProviderCase,
     Stand,
 )
+from tests.support.covers import covers
 
 SAVE = bytes(range(256)) * 64
 
@@ -64,6 +65,7 @@ class Google(WholeCase):
 
     stands: ClassVar = (GOOGLE,)
 
+    @covers("1/4", "4/10", "5/2", "5/8")
     def test_whole(self) -> None:
         """Account chooser and consent at a certified provider, then a save."""
         self.whole(GOOGLE, lambda window: at_oidc_provider(window, "marvin"))
@@ -132,6 +134,7 @@ class Discord(WholeCase):
 
     stands: ClassVar = (DISCORD,)
 
+    @covers("1/7", "1/9", "1/16", "5/7")
     def test_whole(self) -> None:
         """As Anna, whose account the user endpoint tells."""
         self.whole(DISCORD, lambda window: at_development(window, "Anna"))
@@ -163,6 +166,7 @@ class Discord(WholeCase):
         window.press("Continue as Bo")
 
 
+@covers("5/1")
 class Choice(ProviderCase):
     """Two providers."""
 
@@ -196,6 +200,7 @@ class Choice(ProviderCase):
             found.add(client.credential.player_id)
         self.assertEqual(len(found), 2)
 
+    @covers("operational/8")
     def test_terminal(self) -> None:
         """The reference client shows one line per entry of /auth/config, in that order; a number chooses."""
         self.assertEqual(self.client().policy(), ("oauth", ("discord", "google")))
@@ -221,6 +226,7 @@ class Choice(ProviderCase):
         self.assertEqual((process.returncode, out[:17]), (0, b"Signed in as ply_"), err)
 
 
+@covers("7/5", "7/6", "7/7")
 class Misconfigured(ProviderCase):
     """What the owner registered and what the file says do not fit (SPEC 7)."""
 
@@ -243,6 +249,7 @@ class Misconfigured(ProviderCase):
             self.assertEqual(after[table], before[table])
 
 
+@covers("7/5")
 class WrongClient(ProviderCase):
     stands: ClassVar = (DISCORD,)
     client_id: ClassVar = "somebody-else"

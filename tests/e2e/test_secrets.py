@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tests.e2e.cases import ServiceCase
 from tests.e2e.service import free_port
+from tests.support.covers import covers
 
 NAME, PASSWORD = "Trillian-McMillan", "nine-lives-of-a-purple-cat"
 KEY = sha256(b"the master key of this test").digest()
@@ -85,6 +86,7 @@ class Secrets(ServiceCase):
                 self.assertFalse(form in content, f"the {name} is in {place}")
         self.assertFalse(KEY in content, f"the master key's bytes are in {place}")
 
+    @covers("threats/47")
     def test_machine(self) -> None:
         """Not in any file (databases, their write-ahead logs, configuration), log, environment or command line."""
         self.assertEqual(len(self.secrets), 3 + 2 * 7 + 3)  # the hunt knows what it looks for

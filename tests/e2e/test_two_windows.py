@@ -5,6 +5,7 @@ from typing import ClassVar
 from tests.e2e.chromium import Window
 from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.test_handoff import OTHER
+from tests.support.covers import covers
 
 
 class TwoWindows(ProviderCase):
@@ -21,6 +22,7 @@ class TwoWindows(ProviderCase):
         button = {"name": f"Continue as {person}"}
         window.step(lambda page: page.get_by_role("button", **button).click(no_wait_after=True))
 
+    @covers("threats/3")
     def test_one_wins(self) -> None:
         """One is shown a code, the other that somebody else has finished; the game gets the winner's player only."""
         login = self.start(provider="discord")

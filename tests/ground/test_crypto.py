@@ -10,6 +10,7 @@ from hypothesis.strategies import binary, integers, lists, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import KeyMalformed, Keys, Purpose, SealBroken, Secret, derive, framed
+from tests.support.covers import covers
 
 MASTER = Secret(bytes(range(32)))
 KEYS = Keys.of(MASTER, token_bytes)
@@ -55,12 +56,14 @@ class DeriveTests(SynchronousTestCase):
         extracted = digest(bytes(32), MASTER.reveal(), sha256)
         self.assertEqual(derive(MASTER, b"info"), digest(extracted, b"info\x01", sha256))
 
+    @covers("2.2/10")
     def test_purposes_are_isolated(self) -> None:
         """The HMAC key, the AES key and the fingerprint have nothing in common (SPEC 2.2.4)."""
         derived = [derive(MASTER, info) for info in (b"gamed 1 hmac", b"gamed 1 aes-256-gcm", b"gamed 1 fingerprint")]
         for one, other in combinations(derived, 2):
             self.assertNotEqual(one, other)
 
+    @covers("8/2")
     def test_key_size(self) -> None:
         """31 or 33 bytes are no master key (SPEC 8)."""
         for size in (0, 31, 33):
@@ -82,6 +85,7 @@ class IndexTests(SynchronousTestCase):
         self.assertEqual(len(first), 32)
         self.assertEqual(first == second, (purpose, one) == (another, other))
 
+    @covers("2.2/13")
     def test_another_key_another_index(self) -> None:
         """With a lost or replaced master key existing indexes no longer match (SPEC 2.2.5)."""
         foreign = Keys.of(Secret(bytes(32)), token_bytes)
@@ -117,6 +121,7 @@ class SealTests(SynchronousTestCase):
         """Short, empty or foreign bytes are SealBroken, never another error."""
         self.assertRaises(SealBroken, KEYS.sealer.unseal, Purpose.PKCE, "row", sealed)
 
+    @covers("2.2/13", "threats/47")
     def test_moved(self) -> None:
         """A value moved to another row or purpose, or opened by another key, stays shut."""
         sealed = KEYS.sealer.seal(Purpose.PKCE, "row", b"verifier")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.strict_json import DEPTH, JsonMalformed, depth, parse_object
+from tests.support.covers import covers
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -60,6 +61,7 @@ class ParseTests(SynchronousTestCase):
             with self.subTest(body):
                 self.assertRaises(JsonMalformed, parse_object, body)
 
+    @covers("threats/17")
     def test_twice(self) -> None:
         """A name twice in one object, at any depth, also when spelled with escapes."""
         for body in (b'{"a":1,"a":2}', b'{"a":1,"\\u0061":1}', b'{"b":{"a":1,"a":1}}', b'{"b":[{"a":1,"a":1}]}'):
@@ -80,6 +82,7 @@ class ParseTests(SynchronousTestCase):
                 self.assertRaises(JsonMalformed, parse_object, body)
         self.assertEqual(parse_object(rb'{"a":"\ud83d\ude00"}'), {"a": "\N{GRINNING FACE}"})
 
+    @covers("threats/37")
     def test_depth(self) -> None:
         """Eight levels pass, nine do not; brackets in strings do not count; a flood of brackets is only counted."""
         self.assertEqual(parse_object(b'{"a":' * DEPTH + b"1" + b"}" * DEPTH)["a"], loads('{"a":' * 7 + "1" + "}" * 7))

@@ -6,6 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.durations import DurationMalformed, format_duration, parse_duration
 from gamed.instants import http_date, parse_http_date, parse_rfc3339, rfc3339, seconds_until
+from tests.support.covers import covers
 
 DAY_MS = 86_400_000
 
@@ -63,6 +64,7 @@ class InstantTests(SynchronousTestCase):
             self.assertEqual(seconds_until(at, now), seconds)
 
 
+@covers("2.1/25")
 class DurationTests(SynchronousTestCase):
     """A number and a unit (SPEC 2.1)."""
 

@@ -7,10 +7,12 @@ from hypothesis.strategies import binary, integers, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.tokens import Kind, TokenMalformed, mint, parse, public_id
+from tests.support.covers import covers
 
 entropies = binary(min_size=32, max_size=32)
 
 
+@covers("2.3/10", "5/15")
 class TokenTests(SynchronousTestCase):
     """Prefix, 43 characters, checksum."""
 

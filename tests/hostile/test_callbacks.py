@@ -9,6 +9,7 @@ from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
 from tests.hostile.far import ISSUER, MARK, TOKEN, Reply
 from tests.hostile.kit import HostileCase, Trip, method_name
 from tests.login.far_provider import FarProvider
+from tests.support.covers import covers
 from tests.web_login.desk import Page
 
 PROMISED = "authorization_response_iss_parameter_supported"
@@ -59,9 +60,11 @@ class CallbackCase(HostileCase):
         self.assertIn(texts.CODE_TITLE, page.text)
 
 
+@covers("7/8")
 class NoEffect(CallbackCase): ...
 
 
+@covers("threats/13")
 class Burned(CallbackCase): ...
 
 
@@ -78,6 +81,7 @@ for _case, _table in ((NoEffect, NO_EFFECT), (Burned, BURNING)):
 del _case  # a second name for a class makes trial run its tests twice
 
 
+@covers("threats/23")
 class Errors(CallbackCase):
     def test_errors_of_the_provider(self) -> None:
         """Each `error` ends the login: typed for the game, a sentence for the player, our own words for the owner."""
@@ -107,6 +111,7 @@ class Errors(CallbackCase):
         self.sent_once()
 
 
+@covers("7/8")
 class Late(CallbackCase):
     def test_replayed(self) -> None:
         """After it was taken, whoever won: no second code leaves, the browser is led to its page."""

@@ -5,6 +5,7 @@ from typing import Any
 from tests.hostile.discoveries import REFUSED, STALE
 from tests.hostile.kit import WORDS, HostileCase, tests_of
 from tests.hostile.modes import Mode
+from tests.support.covers import covers
 from tests.web_login.desk import Page
 
 
@@ -63,6 +64,7 @@ class DiscoveryCase(HostileCase):
         self.nothing_leaks()
 
 
+@covers("threats/18")
 class Refused(DiscoveryCase): ...
 
 

@@ -2,6 +2,7 @@
 
 from tests.hostile.kit import HostileCase, tests_of
 from tests.hostile.modes import CLAIMS, EXCHANGES, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
+from tests.support.covers import covers
 
 
 class ExchangeCase(HostileCase):
@@ -31,18 +32,23 @@ class ExchangeCase(HostileCase):
         self.signs_in()
 
 
+@covers("threats/16")
 class Signatures(ExchangeCase): ...
 
 
+@covers("threats/16")
 class Claims(ExchangeCase): ...
 
 
+@covers("threats/16")
 class KeySets(ExchangeCase): ...
 
 
+@covers("threats/17", "threats/20")
 class Tokens(ExchangeCase): ...
 
 
+@covers("threats/17")
 class Users(ExchangeCase): ...
 
 

@@ -6,6 +6,7 @@ from gamed.login.transaction import Intent
 from tests.hostile.kit import HostileCase, tests_of
 from tests.hostile.modes import EXCHANGES, Mode
 from tests.login.desk import ANNA, PASSWORD
+from tests.support.covers import covers
 from tests.web_login.desk import Game, Page, Surfer
 from tests.web_login.test_pages import code as code_on
 
@@ -56,6 +57,7 @@ class IntentCase(HostileCase):
         self.assertEqual(rows, [(player_id,)])
 
 
+@covers("threats/11")
 class Linking(IntentCase):
     intent = Intent.LINK
     typed: ClassVar = {}
@@ -71,6 +73,7 @@ class Linking(IntentCase):
         return str(complete["player"]["id"])
 
 
+@covers("threats/11")
 class Adopting(IntentCase):
     intent = Intent.ADOPT
     typed: ClassVar = {"name": "Anna", "password": PASSWORD}

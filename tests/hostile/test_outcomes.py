@@ -7,6 +7,7 @@ from gamed.login.outcome import Outcome
 from tests.hostile.far import DISCORD_TOKEN, DISCORD_USER, DISCOVERY, KEYS, TOKEN, Reply
 from tests.hostile.kit import HostileCase
 from tests.hostile.modes import error
+from tests.support.covers import covers
 
 UNAVAILABLE = Outcome.PROVIDER_UNAVAILABLE
 
@@ -28,6 +29,7 @@ class OutcomeCase(HostileCase):
         return seconds
 
 
+@covers("threats/21")
 class BreakerTests(OutcomeCase):
     def setUp(self) -> None:
         self.serve_hostile("discord")
@@ -90,6 +92,7 @@ class BreakerTests(OutcomeCase):
         self.turned_away()
 
 
+@covers("threats/21")
 class PatienceTests(OutcomeCase):
     def setUp(self) -> None:
         self.serve_hostile("discord")
@@ -195,6 +198,7 @@ class ClockTests(OutcomeCase):
         self.signs_in()
 
 
+@covers("7/5")
 class MisconfiguredTests(OutcomeCase):
     """What only the owner can mend: the log names the setting, nobody else learns of it."""
 

@@ -14,6 +14,7 @@ from gamed.login.outcome import Outcome
 from tests.hostile.far import ACCESS, MARK
 from tests.hostile.kit import HostileCase
 from tests.identity import test_sockets as wire
+from tests.support.covers import covers
 from tests.web_login.desk import Page
 
 reactor: Any = installed
@@ -78,6 +79,7 @@ SOCKETS = (
 )
 
 
+@covers("threats/20")
 class Sockets(HostileCase, TestCase):
     """One test for each, made below."""
 

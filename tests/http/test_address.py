@@ -5,6 +5,7 @@ from ipaddress import ip_network
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.client_address import LOOPBACK, ForwardedFor, client_address, parse_address
+from tests.support.covers import covers
 from tests.support.http import logged
 
 PROXIES = (*LOOPBACK, ip_network("10.0.0.0/8"))
@@ -14,6 +15,7 @@ def address(peer: str | None, *forwarded: str) -> str:
     return client_address(peer, ",".join(forwarded), PROXIES)
 
 
+@covers("threats/33")
 class WalkTests(SynchronousTestCase):
     def test_without_a_proxy(self) -> None:
         """The TCP peer; what a stranger says about others does not count."""

@@ -9,6 +9,7 @@ from gamed.http.client_address import HttpSettings
 from gamed.http.site import IDS_DRAWN, Site
 from gamed.sessions.errors import TokenInvalid, TokenMissing
 from tests.http.rooms import SECRET, CollectRoom, EchoRoom, PagesRoom
+from tests.support.covers import covers
 from tests.support.errors import problem_of
 from tests.support.http import BASE_HOST, START_MS, Answer, Browser, Lines, request_bytes
 
@@ -20,6 +21,7 @@ class HeaderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.browser = Browser([EchoRoom(), PagesRoom()])
 
+    @covers("threats/43")
     def test_always(self) -> None:
         """Date, nosniff, a fresh request id, a length; no Server."""
         answers = [self.browser.get(path) for path in ("/echo/text", "/nope", f"/auth/page/{TOKEN}", "/auth/page/x")]
@@ -49,6 +51,7 @@ class HeaderTests(SynchronousTestCase):
         for cookie, value in (("gl=abc; other=1", b"abc"), ("other=1;gl=", b"none"), ("gl", b"none"), ("", b"none")):
             self.assertEqual(self.browser.get("/echo/cookie", {"Cookie": cookie}).body, value)
 
+    @covers("4/12", "threats/31")
     def test_auth_is_not_stored_and_tells_no_referrer(self) -> None:
         """All of /auth/, errors too."""
         for answer in (
@@ -60,6 +63,7 @@ class HeaderTests(SynchronousTestCase):
             self.assertEqual(answer.headers["referrer-policy"], "no-referrer")
         self.assertNotIn("cache-control", self.browser.get("/echo/text").headers)
 
+    @covers("9/1")
     def test_the_protocol_is_named_on_json(self) -> None:
         """Also on problems; on nothing else."""
         self.assertEqual(self.browser.get("/game/").headers["gamed-protocol"], "1.0")
@@ -165,6 +169,7 @@ class PagesTests(SynchronousTestCase):
         answer = self.browser.request("HEAD", f"/auth/page/{TOKEN}")
         self.assertEqual((answer.status, answer.headers["allow"]), (405, "GET"))
 
+    @covers("threats/32")
     def test_no_cors(self) -> None:
         """No OPTIONS, and nothing for a listed origin either."""
         answer = self.browser.request("OPTIONS", f"/auth/page/{TOKEN}", {"Origin": ORIGIN})
@@ -208,6 +213,7 @@ class CorsTests(SynchronousTestCase):
         """A route's own Vary stays, and shared caches keep origins apart also for requests without one."""
         self.assertEqual(self.browser.get("/game/").headers["vary"], "Authorization, Origin")
 
+    @covers("threats/32")
     def test_other_origins(self) -> None:
         """Nothing, not even for one that looks alike."""
         for origin in (

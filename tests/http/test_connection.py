@@ -6,6 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.connection import HELD_BYTES
 from gamed.http.errors import BadRequest
 from tests.http.rooms import EchoRoom, OpenGate, Sink, Turnstile
+from tests.support.covers import covers
 from tests.support.http import Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
@@ -88,6 +89,7 @@ class PipelineTests(SynchronousTestCase):
         self.room.waiting.pop().callback(b"late")
         self.assertEqual([answer.body for answer in self.connection.answers], [b"late", b"text"])
 
+    @covers("threats/37")
     def test_a_flood_behind_a_slow_answer_pauses_the_transport(self) -> None:
         """At most some 16 KiB wait in memory; reading goes on after the answer."""
         self.connection.send(request_bytes("GET", "/echo/later") + GET * 400)
@@ -105,6 +107,7 @@ class PipelineTests(SynchronousTestCase):
                 self.assertEqual(client.connection.raw.count(b"HTTP/1.1 200 "), client.count)
                 self.assertLessEqual(client.most, HELD_BYTES + READ_BYTES)
 
+    @covers("threats/37")
     def test_who_does_not_read_is_not_answered_on(self) -> None:
         """The next request waits until the transport has room for its answer."""
         connection = Browser([EchoRoom()]).connect()
@@ -128,6 +131,7 @@ class PipelineTests(SynchronousTestCase):
         self.connection.channel.resumeProducing()
         self.assertEqual((len(self.statuses()), self.connection.closing), (3, True))
 
+    @covers("threats/37")
     def test_a_flood_from_who_does_not_read(self) -> None:
         """Nothing more is read of a client that does not take an answer that has begun."""
         self.connection.send(request_bytes("GET", "/echo/stream"))

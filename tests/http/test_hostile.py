@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.http.rooms import EchoRoom, PagesRoom
+from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection
 
 HOST = b"Host: game.example\r\n"
@@ -172,6 +173,7 @@ class SyntaxTests(HostileCase):
         connection = self.sent(b"GET /echo/text HTTP/1.0\r\n\r\n")
         self.assertEqual((connection.answer.status, connection.closed), (200, True))
 
+    @covers("threats/30")
     def test_misdirected_before_all_else_of_a_route(self) -> None:
         """A page elsewhere learns nothing of our routes."""
         self.refused(b"GET /nope HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421, "misdirected_request")
@@ -198,6 +200,7 @@ class SyntaxTests(HostileCase):
                 self.assertEqual(connection.answer.headers["allow"], "GET, HEAD")
         self.refused(b"CONNECT game.example:443 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad_request")
 
+    @covers("threats/41")
     def test_paths(self) -> None:
         """Unknown, doubled, stray and encoded slashes, NUL: 404, never a redirect."""
         for path in (
@@ -263,6 +266,7 @@ class SyntaxTests(HostileCase):
             self.assertGreaterEqual(connection.answers[-1].status, 400)
 
 
+@covers("threats/37")
 class SizeTests(HostileCase):
     def test_long_heads(self) -> None:
         """Over 16 KiB in all: 431, also when no line ends."""
@@ -315,6 +319,7 @@ class SizeTests(HostileCase):
                 self.assertEqual(connection.answer.headers["connection"], "close")
 
 
+@covers("threats/37")
 class ChunkTests(HostileCase):
     HEAD = (
         b"PUT /echo/any HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"

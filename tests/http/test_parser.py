@@ -11,6 +11,7 @@ from gamed.http.headers import PreparedHeaders, RequestHeaders, ResponseHeaders
 from gamed.http.parser import RawRequestHead, check_host, decode_path, normalize_host, read_head, split_target
 from gamed.http.routing import RouteMatch
 from gamed.http.site import Routed
+from tests.support.covers import covers
 
 
 def parse_head(lines: list[bytes]) -> RawRequestHead:
@@ -73,6 +74,7 @@ class FieldTests(SynchronousTestCase):
         """`Host:  a \\t` is host a."""
         self.assertEqual(head(b"HoSt:  a b \t").headers.lines(), [("host", "a b")])
 
+    @covers("threats/40")
     def test_odd_fields_are_bad(self) -> None:
         """Blank before the colon, folds, bare CR or LF, NUL and other controls, no colon, no name."""
         lines = [
@@ -140,6 +142,7 @@ class FramingTests(SynchronousTestCase):
         """A number that no one sends is judged by size like any other; Python's limit on digits is not met."""
         self.assertEqual(head(b"Content-Length: " + b"9" * 6000).length, 10**18)
 
+    @covers("threats/40")
     def test_ambiguous_framing_is_bad(self) -> None:
         """Two lengths, both kinds, identity, lists, signs, blanks, other codings, chunked in HTTP/1.0."""
         cases = [
@@ -194,6 +197,7 @@ class SplitTests(SynchronousTestCase):
                 self.assertRaises(BadRequest, split, target)
 
 
+@covers("threats/41")
 class DecodeTests(SynchronousTestCase):
     def test_once(self) -> None:
         """Percent signs are decoded once, as UTF-8; plus and dots stay."""
@@ -236,6 +240,7 @@ def check(*hosts: bytes, version: str = "HTTP/1.1", authority: bytes | None = No
     check_host(version, headers, None if authority is None else authority.decode("latin-1"), "game.example")
 
 
+@covers("threats/30")
 class HostTests(SynchronousTestCase):
     def test_ours(self) -> None:
         """The base's and loopback's names, any case, any port, with or without the last dot."""

@@ -12,6 +12,7 @@ from gamed.http.problems import HTTP_ERRORS, merge_tables, plain_problem
 from gamed.http.tracebacks import redacted, trace
 from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
 from tests.http.rooms import SECRET, EchoRoom
+from tests.support.covers import covers
 from tests.support.errors import ALL_ERRORS, problem_of
 from tests.support.http import Browser
 
@@ -91,6 +92,7 @@ def answered(kind: type[BaseException]) -> tuple[int, str]:
     return problem.status, problem.code
 
 
+@covers("7/9")
 class TableTests(SynchronousTestCase):
     def test_statuses_are_those_of_the_protocol(self) -> None:
         """Each code has the status that PROTOCOL gives it."""
@@ -145,6 +147,7 @@ class TableTests(SynchronousTestCase):
         )
 
 
+@covers("7/9")
 class BodyTests(SynchronousTestCase):
     def body(self, error: Exception) -> dict[str, object]:
         problem = problem_of(error)
@@ -219,6 +222,7 @@ class CrashTests(SynchronousTestCase):
         self.assertEqual(answer.cookies, [])
         self.assertNotIn(b"cannot use", answer.body)
 
+    @covers("threats/48")
     def test_the_log_tells_where_and_no_secret(self) -> None:
         """Request id, route, module, line and kind; the credential in the message is blacked out."""
         answer = self.browser.get("/echo/crash?state=abc")

@@ -9,6 +9,7 @@ from gamed.http.client_address import RESERVED_FILES, HttpSettings, spare_files
 from gamed.http.connection import FIRST_REQUEST_SECONDS, LAST_ANSWER_SECONDS
 from gamed.http.direct_socket import PROGRESS_BYTES, StalledWrite
 from tests.http.rooms import EchoRoom, OpenGate, Sink, Turnstile
+from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
@@ -28,6 +29,7 @@ class SlowCase(SynchronousTestCase):
         return answer.status, answer.code
 
 
+@covers("threats/36")
 class HeadTests(SlowCase):
     def test_ten_seconds_from_the_first_byte(self) -> None:
         """A byte now and then does not start the time again: 408, and the end."""
@@ -95,6 +97,7 @@ class IdleTests(SlowCase):
         self.assertTrue(self.connection.transport.disconnected)
 
 
+@covers("threats/36")
 class BodyTests(SlowCase):
     HEAD = request_bytes("PUT", "/echo/any", {"Content-Length": "100000000"})
 
@@ -135,6 +138,7 @@ class BodyTests(SlowCase):
         self.assertEqual(self.status(), (408, "request_timeout"))
 
 
+@covers("threats/36")
 class ReaderTests(SlowCase):
     def test_a_client_that_does_not_read(self) -> None:
         """Its connection is cut after a minute in which nothing could be sent."""
@@ -184,6 +188,7 @@ class ReaderTests(SlowCase):
         return request_bytes("PUT", "/echo/any", {"Content-Length": "5"})
 
 
+@covers("threats/36")
 class ConnectionsTests(SynchronousTestCase):
     def test_descriptors_of_no_connection(self) -> None:
         """Half of them may be files that are being sent: some stay for the stores, however many may connect."""

@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.http.rooms import EchoRoom
 from tests.porch.process import PorchTestCase
+from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection, parse_answers, request_bytes
 
 CONNECTIONS, ROUNDS = 64, 70
@@ -64,6 +65,7 @@ def worked_seconds(pid: int) -> float:
     return sum(int(task.read_text("ascii").split()[0]) for task in tasks) / 1e9
 
 
+@covers("threats/36")
 class FloodTests(PorchTestCase):
     def test_another_client_is_answered_soon(self) -> None:
         """While 64 connections have 350 requests each outstanding, another client's /healthz takes below 300 ms."""

@@ -21,6 +21,7 @@ from gamed.identity.signing_keys import judge_keys
 from gamed.identity.subject import account_subject, openid_subject, snowflake
 from tests.identity.signing import ES, RSA, ec, rsa
 from tests.identity.test_answers import JSON
+from tests.support.covers import covers
 
 ISSUER = "https://id.example"
 DOCUMENT: dict[str, object] = {
@@ -115,6 +116,7 @@ class MetadataTests(SynchronousTestCase):
         for issuer in (ISSUER + "/", ISSUER.upper(), "https://evil.example", "", None, 7, [ISSUER], "id.example"):
             self.assertRaises(ProviderMisconfigured, judge_metadata, DOCUMENT | {"issuer": issuer}, ISSUER, ALGORITHMS)
 
+    @covers("threats/18")
     def test_addresses(self) -> None:
         """Every address is https elsewhere than on this machine, whole, and without user, fragment or white space."""
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):

@@ -22,6 +22,7 @@ from gamed.identity.provider import ProviderError, ProviderFailure, ProviderUnav
 from gamed.instants import http_date
 from gamed.login.outcome import Outcome
 from tests.identity.far_edge import START_MS, Desk, Reply, discord, started
+from tests.support.covers import covers
 
 TOKEN = "/api/v10/oauth2/token"
 ME = "/api/v10/users/@me"
@@ -71,6 +72,7 @@ class AnswerTests(DoorCase):
                 self.assertIs(failure.outcome, Outcome.PROVIDER_UNAVAILABLE if unavailable else expected, status)
                 self.assertIn(str(status), str(failure))
 
+    @covers("threats/18")
     def test_redirects_are_not_followed(self) -> None:
         """A redirect ends the sign-in; nothing is sent to where it points, above all no credential."""
         for path in (TOKEN, ME):
@@ -105,6 +107,7 @@ class AnswerTests(DoorCase):
             self.assertIsInstance(failure, ProviderError)
             self.assertIn(str(MAX_BODY_BYTES), str(failure))
 
+    @covers("threats/20")
     def test_codings(self) -> None:
         """Nothing but identity is asked for, and nothing else is decoded, whatever a field calls it."""
         for path in (TOKEN, ME):
@@ -128,6 +131,7 @@ class AnswerTests(DoorCase):
             self.assertEqual(self.successResultOf(self.desk.identify()).subject, "7")
         self.assertEqual({call.headers["accept-encoding"][0] for call in self.desk.far.seen}, {"identity"})
 
+    @covers("threats/19")
     def test_cookies(self) -> None:
         """A cookie of one player's sign-in is never sent with the next."""
         for path in (TOKEN, ME):
@@ -136,6 +140,7 @@ class AnswerTests(DoorCase):
             self.successResultOf(self.desk.identify())
         self.assertEqual([call for call in self.desk.far.seen if "cookie" in call.headers], [])
 
+    @covers("threats/17")
     def test_errors_that_look_like_players(self) -> None:
         """An error object with status 200 makes no player, even with an id in it."""
         for body in (
@@ -150,6 +155,7 @@ class AnswerTests(DoorCase):
         self.assertEqual(len(self.desk.far.calls(ME)), 3)
 
 
+@covers("threats/20")
 class TimeTests(DoorCase):
     def test_no_answer(self) -> None:
         """An endpoint that says nothing ends the sign-in after 10 s as unavailable, not sooner."""
@@ -200,6 +206,7 @@ class AgainTests(DoorCase):
             self.failureResultOf(started(_identify(desk, agent)), ProviderFailure)
             self.assertEqual((agent.tries, desk.far.seen), (1, []))
 
+    @covers("threats/14")
     def test_a_code_is_sent_once(self) -> None:
         """However the token endpoint asks for patience, the code is not sent again."""
         for status in (429, 503):
@@ -260,6 +267,7 @@ class AgainTests(DoorCase):
         self.assertEqual(len(self.desk.far.calls(ME)), 1)
 
 
+@covers("threats/21")
 class BreakerTests(DoorCase):
     def test_opens_and_closes(self) -> None:
         """After five failures in a row no sign-in begins for 30 s; then one that works closes it for good."""
@@ -278,6 +286,7 @@ class BreakerTests(DoorCase):
         self.failure()
         self.desk.provider.require_available()
 
+    @covers("threats/22")
     def test_one_login_alone(self) -> None:
         """Failures of one login's requests count once, however many there are: they may be about its code only."""
         for path in (TOKEN, ME):
@@ -371,6 +380,7 @@ class BreakerTests(DoorCase):
 
 
 class CauseTests(DoorCase):
+    @covers("threats/48")
     def test_nothing_leaks(self) -> None:
         """No cause holds code, verifier, token, secret or anything the provider wrote."""
         replies = [

@@ -19,6 +19,7 @@ from gamed.identity.provider import ProviderError, ProviderFailure, ServerClockS
 from gamed.identity.signing_keys import KeyUnknown, judge_keys
 from gamed.tokens import base64url
 from tests.identity.signing import ES, RSA, RSA_NEW, Signer, claims_of, compact, ec, hs256
+from tests.support.covers import covers
 
 NOW = 1_800_000_000
 NONCE = "n" * 43
@@ -52,6 +53,7 @@ def pem(signer: Signer) -> bytes:
     return key
 
 
+@covers("threats/16")
 class FormTests(SynchronousTestCase):
     def test_good_tokens(self) -> None:
         """RS256 and ES256 pass, with their kid; a header may lack typ and hold what nobody knows."""
@@ -134,6 +136,7 @@ class FormTests(SynchronousTestCase):
         self.assertRaises(ProviderError, passed, ".".join(map(base64url, (first, second, third))))
 
 
+@covers("5/16", "threats/16")
 class SignatureTests(SynchronousTestCase):
     def test_forged(self) -> None:
         """No signature, one by a shared or public secret, by a stranger, of another message or family: all refused."""
@@ -182,6 +185,7 @@ class SignatureTests(SynchronousTestCase):
         self.assertEqual(passed(TOKEN, families), "player-7")
 
 
+@covers("5/16", "threats/16")
 class ClaimTests(SynchronousTestCase):
     def judge(self, claims: Mapping[str, object], offset_ms: int | None = None, now: float = NOW) -> str:
         return judge_claims(claims, EXPECTED, int(now * 1000), offset_ms)
@@ -311,6 +315,7 @@ class ClaimTests(SynchronousTestCase):
         self.assertEqual((GOOD | changes)["iss"], ISSUER)
         self.assertEqual((GOOD | changes)["nonce"], NONCE)
 
+    @covers("threats/23")
     def test_causes_are_ours(self) -> None:
         """No cause quotes a token: neither its claims nor its header come back."""
         for token in (RSA.sign(changed(iss="LEAK")), RSA.sign(GOOD, alg="LEAK"), RSA.sign(GOOD, kid="LEAK")):

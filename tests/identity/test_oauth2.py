@@ -8,6 +8,7 @@ from gamed import __version__
 from gamed.identity.authorization import challenge_of
 from gamed.identity.provider import Identity, ProviderError
 from tests.identity.far_edge import PUBLIC_URL, VERIFIER, Reply, discord, generic, started
+from tests.support.covers import covers
 
 TOKEN = "/api/v10/oauth2/token"
 ME = "/api/v10/users/@me"
@@ -74,6 +75,7 @@ class GoodPathTests(SynchronousTestCase):
         self.assertLessEqual(query.keys() & {"scope", "prompt", "nonce"}, set())
 
 
+@covers("threats/17")
 class SubjectTests(SynchronousTestCase):
     def test_discord_ids(self) -> None:
         """At Discord an id is text of digits; a number, a name or nothing is no player."""

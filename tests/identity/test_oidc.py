@@ -19,6 +19,7 @@ from gamed.identity.provider import (
 )
 from tests.identity.far_edge import CLIENT_SECRET, ISSUER, NONCE, PUBLIC_URL, START_MS, VERIFIER, Reply, openid, started
 from tests.identity.signing import ES, RSA, RSA_NEW, claims_of
+from tests.support.covers import covers
 
 DISCOVERY = "/.well-known/openid-configuration"
 KEYS = "/keys"
@@ -78,6 +79,7 @@ class GoodPathTests(OidcCase):
         self.assertTrue(self.desk.provider.uses_nonce)
         self.assertEqual(self.desk.provider.issuer, ISSUER)
 
+    @covers("1/16", "5/16")
     def test_what_is_sent(self) -> None:
         """Code, verifier and secret to the token endpoint only, each once; documents are asked for with nothing."""
         self.identity()
@@ -106,6 +108,7 @@ class GoodPathTests(OidcCase):
         self.far.signers, self.far.signer = [ES, RSA], ES
         self.assertEqual(self.identity().subject, "player-7")
 
+    @covers("4/13", "4/14")
     def test_google(self) -> None:
         """The preset: its prompt, its issuer in both spellings as one identity, RS256 whatever discovery says."""
         self.desk = openid("google", GOOGLE)
@@ -167,6 +170,7 @@ class DocumentTests(OidcCase):
         self.successResultOf(self.desk.go())
         self.assertEqual(self.count(DISCOVERY), 2)
 
+    @covers("threats/21")
     def test_old_is_better_than_none(self) -> None:
         """With the provider's documents down or broken the old ones serve for a day, asked for every 30 s."""
         other = Reply.json({"issuer": "https://evil.example", "keys": []})
@@ -211,6 +215,7 @@ class DocumentTests(OidcCase):
         self.desk.clock.advance(0.1)
         self.failureResultOf(waiting, ProviderUnavailable)
 
+    @covers("threats/18")
     def test_discovery_that_lies(self) -> None:
         """Another issuer, addresses elsewhere in clear or on this machine, none at all: nobody is sent anywhere."""
         for changes, kind in (
@@ -303,6 +308,7 @@ class TokenTests(OidcCase):
             self.assertIsInstance(self.failure(), ProviderError)
         self.assertEqual({call.path for call in self.far.seen}, {DISCOVERY, TOKEN})
 
+    @covers("threats/15")
     def test_other_attempts_token(self) -> None:
         """A token of another attempt, client or issuer is refused, good as it is."""
         for changes in ({"nonce": "x" * 43}, {"aud": "client:8"}, {"iss": GOOGLE}, {"iss": "accounts.google.com"}):

@@ -34,6 +34,7 @@ from gamed.identity.call import Call, Client, document_call, token_call
 from gamed.identity.endpoint import TIMEOUT_SECONDS, Endpoint
 from gamed.identity.provider import ProviderError, ProviderFailure, ProviderUnavailable
 from gamed.identity.wire import MAX_CONNECTION_BYTES, build_agent
+from tests.support.covers import covers
 
 reactor: Any = installed
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -148,6 +149,7 @@ class SocketCase(TestCase):
         await self.far.lost.addTimeout(60, reactor)
 
 
+@covers("threats/20")
 class AnswerTests(SocketCase):
     async def test_good(self) -> None:
         """An answer with a length, in chunks, or ended by the end of the connection."""
@@ -315,6 +317,7 @@ class SentTests(SocketCase):
         )
 
 
+@covers("threats/18")
 class TlsTests(SocketCase):
     async def test_untrusted(self) -> None:
         """A certificate nobody signed: no request leaves, and the owner is told where to look."""

@@ -19,6 +19,7 @@ from gamed.storage.auth.keyring import KeyMismatch, RekeyRefused
 from gamed.storage.command import once
 from gamed.storage.migrations import prepare_files
 from tests.sessions.desk import ANNA, BERT, NOW_MS, POLICY, Counting, auth_db, sign_in
+from tests.support.covers import covers
 from tests.support.stores import data_folder
 
 FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
@@ -61,6 +62,7 @@ class FileCase(SynchronousTestCase):
         return str(raised)
 
 
+@covers("threats/52")
 class CheckTests(FileCase):
     """Every start."""
 
@@ -76,6 +78,7 @@ class CheckTests(FileCase):
         for written in self.contents().values():
             self.assertNotIn(FILE_KEY.reveal(), written)
 
+    @covers("2.2/7")
     def test_same_key(self) -> None:
         """Later starts with the same key pass and write nothing."""
         self.check(OLD, FILE)
@@ -93,6 +96,7 @@ class CheckTests(FileCase):
         assert ring is not None
         self.assertIs(ring.source, MASTER)
 
+    @covers("2.2/7", "2.2/14")
     def test_wrong_key(self) -> None:
         """Another key is refused with both fingerprints and what to do; no file changes by a byte."""
         cases = [
@@ -110,6 +114,7 @@ class CheckTests(FileCase):
             for part in (advice, OLD.fingerprint, OTHER.fingerprint):
                 self.assertIn(part, words)
 
+    @covers("2.2/14")
     def test_lost_key(self) -> None:
         """The refusal also says what is left to do when the key is lost (SPEC 2.2.5)."""
         self.check(OLD, MASTER)

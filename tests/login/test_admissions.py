@@ -23,6 +23,7 @@ from gamed.storage.auth import players
 from tests.login.desk import ANNA, APPROVAL, PASSWORD, Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER, START_MS
 from tests.login.far_provider import ISSUER, FarProvider
+from tests.support.covers import covers
 
 IDENTITY = "SELECT player_id, provider, linked_ms, last_used_ms FROM identity ORDER BY linked_ms"
 
@@ -130,6 +131,7 @@ class Adopting(AdmissionCase):
         self.assertEqual(desk.go(started), Refused(started.login, Refusal.WRONG))
         self.assertEqual(far.journeys, [])
 
+    @covers("threats/11")
     def test_wrong_passwords(self) -> None:
         """The same sentence for an unknown name; counted as at any sign-in; the login lives."""
         desk = Desk(self.oauth().terms, passwords_per_minute=2, providers={"discord": (far := FarProvider())})
@@ -207,12 +209,14 @@ class Linking(AdmissionCase):
         with self.assertRaises(LoginCollected):
             desk.collect(started)
 
+    @covers("threats/11")
     def test_nothing_without_proof(self) -> None:
         """Until the game shows it, nothing is linked."""
         desk, _, token = self.two()
         self.linking(desk, token)
         self.assertEqual(len(desk.rows(IDENTITY)), 1)
 
+    @covers("threats/11")
     def test_who_may_start(self) -> None:
         """A live access token, of a sign-in not longer ago than ten minutes."""
         desk, _, token = self.two()
@@ -246,6 +250,7 @@ class Linking(AdmissionCase):
         self.assertEqual(desk.collect(unopened), Failed(Outcome.SESSION_REVOKED))
         self.assertEqual(desk.log.lines, ["failed discord session_revoked req-1: the session that asked has ended"])
 
+    @covers("threats/11")
     def test_taken(self) -> None:
         """Somebody else's account stays theirs; a second one of the same provider is refused."""
         desk, _, token = self.two()

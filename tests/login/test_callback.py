@@ -25,6 +25,7 @@ from gamed.login.callback import (
 from gamed.login.errors import CallbackMalformed
 from gamed.login.transaction import FINAL, LoginTransaction, Stage
 from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
+from tests.support.covers import covers
 
 ISSUER = "https://id.example"
 AUTHORIZING = a_login(Stage.AUTHORIZING)
@@ -93,6 +94,7 @@ class Parse(SynchronousTestCase):
         )
         self.assertEqual(parse("discord", b"state=%C3%A4&code=c&x=%C3%B6").state.reveal(), "ä".encode())
 
+    @covers("threats/22")
     def test_grammar_of_code(self) -> None:
         """Refuse a code with any character outside %x20-7E (RFC 6749 Appendix A.11)."""
         every = "".join(map(chr, range(0x20, 0x7F)))
@@ -138,6 +140,7 @@ class Parse(SynchronousTestCase):
         self.assertNotEqual(callback.code is None, callback.error is None)
 
 
+@covers("2.3/7", "4/11")
 class Judge(SynchronousTestCase):
     """Checks 2 to 8."""
 
@@ -163,11 +166,13 @@ class Judge(SynchronousTestCase):
         for browser, stage in product((None, OTHER, Index(BROWSER[:-1] + b"x"), Index(b"")), Stage):
             self.assertEqual(judged(login=a_login(stage), browser=browser), Verdict(Ruling.OTHER_BROWSER))
 
+    @covers("threats/13")
     def test_5_provider_of_the_attempt(self) -> None:
         """An answer at another provider's path: mixed up, or meant to be."""
         verdict = judged(callback=parse("google", b"state=s&code=c"))
         self.assertEqual(verdict, Verdict(Ruling.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
 
+    @covers("threats/13")
     def test_6_issuer(self) -> None:
         """RFC 9207: byte for byte if it is there; there, if it was promised; no matter where no issuer is known."""
         for iss, promised, ruling in (
@@ -196,6 +201,7 @@ class Judge(SynchronousTestCase):
         burned = replace(ATTEMPT, status=AttemptStatus.BURNED)
         self.assertIs(judged(burned).ruling, Ruling.OVER)
 
+    @covers("2.3/3", "2.3/8", "threats/14")
     def test_7_used(self) -> None:
         """A state is spent once, whatever became of its login."""
         for stage in set(Stage) - FINAL:

@@ -30,6 +30,7 @@ from gamed.storage.auth import limits, starts
 from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER
 from tests.login.far_provider import FarProvider
+from tests.support.covers import covers
 
 NETWORK = "2001:db8:7"
 """A /48."""
@@ -54,6 +55,7 @@ class CrowdCase(HandoffCase):
         self.assertEqual(self.everything(desk), before)
 
 
+@covers("8/9")
 class StartsPerMinute(CrowdCase):
     def test_per_address(self) -> None:
         """Thirty at once, then one every two seconds; the neighbour is not held up."""
@@ -118,6 +120,7 @@ class StartsPerMinute(CrowdCase):
             desk.enter(desk.start())
         self.assertEqual(desk.rows("SELECT 1 FROM limit_bucket"), [])
 
+    @covers("2.2/11")
     def test_no_address_is_kept(self) -> None:
         """Buckets and logins hold indexes that tell no address."""
         desk = self.crowd(starts_per_minute=30, entries_per_minute=60)
@@ -128,6 +131,7 @@ class StartsPerMinute(CrowdCase):
             self.assertNotIn(part, written)
 
 
+@covers("8/9")
 class LivePerAddress(CrowdCase):
     def test_places(self) -> None:
         """Forty wait at once; the next is told to come again, within the minute at the latest."""
@@ -164,6 +168,7 @@ class LivePerAddress(CrowdCase):
         desk.start(address="2001:db8:8::1")
 
 
+@covers("8/9")
 class LiveInAll(CrowdCase):
     def test_the_oldest_unattended_makes_room(self) -> None:
         """It ends as expired, and its waiting game hears of it at once; those whose browser came stay."""
@@ -248,6 +253,7 @@ class LiveInAll(CrowdCase):
         self.assertEqual(desk.rows("SELECT * FROM login_count WHERE logins > 0 ORDER BY stage"), counted)
 
 
+@covers("8/9")
 class Entries(CrowdCase):
     def test_visits(self) -> None:
         """Sixty links a minute are opened from one address, whoever's they are and whether or not they exist."""
@@ -279,6 +285,7 @@ class Entries(CrowdCase):
         self.assertEqual(self.everything(desk), before)
 
 
+@covers("threats/22")
 class Callbacks(CrowdCase):
     def setUp(self) -> None:
         self.far = FarProvider()

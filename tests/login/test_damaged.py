@@ -11,6 +11,7 @@ from gamed.sessions.errors import SessionRevoked
 from gamed.storage.auth import sessions
 from tests.login.desk import Desk, HandoffCase, done
 from tests.login.far_provider import FarProvider
+from tests.support.covers import covers
 
 INTERRUPTED = Failed(Outcome.LOGIN_INTERRUPTED)
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
@@ -46,6 +47,7 @@ class Damaged(HandoffCase):
         lines = [line for line in desk.security if "seal_broken" in line]
         self.assertEqual(lines, [f"security seal_broken value={value} row={started.login.login_id}"])
 
+    @covers("2.2/12")
     def test_what_is_ready(self) -> None:
         """Proof or identity, damaged in every way: the collect ends the login, nothing lasting is written."""
         for column, value in (("sealed_proof", "proof"), ("sealed_identity", "identified")):

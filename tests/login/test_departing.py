@@ -24,11 +24,13 @@ from gamed.login.transaction import Intent, Stage
 from tests.login.desk import ADDRESS, BASE, PASSWORD, Desk, HandoffCase
 from tests.login.examples import BROWSER, OTHER, a_login
 from tests.login.far_provider import ISSUER, FarProvider
+from tests.support.covers import covers
 
 HERE, ELSEWHERE = Index(b"a" * 32), Index(b"z" * 32)
 
 
 class Straight(SynchronousTestCase):
+    @covers("threats/2")
     def test_every_combination(self) -> None:
         """Only with a port, to sign in, from the starter's own address, and not from a link on some page."""
         sites = (None, "none", "same-origin", "same-site", "cross-site", "none,none", "")
@@ -112,7 +114,9 @@ class Entering(HandoffCase):
                 act(replace(started, token="A" * 22))
 
 
+@covers("2.3/4")
 class Attempts(HandoffCase):
+    @covers("2.3/3", "2.3/5", "5/2", "threats/15")
     def test_fresh_values(self) -> None:
         """Each trip has its own state of 256 bits, S256 challenge and nonce; the redirect URI is the one registered."""
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER))
@@ -126,6 +130,7 @@ class Attempts(HandoffCase):
         for values in zip(*((j.state, j.challenge, j.nonce) for j in far.journeys), strict=True):
             self.assertEqual(len(set(values)), 2)
 
+    @covers("2.3/5")
     def test_no_nonce_without_openid(self) -> None:
         """OAuth 2.0 signs nothing that could hold one."""
         desk = self.oauth(far := FarProvider())
@@ -133,6 +138,7 @@ class Attempts(HandoffCase):
         self.assertIsNone(far.journeys[0].nonce)
         self.assertEqual(desk.rows("SELECT sealed_nonce FROM attempt"), [(None,)])
 
+    @covers("2.2/11", "2.2/12", "threats/15")
     def test_at_rest(self) -> None:
         """The state only as an index, verifier and nonce only sealed; the verifier has 86 characters and fits."""
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER, iss_promised=True))
@@ -145,6 +151,7 @@ class Attempts(HandoffCase):
         self.assertEqual((len(verifier.reveal()), promised), (86, 1))
         self.assertEqual(challenge_of(verifier), far.journeys[0].challenge)
 
+    @covers("threats/7")
     def test_at_most_five(self) -> None:
         """The oldest is dropped for a sixth; the newest five all work, whichever comes back."""
         for chosen in range(LIVE_ATTEMPTS + 1):
@@ -222,6 +229,7 @@ class NobodyThere(HandoffCase):
                 again = desk.start()
                 self.assertEqual(desk.returned(desk.depart(again)), SeeDone(again.login.login_id))
 
+    @covers("threats/7")
     def test_who_cannot_end_it(self) -> None:
         """Whoever only opens the link and is shown the page ends nothing, whatever the provider does meanwhile."""
         for intent, port, site, address in (

@@ -32,6 +32,7 @@ from gamed.storage.auth import players, sessions
 from gamed.storage.auth.logins import SWEEP_ROWS
 from tests.login.desk import ANNA, APPROVAL, CLOSED, OFF, PASSWORD, TERMS, Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER, START_MS
+from tests.support.covers import covers
 
 LASTING = ("player", "local_account", "identity", "session", "access_token", "refresh_credential")
 
@@ -52,6 +53,7 @@ def lasting(desk: Desk) -> list[object]:
 
 
 class Starting(HandoffCase):
+    @covers("2.2/11", "2.3/6")
     def test_a_start(self) -> None:
         """Ids and expiry as promised; the store holds indexes, neither secret nor token."""
         desk = self.desk()
@@ -151,6 +153,7 @@ class SigningIn(HandoffCase):
         result = desk.collect(again, code=desk.code(again)).result
         self.assertEqual((result.player_id, result.created), (created.player_id, False))
 
+    @covers("threats/10")
     def test_a_wrong_name_and_a_wrong_password_look_the_same(self) -> None:
         """The form comes back for one reason, the game learns that somebody is there, and all can be tried again."""
         desk = self.desk()
@@ -258,6 +261,7 @@ class Proving(HandoffCase):
         desk.sign_in(started)
         self.assertIsInstance(desk.done_page(started), Return)
 
+    @covers("threats/9")
     def test_five_wrong_codes(self) -> None:
         """Each says how many are left; the fifth ends the login for good; wrong tickets in between never count."""
         desk = self.desk()
@@ -287,6 +291,7 @@ class Proving(HandoffCase):
         desk.sign_in(started)
         self.assertIsInstance(desk.collect(started, code=desk.code(started)), Complete)
 
+    @covers("threats/9")
     def test_a_guess_kept_waiting_is_not_judged_later(self) -> None:
         """A proof sent along with a long poll before `ready` is not tried when it becomes ready."""
         desk = self.desk()
@@ -296,6 +301,7 @@ class Proving(HandoffCase):
         self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))
         self.assertEqual(desk.login(started).wrong_codes, 0)
 
+    @covers("threats/1")
     def test_another_logins_proof(self) -> None:
         """Code and ticket of one login are worth nothing in another."""
         desk = self.desk()
@@ -444,6 +450,7 @@ class Ending(HandoffCase):
         desk.collect(started, code=desk.code(started))
         self.assertEqual(desk.decline(started), SeeDone(started.login.login_id))
 
+    @covers("3/3")
     def test_expiry_needs_no_sweep(self) -> None:
         """At the ttl form, link, decline, collect and cancel all see an expired login."""
         desk = self.desk()

@@ -10,6 +10,7 @@ from gamed.limits import Rate, RateLimited, prefix, prefixes
 from gamed.login.account_check import Refusal
 from gamed.login.browser import SeeDone
 from tests.login.desk import HandoffCase, done
+from tests.support.covers import covers
 
 NOW_MS = 1_800_000_000_000
 FIVE = Rate.per_minute(5)
@@ -90,6 +91,7 @@ class Buckets(HandoffCase):
         self.assertEqual(desk.rows("SELECT bucket_index FROM limit_bucket"), [(two,)])
 
 
+@covers("8/9", "threats/10")
 class Passwords(HandoffCase):
     def test_per_account_and_address(self) -> None:
         """Five tries a minute at one name; another name, and the same name from elsewhere, are not held up."""
@@ -113,6 +115,7 @@ class Passwords(HandoffCase):
             self.assertIn(refused.refusal, (Refusal.NAME_TAKEN, Refusal.WRONG))
         self.assertIs(desk.sign_in(started, name="somebody").refusal, Refusal.LIMIT)
 
+    @covers("threats/39")
     def test_a_refused_try_leaves_nothing(self) -> None:
         """Not even the word that somebody is at the form."""
         desk = self.desk(passwords_per_minute=1)
@@ -123,6 +126,7 @@ class Passwords(HandoffCase):
         self.assertEqual(desk.rows("SELECT * FROM limit_bucket ORDER BY 1"), before)
         self.assertEqual(desk.collect(other).stage, "waiting_for_browser")
 
+    @covers("threats/47")
     def test_no_address_is_kept(self) -> None:
         """Buckets are found by an index that tells neither name nor address."""
         desk = self.desk(passwords_per_minute=5)

@@ -21,14 +21,17 @@ from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
 from tests.login.far_provider import FarProvider
 from tests.login.test_races import together
+from tests.support.covers import covers
 
 
+@covers("2.3/8")
 class Callbacks(HandoffCase):
     def begun(self) -> tuple[Desk, FarProvider, Started, str]:
         desk = self.oauth(far := FarProvider())
         started = desk.start()
         return desk, far, started, desk.depart(started)
 
+    @covers("threats/14")
     def test_two_codes_for_one_state(self) -> None:
         """Some providers redirect twice: one of both is exchanged, the other finds its result."""
         for codes in permutations(("anna", "bo")):

@@ -26,6 +26,7 @@ from gamed.sessions.errors import SessionError, SessionRevoked
 from gamed.storage.auth import sessions
 from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
+from tests.support.covers import covers
 
 Act = Callable[[], Any]
 
@@ -46,6 +47,7 @@ def result_of(work: Any) -> Any:
 
 
 class Browsers(HandoffCase):
+    @covers("threats/3")
     def test_two_browsers(self) -> None:
         """Both type a right password: the first one written wins, the other is told, and only one proof exists."""
         for first, second in permutations((BROWSER, OTHER)):
@@ -105,6 +107,7 @@ class Browsers(HandoffCase):
         self.assertEqual([type(visit).__name__ for visit in visits], ["Return", "ShowCode"])
 
 
+@covers("threats/12")
 class Games(HandoffCase):
     def ready(self, desk: Desk) -> tuple[Started, Collect]:
         started = desk.start()
@@ -153,6 +156,7 @@ class Games(HandoffCase):
         done(used)
         self.assertIsInstance(result_of(cancelled), LoginCollected)
 
+    @covers("threats/9")
     def test_five_wrong_codes_at_once(self) -> None:
         """Each is counted though all were sent together: the sixth is not judged."""
         desk = self.desk()
@@ -188,6 +192,7 @@ class Slow:
 
 
 class Edges(HandoffCase):
+    @covers("3/6")
     def test_the_last_millisecond(self) -> None:
         """Signed in and collected in it: credentials. One later: expired, for every party."""
         for late in (False, True):

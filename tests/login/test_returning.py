@@ -26,10 +26,12 @@ from tests.login.desk import BASE, Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
 from tests.login.far_provider import ISSUER, FarProvider
 from tests.login.test_handoff import lasting
+from tests.support.covers import covers
 
 NO_EFFECT = (Ruling.PROVIDER_UNKNOWN, Ruling.STATE_UNKNOWN, Ruling.OTHER_BROWSER)
 
 
+@covers("1/9")
 class GoodPaths(HandoffCase):
     def test_to_the_end(self) -> None:
         """Provider, callback, code, credentials; the game sees each stage; what the provider was sent is right."""
@@ -89,6 +91,7 @@ class GoodPaths(HandoffCase):
         self.assertEqual(self.successResultOf(back), SeeDone(started.login.login_id))
         self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))
 
+    @covers("2.2/11", "2.2/12", "threats/47")
     def test_secrets_at_rest(self) -> None:
         """Spent means erased: verifiers and nonces of all attempts go with the state that won; nothing is in clear."""
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER, holding=True))
@@ -153,6 +156,7 @@ class Refused(HandoffCase):
             self.assertIs(desk.login(started).stage, Stage.AUTHORIZING)
             self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
 
+    @covers("threats/13")
     def test_promised_issuer(self) -> None:
         """What the metadata promised when the browser left counts, not what it says when the browser is back."""
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER, iss_promised=True))
@@ -223,6 +227,7 @@ class Refused(HandoffCase):
 
 
 class TwoBrowsers(HandoffCase):
+    @covers("threats/3")
     def test_both_orders(self) -> None:
         """Whose callback comes first wins; the other is told, waits for nothing and sees nothing."""
         for winner, loser in ((BROWSER, OTHER), (OTHER, BROWSER)):
@@ -238,6 +243,7 @@ class TwoBrowsers(HandoffCase):
             self.assertIsInstance(desk.collect(started, code=desk.code(started, winner)), Complete)
             self.assertEqual([call["code"].partition(b"|")[0] for call in far.calls], [b"anna"])
 
+    @covers("threats/14")
     def test_a_stranger_brings_the_callback(self) -> None:
         """A stolen address, opened elsewhere: no effect, and the honest browser's own still works."""
         desk = self.oauth(FarProvider())
@@ -249,6 +255,7 @@ class TwoBrowsers(HandoffCase):
         self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
 
 
+@covers("7/5")
 class Failures(HandoffCase):
     def failed(self, desk: Desk, outcome: Outcome, **other: str) -> None:
         started = desk.start()
@@ -290,6 +297,7 @@ class Failures(HandoffCase):
             self.failed(desk, failure.outcome)
             self.assertIn(str(failure), desk.log.lines[0])
 
+    @covers("threats/21")
     def test_a_waiting_game(self) -> None:
         """It is answered the moment the provider has failed."""
         desk = self.oauth(far := FarProvider(holding=True))
@@ -309,6 +317,7 @@ class Failures(HandoffCase):
             desk.returned(desk.depart(started))
         self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))
 
+    @covers("2.2/12")
     def test_damaged_rows(self) -> None:
         """A verifier or nonce that was changed, or belongs to another attempt, opens nothing and sends nothing."""
         damages = (
@@ -392,6 +401,7 @@ class Time(HandoffCase):
         self.assertEqual(desk.done_page(started), Over(Outcome.LOGIN_CANCELLED))
         self.assertEqual(desk.rows("SELECT sealed_identity, sealed_proof FROM login"), [(None, None)])
 
+    @covers("threats/12")
     def test_cancelled_after_collect(self) -> None:
         """The session of the delivery dies with it."""
         desk = self.oauth(FarProvider())

@@ -19,6 +19,7 @@ from gamed.login.transaction import (
     Stage,
 )
 from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
+from tests.support.covers import covers
 
 EXPIRES_MS = START_MS + TTL_MS
 SECRETS = ("sealed_identity", "sealed_proof", "sealed_result")
@@ -53,6 +54,7 @@ ARROWS = {
 
 
 class Table(SynchronousTestCase):
+    @covers("3/1", "3/2")
     def test_every_stage_meets_every_event(self) -> None:
         """An arrow leads where the drawing says; every other pair is OutOfOrder and changes nothing."""
         for stage, event in product(Stage, Event):
@@ -105,6 +107,7 @@ class Table(SynchronousTestCase):
 
 
 class Time(SynchronousTestCase):
+    @covers("2.1/24", "3/3", "8/7")
     def test_the_ttl_ends_every_stage_before_the_first_collect(self) -> None:
         """At the last millisecond everything works, at the next nothing but to be expired, swept or not."""
         for stage in (Stage.PENDING, Stage.AUTHORIZING, Stage.READY):
@@ -161,6 +164,7 @@ class Time(SynchronousTestCase):
 class Histories(SynchronousTestCase):
     """Any list of events at any times."""
 
+    @covers("threats/12")
     @settings(max_examples=300, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(Event), st.integers(0, 200_000)), max_size=30))
     def test_no_history_collects_twice(self, history: list[tuple[Event, int]]) -> None:

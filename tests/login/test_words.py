@@ -20,6 +20,7 @@ from gamed.sessions.credentials import SessionPolicy, mint, to_bytes
 from gamed.tokens import Kind
 from gamed.tokens import mint as mint_token
 from tests.login.examples import START_MS, Counting, a_login, keys
+from tests.support.covers import covers
 from tests.support.effort import growth
 
 PROOF = ReturnProof(ticket=Secret(b"T" * 43), finish_code=Secret(b"BKTRVW"))
@@ -31,6 +32,7 @@ def clean(text: str) -> str:
 
 
 class Words(SynchronousTestCase):
+    @covers("threats/8")
     def test_controls_and_directions_are_removed(self) -> None:
         """No line break, no escape, no override of the writing direction reaches a page; other text stays."""
         self.assertEqual(clean("AN\u202eNA\x1b[31m\r\n-PC\u2066\u2028"), "ANNA[31m-PC")

@@ -16,6 +16,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.mutants import callback, gate, proof
 from tests.mutants.mutant import Mutant
 from tests.mutants.workshop import LIVES, NOTICED
+from tests.support.covers import covers
 
 ROOT = Path(__file__).parents[2]
 KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH")
@@ -65,6 +66,7 @@ class MutantCase(SynchronousTestCase):
             self.assertEqual(workshop().verdict(mutant.file, source, mutant.noticed_by), LIVES, mutant.noticed_by)
 
 
+@covers("2.3/7")
 class Callback(MutantCase):
     def test_unchanged(self) -> None:
         """Without a mutant all pass."""
@@ -75,6 +77,7 @@ class Callback(MutantCase):
         self.assertEqual({mutant.name[0] for mutant in callback.CHECKS}, set("12345678"))
 
 
+@covers("threats/16")
 class Gate(MutantCase):
     def test_unchanged(self) -> None:
         """Without a mutant all pass."""

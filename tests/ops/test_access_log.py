@@ -4,6 +4,7 @@ from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.ops.access_log import FLUSH_LINES, AccessLog
+from tests.support.covers import covers
 
 
 class AccessLogTests(SynchronousTestCase):
@@ -17,6 +18,7 @@ class AccessLogTests(SynchronousTestCase):
             request_id="5f0c", method=method, template="/game/saves/{slot}", status=200, size=40213, seconds=0.00184
         )
 
+    @covers("threats/48")
     def test_a_line(self) -> None:
         """Time, request id, method, template, status, bytes, milliseconds."""
         self.line()

@@ -15,6 +15,7 @@ from gamed.ops.tally import Tally
 from gamed.store import StoreCorrupt
 from tests.ops.test_tally import gauges
 from tests.porch.process import WAIT_SECONDS, PorchTestCase, get
+from tests.support.covers import covers
 from tests.support.http import Answer, Connection, request_bytes
 from tests.support.ports import free_port
 from tests.support.stores import memory_stores
@@ -82,6 +83,7 @@ class AdminTests(SynchronousTestCase):
         for path in ("/healthz", "/auth/config", "/game/saves", "/"):
             self.assertEqual(self.ask(path).status, 404, path)
 
+    @covers("threats/34")
     def test_other_names(self) -> None:
         """A page elsewhere whose name leads to this machine is not answered."""
         for host in ("game.example", "localhost.game.example", "192.168.1.5:9100"):
@@ -105,6 +107,7 @@ class EndpointTests(SynchronousTestCase):
         ):
             self.assertIsNone(self.judge(text, "tcp:8080", "unix:/run/gamed/http.sock"))
 
+    @covers("threats/34")
     def test_anything_else(self) -> None:
         """Is refused, however it is spelled; no setting makes it right."""
         for text in ("tcp:9100", "tcp:9100:interface=0.0.0.0", "tcp:9100:interface=192.168.1.5", "tcp6:9100"):
@@ -132,6 +135,7 @@ def post(port: int, path: str, value: object) -> tuple[int, bytes]:
 
 
 class ProcessTests(PorchTestCase):
+    @covers("threats/34")
     def test_a_service(self) -> None:
         """The numbers are on the owner's port and never on the game's; each line of the log is an object."""
         admin = free_port()

@@ -14,6 +14,7 @@ from gamed.ops.journal import Journal
 from gamed.ops.metrics import Gauges, Metrics
 from gamed.ops.tally import CountedAudit, Tally
 from tests.http.rooms import EchoRoom
+from tests.support.covers import covers
 from tests.support.http import Browser
 from tests.support.stores import ask, memory_stores
 
@@ -107,6 +108,7 @@ class RequestTests(TallyTestCase):
             self.line("POST", "/auth/session/refresh", status)
         self.assertEqual(self.samples()["gamed_sessions_total"], {("refreshed",): 2})
 
+    @covers("threats/35")
     def test_nothing_of_a_clients(self) -> None:
         """Over the wire: an unknown route and an invented method are `-`, a slot is its place in the route."""
         browser = Browser([EchoRoom()])
@@ -150,6 +152,7 @@ class SecurityTests(TallyTestCase):
         self.assertEqual(samples["gamed_sessions_total"], {("signed_out",): 1, ("reused",): 1, ("revoked",): 2})
         self.assertEqual(samples["gamed_security_events_total"]["command",], 2)
 
+    @covers("threats/35")
     def test_nobody_is_named(self) -> None:
         """Players, sessions and providers that nobody configured are no labels."""
         self.audit.note(Event.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")

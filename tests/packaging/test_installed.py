@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import gamed
 from tests.packaging.environments import TWISTED, ask, call, checkout, environment, install, wheel
+from tests.support.covers import covers
 
 PLUGINS = """
 from twisted.application.service import IServiceMaker
@@ -122,6 +123,7 @@ class InstalledTests(SynchronousTestCase):
         said = ask([*twistd(from_wheel()), "gamed", "serve", "--version"], from_wheel().parent).stdout
         self.assertRegex(said, rf"\b{re.escape(gamed.__version__)}\n$")
 
+    @covers("operational/1")
     def test_refusal(self) -> None:
         """A wrong configuration: exit 78, every problem on stderr, nothing on stdout, no usage text, no traceback."""
         broken = Path(house().name) / "broken.json"

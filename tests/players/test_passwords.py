@@ -11,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.crypto import Secret
 from gamed.identity.passwords import AT_ONCE, NOBODY, QUEUED, Passwords, hash_password
 from gamed.players.errors import PasswordsBusy
+from tests.support.covers import covers
 from tests.support.stores import InlineReactor, InlineThreads
 
 RIGHT, WRONG = Secret(b"correct horse battery"), Secret(b"correct horse batterz")
@@ -57,6 +58,7 @@ class HashTests(SynchronousTestCase):
         self.assertFalse(self.verify(encoded, WRONG))
         self.assertFalse(self.verify(encoded, Secret(b"")))
 
+    @covers("threats/10")
     def test_nobody(self) -> None:
         """An unknown name is refused after the same work, even if the password were the dummy's own."""
         threads = HeldThreads()
@@ -78,6 +80,7 @@ class HashTests(SynchronousTestCase):
         self.assertTrue(self.verify(weaker, RIGHT))
 
 
+@covers("threats/39")
 class QueueTests(SynchronousTestCase):
     """How many at once, and how many wait."""
 

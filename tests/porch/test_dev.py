@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from gamed.cli.commands import gamed
 from gamed.cli.dev_folder import MASTER_KEY_ENV
 from tests.porch.process import GAMED, WAIT_SECONDS, PorchTestCase, free_port, get
+from tests.support.covers import covers
 
 
 class DevTests(PorchTestCase):
@@ -57,6 +58,7 @@ class DevTests(PorchTestCase):
         process.wait(WAIT_SECONDS)
         self.assertFalse(Path(line.split()[1]).exists())
 
+    @covers("threats/61")
     def test_only_loopback(self) -> None:
         """Its ports are on 127.0.0.1, and no option or variable puts them elsewhere."""
         self.environ["GAMED_PRIVATE_LISTEN"] = "1"

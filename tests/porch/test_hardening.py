@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.config.files import ENVIRON, OAUTH
 from tests.porch.process import GAMED, TWISTD, PorchTestCase, end_daemon, environment, free_port
+from tests.support.covers import covers
 
 PROBE = """
 import ctypes, os, resource, sys
@@ -31,6 +32,7 @@ def block(pid: int) -> bytes:
         return b""
 
 
+@covers("threats/50")
 class HardenTests(PorchTestCase):
     def test_forget(self) -> None:
         """Forgotten variables are gone from the process, its children, and the block that /proc shows; others stay."""

@@ -8,6 +8,7 @@ from gamed.cli.listeners import Listener, described, inherited, judge, parse_lis
 from gamed.cli.refusal import NotDone, Refusal
 from gamed.config.model import Config
 from tests.porch.process import folder_of
+from tests.support.covers import covers
 
 PLAIN, HTTPS = Config(), Config(public_url="https://play.example.org")
 LOOPBACK_URL = Config(public_url="http://localhost:8080")
@@ -100,6 +101,7 @@ def _rest(listener: Listener) -> tuple[int, str]:
     return listener.port, listener.path
 
 
+@covers("5/10", "5/11")
 class JudgeTests(SynchronousTestCase):
     def test_exposed_without_encryption(self) -> None:
         """A plain port that others reach needs an https address, or the owner's word that they do not (SPEC 5.5)."""

@@ -22,6 +22,7 @@ from gamed.storage.auth.players import create_player
 from gamed.storage.command import once
 from tests.config.files import ENVIRON, KEY_TEXT, OAUTH
 from tests.porch.process import PorchTestCase, get
+from tests.support.covers import covers
 
 
 def send(port: int, method: str, path: str, token: str = "", body: object = None) -> tuple[int, Any]:
@@ -176,6 +177,7 @@ class ApprovalTests(PeopleCase):
         self.assertEqual(self.newcomer("eve", create=False)[0]["status"], "complete")
 
 
+@covers("5/13")
 class SessionTests(PeopleCase):
     def test_list_and_revoke(self) -> None:
         """Listed by player and in all; ended one by one or all of a player's, nothing of another's."""

@@ -9,11 +9,13 @@ from gamed.cli.places import Places, find
 from gamed.cli.refusal import Refusal
 from gamed.config.problems import ConfigError
 from tests.porch.process import folder_of
+from tests.support.covers import covers
 
 ROOT = Path(__file__).parent.parent.parent
 
 
 class FindTests(SynchronousTestCase):
+    @covers("2.1/2", "2.1/3")
     def test_order(self) -> None:
         """Option, GAMED_CONFIG, systemd's folder, the checkout's `.build`, else beside the executable (SPEC 2.1)."""
         environ = {"GAMED_CONFIG": "/b/authentication.json", "CONFIGURATION_DIRECTORY": "/c"}
@@ -61,6 +63,7 @@ class FileTests(SynchronousTestCase):
         folder = folder_of(self)
         self.places = Places(folder / "etc/authentication.json", folder / "data")
 
+    @covers("2.1/5")
     def test_first_run(self) -> None:
         """The file made is the one asked for, 0640, with mode and session and nothing else."""
         self.assertIsNone(files.read_config(self.places))
@@ -82,6 +85,7 @@ class FileTests(SynchronousTestCase):
         self.assertEqual([path.name for path in self.places.config.parent.iterdir()], ["authentication.json"])
         self.assertEqual(files.read_config(self.places), files.FIRST_RUN)
 
+    @covers("threats/52")
     def test_lost_file(self) -> None:
         """auth.db without its configuration is a lost mount, no first run: nothing is made."""
         self.places.data.mkdir()

@@ -14,6 +14,7 @@ from gamed.cli.user import refuse_to_serve_others
 from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
 from tests.config.files import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.porch.process import TWISTD, PorchTestCase, free_port
+from tests.support.covers import covers
 
 OTHER_KEY = b64encode(bytes(range(32))).decode()
 
@@ -40,6 +41,7 @@ class RefusalTestCase(PorchTestCase):
 
 
 class ConfigurationTests(RefusalTestCase):
+    @covers("7/2", "7/4")
     def test_problems(self) -> None:
         """Every problem on a line of its own, with file, line and column; nothing is made (SPEC 7)."""
         self.config.write_text('{\n  "mode": "oauth",\n  "public_url": "http://x.example",\n  "sesion": {}\n}')
@@ -59,6 +61,7 @@ class ConfigurationTests(RefusalTestCase):
             self.assertEqual(err, expected)
         self.assertEqual(self.gamed("check-config"), (78, "", expected))
 
+    @covers("7/3")
     def test_missing_variables(self) -> None:
         """oauth mode without its variables refuses to start and names them all (SPEC 5.7, 7)."""
         self.write(OAUTH)
@@ -147,6 +150,7 @@ class ListeningTests(RefusalTestCase):
         self.assertNotIn("another program", err)
         self.assertFalse(self.config.exists())
 
+    @covers("threats/64")
     def test_exposed_plain_port(self) -> None:
         """A port others reach, without encryption, is refused; --private-listen or its variable allow it."""
         port = free_port()
@@ -177,7 +181,9 @@ class ListeningTests(RefusalTestCase):
         self.assertIn("such as tcp:8080:interface=127.0.0.1", self.refused("--listen=8080"))
 
 
+@covers("threats/52")
 class KeyTests(RefusalTestCase):
+    @covers("2.2/7")
     def test_wrong_master_key(self) -> None:
         """A wrong master key is refused with what to do, and neither store changes (SPEC 2.2)."""
         self.write(changed(LOCAL, master_key_env="GAMED_MASTER_KEY"))

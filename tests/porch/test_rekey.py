@@ -4,8 +4,10 @@ import json
 
 from tests.config.files import KEY_TEXT, LOCAL, changed
 from tests.porch.process import PorchTestCase
+from tests.support.covers import covers
 
 
+@covers("2.1/6")
 class RekeyTests(PorchTestCase):
     def test_accounts_are_kept(self) -> None:
         """The first start with a master key writes auth.db anew, retires the key file, and tells what was kept."""

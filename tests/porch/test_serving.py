@@ -3,9 +3,11 @@ import os
 import signal
 
 from tests.porch.process import GAMED, MODULE, TWISTD, PorchTestCase, await_end, end_daemon, free_port, get
+from tests.support.covers import covers
 
 
 class SameServiceTests(PorchTestCase):
+    @covers("operational/1", "threats/63")
     def test_in_the_foreground(self) -> None:
         """`gamed serve`, `python -m gamed serve` and `twistd --nodaemon --pidfile= gamed serve` are one service.
 

@@ -8,6 +8,7 @@ from tests.porch.process import folder_of
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy, program
 from tests.proxies.upstream import META, Heard, Upstream
+from tests.support.covers import covers
 
 WAIT_SECONDS = 60
 TARGETS = (
@@ -45,6 +46,7 @@ def request(start: str, fields: str = "", body: bytes = b"") -> bytes:
     return f"{start} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n{fields}\r\n".encode("latin-1") + body
 
 
+@covers("1/3", "4/12")
 class ForwardingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.folder = folder_of(self)
@@ -93,6 +95,7 @@ class ForwardingTests(SynchronousTestCase):
                 self.assertEqual((answer.status, answer.headers.get("location")), (404, None), (proxy.name, target))
         self.assertEqual(self.upstream.heard, [])
 
+    @covers("threats/31")
     def test_answers(self) -> None:
         """They are not kept, nor compressed, nor changed: not even where a proxy does so for other sites."""
         for proxy in self.proxies:

@@ -13,6 +13,7 @@ from tests.e2e.wire import Answer
 from tests.porch.process import folder_of
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
+from tests.support.covers import covers
 
 PLAYERS = 200
 PATIENCE_SECONDS = 120
@@ -83,6 +84,7 @@ class PlayersTests(SynchronousTestCase):
         answer = collect(proxy, login, wait=LONGEST_SECONDS)
         return time.monotonic() - began, answer
 
+    @covers("threats/33")
     def test_forged_address(self) -> None:
         """What a player says about their address neither frees them of a limit nor uses up another's."""
         for number, proxy in enumerate(self.proxies):
@@ -94,6 +96,7 @@ class PlayersTests(SynchronousTestCase):
             self.assertEqual(start(proxy, f"127.0.2.{4 + number}", X_Forwarded_For=source).status, 201, proxy.name)
         self.assertEqual(start(self.proxies[0], "127.0.3.9").status, 201)
 
+    @covers("threats/49")
     def test_restart(self) -> None:
         """Who waits while gamed stops is answered, not cut off. Then 502, of which no log repeats the request; once
         gamed runs again, all is well at once."""

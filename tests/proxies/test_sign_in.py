@@ -13,6 +13,7 @@ from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
 from tests.proxies.samples import Caddy
 from tests.proxies.test_players import hidden
+from tests.support.covers import covers
 from tests.web_login.desk import Page
 from tests.web_login.test_pages import code
 
@@ -46,6 +47,7 @@ class SignInTests(HandCase):
     def ask(self, method: str, path: str, **how: object) -> Answer:
         return self.proxy.ask(method, path, **how)
 
+    @covers("threats/49")
     def test_whole(self) -> None:
         """With a finish code and with a ticket; nothing that was secret on the way, and no query, is in any log."""
         for proxy, routes in zip(self.proxies, ROUTES, strict=True):

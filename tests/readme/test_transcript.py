@@ -10,6 +10,7 @@ from attrs import frozen
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT, Service
+from tests.support.covers import covers
 
 PORT = "127.0.0.1:8080"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,6 +58,7 @@ class ReadmeTests(SynchronousTestCase):
             self.assertTrue(install.startswith("apt-get update && apt-get install -y python3-venv"), command)
             self.assertTrue(separator, command)
 
+    @covers("1/1")
     def test_transcript(self) -> None:
         """From sign-in to a loaded save: each step, run by bash as it is printed, prints what is below it."""
         service = self.service()

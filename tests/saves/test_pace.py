@@ -7,6 +7,7 @@ from gamed.saves.limits import SaveLimits
 from gamed.saves.write_rate import CROWD, WriteRate
 from tests.saves.kit import ABSENT, BIG, SaveCase, tag
 from tests.sessions.desk import BERT
+from tests.support.covers import covers
 from tests.support.http import Connection
 
 MIB = 2**20
@@ -129,6 +130,7 @@ class DiskTest(SaveCase):
         return f"PUT /game/saves/{slot} HTTP/1.1\r\nHost: game.example\r\n{authorization}\r\n"
 
 
+@covers("threats/38")
 class ManyUploadsTest(SaveCase):
     """Uploads that trickle, of one player or of many; the saves of another player."""
 

@@ -10,6 +10,7 @@ from gamed.instants import http_date
 from gamed.saves.limits import SaveLimits
 from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.desk import ANNA, BERT, NOW_MS
+from tests.support.covers import covers
 
 ONE, TWO = b"0123456789", b"abcdefghij"
 FIXED = {"date", "x-request-id", "content-length"}
@@ -24,6 +25,7 @@ class OneSaveTest(SaveCase):
         for slot, data in self.data.items():
             self.put(slot, data, {"Content-Type": "text/plain;v=1", "Save-Meta": '{"a":1}', **ABSENT})
 
+    @covers("threats/31", "threats/43")
     def test_head_and_bytes(self) -> None:
         """All of PROTOCOL 4.2's fields, and the bytes as they were sent."""
         for slot, data in self.data.items():

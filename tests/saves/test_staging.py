@@ -11,6 +11,7 @@ from tests.saves.commit_kit import CommitCase, digest, write
 from tests.saves.kit import ABSENT, BIG, digest_of
 from tests.saves.worlds import spoil
 from tests.sessions.desk import ANNA
+from tests.support.covers import covers
 
 BERTA = "ply_" + "B" * 22
 LARGE = bytes(range(1, 241)) * 5000
@@ -44,6 +45,7 @@ class StageTest(CommitCase):
         self.assertEqual(self.put_blob(b"one").status, 201)
         self.agrees()
 
+    @covers("threats/45")
     def test_others_bytes(self) -> None:
         """Nobody learns whether another player has some bytes, and nobody can commit them."""
         self.stage(b"one")

@@ -14,6 +14,7 @@ from gamed.storage.stores import Stores
 from gamed.store import StoreFull
 from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of
 from tests.sessions.desk import ANNA
+from tests.support.covers import covers
 from tests.support.http import Connection, logged
 from tests.support.stores import data_folder, file_stores
 
@@ -40,6 +41,7 @@ class TornCase(SaveCase):
         self.assertEqual((self.kept(), self.blobs(), self.spools(), list(self.folder.iterdir())), ([], 0, 0, []))
 
 
+@covers("threats/46")
 class TornTest(TornCase):
     """Nothing but a whole body has an effect."""
 

@@ -9,6 +9,7 @@ from gamed.storage.state import shelves
 from gamed.storage.state.kept_blobs import ROW_BYTES
 from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS
+from tests.support.covers import covers
 
 ONE, TWO, THREE = b"one", b"twotwo", b"threethree"
 
@@ -126,6 +127,7 @@ class WriteTest(SaveCase):
         self.assertEqual(sorted(rows), [(ANNA, 2), (BERT, 1)])
         self.agrees()
 
+    @covers("threats/45")
     def test_players_are_apart(self) -> None:
         """A slot of another player is not there."""
         self.put("auto", ONE)
@@ -134,6 +136,7 @@ class WriteTest(SaveCase):
         self.assertEqual(self.put("auto", TWO, ABSENT).status, 201)
 
 
+@covers("threats/46")
 class ConflictTest(SaveCase):
     """412: what was refused is kept and shown."""
 
@@ -291,6 +294,7 @@ class SyntaxTest(SaveCase):
         ):
             self.refused(self.put("auto", ONE, headers), 400, code, words)
 
+    @covers("threats/41")
     def test_slots(self) -> None:
         """A name that is none is refused on every route, before the token is looked at."""
         self.bearer = {}

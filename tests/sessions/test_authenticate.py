@@ -16,6 +16,7 @@ from gamed.sessions.errors import (
 from gamed.sessions.rotation import Refusal
 from gamed.storage.auth import logins, players, sessions
 from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, DeskCase
+from tests.support.covers import covers
 
 
 class AuthenticateTests(DeskCase):
@@ -34,6 +35,7 @@ class AuthenticateTests(DeskCase):
         self.desk.connection.execute("PRAGMA query_only = ON")
         self.authenticate(self.first.access)
 
+    @covers("threats/24")
     def test_expiry(self) -> None:
         """A token lives until just before its instant."""
         self.desk.now_ms = self.first.access_expires_ms - 1

@@ -18,6 +18,7 @@ from gamed.sessions.credentials import (
 )
 from gamed.tokens import Kind, parse
 from tests.sessions.desk import NOW_MS, POLICY, Counting
+from tests.support.covers import covers
 
 instants = integers(min_value=0, max_value=2**48)
 
@@ -26,6 +27,7 @@ def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POL
     return mint(lambda size: first.ljust(size, b"\x07"), now_ms, policy, now_ms)
 
 
+@covers("2.3/10")
 class PairTests(SynchronousTestCase):
     """What one sign-in or rotation hands out."""
 
@@ -37,6 +39,7 @@ class PairTests(SynchronousTestCase):
         self.assertTrue(parse(Kind.REFRESH_CREDENTIAL, refresh).matches(pair.refresh))
         self.assertNotEqual(access[4:47], refresh[4:47])
 
+    @covers("2.1/22", "2.1/23", "3/4", "3/5")
     def test_lifetimes(self) -> None:
         """Without a cap both live as long as the owner wrote (SPEC 2.1)."""
         pair = mint(Counting(), NOW_MS, POLICY, NOW_MS - 10**12)

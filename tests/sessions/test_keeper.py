@@ -27,6 +27,7 @@ from gamed.storage.stores import Stores
 from gamed.store import StoreBusy, StoreFull
 from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.house import House, HouseCase, text
+from tests.support.covers import covers
 from tests.support.stores import data_folder, file_stores, unwritable
 
 CALLERS = 30
@@ -273,6 +274,7 @@ class ThreadTests(TestCase):
         with self.assertRaises(SessionRevoked):
             await house.sessions.refresh(text(ended.refresh))
 
+    @covers("threats/24")
     async def test_revoked_by_a_command(self) -> None:
         """What another process revokes holds from the next request."""
         data = data_folder(self)

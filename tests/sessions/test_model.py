@@ -22,6 +22,7 @@ from tests.sessions.model import (
     play,
     stories,
 )
+from tests.support.covers import covers
 
 SEARCH = settings(max_examples=20_000, database=None)
 ONE, TWO, THIEF = Holder.ONE, Holder.TWO, Holder.THIEF
@@ -62,11 +63,13 @@ class StoryTests(SynchronousTestCase):
         play(story, stored)
         return told
 
+    @covers("threats/25")
     def test_thief_first(self) -> None:
         """The thief exchanges a copy and plays; the victim's next refresh ends it for both."""
         story = [Copy(ONE, THIEF), Refresh(THIEF, False), Use(THIEF), Wait(30_001), Refresh(ONE, False), Wait(1)]
         self.assertEqual(self.answers([*story, Refresh(THIEF, False)]), [Answer.ROTATE, Answer.REUSED, Answer.REVOKED])
 
+    @covers("threats/25")
     def test_victim_first(self) -> None:
         """The victim went on; the thief's stale copy ends the session."""
         story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(3_600_000), Refresh(THIEF, False)]
@@ -78,6 +81,7 @@ class StoryTests(SynchronousTestCase):
         story += [Wait(900_000), Refresh(ONE, False), Use(ONE), Wait(30_001), Refresh(THIEF, False)]
         self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.ROTATE, Answer.REUSED])
 
+    @covers("threats/26")
     def test_lost_answer(self) -> None:
         """An answer that never arrived is given again 12 days later, as often as it is lost."""
         story = [
@@ -89,6 +93,7 @@ class StoryTests(SynchronousTestCase):
         ]
         self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.REPEAT, Answer.ROTATE])
 
+    @covers("threats/26")
     def test_two_processes(self) -> None:
         """Two processes with one store both refresh at once, and go on with the same successor."""
         story = [Refresh(ONE, False), Use(ONE), Wait(5_000), Refresh(TWO, False), Refresh(TWO, False)]

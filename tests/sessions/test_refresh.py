@@ -14,6 +14,7 @@ from gamed.sessions.errors import (
 from gamed.sessions.rotation import Refreshed, Refusal
 from gamed.storage.auth import players, rotations, sessions
 from tests.sessions.desk import ANNA, DAY_MS, NOW_MS, POLICY, SECOND_MS, STRANGER, DeskCase
+from tests.support.covers import covers
 
 
 class RefreshTests(DeskCase):
@@ -147,6 +148,7 @@ class RefreshTests(DeskCase):
         players.set_state(self.desk.connection, ANNA, "active")
         self.assert_same(self.rotated(self.first.refresh), second)
 
+    @covers("threats/25")
     def test_blocked_and_stolen(self) -> None:
         """Theft is dealt with, blocked or not."""
         self.rotated(self.rotated(self.first.refresh).refresh)
@@ -159,6 +161,7 @@ class RefreshTests(DeskCase):
         self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
 
+    @covers("2.2/11", "threats/47")
     def test_nothing_in_clear(self) -> None:
         """No credential, current or kept for a repetition, is written to the file as it is."""
         pairs = [self.first, self.rotated(self.first.refresh)]

@@ -8,6 +8,7 @@ from gamed.web.detached import Detached
 from gamed.web.sessions import SessionRoutes
 from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
 from tests.sessions.house import House, HouseCase, text
+from tests.support.covers import covers
 from tests.support.http import Answer, Browser
 from tests.support.stores import memory_stores
 
@@ -125,6 +126,7 @@ class RefreshTests(RoomCase):
         self.assert_problem(answer, 415, "unsupported_media_type", None)
         self.assertEqual(self.used(), [(1, 0)])
 
+    @covers("threats/32")
     def test_credential_elsewhere(self) -> None:
         """In the address or a header it is not looked for."""
         self.browser.post_json(f"{REFRESH}?refresh_credential={self.credential}", {}, self.bearer(self.credential))
@@ -275,6 +277,7 @@ class ListTests(RoomCase):
         self.revoke()
         self.assert_problem(self.list(self.token), 401, "session_revoked", INVALID)
 
+    @covers("5/15", "threats/24")
     def test_token_elsewhere(self) -> None:
         """In the address or a cookie it is not looked for."""
         answer = self.browser.get(f"{LIST}?access_token={self.token}", {"Cookie": f"access_token={self.token}"})
@@ -289,6 +292,7 @@ class ListTests(RoomCase):
         self.assertEqual(self.delete(self.session_id).status, 204)
         self.assert_problem(self.delete(self.session_id), 401, "session_revoked", INVALID)
 
+    @covers("threats/27")
     def test_foreign_looks_unknown(self) -> None:
         """Another player's session and one that never was get the same answer but for its id, and nothing ends."""
         bert_id, berts = self.wait(self.house.open(BERT))
@@ -305,6 +309,7 @@ class ListTests(RoomCase):
         self.list(self.token)
         self.assertEqual(self.used(), [(1, 1)])
 
+    @covers("threats/24")
     def test_nothing_logged(self) -> None:
         """No credential and no session id reaches a log."""
         self.list(self.token)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.sessions.rotation import SHARED_STORE_MS, Answer, Line, judge
+from tests.support.covers import covers
 
 LATER = 10**15
 FRESH = Line(generation=5, rotated_ms=1_000_000, used=False, revoked=False, ends_ms=None)
@@ -17,6 +18,7 @@ lines = builds(
 )
 
 
+@covers("threats/25")
 class TableTests(SynchronousTestCase):
     """Each row, at its edges."""
 
@@ -44,6 +46,7 @@ class TableTests(SynchronousTestCase):
                 self.assertIs(judge(line, generation, LATER, line.rotated_ms), Answer.REUSED)
                 self.assertIs(judge(line, generation, LATER, LATER), Answer.EXPIRED)
 
+    @covers("3/5")
     def test_expiry(self) -> None:
         """A credential lives until just before its instant."""
         for generation in (5, 4):

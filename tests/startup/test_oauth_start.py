@@ -12,6 +12,7 @@ from gamed.identity.realm import Realm
 from tests.e2e.service import Service, free_port
 from tests.e2e.wire import Answer, ask
 from tests.startup.test_policy import OAUTH, SECRETS
+from tests.support.covers import covers
 
 
 class OAuthStart(SynchronousTestCase):
@@ -24,6 +25,7 @@ class OAuthStart(SynchronousTestCase):
     def start(self, service: Service, provider: str, **more: Any) -> Answer:
         return ask(service.port, "POST", "/auth/login", json_body={"provider": provider, **more})
 
+    @covers("words/5", "4/9")
     def test_redirect_uris(self) -> None:
         """Each enabled provider's, exactly as it must be registered; no secret beside it."""
         service = Service(Path(self.mktemp()).absolute(), OAUTH, SECRETS)

@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import Service, ServiceDied
 from tests.e2e.wire import ask
+from tests.support.covers import covers
 
 KEY = b64encode(bytes(range(32))).decode()
 OAUTH = {
@@ -28,6 +29,7 @@ class StartupTests(SynchronousTestCase):
         self.addCleanup(service.close)
         return service
 
+    @covers("4/2", "operational/6")
     def test_health(self) -> None:
         """`GET /healthz` is the text `ok`, nothing else, and no cache keeps it."""
         answer = ask(self.service().start().port, "GET", "/healthz")
@@ -35,11 +37,13 @@ class StartupTests(SynchronousTestCase):
         self.assertTrue(answer.headers["content-type"].startswith("text/plain"))
         self.assertEqual(answer.headers["cache-control"], "no-store")
 
+    @covers("2.4/2", "4/3")
     def test_policy_of_local_mode(self) -> None:
         """Two members, no provider."""
         answer = ask(self.service().start().port, "GET", "/auth/config")
         self.assertEqual((answer.status, answer.json), (200, {"mode": "local", "providers": []}))
 
+    @covers("words/5", "2.4/2", "2.4/3", "2.4/4", "2.4/5", "4/3", "operational/7")
     def test_policy_of_oauth_mode(self) -> None:
         """The names of the enabled providers in the file's order, and nothing else of the configuration."""
         answer = ask(self.service(OAUTH, SECRETS).start().port, "GET", "/auth/config")
@@ -56,6 +60,7 @@ class StartupTests(SynchronousTestCase):
         answer = ask(self.service(config, environ).start().port, "GET", "/auth/config")
         self.assertEqual(answer.json["providers"], ["discord"])
 
+    @covers("5/14", "7/3")
     def test_missing_variable(self) -> None:
         """Without a variable that the file names, of the master key or of an enabled provider, nothing starts."""
         for name in SECRETS:
@@ -65,6 +70,7 @@ class StartupTests(SynchronousTestCase):
             self.assertIn(f"{name} is not set", str(error))
             self.assertFalse((service.data / "auth.db").exists())
 
+    @covers("4/8", "threats/30")
     def test_base(self) -> None:
         """What the service says of its own address begins with `public_url`, whatever address it was asked at."""
         service = self.service({"mode": "local", "public_url": "https://play.example.org"}).start()

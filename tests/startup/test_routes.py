@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import gamed.web
 from gamed.web.admin import AdminRoutes
+from tests.support.covers import covers
 
 
 def paths() -> set[str]:
@@ -26,6 +27,7 @@ class RoutesTests(SynchronousTestCase):
         families = ("/auth/", "/game/", "/assets/")
         self.assertEqual({path for path in known if not path.startswith(families)}, {"/healthz"})
 
+    @covers("4/18", "threats/65")
     def test_nothing_for_the_owner(self) -> None:
         """No route resets the server's owner, or acts for them at all: that is done on the host."""
         words = ("owner", "admin", "reset")

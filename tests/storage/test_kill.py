@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.storage.command import once
 from gamed.storage.migrations import prepare_files
+from tests.support.covers import covers
 from tests.support.stores import ask, data_folder
 
 ROUNDS = 20
@@ -25,6 +26,7 @@ def killed_after(folder: Path, name: str, acknowledged: int) -> list[bytes]:
 
 
 class Kill(SynchronousTestCase):
+    @covers("threats/46")
     def test_nothing_acknowledged_is_lost(self) -> None:
         """20 times a process with 32 writers is killed at another moment: every acknowledged row is there, forever."""
         data = data_folder(self)

@@ -18,6 +18,7 @@ from gamed.storage.migrations import (
     scripts_in,
 )
 from gamed.store import StoreCorrupt
+from tests.support.covers import covers
 from tests.support.stores import data_folder
 
 FIRST = "CREATE TABLE a (n INTEGER PRIMARY KEY) STRICT; CREATE TABLE b (n INTEGER REFERENCES a) STRICT;"
@@ -247,6 +248,7 @@ class Checked(Case):
         check_schema(self.data / "nowhere.db")
 
 
+@covers("1/12")
 class OurSchemas(SynchronousTestCase):
     def test_exchanged(self) -> None:
         """auth.db put in state.db's place is refused, not filled with the other's tables."""

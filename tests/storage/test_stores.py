@@ -16,6 +16,7 @@ from gamed.storage.migrations import prepare_files
 from gamed.storage.stores import Stores
 from gamed.store import StoreBusy, StoreCorrupt, StoreError, StoreUnavailable
 from tests.storage.test_lanes import arrivals, arrive
+from tests.support.covers import covers
 from tests.support.stores import InlineReactor, ask, data_folder, file_stores, memory_stores
 
 OUTSIDER = """
@@ -38,6 +39,7 @@ def shelve(connection: sqlite3.Connection) -> int:
     return connection.execute("INSERT INTO shelf (player_id, epoch) VALUES ('p', 'e')").rowcount
 
 
+@covers("1/12")
 class StateUnavailable(SynchronousTestCase):
     def broken(self, content: bytes) -> Stores:
         """Stores of a folder whose state.db holds this."""
@@ -89,6 +91,7 @@ class StateUnavailable(SynchronousTestCase):
         stores = file_stores(self)
         self.failureResultOf(stores.reads.submit(ask("SELECT * FROM nowhere")), sqlite3.OperationalError)
 
+    @covers("1/13")
     def test_missing_state_is_made(self) -> None:
         """Deleting state.db deletes saves, nothing else: the next start makes it anew."""
         data = data_folder(self)

@@ -8,10 +8,12 @@ from sysconfig import get_path
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.porch.process import ROOT, environment
+from tests.support.covers import covers
 
 REHEARSAL_SECONDS = 120
 
 
+@covers("2.1/4")
 class ContainerTests(SynchronousTestCase):
     def setUp(self) -> None:
         text = (ROOT / "etc/Containerfile").read_text("utf-8")

@@ -9,6 +9,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.porch.process import ROOT, WAIT_SECONDS, folder_of
+from tests.support.covers import covers
 
 ETC = ROOT / "etc"
 UNITS = ("gamed.service", "gamed.socket", "gamed-backup.service", "gamed-backup.timer")
@@ -41,6 +42,7 @@ class UnitTests(SynchronousTestCase):
             (folder / name).write_text(text.replace("/opt/gamed/bin/gamed", sys.executable))
         self.assertEqual(run("systemd-analyze", "verify", *(str(folder / name) for name in UNITS)), "")
 
+    @covers("threats/53")
     def test_exposure(self) -> None:
         """The sandbox leaves what a server with a database needs, and little else."""
         for unit in ("gamed.service", "gamed-backup.service"):
@@ -74,6 +76,7 @@ class UnitTests(SynchronousTestCase):
             self.assertEqual(service[name], [value])
         self.assertGreater(int(service["WatchdogSec"][0]), 0)
 
+    @covers("threats/53")
     def test_modes(self) -> None:
         """Folders are as closed as tmpfiles.d makes them: a command that runs with the unit's settings opens none."""
         service = settings("gamed.service")

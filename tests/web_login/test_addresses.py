@@ -9,6 +9,7 @@ from twisted.internet.interfaces import IAddress
 
 from gamed.http.client_address import LOOPBACK, HttpSettings
 from gamed.login.terms import NO_LIMITS
+from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Answer, request_bytes
 from tests.web_login.desk import WebCase
 
@@ -108,6 +109,7 @@ class Peers(AddressCase):
         self.assertEqual(statuses, [201, 429, 201])
 
 
+@covers("8/9")
 class Answers(AddressCase):
     def test_start(self) -> None:
         """A problem with Retry-After, in seconds and in the sentence."""

@@ -10,6 +10,7 @@ from gamed.dev.provider import SLOW_SECONDS
 from gamed.identity.endpoint import TIMEOUT_SECONDS
 from gamed.login.terms import NO_LIMITS
 from gamed.web.pages import texts
+from tests.support.covers import covers
 from tests.support.http import Connection
 from tests.support.provider import BASE as FAR
 from tests.web_login.desk import BASE, Game, Page, Surfer
@@ -49,6 +50,7 @@ class RoomCase(FarCase):
         self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
 
 
+@covers("4/11", "7/8")
 class NoEffect(RoomCase):
     def test_malformed(self) -> None:
         """Check 1: doubled, both, neither, not UTF-8, too long."""
@@ -98,6 +100,7 @@ class NoEffect(RoomCase):
             self.refused(self.callback(state=state), 400, texts.CALLBACK_UNKNOWN)
         self.finishes()
 
+    @covers("threats/4")
     def test_another_browser(self) -> None:
         """Check 4: no cookie, a fresh one, a forged one; the state is unspent and the code unsent."""
         stranger, forged = self.surfer(), self.surfer()
@@ -121,6 +124,7 @@ class NoEffect(RoomCase):
 
 
 class Burned(RoomCase):
+    @covers("threats/13")
     def test_wrong_path(self) -> None:
         """Check 5: the other provider's callback; the link, opened again, still works."""
         self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_BURNED)
@@ -132,6 +136,7 @@ class Burned(RoomCase):
         self.back = self.at_provider(self.go_on(self.browser, self.player.url))
         self.finishes()
 
+    @covers("threats/13")
     def test_wrong_issuer(self) -> None:
         """Check 6: another, a slash too much, none though the metadata promised it."""
         for iss in ("https://evil.example", FAR + "/", ""):
@@ -143,6 +148,7 @@ class Burned(RoomCase):
             self.finishes()
 
 
+@covers("4/5", "4/6", "7/8")
 class Spent(RoomCase):
     def test_over(self) -> None:
         """Check 7: 410 and how it ended."""
@@ -239,7 +245,9 @@ class Leaving(RoomCase):
         self.assertIn("within 10 s", self.desk.log.lines[0])
 
 
+@covers("4/5", "4/6")
 class Headers(RoomCase):
+    @covers("threats/14")
     def test_of_the_redirect(self) -> None:
         """303, no store, no referrer; nothing of code or state goes on to done."""
         page = self.browser.get(self.back)
@@ -247,6 +255,7 @@ class Headers(RoomCase):
         self.assertEqual((page.headers["cache-control"], page.headers["referrer-policy"]), ("no-store", "no-referrer"))
         self.assertEqual(set(dict(parse_qsl(urlsplit(page.headers["location"]).query))), {"login_id"})
 
+    @covers("threats/23")
     def test_words_of_the_provider(self) -> None:
         """Markup in any parameter never comes back in a page."""
         for name in ("error", "error_description", "state", "iss", "scope"):

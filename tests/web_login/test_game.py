@@ -5,6 +5,7 @@ from re import search
 from msgspec.structs import replace
 
 from gamed.login.terms import NO_LIMITS
+from tests.support.covers import covers
 from tests.web_login.desk import BASE, WebCase
 
 
@@ -211,6 +212,7 @@ class Secrets(WebCase):
         self.serve()
         self.assertEqual(self.site.post_json("/auth/login/collect", {"wait": 99}).status, 401)
 
+    @covers("threats/48")
     def test_nothing_secret_in_logs(self) -> None:
         """A whole sign-in, refused forms and wrong codes: neither log nor events hold a secret, token or password."""
         self.serve()

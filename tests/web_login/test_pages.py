@@ -14,6 +14,7 @@ from gamed.web.pages.device import started
 from gamed.web.pages.errors import over_page
 from gamed.web.pages.layout import Server
 from tests.login.desk import APPROVAL, CLOSED, OFF, PASSWORD
+from tests.support.covers import covers
 from tests.support.http import Answer
 from tests.web_login.desk import BASE, Page, WebCase
 
@@ -38,6 +39,7 @@ class Link(WebCase):
             self.assertIn(field, page.html)
         self.assertIn("This was not me", page.text)
 
+    @covers("threats/7")
     def test_opening_it_changes_nothing(self) -> None:
         """However often: no row is written, and the game is told nothing."""
         self.serve()
@@ -64,6 +66,7 @@ class Link(WebCase):
         self.assertIn(texts.REFUSED_CLOSED, page.text)
         self.assertEqual([form["fields"].get("create") for form in page.forms], [None, None])
 
+    @covers("threats/8")
     def test_words_of_the_device_stay_words(self) -> None:
         """Markup and direction marks neither run nor reorder the page; without words the page says so."""
         self.serve()
@@ -155,6 +158,7 @@ class Forms(WebCase):
         self.assertEqual((page.status, page.headers["content-type"]), (status, "text/html; charset=utf-8"))
         self.assertEqual(self.desk.rows("SELECT DISTINCT stage FROM login"), [("pending",)])
 
+    @covers("threats/5")
     def test_a_form_needs_its_cookie(self) -> None:
         """Without one, with another browser's, or with another login's field: 403, no effect."""
         self.serve()
@@ -170,6 +174,7 @@ class Forms(WebCase):
             self.refused(browser.post({**form, "fields": foreign["fields"]}, typed))
             self.refused(browser.post({**form, "fields": {}}, typed))
 
+    @covers("threats/5")
     def test_a_form_from_another_site(self) -> None:
         """From another site, or inside another page: 403, no effect; a browser that says nothing of it is old."""
         self.serve()
@@ -183,6 +188,7 @@ class Forms(WebCase):
         fields = "&".join(f"{name}={value}" for name, value in {**form["fields"], **typed}.items())
         self.assertEqual(self.site.post_form(form["action"], fields.replace(" ", "+"), headers).status, 303)
 
+    @covers("threats/6")
     def test_not_a_document(self) -> None:
         """A link opened inside another page is 403, a guess of the browser 503, neither sets a cookie."""
         self.serve()
@@ -262,6 +268,7 @@ class Forms(WebCase):
 
 
 class Done(WebCase):
+    @covers("threats/30")
     def test_straight_to_the_port(self) -> None:
         """303 to done; there Refresh: 2 and a link, both to the game's port, and a second link to the code."""
         self.serve()
@@ -362,6 +369,7 @@ class Done(WebCase):
             browser.get(f"/auth/login/done?login_id={game.login['login_id']}").heading, "Nobody was signed in"
         )
 
+    @covers("threats/3")
     def test_another_browser(self) -> None:
         """409 and its sentence, from the link and from done, whatever the stage; no code, no ticket, no outcome."""
         self.serve()
@@ -405,6 +413,7 @@ class Done(WebCase):
         self.assertEqual(browser.get(where, Sec_Purpose="prefetch").status, 503)
         self.assertIn("refresh", browser.get(where).headers)
 
+    @covers("threats/1")
     def test_no_proof_wanted(self) -> None:
         """Where return_proof is off, the page shows no code and no way to the port."""
         self.serve(return_proof=OFF)
@@ -430,6 +439,7 @@ class EveryPage(WebCase):
         won = browser.sign_in(game.url).headers["location"].removeprefix(BASE)
         return [first, again, self.site.get(won, cookie), self.site.get(won), self.site.get("/auth/login/none")]
 
+    @covers("threats/6")
     def test_headers(self) -> None:
         """The strict policy with the style's own hash, no opener, no store, no referrer; no script anywhere."""
         for answer in self.pages():

@@ -12,6 +12,7 @@ from gamed.identity.authorization import challenge_of
 from gamed.login.outcome import Outcome
 from gamed.web.pages import texts
 from tests.login.desk import PASSWORD, done
+from tests.support.covers import covers
 from tests.support.provider import DISCORD_CLIENT, WatchedProvider
 from tests.web_login.desk import BASE
 from tests.web_login.far_desk import DISCORD, GOOGLE, FarCase
@@ -36,7 +37,9 @@ class Remembering(WatchedProvider):
         return answer
 
 
+@covers("1/4", "1/7", "5/1")
 class WholeWay(FarCase):
+    @covers("words/9", "words/10", "5/3", "5/4")
     def test_tokens_of_providers_stay(self) -> None:
         """They are used once and are nowhere afterwards: not at the game, in a page, or in auth.db (SPEC 1.7, 5.2)."""
         self.serve_oauth(kind=Remembering)
@@ -52,6 +55,7 @@ class WholeWay(FarCase):
         for token in self.far.given:
             self.assertEqual([text for text in seen if token in text], [])
 
+    @covers("4/9", "operational/9")
     def test_discord(self) -> None:
         """Straight there from the game's machine, back, through the port: credentials; what was sent is exact."""
         self.serve_oauth()
@@ -73,6 +77,7 @@ class WholeWay(FarCase):
         self.assertEqual(sent.form["redirect_uri"], asked["redirect_uri"])
         self.assertEqual(challenge_of_text(sent.form["code_verifier"]), asked["code_challenge"])
 
+    @covers("4/13")
     def test_google(self) -> None:
         """The page, the button, OpenID Connect with a nonce and `iss`, the code typed into the game."""
         self.serve_oauth()
@@ -155,6 +160,7 @@ class ProviderPage(FarCase):
         self.assertEqual(len({button.split(">")[0] for button in buttons}), 1)
         self.assertTrue(str(browser.cookie).startswith("__Host-gl="))
 
+    @covers("threats/2")
     def test_who_sees_it(self) -> None:
         """Whoever follows a link: from another site, to another machine, or for a game without a port."""
         self.serve_oauth()
@@ -175,6 +181,7 @@ class ProviderPage(FarCase):
         again = browser.get(game.url)
         self.assertNotIn("set-cookie", again.headers)
 
+    @covers("threats/7")
     def test_prefetched(self) -> None:
         """A guess of the browser makes no attempt, and ends nothing where one would fail; nor does a frame."""
         self.serve_oauth(GOOGLE)
@@ -185,6 +192,7 @@ class ProviderPage(FarCase):
         self.assertEqual(self.desk.rows("SELECT 1 FROM attempt"), [])
         self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
 
+    @covers("threats/5")
     def test_forged(self) -> None:
         """The button works from its own page in its own browser only."""
         self.serve_oauth()

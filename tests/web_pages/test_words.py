@@ -13,6 +13,7 @@ from gamed.login.outcome import Outcome
 from gamed.web import pages
 from gamed.web.pages import texts
 from gamed.web.pages.errors import error_page, over_page
+from tests.support.covers import covers
 from tests.web_pages import gallery
 from tests.web_pages.gallery import COMMON, SERVERS, Shown, every_page
 
@@ -116,6 +117,7 @@ class WordTests(SynchronousTestCase):
         read = [words(over_page(outcome, SERVERS["plain"])) for outcome in Outcome]
         self.assertEqual(len(set(read)), len(read))
 
+    @covers("threats/8")
     def test_nothing_of_the_device_is_markup(self) -> None:
         """Whatever the device says, the page has no element that is not ours."""
         for page in every_page():
