@@ -1,0 +1,270 @@
+"""The words and the docstrings of the project keep the rules of its language.
+
+The limits below are what is left today: lower them with each change that removes some, and never raise one. At the end
+FORBIDDEN_WORDS_LEFT is empty, FORBIDDEN_STARTS_LEFT is 0 and VERB_PERCENT is 95. `python -m tests.test_language` prints
+the counts of each folder; with folders or files as arguments it prints each place there.
+"""
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from twisted.trial.unittest import SynchronousTestCase
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = (".ci", "bench", "clients", "docs", "etc", "examples", "gamed", "tests", "twisted")
+TOP_SUFFIXES = {".md", ".toml", ".ini", ".py", ".txt"}
+SKIPPED_SUFFIXES = {".cache", ".png", ".pyc"}
+SKIPPED_FILES = {"tests/test_language.py", "CHANGELOG.md"}
+"""This file, and the one that has to name what older versions had."""
+
+FORBIDDEN_WORDS_LEFT = {
+    "crew": 15,
+    "crowd": 128,
+    "haste": 27,
+    "judged": 668,
+    "judgement": 26,
+    "lane": 372,
+    "mend": 84,
+    "porch": 173,
+    "ruling": 114,
+    "shelf": 207,
+    "shelves": 153,
+    "told": 679,
+    "verdict": 199,
+    "whoever": 136,
+    "woken": 76,
+}
+"""Places in all files, by word; a word that is missing here may be nowhere."""
+FORBIDDEN_STARTS_LEFT = 184
+VERB_PERCENT = 22
+"""Whole percent of the function docstrings of gamed/ that begin with a verb."""
+
+FORMS = {
+    "lane": "lane lanes",
+    "shelf": "shelf",
+    "shelves": "shelves shelve shelved",
+    "porch": "porch porches",
+    "crew": "crew crews",
+    "crowd": "crowd crowds crowded crowding",
+    "haste": "haste hasten hastens hasty hastily",
+    "judged": "judge judges judged judging",
+    "judgement": "judgement judgements judgment judgments",
+    "verdict": "verdict verdicts",
+    "ruling": "ruling rulings",
+    "whoever": "whoever whomever",
+    "woken": "woken",
+    "mend": "mend mends mended mending",
+    "told": "told",
+    "doorway": "doorway doorways",
+}
+"""Each forbidden word with its forms."""
+
+FORBIDDEN = {form: word for word, forms in FORMS.items() for form in forms.split()}
+PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+"""A word of a text or of an identifier: `ReadLane`, `read_lane` and `READ_LANES` have two, `planes` has one."""
+
+FORBIDDEN_STARTS = {"what", "who", "whoever", "whether", "of"}
+NOT_AFTER_VERB = {"of", "is", "are", "was", "were", "has", "by", "go"}
+"""Second words after which the first is not such a verb: "Count of rows", "Set by"; the style forbids "Let go"."""
+
+VERB_LIST = """
+    abort accept acquire act add adjust admit advance aggregate allocate allow announce answer append apply arm ask
+    assert assign attach authenticate authorize await begin bind block bound build cache calculate call cancel cap
+    change check choose clamp classify clean clear close collapse collect combine commit compact compare compile
+    compose compress compute configure confirm connect consume continue convert copy correct count cover create cut
+    deactivate decide decline decode decompress decrement decrypt defer define delay delegate delete deliver deny
+    derive describe detach detect determine disable discard disconnect dismiss dispatch display divide do download
+    drain draw drop dump emit enable encode encrypt end enforce enqueue ensure enter erase escape estimate evaluate
+    evict examine exclude execute exit expand expect expire explain export expose extend extract fail fetch fill
+    filter find finish fire fix flag flatten flush fold follow forbid force forget fork format forward freeze generate
+    get give grant group guard guess handle hash hide hold identify ignore implement import include increase increment
+    inform initialize insert inspect install interpret interrupt introduce invalidate invoke iterate join keep kill
+    leave lend let limit link list listen load locate lock log lower make map mark mask match measure merge migrate
+    mint modify monitor mount move name narrow negotiate normalize note notify observe obtain offer omit open override
+    pack pad parse pass patch pause percent-decode perform permit persist pick pin poll pop postpone predict prefer
+    prepare prevent print produce propagate protect prove provide prune publish purge push put query queue quote raise
+    read rebuild receive recompute record redact redirect reduce refer refresh refuse register reject release reload
+    remember remove rename render renew repair repeat replace reply report represent require reserve reset resolve
+    respond restart restore restrict resume retain retire retry return reuse reverse revert revoke rewrite roll rotate
+    round route run save say scan schedule seal search seek select send serialize serve set share shield shift shorten
+    show shrink shut sign silence skip sleep sort spawn specify split spool stage start stop store stream strip submit
+    subscribe subtract summarize supply suppress suspend swap switch sync synchronize terminate test throttle trace
+    track transfer transform translate trim truncate try turn undo unlink unlock unpack unregister unwrap update
+    upgrade upload use validate verify visit wait wake walk warn watch wrap write yield
+"""
+"""Verbs that a docstring may begin with, none of them among those that the style forbids."""
+
+VERBS = frozenset(VERB_LIST.split())
+
+
+class Place(Struct, frozen=True):
+    """One finding."""
+
+    file: str
+    line: int
+    text: str
+
+
+def text_files(root: Path) -> Iterator[Path]:
+    """Yield the files of the project that people write, in the order of their paths."""
+    yield from sorted(file for file in root.iterdir() if file.suffix in TOP_SUFFIXES)
+    for folder in FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            parts = file.relative_to(root).parts
+            hidden = any(part.startswith((".", "_trial_temp", "__pycache__")) for part in parts[1:])
+            if file.is_file() and not hidden and file.suffix not in SKIPPED_SUFFIXES:
+                yield file
+
+
+def forbidden_words(text: str) -> list[str]:
+    """Return the forbidden word of each part of the text that is one of its forms."""
+    return [FORBIDDEN[part] for part in map(str.lower, PART.findall(text)) if part in FORBIDDEN]
+
+
+def word_places() -> Iterator[Place]:
+    """Yield each forbidden word of the project's files and of their paths, which count as line 0."""
+    for file in text_files(ROOT):
+        path = file.relative_to(ROOT).as_posix()
+        if path not in SKIPPED_FILES:
+            for number, line in enumerate([path, *file.read_text("utf-8", "replace").splitlines()]):
+                yield from (Place(path, number, word) for word in forbidden_words(line))
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the docstring of each function and method that has one."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
+            yield node.lineno, text
+
+
+def start(docstring: str) -> str:
+    """Classify how a docstring begins: `verb`, `forbidden` or `other`."""
+    first, second, *_ = [*re.findall(r"[\w'`-]+", docstring.partition(".")[0].lower()), "", ""]
+    if first in FORBIDDEN_STARTS:
+        return "forbidden"
+    return "verb" if first in VERBS and second not in NOT_AFTER_VERB else "other"
+
+
+def docstring_places() -> Iterator[tuple[str, Place]]:
+    """Yield how each function docstring of gamed/ begins, and where it is."""
+    for file in sorted((ROOT / "gamed").rglob("*.py")):
+        for line, text in docstrings(file.read_text("utf-8")):
+            yield start(text), Place(file.relative_to(ROOT).as_posix(), line, text.partition("\n")[0])
+
+
+class WordTests(SynchronousTestCase):
+    def test_forbidden_words(self) -> None:
+        """No forbidden word is in more places than the limit of today."""
+        left = Counter(place.text for place in word_places())
+        more = {word: count for word, count in left.items() if count > FORBIDDEN_WORDS_LEFT.get(word, 0)}
+        self.assertEqual(more, {}, "`python -m tests.test_language FOLDER` prints the places")
+
+    def test_planted_words(self) -> None:
+        """A forbidden word is found alone, in each form, and as a part of an identifier or a path."""
+        for text, found in (
+            ("The lane waits.", ["lane"]),
+            ("class ReadLane(Lane): HTTPLane", ["lane", "lane", "lane"]),
+            ("READ_LANES", ["lane"]),
+            ("host_shelves._shelf", ["shelves", "shelf"]),
+            ("tests/porch/test_crew.py", ["porch", "crew"]),
+            ("Crowded: too_many_crowds", ["crowd", "crowd"]),
+            ("It is judged, Judge_2 judges in haste.", ["judged", "judged", "judged", "haste"]),
+            ("`mend` the verdict; MENDED", ["mend", "verdict", "mend"]),
+            ("Whoever is told", ["whoever", "told"]),
+        ):
+            self.assertEqual(forbidden_words(text), found)
+
+    def test_words_that_only_look_alike(self) -> None:
+        """A longer word that contains a forbidden one is in order."""
+        alike = (
+            "planes mention recommend amendment tolderance ordinary screw unfold schooling Doorways2go awoken prejudice"
+        )
+        self.assertEqual(forbidden_words(alike.replace("Doorways2go", "door way")), [])
+
+    def test_all_folders_are_read(self) -> None:
+        """Code, tests, pages, clients and the top folder are read; the exceptions exist."""
+        files = {file.relative_to(ROOT).as_posix() for file in text_files(ROOT)}
+        known = {
+            "gamed/crypto.py",
+            "tests/test_docs.py",
+            "docs/protocol.md",
+            "docs/openapi.yaml",
+            "README.md",
+            ".ci/run",
+        }
+        self.assertLessEqual(known | SKIPPED_FILES, files)
+        self.assertEqual([folder for folder in FOLDERS if not any(file.startswith(f"{folder}/") for file in files)], [])
+
+
+class DocstringTests(SynchronousTestCase):
+    def test_starts(self) -> None:
+        """Enough docstrings begin with a verb in the imperative, and no more than today with a forbidden word."""
+        starts = Counter(kind for kind, _ in docstring_places())
+        self.assertLessEqual(starts["forbidden"], FORBIDDEN_STARTS_LEFT)
+        self.assertGreaterEqual(100 * starts["verb"] / starts.total(), VERB_PERCENT)
+        self.assertGreater(starts.total(), 500)
+
+    def test_planted_docstrings(self) -> None:
+        """Only a verb in the imperative counts: no noun, article, pronoun, other form of a verb, or forbidden verb."""
+        for text, kind in (
+            ("Return the player's current saves.", "verb"),
+            ("Set `name`.", "verb"),
+            ("Percent-decode a path.", "verb"),
+            ("Retry.", "verb"),
+            ("Returns the player's current saves.", "other"),
+            ("Written by the operator.", "other"),
+            ("Set by the operator.", "other"),
+            ("Count of the rows.", "other"),
+            ("The rows of a table.", "other"),
+            ("It reads a row.", "other"),
+            ("Nothing is read.", "other"),
+            ("`read` a row.", "other"),
+            ("-> the row.", "other"),
+            ("Judge a write.", "other"),
+            ("Look up a row.", "other"),
+            ("Let go of the row.", "other"),
+            ("Let the client read on.", "verb"),
+            ("...", "other"),
+            ("What is read.", "forbidden"),
+            ("Who: the player.", "forbidden"),
+            ("Whoever waits.", "forbidden"),
+            ("Whether a row exists.", "forbidden"),
+            ("Of all rows, the first.", "forbidden"),
+        ):
+            self.assertEqual(start(text), kind, text)
+        source = 'class A:\n "A row."\n def f(self):\n  "Read."\n  async def g(): "What?"\n def h(self): ...'
+        self.assertEqual(list(docstrings(source)), [(3, "Read."), (5, "What?")])
+
+
+def folder_of(file: str) -> str:
+    """Return the first two folders of a path, as the counts are printed."""
+    return "/".join(file.split("/")[:-1][:2]) or "."
+
+
+def print_places(under: list[str]) -> None:
+    """Print each forbidden word and each docstring without a verb of these folders and files."""
+    starts = (place for kind, place in docstring_places() if kind != "verb")
+    for place in (*word_places(), *starts):
+        if any(f"{place.file}/".startswith(f"{path.rstrip('/')}/") for path in under):
+            print(f"{place.file}:{place.line}: {place.text}")
+
+
+def print_counts() -> None:
+    """Print the counts of each folder, and of each word in all."""
+    places = list(word_places())
+    words = Counter(folder_of(place.file) for place in places)
+    kinds = Counter((folder_of(place.file), kind) for kind, place in docstring_places())
+    print(f"{'folder':24}{'words':>8}{'verb':>8}{'other':>8}{'forbidden':>11}")
+    for folder in sorted({*words, *(folder for folder, _ in kinds)}):
+        verb, other, forbidden = (kinds[folder, kind] for kind in ("verb", "other", "forbidden"))
+        print(f"{folder:24}{words[folder]:8}{verb:8}{other:8}{forbidden:11}")
+    print(dict(sorted(Counter(place.text for place in places).items())))
+
+
+if __name__ == "__main__":
+    print_places(sys.argv[1:]) if sys.argv[1:] else print_counts()
