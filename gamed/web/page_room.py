@@ -14,9 +14,9 @@ from gamed.login.errors import LinkUnknown, LoginOver, OtherBrowser
 from gamed.login.transaction import LoginTransaction
 from gamed.web.browser_guard import Embedded, FormForeign, Guard, Prefetched
 from gamed.web.detached import Detached
-from gamed.web.pages import PAGE_HEADERS, errors, texts
+from gamed.web.pages import errors, texts
 from gamed.web.pages.device import Asked
-from gamed.web.pages.layout import Server
+from gamed.web.pages.layout import PAGE_HEADERS, Server
 
 
 class PageRoom(Struct, frozen=True):

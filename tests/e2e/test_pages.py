@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from playwright.sync_api import Browser, Page
 from twisted.trial.unittest import TestCase
 
-from gamed.web.pages import PAGE_HEADERS
+from gamed.web.pages.layout import PAGE_HEADERS
 from tests.e2e.chromium import chromium
 from tests.e2e.foreign import installed
 from tests.support.covers import covers

@@ -9,9 +9,9 @@ from gamed.identity.passwords import AT_ONCE, QUEUED
 from gamed.login.outcome import Outcome
 from gamed.players.names import parse_name
 from gamed.storage.auth import sessions
-from gamed.web.pages import error_page, texts
+from gamed.web.pages import texts
 from gamed.web.pages.device import started
-from gamed.web.pages.errors import over_page
+from gamed.web.pages.errors import error_page, over_page
 from gamed.web.pages.layout import Server
 from tests.login.desk import APPROVAL, CLOSED, OFF, PASSWORD
 from tests.support.covers import covers
