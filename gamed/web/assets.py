@@ -15,11 +15,12 @@ from gamed.http.request import Request
 from gamed.http_rules.digest import sha256_field
 from gamed.instants import http_date
 from gamed.structs import Part
+from gamed.web.assets_errors import ASSET_ERRORS
 from gamed.web.bearer import bearer
 from gamed.web.conditional import conditions_of
-from gamed.web.error_tables import ASSET_ERRORS, SESSION_ERRORS
 from gamed.web.file_sending import send_file
 from gamed.web.sending import send
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 Answer = Coroutine[Any, Any, bytes | None]
 """The bytes, if they are not written already and there are some."""

@@ -16,11 +16,13 @@ from gamed.login.entry import LOCAL
 from gamed.login.local import LocalSignIn, Refused
 from gamed.structs import Part
 from gamed.web.browser_guard import require_earnest
-from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
+from gamed.web.login_errors import LOGIN_ERRORS
 from gamed.web.page_room import PageRoom, page, see_other
 from gamed.web.pages import done, provider, sign_in
 from gamed.web.pages.account_fields import Returned
 from gamed.web.pages.errors import SERVER_ERROR, error_response
+from gamed.web.players_errors import PLAYER_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 _STATUS = {Refusal.LIMIT: 429, Refusal.BUSY: 503}
 """Every other refusal is a page like any: 200."""

@@ -11,10 +11,12 @@ from gamed.login.errors import CallbackMalformed, OtherBrowser
 from gamed.login.returning import Arrival, Returning
 from gamed.structs import Part
 from gamed.web.browser_guard import require_earnest
-from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
+from gamed.web.login_errors import LOGIN_ERRORS
 from gamed.web.page_room import PageRoom, page
 from gamed.web.pages import done, texts
 from gamed.web.pages.errors import error_response
+from gamed.web.players_errors import PLAYER_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 REFUSED: Mapping[Ruling, tuple[int, str]] = {
     Ruling.PROVIDER_UNKNOWN: (404, texts.CALLBACK_UNKNOWN_PROVIDER),

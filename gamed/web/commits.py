@@ -15,9 +15,10 @@ from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.conditional import PRIVATE
 from gamed.web.detached import Detached
-from gamed.web.error_tables import SAVE_ERRORS, SESSION_ERRORS
 from gamed.web.incoming import Intake
 from gamed.web.json_io import read_json, write_json
+from gamed.web.saves_errors import SAVE_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 from gamed.web.staged import CommitGate, CommitSink, StagedUpload, StageGate, digest_in
 
 

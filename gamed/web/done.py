@@ -8,11 +8,13 @@ from gamed.http.request import Request
 from gamed.login.done import Done, DoneSide, GoBack, Over, Return, ShowCode, Working
 from gamed.structs import Part
 from gamed.web.browser_guard import require_earnest
-from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
+from gamed.web.login_errors import LOGIN_ERRORS
 from gamed.web.page_room import PageRoom, page
 from gamed.web.pages import done, errors
 from gamed.web.pages.errors import error_response
+from gamed.web.players_errors import PLAYER_ERRORS
 from gamed.web.query import read_query
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 RETURN_SECONDS = 2
 """With 0 or 1 the Back button skips the page in some browsers, and nobody reads it."""

@@ -13,7 +13,8 @@ from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.conditional import PRIVATE, conditions_of, send_part
 from gamed.web.detached import Detached
-from gamed.web.error_tables import SAVE_ERRORS, SESSION_ERRORS
+from gamed.web.saves_errors import SAVE_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 SEND_SECONDS = 3600
 """For one answer: a place is not kept for ever by who reads a byte now and then. A range goes on from there."""

@@ -23,8 +23,10 @@ from gamed.sessions.credentials import members
 from gamed.structs import Part
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
-from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import read_json, write_json
+from gamed.web.login_errors import LOGIN_ERRORS
+from gamed.web.players_errors import PLAYER_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 MAX_WAIT_SECONDS = 25
 MIN_INTERVAL_SECONDS = 1

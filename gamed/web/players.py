@@ -12,8 +12,11 @@ from gamed.sessions.credentials import Caller
 from gamed.structs import Part
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
-from gamed.web.error_tables import LOGIN_ERRORS, PLAYER_ERRORS, SAVE_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import write_json
+from gamed.web.login_errors import LOGIN_ERRORS
+from gamed.web.players_errors import PLAYER_ERRORS
+from gamed.web.saves_errors import SAVE_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 
 class Callers(Protocol):

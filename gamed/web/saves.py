@@ -21,9 +21,10 @@ from gamed.structs import Part
 from gamed.web.access import access_token
 from gamed.web.conditional import PRIVATE, conditions_of, send_part
 from gamed.web.detached import Detached
-from gamed.web.error_tables import SAVE_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import write_json
 from gamed.web.query import read_query
+from gamed.web.saves_errors import SAVE_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 from gamed.web.upload import SaveGate, Upload
 
 READ = {

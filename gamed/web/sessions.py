@@ -14,8 +14,9 @@ from gamed.sessions.session import Scope, SessionRow
 from gamed.structs import Part
 from gamed.web.bearer import bearer
 from gamed.web.detached import Detached
-from gamed.web.error_tables import PLAYER_ERRORS, SESSION_ERRORS
 from gamed.web.json_io import read_json, write_json
+from gamed.web.players_errors import PLAYER_ERRORS
+from gamed.web.sessions_errors import SESSION_ERRORS
 
 
 class Sessions(Protocol):
