@@ -72,6 +72,34 @@ class ContentTest(ExportCase):
         self.assertIn("attachment", answer.headers["content-disposition"])
         self.assertEqual(answer.headers["cache-control"], "private, no-cache, no-transform")
 
+    def test_times(self) -> None:
+        """An entry's time is that of its version in UTC; one that a ZIP cannot write down is moved into its range."""
+        times = {1: 0, 2: 1_800_000_000_000, 3: 2**43, 4: 253_402_300_799_000}
+        for body in (b"three", b"four"):
+            self.put("auto", body, PRESENT)
+        for version, ms in times.items():
+            query = f"UPDATE save_version SET created_ms = {ms} WHERE slot = 'auto' AND version = {version}"
+            self.in_state(lambda c, query=query: c.execute(query).rowcount)
+        with ZipFile(BytesIO(self.export().body)) as archive:
+            found = [archive.getinfo(f"saves/auto/{version}").date_time for version in times]
+            self.assertEqual([found[0], found[1]], [(1980, 1, 1, 0, 0, 0), (2027, 1, 15, 8, 0, 0)])
+            self.assertEqual([found[2][0], found[3][0]], [2107, 2107])
+            self.assertEqual(archive.getinfo("manifest.json").date_time, found[3])
+            self.assertEqual({info.external_attr >> 16 for info in archive.infolist()}, {0o100600})
+
+    def test_more_than_16_bits_count(self) -> None:
+        """More than 65,535 versions make a ZIP64 file."""
+        self.patch(exporting, "STEP_VERSIONS", 10_000)
+        query = """
+            WITH RECURSIVE n(n) AS (SELECT 4 UNION ALL SELECT n + 1 FROM n WHERE n < 66000)
+            INSERT INTO save_version (player_id, slot, version, kind, blob_id, sha256, size, ctype, created_ms)
+            SELECT player_id, slot, n, kind, blob_id, sha256, size, ctype, created_ms FROM save_version, n
+            WHERE slot = 'auto' AND version = 1
+        """
+        self.in_state(lambda c: c.execute(query).rowcount)
+        with ZipFile(BytesIO(self.export().body)) as archive:
+            self.assertEqual((len(archive.namelist()), archive.read("saves/auto/66000")), (66_002, b"one"))
+
     def test_nothing_kept(self) -> None:
         """Who never saved anything gets a manifest that says so."""
         self.bearer = self.sign_in(BERT)
@@ -294,6 +322,14 @@ class PlaceTest(ExportCase):
         self.refused(self.export(), 507, "storage_full", "cannot be written")
         self.folder.mkdir()
         self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+
+    def test_full_until_it_is_closed(self) -> None:
+        """A file whose last bytes find no room even when it is closed is closed all the same, without an error."""
+        archive = self.exports._begin(ANNA, self.cursor())
+        archive._out = open("/dev/full", "w+b")  # noqa: SIM115  close() closes it
+        self.failureResultOf(archive.step(), StoreFull)
+        archive.close()
+        self.assertTrue(archive.content.closed)
 
     def cursor(self) -> Any:
         return self.in_state(lambda c: exporting.shelves.find(c, ANNA)).cursor

@@ -1,19 +1,21 @@
-"""A player's saves as one zip: every version that is kept, and a manifest (PROTOCOL 4).
+"""This module writes a player's saves as one ZIP file: every kept version and a manifest (PROTOCOL 4).
 
-It is made in short looks at the store, each from a snapshot of its own. A version and its bytes are read in the same
-one, so that nothing can be pruned between them; what is pruned before its turn is not there, what is saved meanwhile
-may be. The manifest names the cursor of the beginning: all that was kept then is there, and what changed since is
-listed by `GET /game/saves?since=`. Damaged bytes are left out, and named. The same shelf makes the same bytes.
+The file is written in short steps, each in a read transaction of its own. A version and its bytes are read in the same
+step, so cleanup cannot delete them in between. A version that is deleted before its step is left out; a version that
+is saved during the export may be included. The manifest has the cursor from the start of the export: all versions of
+that moment are included, and `GET /game/saves?since=` lists the later changes. Damaged versions are left out, and the
+manifest marks them. The same saves give the same bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from shutil import copyfileobj
 from sqlite3 import Connection
 from tempfile import TemporaryFile
 from typing import IO
-from zlib import crc32
+from zipfile import ZipFile, ZipInfo
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -25,52 +27,51 @@ from gamed.storage import parts
 from gamed.storage.errors import SQLITE_ERRORS, translate
 from gamed.storage.state import shelves, versions
 from gamed.storage.state.writing import erased
-from gamed.storage.zip_writer import ZipWriter
 from gamed.store import StoreCorrupt
 
 STEP_BYTES = 1024 * 1024
 STEP_VERSIONS = 64
-"""One look takes one version at least, and then as many as fit into both."""
+"""A step copies at least one version, and more until one of these is reached."""
 MANIFEST = "manifest.json"
-_COPY_BYTES = 64 * 1024
 
 
 class Copied(Struct, frozen=True):
-    """One version that had its turn; `good` unless its bytes are not those that were acknowledged."""
+    """A version that was handled; `good` unless its bytes differ from those that were acknowledged."""
 
     version: Version
     good: bool
 
 
 class ExportWriter:
-    """A zip in the making; memory stays the same however much is kept."""
+    """A ZIP file that is being written; in memory are the bytes of one part, and the ZIP's list of entries."""
 
     def __init__(self, player_id: str, cursor: Cursor, out: IO[bytes], folder: Path) -> None:
-        """`out` is an empty file of the caller's, `cursor` where the shelf stands; notes are made in `folder`."""
+        """Write to `out`, an empty file of the caller's; the manifest grows in a file without a name in `folder`.
+
+        `cursor` is the current one of the player's saves.
+        """
         self._player_id = player_id
         self._epoch = cursor.epoch
         self._after = "", 0
         self._damaged = 0
         self._newest_ms = 0
-        with ExitStack() as files:
-            directory = files.enter_context(TemporaryFile(dir=folder))
-            self._manifest = _Manifest(files.enter_context(TemporaryFile(dir=folder)))
-            self._files = files.pop_all()
-        self._zip = ZipWriter(out, directory)
+        self._manifest = TemporaryFile(dir=folder)  # noqa: SIM115  close() closes it
+        self._out = _HashedFile(out)
+        self._zip = ZipFile(self._out, "w")
         head = {"format": 1, "player": player_id, "cursor": str(cursor)}
-        self._manifest.add(encode(head)[:-1] + b',"versions":[')
+        self._manifest.write(encode(head)[:-1] + b',"versions":[')
         self.sha256 = b""
-        """Of the whole file, once it is whole."""
+        """The hash of the whole file, after the last step."""
         self.unreadable = False
-        """Whether SQLite found a page damaged: it holds somebody's bytes, and is no reason to keep back the others."""
+        """True after SQLite found a damaged page. Such a page holds some versions' bytes; the others are exported."""
 
     @property
     def size(self) -> int:
-        """Bytes written so far."""
-        return self._zip.size
+        """Return the number of bytes written so far."""
+        return self._out.size
 
     def step(self, connection: Connection) -> Sequence[Copied]:
-        """Copy some versions; none when the zip is whole. Erased when the saves are going, or are others by now."""
+        """Copy some versions; return none when the ZIP is whole. Raise Erased if the saves were erased meanwhile."""
         if shelves.find(connection, self._player_id).erased_since(self._epoch):
             raise erased()
         copied: list[Copied] = []
@@ -85,64 +86,87 @@ class ExportWriter:
         return copied
 
     def close(self) -> None:
-        """Let go of everything but the zip itself."""
-        self._files.close()
+        """Close everything but the file of the caller."""
+        self._out.close()
+        self._zip.close()
+        self._manifest.close()
 
     def _copy(self, connection: Connection, version: Version, current: bool) -> bool:
         body, blob_id, name = version.body, version.blob_id, None
-        if body is not None and blob_id is not None and (crc := self._checked(connection, blob_id, body)) is not None:
+        if body is not None and blob_id is not None and self._intact(connection, blob_id, body):
             name = f"saves/{version.slot}/{version.version}"
-            self._zip.add(name, version.created_ms, body.size, crc, _pieces(connection, blob_id, body.size))
+            with self._zip.open(_entry(name, version.created_ms, body.size), "w") as entry:
+                entry.writelines(parts.read_all(connection, blob_id))
         damaged = body is not None and name is None
         self._damaged += damaged
         self._newest_ms = max(self._newest_ms, version.created_ms)
         row = {**version_info(version), "current": current, "file": name, "damaged": damaged}
-        self._manifest.add((b"\n" if self._after == ("", 0) else b",\n") + encode(row))
+        self._manifest.write((b"\n" if self._after == ("", 0) else b",\n") + encode(row))
         self._after = version.slot, version.version
         return not damaged
 
-    def _checked(self, connection: Connection, blob_id: int, body: Body) -> int | None:
-        """The CRC-32 of the bytes, if they are those that were acknowledged."""
-        digest, crc, size = sha256(), 0, 0
+    def _intact(self, connection: Connection, blob_id: int, body: Body) -> bool:
+        """Check whether the stored bytes are those that were acknowledged."""
+        digest, size = sha256(), 0
         try:
-            for data in _pieces(connection, blob_id, body.size):
+            for data in parts.read_all(connection, blob_id):
                 digest.update(data)
-                crc, size = crc32(data, crc), size + len(data)
+                size += len(data)
         except SQLITE_ERRORS as e:
             if not isinstance(translate(e), StoreCorrupt):
                 raise
             self.unreadable = True
-            return None
-        return crc if (digest.digest(), size) == (body.sha256, body.size) else None
+            return False
+        return (digest.digest(), size) == (body.sha256, body.size)
 
     def _finish(self) -> None:
-        self._manifest.add(b'\n],"damaged":%d}\n' % self._damaged)
-        manifest = self._manifest
-        self._zip.add(MANIFEST, self._newest_ms, manifest.size, manifest.crc, manifest.pieces())
-        self.sha256 = self._zip.end()
+        self._manifest.write(b'\n],"damaged":%d}\n' % self._damaged)
+        entry = _entry(MANIFEST, self._newest_ms, self._manifest.tell())
+        self._manifest.seek(0)
+        with self._zip.open(entry, "w") as out:
+            copyfileobj(self._manifest, out)
+        self._zip.close()
+        self.sha256 = self._out.sha256.digest()
         self.close()
 
 
-class _Manifest:
-    """JSON in a file, row by row."""
+class _HashedFile:
+    """The file that zipfile writes to. It cannot seek, so zipfile writes each byte once, and it is hashed here."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.size = self.crc = 0
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out: IO[bytes] | None = out
+        self.sha256 = sha256()
+        self.size = 0
 
-    def add(self, data: bytes) -> None:
-        self._file.write(data)
-        self.size += len(data)
-        self.crc = crc32(data, self.crc)
+    def write(self, data: bytes) -> int:
+        """Write and hash the bytes; ignore them after close()."""
+        if self._out is not None:
+            self._out.write(data)
+            self.sha256.update(data)
+            self.size += len(data)
+        return len(data)
 
-    def pieces(self) -> Iterator[bytes]:
-        self._file.seek(0)
-        while piece := self._file.read(_COPY_BYTES):
-            yield piece
+    def flush(self) -> None:
+        """Do nothing after close(), like write()."""
+        if self._out is not None:
+            self._out.flush()
+
+    def close(self) -> None:
+        """Ignore what follows: ZipFile.close() adds a directory even to a file that is given up."""
+        self._out = None
+
+
+def _entry(name: str, modified_ms: int, size: int) -> ZipInfo:
+    """Return a file that is not compressed; its time is UTC and in the range of the format, 1980 to 2107."""
+    moment = datetime.fromtimestamp(modified_ms // 1000, UTC)
+    entry = ZipInfo(name, (min(max(moment.year, 1980), 2107), *moment.timetuple()[1:6]))
+    entry.file_size = size
+    entry.external_attr = 0o100600 << 16
+    return entry
 
 
 def _after(connection: Connection, player_id: str, slot: str, version: int) -> Iterator[tuple[Version, bool]]:
-    """The next versions by slot and number, and whether each is the current one."""
+    """Yield the next versions by slot and number, and for each whether it is the current one."""
     query = f"""
         SELECT {versions.COLUMNS},
                version IS (SELECT head FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
@@ -153,11 +177,3 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
     values: Mapping[str, object] = {"player_id": player_id, "slot": slot, "version": version, "limit": STEP_VERSIONS}
     for *row, current in connection.execute(query, values).fetchall():
         yield versions.from_row(tuple(row)), bool(current)
-
-
-def _pieces(connection: Connection, blob_id: int, size: int) -> Iterator[bytes]:
-    for n in range(parts.count(size)):
-        data = parts.read_raw(connection, blob_id, n)
-        if data is None:
-            return
-        yield data

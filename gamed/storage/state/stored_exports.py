@@ -1,5 +1,6 @@
-"""Exports over the blob lane: each step is a turn between those of uploads and downloads (PROTOCOL 4)."""
+"""Exports are written by the thread that stores uploads, one step at a time between its other work (PROTOCOL 4)."""
 
+from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 from tempfile import TemporaryFile
@@ -16,7 +17,7 @@ from gamed.structs import Part
 
 
 class StoredExport(Struct, eq=False):
-    """gamed.saves.exports.Archive. Its files have no names: whatever happens to the process, nothing of them stays."""
+    """An export of one player. Its files have no names, so none is left behind when the process is killed."""
 
     _stores: Stores
     _folder: Path
@@ -45,10 +46,11 @@ class StoredExport(Struct, eq=False):
     def close(self) -> None:
         for file in (self._export, self._out):
             if file is not None:
-                file.close()
+                with suppress(OSError):  # a full disk; the file is closed, although its last bytes are not written
+                    file.close()
 
     def _step(self, connection: Connection) -> bool:
-        """In the lane's thread."""
+        """Write a step, in that thread; return whether there is more to do."""
         try:
             if self._out is None:
                 self._out = TemporaryFile(dir=self._folder)  # noqa: SIM115  close() closes it
@@ -63,7 +65,7 @@ class StoredExport(Struct, eq=False):
 
 
 class StoredExports(Part, frozen=True):
-    """Begins them."""
+    """The exports of all players; a new one opens its files in its first step."""
 
     _stores: Stores
     _folder: Path
