@@ -3,6 +3,7 @@
 import json
 from errno import ENOSPC
 from io import BytesIO
+from struct import unpack
 from typing import Any
 from zipfile import ZipFile
 
@@ -86,6 +87,15 @@ class ContentTest(ExportCase):
             self.assertEqual([found[2][0], found[3][0]], [2107, 2107])
             self.assertEqual(archive.getinfo("manifest.json").date_time, found[3])
             self.assertEqual({info.external_attr >> 16 for info in archive.infolist()}, {0o100600})
+
+    def test_sizes_come_first(self) -> None:
+        """Each entry's size and CRC stand in front of its bytes, for programs that read a ZIP as it arrives."""
+        whole = self.export().body
+        with ZipFile(BytesIO(whole)) as archive:
+            for info in archive.infolist():
+                head = whole[info.header_offset :][:26]
+                self.assertEqual(unpack("<3L", head[14:]), (info.CRC, info.file_size, info.file_size))
+                self.assertEqual(info.flag_bits & 8, 0)
 
     def test_more_than_16_bits_count(self) -> None:
         """More than 65,535 versions make a ZIP64 file."""

@@ -46,7 +46,7 @@ class ExportWriter:
     """A ZIP file that is being written; in memory are the bytes of one part, and the ZIP's list of entries."""
 
     def __init__(self, player_id: str, cursor: Cursor, out: IO[bytes], folder: Path) -> None:
-        """Write to `out`, an empty file of the caller's; the manifest grows in a file without a name in `folder`.
+        """Write to `out`, an empty file of the caller's that can be read, too; keep temporary files in `folder`.
 
         `cursor` is the current one of the player's saves.
         """
@@ -56,19 +56,20 @@ class ExportWriter:
         self._damaged = 0
         self._newest_ms = 0
         self._manifest = TemporaryFile(dir=folder)  # noqa: SIM115  close() closes it
-        self._out = _HashedFile(out)
-        self._zip = ZipFile(self._out, "w")
+        self._out = out
+        self._zip = ZipFile(out, "w")
         head = {"format": 1, "player": player_id, "cursor": str(cursor)}
         self._manifest.write(encode(head)[:-1] + b',"versions":[')
-        self.sha256 = b""
-        """The hash of the whole file, after the last step."""
+        self._hash = sha256()
+        self.size = 0
+        """The number of bytes written so far."""
         self.unreadable = False
         """True after SQLite found a damaged page. Such a page holds some versions' bytes; the others are exported."""
 
     @property
-    def size(self) -> int:
-        """Return the number of bytes written so far."""
-        return self._out.size
+    def sha256(self) -> bytes:
+        """Return the hash of all bytes written so far."""
+        return self._hash.digest()
 
     def step(self, connection: Connection) -> Sequence[Copied]:
         """Copy some versions; return none when the ZIP is whole. Raise Erased if the saves were erased meanwhile."""
@@ -83,13 +84,15 @@ class ExportWriter:
                 break
         if not copied:
             self._finish()
+        self._hash_new_bytes()
         return copied
 
     def close(self) -> None:
-        """Close everything but the file of the caller."""
-        self._out.close()
-        self._zip.close()
-        self._manifest.close()
+        """Close everything but the file of the caller; raise OSError if the disk is full."""
+        try:
+            self._zip.close()
+        finally:
+            self._manifest.close()
 
     def _copy(self, connection: Connection, version: Version, current: bool) -> bool:
         body, blob_id, name = version.body, version.blob_id, None
@@ -125,35 +128,14 @@ class ExportWriter:
         self._manifest.seek(0)
         with self._zip.open(entry, "w") as out:
             copyfileobj(self._manifest, out)
-        self._zip.close()
-        self.sha256 = self._out.sha256.digest()
         self.close()
 
-
-class _HashedFile:
-    """The file that zipfile writes to. It cannot seek, so zipfile writes each byte once, and it is hashed here."""
-
-    def __init__(self, out: IO[bytes]) -> None:
-        self._out: IO[bytes] | None = out
-        self.sha256 = sha256()
-        self.size = 0
-
-    def write(self, data: bytes) -> int:
-        """Write and hash the bytes; ignore them after close()."""
-        if self._out is not None:
-            self._out.write(data)
-            self.sha256.update(data)
+    def _hash_new_bytes(self) -> None:
+        """Read back what this step wrote: zipfile writes an entry's size and CRC in front of it after its bytes."""
+        self._out.seek(self.size)
+        while data := self._out.read(parts.PART_BYTES):
+            self._hash.update(data)
             self.size += len(data)
-        return len(data)
-
-    def flush(self) -> None:
-        """Do nothing after close(), like write()."""
-        if self._out is not None:
-            self._out.flush()
-
-    def close(self) -> None:
-        """Ignore what follows: ZipFile.close() adds a directory even to a file that is given up."""
-        self._out = None
 
 
 def _entry(name: str, modified_ms: int, size: int) -> ZipInfo:
