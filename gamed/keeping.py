@@ -1,6 +1,7 @@
 """The wiring of saves: what stands between a request for a save and the bytes in state.db."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from secrets import token_bytes
 from shutil import disk_usage
 from typing import Any
@@ -22,7 +23,7 @@ from gamed.saves.shelf import Shelf
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.keeper import Sessions
 from gamed.storage.state.news import StoreNews
-from gamed.storage.state.stored_exports import StoredExports
+from gamed.storage.state.stored_exports import StoredExport
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.storage.state.sweeper import Sweeper
@@ -67,8 +68,7 @@ class Keeping:
         )
         shelves = StoredShelves(self._stores, token_bytes)
         erasure = Erasure(shelf, shelves, self._now_ms, token_bytes, self.waits)
-        archives = StoredExports(self._stores, folder)
-        self._exports = Exports(shelf, archives.begin, announced)
+        self._exports = Exports(shelf, partial(StoredExport, self._stores, folder), announced)
         return (
             SaveRoutes(shelf, detached, SaveGate(shelf, limits, intake), erasure),
             CommitRoutes(commits, limits, detached, intake),

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from sqlite3 import Connection
@@ -22,7 +23,7 @@ from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.shelf import Shelf
 from gamed.saves.write_rate import WriteRate
 from gamed.storage.state.news import StoreNews
-from gamed.storage.state.stored_exports import StoredExports
+from gamed.storage.state.stored_exports import StoredExport
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.storage.stores import Stores
@@ -96,8 +97,7 @@ class SaveCase(SynchronousTestCase):
         erasure = Erasure(shelf, shelves, now_ms, random, self.waits_of)
         self.routes = SaveRoutes(shelf, self.detached, SaveGate(shelf, limits, intake), erasure)
         committing = CommitRoutes(commits, limits, self.detached, intake)
-        archives = StoredExports(self.stores, self.folder)
-        self.exports = Exports(shelf, archives.begin, self.announced)
+        self.exports = Exports(shelf, partial(StoredExport, self.stores, self.folder), self.announced)
         rooms = [self.routes, committing, ExportRoutes(self.exports, self.detached, self.clock)]
         return Browser(rooms, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
 

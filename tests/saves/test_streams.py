@@ -1,6 +1,7 @@
 """Large bodies over real sockets, real files and real threads: memory stays small, slow readers cost nothing."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.shelf import Shelf
 from gamed.saves.write_rate import WriteRate
 from gamed.storage.state.news import StoreNews
-from gamed.storage.state.stored_exports import StoredExports
+from gamed.storage.state.stored_exports import StoredExport
 from gamed.storage.state.stored_saves import StoredSaves
 from gamed.storage.state.stored_shelves import StoredShelves
 from gamed.web.detached import Detached
@@ -137,7 +138,7 @@ class StreamTest(TestCase):
         gate = SaveGate(shelf, limits, Intake(limits, data / "tmp", announced))
         detached, shelves = Detached(), StoredShelves(house.stores, Counting())
         erasure = Erasure(shelf, shelves, lambda: house.now_ms, Counting(), waits)
-        exports = Exports(shelf, StoredExports(house.stores, data / "tmp").begin, announced)
+        exports = Exports(shelf, partial(StoredExport, house.stores, data / "tmp"), announced)
         site = build_server(
             [SaveRoutes(shelf, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
             HttpSettings(BASE_HOST),

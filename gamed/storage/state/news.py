@@ -1,5 +1,7 @@
 """Changes that another process made, told to those who wait for them (PROTOCOL 4.2)."""
 
+from functools import partial
+
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
@@ -43,6 +45,6 @@ class StoreNews(Struct, eq=False):
         if self._waits is None:
             return
         players = self._waits.players
-        cursors = await self._stores.reads.submit(attributed(STATE, lambda c: shelves.cursors(c, players)))
+        cursors = await self._stores.reads.submit(attributed(STATE, partial(shelves.cursors, players=players)))
         if self._waits is not None:
             self._waits.compare(cursors)

@@ -13,7 +13,6 @@ from gamed.saves.cursor import Cursor
 from gamed.storage.errors import of_disk
 from gamed.storage.state.exporting import ExportWriter
 from gamed.storage.stores import Stores
-from gamed.structs import Part
 
 
 class StoredExport(Struct, eq=False):
@@ -62,13 +61,3 @@ class StoredExport(Struct, eq=False):
             return more
         except OSError as e:
             raise of_disk(e) from e
-
-
-class StoredExports(Part, frozen=True):
-    """The exports of all players; a new one opens its files in its first step."""
-
-    _stores: Stores
-    _folder: Path
-
-    def begin(self, player_id: str, cursor: Cursor) -> StoredExport:
-        return StoredExport(self._stores, self._folder, player_id, cursor)

@@ -1,6 +1,7 @@
 """Saves over the lanes: a look is one unit with its token, a change one unit of state.db."""
 
 from collections.abc import Callable, Collection
+from functools import partial
 from sqlite3 import Connection
 from typing import IO, BinaryIO, TypeVar
 
@@ -44,47 +45,42 @@ class StoredSaves(Part, frozen=True):
     def list_saves(
         self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
     ) -> Deferred[tuple[Caller, Listing]]:
-        def list_saves(connection: Connection, player_id: str) -> Listing:
-            return reading.list_saves(connection, player_id, since, conditions)
-
-        return self._look(token, now_ms, list_saves)
+        return self._look(token, now_ms, partial(reading.list_saves, since=since, conditions=conditions))
 
     def look_at(self, token: Secret, now_ms: int, look: Look) -> Deferred[tuple[Caller, Sight]]:
-        return self._look(token, now_ms, lambda connection, player_id: reading.look_at(connection, player_id, look))
+        return self._look(token, now_ms, partial(reading.look_at, look=look))
 
     def recall(self, token: Secret, now_ms: int, slot: str) -> Deferred[tuple[Caller, Past]]:
-        return self._look(token, now_ms, lambda connection, player_id: reading.recall(connection, player_id, slot))
+        return self._look(token, now_ms, partial(reading.recall, slot=slot))
 
     def write(self, order: WriteOrder) -> Deferred[Written | NeedsBytes | SaveError]:
         size = len(order.data) if order.data is not None else 0
-        return self._stores.state.submit(lambda connection: writing.write(connection, self._limits, order), size)
+        return self._stores.state.submit(partial(writing.write, limits=self._limits, order=order), size)
 
     def remove(self, order: DeleteOrder) -> Deferred[Removed | SaveError]:
-        return self._stores.state.submit(lambda connection: writing.remove(connection, self._limits, order))
+        return self._stores.state.submit(partial(writing.remove, limits=self._limits, order=order))
 
     def restore(self, order: RestoreOrder) -> Deferred[Written | SaveError]:
-        return self._stores.state.submit(lambda connection: restoring.restore(connection, self._limits, order))
+        return self._stores.state.submit(partial(restoring.restore, limits=self._limits, order=order))
 
     def dismiss(self, order: DismissOrder) -> Deferred[SaveError | None]:
-        return self._stores.state.submit(lambda connection: restoring.dismiss(connection, order))
+        return self._stores.state.submit(partial(restoring.dismiss, order=order))
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
         return self._stores.reads.submit(
-            attributed(STATE, lambda connection: staging.size_of(connection, player_id, sha256))
+            attributed(STATE, partial(staging.size_of, player_id=player_id, sha256=sha256))
         )
 
     def blobs_of(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
-        return self._stores.reads.submit(
-            attributed(STATE, lambda connection: staging.find(connection, player_id, digests))
-        )
+        return self._stores.reads.submit(attributed(STATE, partial(staging.find, player_id=player_id, digests=digests)))
 
     def stage(self, order: StageOrder) -> Deferred[Staged | NeedsBytes | SaveError]:
         size = len(order.data) if order.data is not None else 0
-        return self._stores.state.submit(lambda connection: staging.stage(connection, self._limits, order), size)
+        return self._stores.state.submit(partial(staging.stage, limits=self._limits, order=order), size)
 
     def commit(self, order: CommitOrder) -> Deferred[Committed | Disagreed | NeedsBlobs | SaveError]:
         size = CHANGE_BYTES * len(order.changes)
-        return self._stores.state.submit(lambda connection: committing.commit(connection, self._limits, order), size)
+        return self._stores.state.submit(partial(committing.commit, limits=self._limits, order=order), size)
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
         return self._stores.blobs.append(player_id, spool)

@@ -1,6 +1,6 @@
 """Shelves that go, over the lanes: erased, or handed over (PROTOCOL 3.8, 4)."""
 
-from sqlite3 import Connection
+from functools import partial
 
 from gamed.crypto import Random
 from gamed.saves.cursor import Cursor, new_epoch
@@ -22,21 +22,18 @@ class StoredShelves(Part, frozen=True):
 
     async def erase(self, player_id: str, now_ms: int) -> None:
         epoch = new_epoch(self._random)
-        await self._stores.state.submit(lambda connection: erasing.begin(connection, player_id, epoch, now_ms))
+        await self._stores.state.submit(partial(erasing.begin, player_id=player_id, epoch=epoch, now_ms=now_ms))
         await self.finish(player_id)
 
     async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(self._random), new_epoch(self._random)
-
-        def unit(connection: Connection) -> bool:
-            return handing_over.hand_over(connection, player_id, heir_id, epochs, now_ms)
-
+        unit = partial(handing_over.hand_over, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
         while not await self._stores.state.submit(unit):
             await self.finish(heir_id)
         await self.finish(player_id)
 
     async def begin(self, order: EraseOrder) -> tuple[Removal, Cursor]:
-        return await self._stores.state.submit(lambda connection: erasing.begin_if(connection, order))
+        return await self._stores.state.submit(partial(erasing.begin_if, order=order))
 
     async def finish(self, player_id: str) -> bool:
         """Delete what is left of an erase that has begun: rows in small units, then the bytes they had.
@@ -44,8 +41,8 @@ class StoredShelves(Part, frozen=True):
         Return whether this ended the erase.
         """
         state, epoch = self._stores.state, new_epoch(self._random)
-        while more := await state.submit(lambda connection: erasing.step(connection, player_id, epoch)):
+        while more := await state.submit(partial(erasing.step, player_id=player_id, epoch=epoch)):
             pass
-        while (blob_id := await state.submit(lambda c: erasing.unreferenced(c, player_id))) is not None:
+        while (blob_id := await state.submit(partial(erasing.unreferenced, player_id=player_id))) is not None:
             await self._stores.blobs.discard(blob_id)
         return more is False

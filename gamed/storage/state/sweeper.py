@@ -1,6 +1,7 @@
 """What goes from state.db with time: pruned histories, erased shelves, unwanted blobs, free pages (PROTOCOL 4.3)."""
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec import Struct
 
@@ -36,12 +37,10 @@ class Sweeper(Struct, eq=False):
 
     async def _prune(self) -> None:
         now_ms = self._now_ms()
-        while await self._stores.state.submit(lambda connection: retention.mark(connection, self._limits, now_ms)):
+        while await self._stores.state.submit(partial(retention.mark, limits=self._limits, now_ms=now_ms)):
             pass
         while True:
-            swept = await self._stores.state.submit(
-                lambda connection: retention.sweep(connection, self._limits, now_ms)
-            )
+            swept = await self._stores.state.submit(partial(retention.sweep, limits=self._limits, now_ms=now_ms))
             for player_id in swept.told:
                 self._changed(player_id)
             if not swept.slots:
