@@ -12,24 +12,15 @@ from gamed.saves.commit import Change, CommitOrder, Committed, Disagreed, NeedsB
 from gamed.saves.cursor import new_epoch
 from gamed.saves.digest import check_digest
 from gamed.saves.errors import BlobMissing, BlobNotStaged, DigestMismatch, SaveError
-from gamed.saves.holdings import Holdings
 from gamed.saves.limits import SaveLimits
 from gamed.saves.orders import Entry, NeedsBytes
 from gamed.saves.player_waits import PlayerWaits
+from gamed.saves.shelf import Shelf
 from gamed.saves.staging import Delivery, Staged, StageOrder
 from gamed.saves.supply import ATTEMPTS, ByteStore, Supply
 from gamed.saves.write_rate import WriteRate
-from gamed.sessions.credentials import Caller
 from gamed.store import BlobCorrupt, BlobGone, StoreBusy
 from gamed.structs import Part
-
-
-class Door(Protocol):
-    """Who may come in."""
-
-    async def holdings(self, token: Secret, *, reading: bool = False) -> tuple[Caller, Holdings]: ...
-    async def enter(self, token: Secret) -> Entry:
-        """To change something: it counts as one write."""
 
 
 class CommitStore(ByteStore, Protocol):
@@ -44,7 +35,7 @@ class CommitStore(ByteStore, Protocol):
 class Commits(Part, frozen=True):
     """Of all players; nobody ever learns of another's bytes. Raises SaveError, SessionError, StoreError."""
 
-    _door: Door
+    _shelf: Shelf
     _store: CommitStore
     _limits: SaveLimits
     _staged_seconds: int
@@ -56,17 +47,17 @@ class Commits(Part, frozen=True):
 
     async def enter(self, token: Secret) -> Entry:
         """To commit."""
-        return await self._door.enter(token)
+        return await self._shelf.enter(token)
 
     async def enter_to_stage(self, token: Secret) -> Entry:
         """Staged bytes have a rate of their own: nothing that a player sees is changed by them."""
-        caller, holdings = await self._door.holdings(token)
+        caller, holdings = await self._shelf.holdings(token)
         self._staging_rate.spend(caller.player_id, self._now_ms())
         return Entry(caller.player_id, holdings.cursor.epoch, holdings.usage)
 
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Of the player's own bytes with this hash, staged or saved; else BlobNotStaged."""
-        caller, _ = await self._door.holdings(token, reading=True)
+        caller, _ = await self._shelf.holdings(token, reading=True)
         size = await self._store.size_of(caller.player_id, sha256)
         if size is None:
             raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")

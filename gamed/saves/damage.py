@@ -1,7 +1,6 @@
 """Stored bytes that are not what was acknowledged: what is left to offer (PROTOCOL 4.2)."""
 
-from collections.abc import Awaitable
-from typing import Protocol
+from collections.abc import Awaitable, Callable
 
 from gamed.saves.errors import CorruptBlob
 from gamed.saves.save_info import side
@@ -9,16 +8,13 @@ from gamed.saves.sight import Past
 from gamed.saves.version import Version
 from gamed.store import BlobCorrupt, BlobGone, StoreCorrupt
 
-
-class Checker(Protocol):
-    """Hashes stored bytes again: BlobGone or BlobCorrupt, or StoreCorrupt where SQLite cannot read them."""
-
-    def check(self, blob_id: int) -> Awaitable[None]: ...
+Check = Callable[[int], Awaitable[None]]
+"""Hashes the bytes of a blob again; raises BlobGone, BlobCorrupt, or StoreCorrupt where SQLite cannot read them."""
 
 
-async def damage(checker: Checker, version: Version, past: Past) -> CorruptBlob:
-    """The refusal to give this version's bytes, after a search for the newest whose bytes are good."""
-    good = await _newest_good(checker, past, {version.blob_id})
+async def damage(check: Check, version: Version, past: Past) -> CorruptBlob:
+    """Return the error for damaged bytes; it names the newest version whose bytes are good."""
+    good = await _newest_good(check, past, {version.blob_id})
     advice = (
         f"Version {good.version} is the newest that is good." if good else "No older version is good."
     ) + " If your game still has the bytes, PUT them again: that repairs the save."
@@ -26,12 +22,12 @@ async def damage(checker: Checker, version: Version, past: Past) -> CorruptBlob:
     return CorruptBlob(f"The stored bytes of version {version.version} are damaged. {advice}", members)
 
 
-async def _newest_good(checker: Checker, past: Past, bad: set[int | None]) -> Version | None:
+async def _newest_good(check: Check, past: Past, bad: set[int | None]) -> Version | None:
     for version in past.versions:
         if version.blob_id is None or version.blob_id in bad:
             continue
         try:
-            await checker.check(version.blob_id)
+            await check(version.blob_id)
         except (BlobCorrupt, BlobGone, StoreCorrupt):
             bad.add(version.blob_id)
         else:

@@ -1,11 +1,12 @@
 """The body of a commit, read entry by entry: what each wants of its slot (PROTOCOL 4.4)."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from re import ASCII, compile
-from typing import Final, Protocol
+from typing import Final
 
-from gamed.http_rules.conditions import Header
+from msgspec import Struct
+
 from gamed.saves.commit import Change, Content
 from gamed.saves.condition import Condition, deleting_condition, writing_condition
 from gamed.saves.errors import BadMeta, BadPrecondition, InvalidCommit, InvalidSaveRequest, InvalidSlot
@@ -20,23 +21,16 @@ _SHA256: Final = compile(r"[0-9a-f]{64}", ASCII)
 _NEEDS_CONDITION = "needs if_match or if_none_match: what you know of the slot"
 
 
-class Proposal(Protocol):
-    """One entry as it was sent; what is absent is None."""
+class Proposal(Struct):
+    """One entry of a commit as the client sent it; an absent member is None."""
 
-    @property
-    def slot(self) -> str: ...
-    @property
-    def if_match(self) -> str | None: ...
-    @property
-    def if_none_match(self) -> str | None: ...
-    @property
-    def sha256(self) -> str | None: ...
-    @property
-    def content_type(self) -> str | None: ...
-    @property
-    def meta(self) -> Mapping[str, object] | None: ...
-    @property
-    def delete(self) -> bool: ...
+    slot: str
+    if_match: str | None = None
+    if_none_match: str | None = None
+    sha256: str | None = None
+    content_type: str | None = None
+    meta: dict[str, object] | None = None
+    delete: bool = False
 
 
 def accept(proposals: Sequence[Proposal], limits: SaveLimits) -> tuple[Change, ...]:
@@ -93,16 +87,11 @@ def _condition(at: str, proposal: Proposal, flaws: list[Flaw]) -> Condition | No
         return None
     read = deleting_condition if proposal.delete else writing_condition
     try:
-        return read(_header(proposal))
+        return read({"if-match": proposal.if_match, "if-none-match": proposal.if_none_match}.get)
     except BadPrecondition as e:
         at_fault = "if_match" if proposal.if_none_match is None else "if_none_match"
         flaws.append((f"{at}/{at_fault}", str(e)))
         return None
-
-
-def _header(proposal: Proposal) -> Header:
-    """The conditions are written as the header fields of PUT and DELETE are."""
-    return {"if-match": proposal.if_match, "if-none-match": proposal.if_none_match}.get
 
 
 def _content(at: str, proposal: Proposal, limits: SaveLimits, flaws: list[Flaw]) -> Content | None:
@@ -115,12 +104,8 @@ def _content(at: str, proposal: Proposal, limits: SaveLimits, flaws: list[Flaw])
     except InvalidSaveRequest as e:
         flaws.append((f"{at}/content_type", str(e)))
     try:
-        meta = check_meta(_one_line(proposal.meta), limits.meta_bytes)
+        line = None if proposal.meta is None else json.dumps(proposal.meta, separators=(",", ":"))
+        meta = check_meta(line, limits.meta_bytes)
     except BadMeta as e:
         flaws.append((f"{at}/meta", str(e)))
     return Content(sha256, ctype, meta) if sha256 and ctype else None
-
-
-def _one_line(meta: Mapping[str, object] | None) -> str | None:
-    """As a Save-Meta field would have it."""
-    return None if meta is None else json.dumps(meta, separators=(",", ":"))

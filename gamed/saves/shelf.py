@@ -1,7 +1,7 @@
 """The work of keeping saves: look, write, delete, whatever the store and the rules say (PROTOCOL 4)."""
 
 from collections.abc import Awaitable
-from typing import IO, BinaryIO, Protocol
+from typing import IO, Protocol
 
 from msgspec.structs import replace
 
@@ -43,16 +43,17 @@ from gamed.saves.player_waits import PlayerWaits
 from gamed.saves.rules import WRITES, Removal
 from gamed.saves.save_info import remembered
 from gamed.saves.sight import Look, Parts, Past, Reading, Sight
-from gamed.saves.supply import ATTEMPTS, Supply
+from gamed.saves.supply import ATTEMPTS, ByteStore, Supply
 from gamed.saves.version import Version
 from gamed.saves.write_rate import WriteRate
 from gamed.sessions.credentials import Caller
+from gamed.sessions.keeper import Sessions
 from gamed.store import BlobCorrupt, BlobGone, StoreBusy, StoreCorrupt
 from gamed.structs import Part
 from gamed.waits import Woken
 
 
-class SaveStore(Protocol):
+class SaveStore(ByteStore, Protocol):
     """Each call is one transaction; StoreError when it did not take place, SessionError where a token is judged."""
 
     def holdings(self, token: Secret, now_ms: int) -> Awaitable[tuple[Caller, Holdings]]: ...
@@ -65,17 +66,7 @@ class SaveStore(Protocol):
     def remove(self, order: DeleteOrder) -> Awaitable[Removed | SaveError]: ...
     def restore(self, order: RestoreOrder) -> Awaitable[Written | SaveError]: ...
     def dismiss(self, order: DismissOrder) -> Awaitable[SaveError | None]: ...
-    def append(self, player_id: str, spool: BinaryIO) -> Awaitable[int]: ...
     def fetch(self, blob_id: int) -> Awaitable[IO[bytes] | Parts]: ...
-    def check(self, blob_id: int) -> Awaitable[None]: ...
-    def discard(self, blob_id: int) -> Awaitable[None]: ...
-
-
-class Sessions(Protocol):
-    """What follows from a token that was good."""
-
-    async def settle(self, caller: Caller, *, reading: bool = False) -> None:
-        """`reading`: the request changes nothing."""
 
 
 class Shelf(Part, frozen=True):
@@ -194,7 +185,9 @@ class Shelf(Part, frozen=True):
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
         """Make an old version current again, after its bytes were hashed; -> what is current now."""
         entry = await self.enter(token)
-        await self._check(token, await self._version(token, slot, number))
+        look = Look(slot, Conditions(), whole=False, version=number)
+        _, sight = await self._store.look_at(token, self._now_ms(), look)
+        await self._check(token, self._judged(look, sight).version)
         outcome = await self._store.restore(RestoreOrder(entry, slot, number, condition, self._now_ms()))
         if isinstance(outcome, Written) and outcome.verdict.rule in WRITES:
             self._waits.changed(entry.player_id)
@@ -210,11 +203,6 @@ class Shelf(Part, frozen=True):
         if refusal is not None:
             raise refusal
         self._waits.changed(entry.player_id)
-
-    async def _version(self, token: Secret, slot: str, number: int) -> Version:
-        look = Look(slot, Conditions(), whole=False, version=number)
-        _, sight = await self._store.look_at(token, self._now_ms(), look)
-        return self._judged(look, sight).version
 
     async def _check(self, token: Secret, version: Version) -> None:
         """Stored bytes that are not what they were are not made current."""
@@ -244,4 +232,4 @@ class Shelf(Part, frozen=True):
 
     async def _damaged(self, token: Secret, version: Version) -> CorruptBlob:
         _, past = await self._store.recall(token, self._now_ms(), version.slot)
-        return await damage(self._store, version, past)
+        return await damage(self._store.check, version, past)

@@ -6,8 +6,8 @@ from typing import BinaryIO, Protocol, TypeVar
 from msgspec.structs import replace
 
 from gamed.saves.errors import SaveError
-from gamed.saves.orders import NeedsBytes, WriteOrder
-from gamed.saves.staging import StageOrder
+from gamed.saves.orders import NeedsBytes, WriteOrder, Written
+from gamed.saves.staging import Staged, StageOrder
 from gamed.store import BlobCorrupt, BlobGone, StoreBusy, StoreError
 from gamed.structs import Part
 
@@ -23,14 +23,8 @@ class ByteStore(Protocol):
     def discard(self, blob_id: int) -> Awaitable[None]: ...
 
 
-class Taker(Protocol):
-    """What came of an order."""
-
-    def took(self, blob_id: int) -> bool: ...
-
-
 Order = TypeVar("Order", WriteOrder, StageOrder)
-Taken = TypeVar("Taken", bound=Taker)
+Taken = TypeVar("Taken", Written, Staged)
 
 
 class Supply(Part, frozen=True):
@@ -71,7 +65,7 @@ class Supply(Part, frozen=True):
         await self._tidy(order.appended, None)
         return replace(order, appended=await self._store.append(order.entry.player_id, spool))
 
-    async def _tidy(self, appended: int | None, outcome: Taker | None) -> None:
+    async def _tidy(self, appended: int | None, outcome: Written | Staged | None) -> None:
         """An appended blob that nothing wants goes at once, however it came to that; else it is swept later."""
         if appended is None or (outcome is not None and outcome.took(appended)):
             return

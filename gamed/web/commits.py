@@ -9,7 +9,7 @@ from gamed.http.bodies import BodyPolicy
 from gamed.http.request import Request
 from gamed.saves.commits import Commits
 from gamed.saves.limits import SaveLimits
-from gamed.saves.proposal import accept
+from gamed.saves.proposal import Proposal, accept
 from gamed.saves.save_info import committed
 from gamed.structs import Part
 from gamed.web.access import access_token
@@ -22,22 +22,10 @@ from gamed.web.sessions_errors import SESSION_ERRORS
 from gamed.web.staged import CommitGate, CommitSink, StagedUpload, StageGate, digest_in
 
 
-class Wanted(Struct):
-    """One entry; gamed.saves.proposal.Proposal."""
-
-    slot: str
-    if_match: str | None = None
-    if_none_match: str | None = None
-    sha256: str | None = None
-    content_type: str | None = None
-    meta: dict[str, object] | None = None
-    delete: bool = False
-
-
 class CommitRequest(Struct):
     """The body of a commit."""
 
-    writes: list[Wanted]
+    writes: list[Proposal]
 
 
 class CommitRoutes(Part, frozen=True):
