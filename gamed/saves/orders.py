@@ -59,8 +59,8 @@ class Written(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether a PUT gave the slot one version more: a current one, or a copy of the refused bytes."""
-        return self.verdict.makes_version and (self.verdict.rule in WRITES or self.yours is not None)
+        """Check whether the slot has one version more: a current one, or a copy of the refused bytes."""
+        return self.verdict.rule in WRITES or (self.verdict.keeps_copy and self.yours is not None)
 
     def took(self, blob_id: int) -> bool:
         """Whether an appended blob is wanted."""

@@ -2,23 +2,20 @@
 
 from gamed.instants import rfc3339
 from gamed.saves.holdings import Holdings
-from gamed.saves.limits import SaveLimits, Usage
+from gamed.saves.limits import SaveLimits
 
 
 def overview(player_id: str, owner: bool, holdings: Holdings, limits: SaveLimits, now_ms: int) -> dict[str, object]:
-    """Who plays, what time it is here, where the shelf stands, and what it may hold."""
+    """Return the player, the server's time, the cursor and usage of the player's saves, and the limits."""
+    usage = holdings.usage
     return {
         "player": {"id": player_id, "owner": owner},
         "time": rfc3339(now_ms),
         "epoch": holdings.cursor.epoch,
         "cursor": str(holdings.cursor),
-        "usage": _usage(holdings.usage),
+        "usage": {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes},
         "limits": _limits(limits),
     }
-
-
-def _usage(usage: Usage) -> dict[str, object]:
-    return {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes}
 
 
 def _limits(limits: SaveLimits) -> dict[str, object]:

@@ -54,11 +54,6 @@ class SlotView(Struct, frozen=True):
         return self.last > 0
 
     @property
-    def top(self) -> Version | None:
-        """What the next version comes on top of."""
-        return self.head or self.tombstone
-
-    @property
     def size(self) -> int | None:
         """Bytes of the current version; None for an empty slot."""
         return self.head.size if self.head else None
@@ -71,19 +66,9 @@ class Verdict(Struct, frozen=True):
     yours: Version | None = None
 
     @property
-    def touches_bytes(self) -> bool:
-        """Whether the answer says that the bytes are kept, so that they must be, and be good."""
-        return self.rule not in (Rule.W3_UNCONDITIONAL, Rule.W7_NEVER_SEEN)
-
-    @property
     def keeps_copy(self) -> bool:
         """W6 for the first time: the refused bytes are kept beside the current ones."""
         return self.rule is Rule.W6_CONFLICT and self.yours is None
-
-    @property
-    def makes_version(self) -> bool:
-        """Whether one more version has the bytes from now on."""
-        return self.rule in WRITES or self.keeps_copy
 
 
 class Earlier(Struct, frozen=True):

@@ -21,7 +21,7 @@ def save_info(version: Version) -> dict[str, object]:
         "slot": version.slot,
         "version": version.version,
         "etag": str(version.entity_tag) if body else None,
-        "size": version.size,
+        "size": body.size if body else 0,
         "sha256": body.sha256.hex() if body else None,
         "content_type": body.ctype if body else None,
         "modified": rfc3339(version.created_ms),

@@ -20,14 +20,14 @@ def named(connection: Connection, player_id: str, slot: str, tag: str | None) ->
 
 
 def put_on_top(connection: Connection, limits: SaveLimits, player_id: str, view: SlotView, now: Version) -> Version:
-    """A version becomes the current one of a shelf that is there; what was on top before retires.
+    """Make `now` the current version of a player who has a row in `shelf`; retire its parent.
 
-    Its blob's references are the caller's business, as in keep_copy().
+    The caller counts the references of its blob, as in keep_copy().
     """
     versions.insert(connection, player_id, now)
-    if view.top is not None:
-        versions.retire(connection, player_id, now.slot, view.top.version, now.created_ms)
-    old = view.size or 0
+    if now.parent is not None:
+        versions.retire(connection, player_id, now.slot, now.parent, now.created_ms)
+    old = view.head.size if view.head else 0
     grown = Usage(slots=0 if view.head else 1, bytes=now.size - old, history_bytes=old)
     (seq, kept), number = shelves.change(connection, player_id, grown), now.version
     due_ms = now.created_ms if number > limits.keep_versions else None
@@ -59,12 +59,6 @@ def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: 
     due_ms = copy.created_ms + limits.keep_days * DAY_MS
     slots.touch(connection, player_id, copy.slot, last=copy.version, seq=seq, due_ms=due_ms)
     _fit(connection, limits, player_id, copy, seq, kept=kept, spared=copy.version)
-
-
-def dismiss(connection: Connection, player_id: str, copy: Version) -> None:
-    """A conflict copy that nobody wants any more."""
-    forget(connection, player_id, copy)
-    tell(connection, player_id, copy.slot)
 
 
 def forget(connection: Connection, player_id: str, version: Version) -> None:

@@ -11,7 +11,6 @@ from sqlite3 import Connection
 from gamed.saves.cursor import Cursor
 from gamed.saves.erasure import EraseOrder, judge_erase
 from gamed.saves.rules import Removal
-from gamed.saves.version import Version
 from gamed.storage.state import kept_blobs, shelves, versions
 
 VERSIONS = 64
@@ -57,7 +56,9 @@ def step(connection: Connection, player_id: str, epoch: str) -> bool | None:
     query = f"SELECT {versions.COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
     rows = connection.execute(query, values).fetchall()
     for version in map(versions.from_row, rows):
-        _forget(connection, player_id, version)
+        versions.delete(connection, player_id, version.slot, version.version)
+        if version.blob_id is not None:
+            kept_blobs.refer(connection, version.blob_id, -1)
     if rows:
         return True
     some = "(SELECT slot FROM save WHERE player_id = :player_id LIMIT :slots)"
@@ -77,9 +78,3 @@ def unreferenced(connection: Connection, player_id: str) -> int | None:
     """
     row = connection.execute(query, {"player_id": player_id}).fetchone()
     return None if row is None else int(row[0])
-
-
-def _forget(connection: Connection, player_id: str, version: Version) -> None:
-    versions.delete(connection, player_id, version.slot, version.version)
-    if version.blob_id is not None:
-        kept_blobs.refer(connection, version.blob_id, -1)

@@ -34,7 +34,9 @@ def _new(connection: Connection, order: WriteOrder | StageOrder, sha256: bytes |
 def _found(connection: Connection, order: WriteOrder | StageOrder) -> int | NeedsBytes:
     player_id, body = order.entry.player_id, order.body
     known = kept_blobs.find(connection, player_id, body.sha256)
-    if known is not None and _good(connection, order, known):
+    if known is not None and order.data is None and known == order.checked:
+        return known
+    if known is not None and order.data is not None and kept_blobs.load(connection, known) == order.data:
         return known
     fresh = order.appended if order.data is None else _new(connection, order, None)
     if fresh is None or not kept_blobs.is_loose(connection, player_id, fresh, body.size):
@@ -44,9 +46,3 @@ def _found(connection: Connection, order: WriteOrder | StageOrder) -> int | Need
         kept_blobs.refer(connection, fresh, versions.move_blob(connection, known, fresh))
     kept_blobs.adopt(connection, fresh, body.sha256)
     return fresh
-
-
-def _good(connection: Connection, order: WriteOrder | StageOrder, blob_id: int) -> bool:
-    if order.data is None:
-        return blob_id == order.checked
-    return kept_blobs.load(connection, blob_id) == order.data

@@ -19,7 +19,8 @@ def list_saves(connection: Connection, player_id: str, since: Cursor | None, con
     """All saves, or what changed since; nothing when the client knows this cursor (If-None-Match)."""
     holdings = shelves.find(connection, player_id)
     cursor = holdings.cursor
-    if _known(cursor, conditions):
+    known = conditions.if_none_match
+    if known is not None and known.match_weakly(cursor.entity_tag):
         return Listing(cursor, None)
     if holdings.erasing:
         return Listing(cursor, (), reset=since is not None)
@@ -37,7 +38,9 @@ def look_at(connection: Connection, player_id: str, look: Look) -> Sight:
     current = _representation(connection, player_id, target, look.conditions)
     outcome = judge(look.conditions, current, reading=True)
     if outcome is Outcome.FAILED:
-        return Sight(view, target, base=_base(connection, player_id, look), outcome=outcome)
+        match = look.conditions.if_match
+        tag = match.listed[0].opaque if match and match.listed else None
+        return Sight(view, target, base=named(connection, player_id, look.slot, tag), outcome=outcome)
     if outcome is Outcome.NOT_MODIFIED or not look.whole or target.size > INLINE_BYTES:
         return Sight(view, target, outcome=outcome, current=current)
     data = _bytes_of(connection, target, target.body, data)
@@ -56,22 +59,11 @@ def recall(connection: Connection, player_id: str, slot: str) -> Past:
     return Past(slots.view(connection, player_id, slot), versions.history(connection, player_id, slot))
 
 
-def _known(cursor: Cursor, conditions: Conditions) -> bool:
-    tags = conditions.if_none_match
-    return tags is not None and tags.match_weakly(cursor.entity_tag)
-
-
 def _representation(connection: Connection, player_id: str, head: Version, conditions: Conditions) -> Representation:
     """Whether its date tells it from its predecessor is looked up only for who asks by date."""
     dated = isinstance(conditions.if_range, int)
     doubtful = dated and versions.shares_its_second(connection, player_id, head)
     return Representation(head.entity_tag, head.created_ms, date_is_strong=not doubtful)
-
-
-def _base(connection: Connection, player_id: str, look: Look) -> Version | None:
-    match = look.conditions.if_match
-    tag = match.listed[0].opaque if match and match.listed else None
-    return named(connection, player_id, look.slot, tag)
 
 
 def _bytes_of(connection: Connection, version: Version, body: Body, stored: bytes | None) -> bytes | None:

@@ -7,10 +7,9 @@ from gamed.saves.errors import SaveError
 from gamed.saves.limits import SaveLimits, room_to_write
 from gamed.saves.orders import DismissOrder, RestoreOrder, Written
 from gamed.saves.rules import WRITES, SlotView, judge_write
-from gamed.saves.version import Body, Kind, Version
+from gamed.saves.version import Kind, Version
 from gamed.storage.state import kept_blobs, shelves, slots, versions
-from gamed.storage.state.changes import dismiss as let_go
-from gamed.storage.state.changes import named, put_on_top
+from gamed.storage.state.changes import forget, named, put_on_top, tell
 from gamed.storage.state.writing import erased
 
 
@@ -31,7 +30,9 @@ def restore(connection: Connection, limits: SaveLimits, order: RestoreOrder) -> 
     refusal = room_to_write(limits, shelf.usage, view.size, old.size)
     if refusal is not None:
         return refusal
-    now = _again(order, view, old, old.body)
+    top = view.head or view.tombstone
+    parent, parent_tag = top.version if top else None, view.head.tag if view.head else None
+    now = Version(slot, view.last + 1, parent, parent_tag, Kind.RESTORE, old.blob_id, old.body, order.now_ms)
     if old.blob_id is not None:
         kept_blobs.refer(connection, old.blob_id, +1)
     return Written(verdict, put_on_top(connection, limits, player_id, view, now))
@@ -47,13 +48,9 @@ def dismiss(connection: Connection, order: DismissOrder) -> SaveError | None:
         return _without_bytes(slots.view(connection, player_id, slot), slot, order.version, copy)
     if copy.kind is not Kind.CONFLICT:
         return protected(copy)
-    let_go(connection, player_id, copy)
+    forget(connection, player_id, copy)
+    tell(connection, player_id, slot)
     return None
-
-
-def _again(order: RestoreOrder, view: SlotView, old: Version, body: Body) -> Version:
-    parent, parent_tag = view.top.version if view.top else None, view.head.tag if view.head else None
-    return Version(order.slot, view.last + 1, parent, parent_tag, Kind.RESTORE, old.blob_id, body, order.now_ms)
 
 
 def _without_bytes(view: SlotView, slot: str, number: int, version: Version | None) -> SaveError:

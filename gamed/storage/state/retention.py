@@ -8,7 +8,7 @@ from sqlite3 import Connection
 
 from msgspec import Struct
 
-from gamed.saves.history import Pruning, prune
+from gamed.saves.history import prune
 from gamed.saves.limits import MIB, SaveLimits
 from gamed.saves.version import Kind, Version
 from gamed.storage.files import PAGE_BYTES
@@ -37,7 +37,9 @@ def sweep(connection: Connection, limits: SaveLimits, now_ms: int) -> Swept:
     looked, left, told = 0, VERSIONS, set()
     for player_id, slot in slots.due(connection, now_ms, SLOTS):
         before = shelves.find(connection, player_id).cursor
-        pruning = _pruning(connection, limits, player_id, slot, now_ms)
+        head = slots.view(connection, player_id, slot).head
+        history = versions.history(connection, player_id, slot)
+        pruning = prune(limits, head.version if head else None, history, now_ms)
         going = pruning.gone[-left:]
         _let_go(connection, player_id, slot, going)
         more = trim(connection, limits, player_id) or len(going) < len(pruning.gone)
@@ -50,11 +52,6 @@ def sweep(connection: Connection, limits: SaveLimits, now_ms: int) -> Swept:
     return Swept(looked, frozenset(told))
 
 
-def _pruning(connection: Connection, limits: SaveLimits, player_id: str, slot: str, now_ms: int) -> Pruning:
-    head = slots.view(connection, player_id, slot).head
-    return prune(limits, head.version if head else None, versions.history(connection, player_id, slot), now_ms)
-
-
 def _let_go(connection: Connection, player_id: str, slot: str, going: Sequence[Version]) -> None:
     """A conflict copy that goes changes the slot's entry in the list."""
     for version in going:
@@ -65,7 +62,8 @@ def _let_go(connection: Connection, player_id: str, slot: str, going: Sequence[V
 
 def mark(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:
     """After a change of the limits every history is due once, some at a time; True while there are more."""
-    values = {"rule": _rule(limits), "now_ms": now_ms, "limit": MARKED}
+    kept = limits.keep_versions, limits.keep_hours, limits.keep_days, limits.conflict_copies, limits.history_bytes
+    values = {"rule": " ".join(map(str, kept)), "now_ms": now_ms, "limit": MARKED}
     ((rule, player_id, slot),) = connection.execute("SELECT rule, player_id, slot FROM retention").fetchall()
     if rule != values["rule"]:
         connection.execute("UPDATE retention SET rule = :rule, player_id = '', slot = ''", values)
@@ -85,12 +83,6 @@ def _mark_some(connection: Connection, after: dict[str, object]) -> bool:
     values = {"player_id": last[0], "slot": last[1]}
     connection.execute("UPDATE retention SET player_id = :player_id, slot = :slot", values)
     return bool(found)
-
-
-def _rule(limits: SaveLimits) -> str:
-    """What decides about a history, as text."""
-    kept = limits.keep_versions, limits.keep_hours, limits.keep_days, limits.conflict_copies, limits.history_bytes
-    return " ".join(map(str, kept))
 
 
 def vacuum(connection: Connection) -> bool:

@@ -22,31 +22,41 @@ from gamed.storage.state.holding import hold
 
 
 def write(connection: Connection, limits: SaveLimits, order: WriteOrder) -> Written | NeedsBytes | SaveError:
-    """A PUT by the rules W1 to W7. NeedsBytes and SaveError change nothing."""
+    """Apply the rules W1 to W7 to a PUT. NeedsBytes and SaveError change nothing."""
     player_id, slot = order.entry.player_id, order.slot
     shelf, view = slots.place(connection, player_id, slot)
     if shelf.erased_since(order.entry.epoch):
         return erased()
     verdict = judged(connection, order, view)
-    if verdict.rule in WRITES:
-        refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
-        if refusal is not None:
-            return refusal
-    base = None if verdict.rule in WRITES else named(connection, player_id, slot, order.condition.base)
-    if verdict.keeps_copy and not has_room(connection, limits, player_id, order.body.size):
-        return Written(verdict, view.head, base=base, dropped=True)
-    if not verdict.touches_bytes:
-        return Written(verdict, view.head, base=base)
-    blob_id = hold(connection, order, refs=1 if verdict.makes_version else 0)
+    if verdict.rule not in WRITES:
+        return _keep_current(connection, limits, order, view, verdict)
+    refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
+    if refusal is not None:
+        return refusal
+    blob_id = hold(connection, order, refs=1)
     if isinstance(blob_id, NeedsBytes):
         return blob_id
-    if verdict.rule in WRITES:
-        return Written(verdict, replace(connection, limits, order, view, blob_id), created=view.head is None)
-    if verdict.keeps_copy:
-        yours = keep_refused(connection, limits, order, view, base=base, blob_id=blob_id)
-        base = named(connection, player_id, slot, order.condition.base)  # the copy may have pushed it out
-        return Written(verdict, view.head, base=base, yours=yours)
-    return Written(verdict, view.head, base=base, yours=verdict.yours)
+    return Written(verdict, replace(connection, limits, order, view, blob_id), created=view.head is None)
+
+
+def _keep_current(
+    connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, verdict: Verdict
+) -> Written | NeedsBytes:
+    """Answer a PUT that leaves the current version as it is; keep its bytes as a conflict copy where the rule says."""
+    player_id, slot = order.entry.player_id, order.slot
+    base = named(connection, player_id, slot, order.condition.base)
+    if verdict.rule in (Rule.W3_UNCONDITIONAL, Rule.W7_NEVER_SEEN):  # the response does not say that bytes are kept
+        return Written(verdict, view.head, base=base)
+    if verdict.keeps_copy and not has_room(connection, limits, player_id, order.body.size):
+        return Written(verdict, view.head, base=base, dropped=True)
+    blob_id = hold(connection, order, refs=1 if verdict.keeps_copy else 0)
+    if isinstance(blob_id, NeedsBytes):
+        return blob_id
+    if not verdict.keeps_copy:
+        return Written(verdict, view.head, base=base, yours=verdict.yours)
+    yours = keep_refused(connection, limits, order, view, base=base, blob_id=blob_id)
+    base = named(connection, player_id, slot, order.condition.base)  # the copy may have pushed it out
+    return Written(verdict, view.head, base=base, yours=yours)
 
 
 def judged(connection: Connection, order: WriteOrder, view: SlotView) -> Verdict:
@@ -84,10 +94,11 @@ def erased() -> Erased:
 
 
 def replace(connection: Connection, limits: SaveLimits, order: WriteOrder, view: SlotView, blob_id: int) -> Version:
-    """The body becomes the current version. A slot that was seen has a shelf around it."""
-    parent, parent_tag = view.top.version if view.top else None, view.head.tag if view.head else None
+    """Make the body the current version; a player's first slot also makes their row in `shelf`."""
+    top = view.head or view.tombstone
+    parent, parent_tag = top.version if top else None, view.head.tag if view.head else None
     now = Version(order.slot, view.last + 1, parent, parent_tag, Kind.WRITE, blob_id, order.body, order.now_ms)
-    if not view.seen:
+    if view.last == 0:
         shelves.create(connection, order.entry.player_id, order.new_epoch)
     return put_on_top(connection, limits, order.entry.player_id, view, now)
 
