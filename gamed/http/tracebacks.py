@@ -17,8 +17,9 @@ def trace(error: BaseException | None) -> str:
 
 
 def redacted(text: str) -> str:
-    """Return one line of at most 200 characters, without anything long enough to be a credential."""
-    return _SECRET.sub("[...]", text.replace("\r", " ").replace("\n", " "))[:_MESSAGE_CHARACTERS]
+    """Return one line of at most 200 printable characters, without anything long enough to be a credential."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return _SECRET.sub("[...]", printable)[:_MESSAGE_CHARACTERS]
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
