@@ -15,16 +15,16 @@ class Event(StrEnum):
 
     SIGN_IN = "sign_in"
     SIGN_IN_REFUSED = "sign_in_refused"
-    CALLBACK_BURNED = "callback_burned"
+    CALLBACK_REJECTED = "callback_rejected"
     REFRESH_REUSED = "refresh_reused"
     SIGNED_OUT = "signed_out"
     SESSION_REVOKED = "session_revoked"
     IDENTITY_LINKED = "identity_linked"
     IDENTITY_UNLINKED = "identity_unlinked"
-    ERASE_BEGUN = "erase_begun"
+    ERASE_STARTED = "erase_started"
     ERASED = "erased"
-    ATTACHED = "attached"
-    SEAL_BROKEN = "seal_broken"
+    PLAYERS_MERGED = "players_merged"
+    DECRYPTION_FAILED = "decryption_failed"
     COMMAND = "command"
 
 
@@ -32,20 +32,23 @@ FIELDS: Mapping[Event, tuple[str, ...]] = MappingProxyType(
     {
         Event.SIGN_IN: ("player", "session", "provider", "created"),
         Event.SIGN_IN_REFUSED: ("player", "provider", "outcome", "request"),
-        Event.CALLBACK_BURNED: ("provider", "check", "request"),
+        Event.CALLBACK_REJECTED: ("provider", "check", "request"),
         Event.REFRESH_REUSED: ("player", "session"),
         Event.SIGNED_OUT: ("player", "scope"),
         Event.SESSION_REVOKED: ("player", "session"),
         Event.IDENTITY_LINKED: ("player", "provider"),
         Event.IDENTITY_UNLINKED: ("player", "provider"),
-        Event.ERASE_BEGUN: ("player",),
+        Event.ERASE_STARTED: ("player",),
         Event.ERASED: ("player",),
-        Event.ATTACHED: ("player", "from"),
-        Event.SEAL_BROKEN: ("value", "row"),
+        Event.PLAYERS_MERGED: ("player", "from"),
+        Event.DECRYPTION_FAILED: ("value", "row"),
         Event.COMMAND: ("command", "player", "by", "at"),
     }
 )
-"""What stands in each line, in this order."""
+"""The keys of each line, in this order."""
+
+WARNINGS = frozenset({Event.CALLBACK_REJECTED, Event.REFRESH_REUSED, Event.DECRYPTION_FAILED})
+"""Events that the operator should look at; they have the level `warn`, all others `info`."""
 
 
 class Audit(Protocol):

@@ -14,6 +14,7 @@ from gamed.config.model import Config
 from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.delivering import Delivering
+from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
@@ -21,7 +22,7 @@ from gamed.keeping import Keeping
 from gamed.limits import Rate
 from gamed.login.entry import LOCAL
 from gamed.login.terms import LoginTerms
-from gamed.ops.access_log import AccessLog
+from gamed.ops.access_log import NAMESPACE, AccessLog
 from gamed.ops.audit import AuditLog
 from gamed.ops.listening import Listening
 from gamed.ops.log_format import RAW
@@ -54,7 +55,7 @@ LEAVE_SECONDS = 3
 
 A provider may take longer: its sign-in is interrupted, as the next start tells the game.
 """
-_log = Logger()
+_log = EventLog(Logger())
 
 
 class Gamed(MultiService):
@@ -130,9 +131,9 @@ class Gamed(MultiService):
         self._recovering.start(now=True)
         for sweep in self._sweeps:
             sweep.start(now=True)
-        _log.info("serving at {base}", base=self.base())
+        _log.info("service_started", url=self.base())
         announcing = Deferred.fromCoroutine(self._sign_in.announce())
-        announcing.addErrback(lambda reason: _log.failure("identities could not be counted", reason))
+        announcing.addErrback(lambda reason: _log.failure("orphan_check_failed", reason))
         self._supervision.started(self.base())
 
     def stopService(self) -> Deferred[None]:
@@ -241,7 +242,9 @@ def _every_minute(reactor: Any, sweep: Callable[[], Coroutine[Deferred[Any], Any
 
 
 def _log_lines(style: LogFormat) -> Callable[[str], None]:
-    """Where the lines of requests go: within the service's log, which Twisted's own format shows as one entry."""
+    """Return how to write lines of requests to the service's log; Twisted's own format shows them as one entry."""
+    logger = Logger(NAMESPACE)
     if style is LogFormat.TEXT:
-        return lambda lines: _log.info("requests\n{lines}", lines=lines.rstrip("\n"))
-    return lambda lines: _log.info("requests", **{RAW: lines})
+        events = EventLog(logger)
+        return lambda lines: events.info("http_requests", count=lines.count("\n"), below=lines.rstrip("\n"))
+    return lambda lines: logger.info("{lines}", **{RAW: lines})

@@ -9,6 +9,7 @@ from twisted.logger import Logger
 from gamed.audit import Audit
 from gamed.config.model import Config, Mode, Provider
 from gamed.crypto import Keys
+from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.identity.passwords import Passwords
 from gamed.identity.provider import IdentityProvider
@@ -47,7 +48,7 @@ from gamed.web.done import DoneRoutes
 from gamed.web.login import LoginRoutes
 from gamed.web.page_room import PageRoom
 
-_log = Logger()
+_log = EventLog(Logger())
 
 
 class SignIn:
@@ -108,15 +109,14 @@ class SignIn:
 
     async def announce(self) -> None:
         """What the owner has to register, and whom no provider can sign in any more."""
-        for name, provider in self._providers.items():
-            uri = redirect_uri(self._base(), name)
-            _log.info("redirect URI to register at {label}: {uri}", label=provider.label, uri=uri)
+        for name in self._providers:
+            _log.info("redirect_uri", provider=name, uri=redirect_uri(self._base(), name))
         left = await self._identities.left_behind(self._realms) if self._providers else 0
         if left:
             _log.warn(
-                "identities_left_behind count={count}: their provider is not configured, or has another issuer now;"
-                " these accounts cannot sign in",
+                "orphaned_identities",
                 count=left,
+                detail="These accounts cannot sign in: their provider is not configured or has another issuer now",
             )
 
     async def recover(self) -> None:

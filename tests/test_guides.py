@@ -17,9 +17,9 @@ from tests.test_spec import ROOT
 GUIDES = ("docs/providers.md", "docs/owner-guide.md")
 CHANGES = re.compile(r"(?m)^\| `([^`]+)` \|")
 SYMPTOMS = (
-    "redirect URI to register at",
+    "redirect_uri",
     "sign_in_failed",
-    "identities_left_behind",
+    "orphaned_identities",
     "Open the link again from the game",
     "provider_misconfigured",
     "server_clock_skew",
@@ -28,9 +28,9 @@ SYMPTOMS = (
     "auth.db is written with another key",
     "Another gamed already serves",
     "the port is taken by another program",
-    "is left alone",
+    "database_unavailable",
     "is damaged",
-    "is damaged: nothing is written to it any more",
+    "database_damaged",
     "was made by another version of gamed",
     "the disk is full",
 )

@@ -16,6 +16,7 @@ ALONE = {
     "gamed.tokens": GROUND,
     "gamed.instants": GROUND,
     "gamed.durations": GROUND,
+    "gamed.event_log": GROUND,
     "gamed.loading": GROUND,
     "gamed.store": GROUND,
     "gamed.structs": GROUND,

@@ -134,7 +134,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.identity.subject:_OPENID": [("a", " ", "\n"), ("", "a", " "), ("", " a", " ")],
     "gamed.identity.subject:_SNOWFLAKE": [("", "0", "a")],
     "gamed.instants:_RFC3339": [("2026-11-22T09:00:00.", "0", "Z")],
-    "gamed.ops.audit:_ODD": [("", " ", ""), ("", "a", ""), ("", "\n", "a")],
+    "gamed.event_log:_BARE": [("", "a", ""), ("", "a", " "), ("", "a", "\n")],
     "gamed.saves.cursor:_FORM": [("", "a", ""), ("a.", "1", "x"), ("", "a.", "")],
     "gamed.saves.digest:_MEMBER": [
         ("", " ", ":"), ("a=:", "a", ""), ("a=:", "=", ""), ("a=::", " ", "a"), ("", "a", ":"), ("", "*", "="),

@@ -18,13 +18,14 @@ from gamed.assets.flights import Flights
 from gamed.assets.release import parse_manifest
 from gamed.assets.running import Run
 from gamed.assets.store import AssetStore
+from gamed.event_log import EventLog
 
 LOOK_SECONDS: Final = 0.5
 """A channel that was moved is seen within a second (PROTOCOL 5)."""
 KEPT_SECONDS: Final = 60
 """So long a release that no channel points at is served without a look at whether it is still there."""
 KEPT_RELEASES: Final = 8
-_log = Logger()
+_log = EventLog(Logger())
 
 
 class Library:
@@ -71,7 +72,7 @@ class Library:
         def landed(now: Catalogue) -> Catalogue:
             if before is None or now.damaged != before.damaged:
                 for channel, reason in now.damaged.items():
-                    _log.error("channel {channel} cannot be shown: {reason}", channel=channel, reason=reason)
+                    _log.error("channel_unavailable", channel=channel, detail=reason)
             self._now, self._look_at = now, began + LOOK_SECONDS
             return now
 
@@ -98,7 +99,7 @@ def _looked(store: AssetStore, before: Catalogue | None, known: Mapping[str, Rel
     except AssetsUnreadable as e:
         if before is None:
             raise
-        _log.error("channels cannot be looked at: {reason}", reason=str(e))
+        _log.error("channels_unreadable", detail=e)
         return before
 
 

@@ -20,6 +20,7 @@ from gamed.assets.flights import Flights
 from gamed.assets.open_file import OpenFile
 from gamed.assets.running import Run
 from gamed.assets.store import AssetStore
+from gamed.event_log import EventLog
 
 SMALL_BYTES: Final = 64 * 1024
 CACHE_BYTES: Final = 32 * 1024 * 1024
@@ -29,7 +30,7 @@ OVERHEAD_BYTES: Final = 512
 KEPT_SECONDS: Final = 60
 KEPT_OPEN: Final = 64
 """Large ones that nobody reads just now."""
-_log = Logger()
+_log = EventLog(Logger())
 
 
 class _Small(Struct, frozen=True):
@@ -185,10 +186,10 @@ def _loaded(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
 def _told(reason: Failure) -> Failure:
     """What is wrong with the store is told to its owner."""
     if not reason.check(NotFound, TooManyOpen):
-        _log.error("assets: {reason}; see gamed assets verify", reason=str(reason.value))
+        _log.error("asset_unreadable", detail=f"{reason.value}; see gamed assets verify")
     return reason
 
 
 def _complaint(text: str, kind: type[AssetsDamaged] = AssetsDamaged) -> AssetsDamaged:
-    _log.error("assets: {reason}; see gamed assets verify", reason=text)
+    _log.error("asset_unreadable", detail=f"{text}; see gamed assets verify")
     return kind(text)

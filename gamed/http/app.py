@@ -27,11 +27,12 @@ from msgspec import Struct
 from twisted.logger import Logger
 from werkzeug.routing import BaseConverter, UnicodeConverter
 
+from gamed.event_log import EventLog
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.problems import ErrorTable, Problem, find_problem, merge_tables, plain_problem
 from gamed.http.tracebacks import trace
 
-_log = Logger()
+_log = EventLog(Logger())
 RenderedError = tuple[Mapping[str, str], bytes]
 """Header fields and body."""
 
@@ -96,10 +97,12 @@ class BaseApp(Klein, ABC):
             if not isinstance(error, Exception):
                 raise error
             _log.error(
-                "unexpected error, request {request_id} at {route}\n{trace}",
-                request_id=request_id,
+                "unexpected_error",
+                phase="handler",
+                error=type(error).__name__,
                 route=template,
-                trace=trace(error),
+                request=request_id,
+                below=trace(error),
             )
             problem = plain_problem("internal_error")
         headers, body = self.render_problem(problem, request_id)

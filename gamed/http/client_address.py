@@ -11,9 +11,10 @@ from twisted.internet.address import UNIXAddress
 from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.limits import prefixes
 
-_log = Logger()
+_log = EventLog(Logger())
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
@@ -101,9 +102,10 @@ class ForwardedFor:
         if not self._warned and not (peer is None or is_trusted(parse_address(peer), self._trusted)):
             self._warned = True
             _log.warn(
-                "X-Forwarded-For came from a peer that is not trusted and was ignored. If it is your proxy, add to"
-                ' authentication.json: "trusted_proxies": ["{network}"]',
+                "forwarded_for_ignored",
                 network=_loggable(peer),
+                detail="X-Forwarded-For came from a peer that is not in trusted_proxies. If the peer is your proxy, add"
+                " its network to trusted_proxies in authentication.json",
             )
         return client_address(peer, forwarded, self._trusted)
 
@@ -113,11 +115,11 @@ def _own_address(peer: str | None) -> str:
     return client_address(peer, "", ())
 
 
-def _loggable(peer: str) -> str:
-    """Return a peer in a private network as the network to list; the address of a stranger is not logged."""
+def _loggable(peer: str) -> str | None:
+    """Return a peer in a private network as the network to list; None for any other address, which is not logged."""
     address = parse_address(peer)
     if address is None or not address.is_private:
-        return "<address of the proxy>"
+        return None
     return str(ip_network(address))
 
 

@@ -9,13 +9,14 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.http.bodies import DISCARDED_BODY, NO_BODY, BodyReceiver
 from gamed.http.errors import RouteNotFound
 from gamed.http.headers import PreparedHeaders, ResponseHeaders, credential_sent
 from gamed.http.site import Routed, Site
 from gamed.http.tracebacks import trace
 
-_log = Logger()
+_log = EventLog(Logger())
 _STATUS: Final = {status.value: b"%d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 """The end of each status line."""
 NO_CONTENT: Final = frozenset({204, 304})
@@ -123,7 +124,7 @@ class Request:
         try:
             body.abort()
         except Exception as e:  # the connection must still be answered, or forgotten
-            self._log_error("a body was not discarded", e)
+            self._log_error("body_abort", e)
 
     # the handler
 
@@ -157,7 +158,7 @@ class Request:
         if not self.disconnected:
             self.send_error(error)
         elif not isinstance(error, CancelledError):
-            self._log_error("failed after the client left", error)
+            self._log_error("after_disconnect", error)
         failure.cleanFailure()  # its frames refer to the request, which refers to the error: a cycle per error
 
     # the response
@@ -225,7 +226,7 @@ class Request:
         if self._connection is None:
             return
         if self.started:
-            self._log_error("an answer broke off", error)
+            self._log_error("response_content", error)
             self._connection.abort()
             return
         self.response_headers = ResponseHeaders()
@@ -239,7 +240,7 @@ class Request:
             self._start_response(response.body, len(response.body))
             self._finish()
         except Exception as e:
-            self._log_error("no answer", e)
+            self._log_error("error_response", e)
             self._connection.abort()
         error.__traceback__ = None  # as in _failed()
 
@@ -308,5 +309,12 @@ class Request:
             code=self.problem,
         )
 
-    def _log_error(self, what: str, error: BaseException) -> None:
-        _log.error("{what}, request {request_id}\n{trace}", what=what, request_id=self.request_id, trace=trace(error))
+    def _log_error(self, phase: str, error: BaseException) -> None:
+        _log.error(
+            "unexpected_error",
+            phase=phase,
+            error=type(error).__name__,
+            route=self.template,
+            request=self.request_id,
+            below=trace(error),
+        )

@@ -14,6 +14,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.identity.provider import ProviderFailure, ProviderUnavailable
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ SOON_SECONDS = 3
 """For which a newer value is waited for while there is an old one."""
 REST_SECONDS = 30
 """Between one try and the next while the old value still serves, and between two fetches for an unknown key."""
-_log = Logger()
+_log = EventLog(Logger())
 
 
 class _Held(Struct, Generic[T], frozen=True):
@@ -34,9 +35,10 @@ class _Held(Struct, Generic[T], frozen=True):
 class Cached(Generic[T]):
     """One document. Every wait ends by the caller's own deadline; the fetch goes on for the others."""
 
-    def __init__(self, what: str, clock: IReactorTime, fetch: Callable[[], Awaitable[T]]) -> None:
-        """`fetch` raises ProviderFailure; `what` is for the log."""
-        self._what = what
+    def __init__(self, provider: str, document: str, clock: IReactorTime, fetch: Callable[[], Awaitable[T]]) -> None:
+        """`fetch` raises ProviderFailure; the names of provider and document are for the log and for errors."""
+        self._provider = provider
+        self._document = document
         self._clock = clock
         self._fetch = fetch
         self._held: _Held[T] | None = None
@@ -73,11 +75,11 @@ class Cached(Generic[T]):
         try:
             await landing.addTimeout(max(0, until - self._clock.seconds()), self._clock)
         except DeadlineError:
-            raise ProviderUnavailable(f"{self._what}: not here in time") from None
+            raise ProviderUnavailable(f"{self._provider}: {self._document}: not here in time") from None
         if self._failure is not None:
             raise copy(self._failure)
         if self._held is None:
-            raise ProviderUnavailable(f"{self._what}: could not be fetched")
+            raise ProviderUnavailable(f"{self._provider}: {self._document}: could not be fetched")
         return self._held.value
 
     async def _fly(self, old_serves: bool) -> None:
@@ -89,14 +91,14 @@ class Cached(Generic[T]):
         except ProviderFailure as e:
             self._failure = e
             if old_serves:
-                _log.warn("{what} is older than it should be: {cause}", what=self._what, cause=str(e))
+                _log.warn("provider_document_stale", provider=self._provider, document=self._document, detail=str(e))
         finally:
             waiting, self._waiting = self._waiting, []
             for landing in waiting:
                 landing.callback(None)
 
     def _unexpected(self, reason: Failure) -> None:
-        _log.failure("{what} could not be fetched", reason, what=self._what)
+        _log.failure("provider_document_failed", reason, provider=self._provider, document=self._document)
 
     def _within(self, since: float | None, seconds: float) -> bool:
         return since is not None and since <= self._clock.seconds() < since + seconds

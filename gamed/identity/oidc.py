@@ -43,8 +43,8 @@ class OidcProvider:
         self._endpoint = endpoint
         self._breaker = breaker
         self._now_ms = now_ms
-        self._metadata = Cached(f"{settings.name}: discovery", clock, self._fetch_metadata)
-        self._keys = Cached(f"{settings.name}: jwks_uri", clock, self._fetch_keys)
+        self._metadata = Cached(settings.name, "discovery", clock, self._fetch_metadata)
+        self._keys = Cached(settings.name, "jwks_uri", clock, self._fetch_keys)
 
     @property
     def issuer(self) -> str:

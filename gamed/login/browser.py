@@ -93,7 +93,7 @@ class BrowserSide(Part, frozen=True):
     async def interrupt(self, key: Key, broken: SealBroken) -> LoginTransaction:
         """What a `ready` login keeps cannot be opened: nobody can sign in by it, so its game need not wait."""
         now_ms = self._now_ms()
-        self._audit.note(SecurityEvent.SEAL_BROKEN, **broken.words)
+        self._audit.note(SecurityEvent.DECRYPTION_FAILED, **broken.words)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at(now_ms)

@@ -144,7 +144,7 @@ class Collecting:
         """How the login ended, for the owner's log."""
         login, player = delivery.move.after, delivery.player_id or ""
         if delivery.broken is not None:
-            self._audit.note(Event.SEAL_BROKEN, **delivery.broken)
+            self._audit.note(Event.DECRYPTION_FAILED, **delivery.broken)
         if login.outcome is not None:
             words = {"player": player, "provider": login.provider, "outcome": login.outcome.value}
             self._audit.note(Event.SIGN_IN_REFUSED, **words, request=request_id)
@@ -168,7 +168,7 @@ class Collecting:
         try:
             return self._answer(login, now_ms)
         except SealBroken as e:
-            self._audit.note(Event.SEAL_BROKEN, **e.words)
+            self._audit.note(Event.DECRYPTION_FAILED, **e.words)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at(now_ms)

@@ -75,7 +75,7 @@ class Returning(Part, frozen=True):
         callback = parse(arrival.provider, arrival.query)
         verdict = await self._judged(callback, arrival)
         if verdict.ruling in BURNING:
-            self._journal.callback_burned(callback.provider, verdict.ruling.name.lower(), arrival.request_id)
+            self._journal.callback_rejected(callback.provider, verdict.ruling.name.lower(), arrival.request_id)
         if verdict.attempt is None or verdict.login is None or verdict.ruling in BURNING:
             raise CallbackRefused(verdict.ruling)
         if verdict.ruling is Ruling.OVER:

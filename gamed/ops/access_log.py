@@ -1,6 +1,6 @@
-"""One line per request, written in batches: when, which, what route, how it ended (PROTOCOL 1).
+"""The access log has one event per request, written in batches when the requests have ended (PROTOCOL 1).
 
-    2026-11-21T09:36:23.004Z 5f0c1d... GET /game/saves/{slot} 200 40213 1.8
+    2026-11-21T09:36:23.004Z http_request request=5f0c... method=GET route=/game/saves/{slot} status=200 ...
 
 A line has the route's template and never a path, query, slot, name or address.
 """
@@ -35,17 +35,17 @@ class Entry(Struct, frozen=True):
     code: str
 
     def as_text(self) -> str:
-        return f"{rfc3339(self.ended_ms)} {self.words()}\n"
+        return f"{rfc3339(self.ended_ms)} {self.line()}\n"
 
     def as_journal(self) -> str:
-        return f"<6>[{NAMESPACE}] {self.words()}\n"
+        return f"<6>[{NAMESPACE}] {self.line()}\n"
 
     def as_json(self) -> str:
         members = {
             "time": rfc3339(self.ended_ms),
             "level": "info",
             "namespace": NAMESPACE,
-            "message": f"{self.method} {self.route} {self.status}",
+            "message": self.line(),
             "request_id": self.request_id,
             "method": self.method,
             "route": self.route,
@@ -55,8 +55,12 @@ class Entry(Struct, frozen=True):
         }
         return f"{dumps(members | ({'code': self.code} if self.code else {}), separators=(',', ':'))}\n"
 
-    def words(self) -> str:
-        return f"{self.request_id} {self.method} {self.route} {self.status} {self.size} {self.seconds * 1000:.1f}"
+    def line(self) -> str:
+        """Return the event; its values are bare words by their making, so that none of them needs quotes."""
+        return (
+            f"http_request request={self.request_id} method={self.method} route={self.route} status={self.status}"
+            f" bytes={self.size} milliseconds={self.seconds * 1000:.1f} code={self.code or '-'}"
+        )
 
 
 SHAPES: Mapping[LogFormat, Callable[[Entry], str]] = MappingProxyType(

@@ -1,29 +1,30 @@
-"""One line of the log per security event (docs/audit.md).
+"""Security events are lines of the log under the namespace `gamed.security` (docs/audit.md).
 
-security refresh_reused player=ply_... session=ses_...
+refresh_reused player=ply_... session=ses_...
 """
 
 from collections.abc import Callable
-from re import compile
 
 from twisted.logger import Logger
 
-from gamed.audit import FIELDS, Event
+from gamed.audit import FIELDS, WARNINGS, Event
+from gamed.event_log import EventLog, format_event
 
-_log = Logger()
-_ODD = compile(r"[^A-Za-z0-9._:+@/-]")
+NAMESPACE = "gamed.security"
+_log = EventLog(Logger(NAMESPACE))
 
 
 class AuditLog:
-    """gamed.audit.Audit. A value is one word: what could break a line or pass for another field is replaced."""
+    """An implementation of gamed.audit.Audit; `write` takes the lines instead of the service's log."""
 
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
         self._write = write
 
     def note(self, event: Event, **values: str) -> None:
-        words = " ".join(f"{name}={_ODD.sub('_', values.get(name, '') or '-')}" for name in FIELDS[event])
-        line = f"security {event.value} {words}"
-        if self._write is None:
-            _log.info("{line}", line=line, request_id=values.get("request", ""))
+        members = {name: values.get(name, "") for name in FIELDS[event]}
+        if self._write is not None:
+            self._write(format_event(event.value, members))
+        elif event in WARNINGS:
+            _log.warn(event.value, **members)
         else:
-            self._write(line)
+            _log.info(event.value, **members)

@@ -1,17 +1,21 @@
-"""What the owner is told of sign-ins that went wrong: one line each, with the request id that its page's answer had."""
+"""Sign-ins that failed at a provider are logged in one line each, with the request id that the page showed."""
 
 from twisted.logger import Logger
 
+from gamed.audit import Event
+from gamed.event_log import EventLog
 from gamed.login.outcome import Outcome
+from gamed.ops.audit import AuditLog
 from gamed.ops.tally import Tally
 
-_log = Logger()
-_MENDABLE = frozenset({Outcome.PROVIDER_MISCONFIGURED, Outcome.SERVER_CLOCK_SKEW})
-"""Nobody can sign in until the owner has done something."""
+_log = EventLog(Logger())
+_security = AuditLog()
+_CONFIGURATION = frozenset({Outcome.PROVIDER_MISCONFIGURED, Outcome.SERVER_CLOCK_SKEW})
+"""No player can sign in at this provider until the operator has corrected something."""
 
 
 class Journal:
-    """Names of events are stable; of values there are only our own words and the provider's name in the file."""
+    """A log of sign-ins that failed; values are texts of this project and the provider's name in the configuration."""
 
     def __init__(self, tally: Tally | None = None) -> None:
         self._tally = tally
@@ -19,22 +23,11 @@ class Journal:
     def sign_in_failed(self, provider: str, outcome: Outcome, cause: str, request_id: str) -> None:
         if self._tally is not None:
             self._tally.sign_in_failed(provider, outcome)
-        emit = _log.error if outcome in _MENDABLE else _log.warn
-        emit(
-            "sign_in_failed provider={provider} outcome={outcome} request={request_id} cause: {cause}",
-            provider=provider,
-            outcome=outcome.value,
-            request_id=request_id,
-            cause=cause,
-        )
+        log = _log.error if outcome in _CONFIGURATION else _log.warn
+        log("sign_in_failed", provider=provider, outcome=outcome.value, request=request_id, detail=cause)
 
-    def callback_burned(self, provider: str, check: str, request_id: str) -> None:
-        """A security event: a browser brought a callback that its own provider did not write for it."""
+    def callback_rejected(self, provider: str, check: str, request_id: str) -> None:
+        """Record a security event: a browser sent a callback that its provider did not make for it."""
         if self._tally is not None:
-            self._tally.callback_burned()
-        _log.warn(
-            "security callback_burned provider={provider} check={check} request={request_id}",
-            provider=provider,
-            check=check,
-            request_id=request_id,
-        )
+            self._tally.callback_rejected()
+        _security.note(Event.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)

@@ -1,7 +1,7 @@
 """What a line of the log looks like: JSON for programs, priorities for systemd's journal (sd-daemon(3)).
 
-    {"time":"2026-11-21T09:36:23.004Z","level":"info","namespace":"gamed.service","message":"serving at ..."}
-    <6>[gamed.service] serving at ...
+    {"time":"2026-11-21T09:36:23.004Z","level":"info","namespace":"gamed.service","message":"service_started url=..."}
+    <6>[gamed.service] service_started url=...
 
 The text format is Twisted's own.
 """
@@ -47,7 +47,10 @@ def as_json(event: LogEvent) -> str | None:
 
 
 def as_journal(event: LogEvent) -> str | None:
-    """Each line with its priority: the journal makes an entry of it, and knows the time itself."""
+    """Return each line with its priority: the journal makes an entry of each, and knows the time itself.
+
+    Lines below the first begin with a tab, as in Twisted's format: a line of a traceback never looks like an event.
+    """
     if RAW in event:
         return str(event[RAW])
     message = _message(event)
@@ -55,10 +58,10 @@ def as_journal(event: LogEvent) -> str | None:
 
 
 def prioritized(level: object, text: str) -> str:
-    """`text` may have several lines; each is whole, with `<N>` before it."""
+    """Return the lines of `text`, each with `<N>` before it."""
     prefix = f"<{PRIORITIES.get(level, 6)}>"
     lines = text.encode("utf-8", "backslashreplace").decode("utf-8").splitlines()
-    return "".join(f"{prefix}{line}\n" for line in lines)
+    return "".join(f"{prefix}{line}\n" for line in [*lines[:1], *(f"\t{line}" for line in lines[1:])])
 
 
 class Spoken(io.TextIOBase):

@@ -100,8 +100,8 @@ class Tally:
         """At the provider, or between it and us."""
         self.logins[self._known(provider), outcome.value] += 1
 
-    def callback_burned(self) -> None:
-        self.events[Event.CALLBACK_BURNED.value] += 1
+    def callback_rejected(self) -> None:
+        self.events[Event.CALLBACK_REJECTED.value] += 1
 
     def called(self, provider: str, outcome: str, seconds: float) -> None:
         """A provider was asked something."""

@@ -55,7 +55,7 @@ class Departures(Part, frozen=True):
         await self._shelves.ready()
         if not await self._records.mark(player_id, self._now_ms()):
             return False
-        self._audit.note(Event.ERASE_BEGUN, player=player_id)
+        self._audit.note(Event.ERASE_STARTED, player=player_id)
         for departure in await self._records.unfinished():
             if player_id in (departure.player_id, departure.heir_id):
                 await self._finish(departure)
@@ -79,4 +79,4 @@ class Departures(Part, frozen=True):
         if heir_id is None:
             self._audit.note(Event.ERASED, player=player_id)
         else:
-            self._audit.note(Event.ATTACHED, player=heir_id, **{"from": player_id})
+            self._audit.note(Event.PLAYERS_MERGED, player=heir_id, **{"from": player_id})

@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred, fail, gatherResults
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.instants import Now
 from gamed.storage import batches, parts
 from gamed.storage.errors import say
@@ -27,7 +28,7 @@ from gamed.store import StoreBusy, StoreUnavailable
 T = TypeVar("T")
 
 KEPT_MS = 24 * 3600 * 1000
-log = Logger()
+_log = EventLog(Logger())
 
 
 class _Turns(Lane):
@@ -165,7 +166,7 @@ class BlobLane:
             for first in range(0, parts.count(size), parts.STEP_PARTS):
                 await self._write(partial(parts.append, blob_id=blob_id, spool=spool, first=first), parts.STEP_BYTES)
         except BaseException:
-            self.discard(blob_id).addErrback(lambda reason: log.warn("a torn blob stays until the next sweep"))
+            self.discard(blob_id).addErrback(_log_not_deleted)
             raise
         return blob_id
 
@@ -210,3 +211,8 @@ class BlobLane:
 
 def _snapshot(connection: sqlite3.Connection, unit: Unit[T]) -> batches.Outcome:
     return batches.read(connection, [unit])[0]
+
+
+def _log_not_deleted(reason: Failure) -> None:
+    """Log that an incomplete blob could not be deleted; the next sweep deletes it."""
+    _log.warn("blob_delete_failed", error=type(reason.value).__name__)

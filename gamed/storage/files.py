@@ -9,6 +9,7 @@ from threading import Lock
 from msgspec import Struct, field
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.storage.errors import SQLITE_ERRORS, say, translate
 from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
 
@@ -21,7 +22,7 @@ BUSY_MS = 5000
 WRITER_CACHE_KIB = 16 * 1024
 """By itself SQLite keeps 2 MiB, and reads a page again for each write of a player who is not among the last."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
-log = Logger()
+_log = EventLog(Logger())
 
 
 class StoreFile(Struct, eq=False):
@@ -46,10 +47,11 @@ class StoreFile(Struct, eq=False):
         """Let nothing be written any more; the log says so once. What can be read goes on being read."""
         if self.refusal is None:
             self.refusal = StoreCorrupt
-            log.error(
-                "{name}.db is damaged: nothing is written to it any more. Stop the service, copy the data folder as it"
-                " is, then restore a backup",
-                name=self.name,
+            _log.error(
+                "database_damaged",
+                database=self.name,
+                detail="Nothing is written to it any more. Stop the service, copy the data folder as it is, then"
+                " restore a backup",
             )
 
     def wal_bytes(self) -> int:

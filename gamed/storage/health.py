@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.storage.errors import SQLITE_ERRORS, found_in, say
 from gamed.storage.files import AUTH, STATE, StoreFile
 from gamed.storage.lanes import ReadLane
@@ -23,7 +24,7 @@ WAIT_SECONDS = 2
 """How long a request waits for a check where no valid result is there, such as the first one."""
 ANSWER_SECONDS = 5
 """How long the stores have to answer a check."""
-log = Logger()
+_log = EventLog(Logger())
 
 
 SCHEMAS = {AUTH: "main", STATE: "state"}
@@ -90,7 +91,7 @@ class Health:
     def _answered(self, result: Failure | None) -> None:
         well, self._problem = self._problem is None, self._judge(result)
         if well and self._problem is not None:
-            log.warn("a store does not answer: {problem}", problem=self._problem.__name__)
+            _log.warn("health_check_failed", error=self._problem.__name__)
         self._asking = False
         self._checked_at = self._clock.seconds()
         waiting, self._waiting = self._waiting, []

@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.storage import batches
 from gamed.storage.errors import code_of, failure, say
 from gamed.storage.files import StoreFile, state_attached
@@ -29,7 +30,7 @@ BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
 EXAMINATIONS = 10
 """How often a queue looks for damage after an unforeseen failure: a defect must not make each request slow."""
-log = Logger()
+_log = EventLog(Logger())
 
 
 class _Item(Deferred[T]):
@@ -137,7 +138,7 @@ class Lane(ABC):
             if isinstance(outcome, Failure) and isinstance(outcome.value, StoreFailing):
                 self._failing = True
                 if not failing:
-                    log.error("disk_io_error queue={queue} code={code}", queue=self.name, code=code_of(outcome.value))
+                    _log.error("disk_io_error", queue=self.name, code=code_of(outcome.value))
                 return
 
     def _forget(self, item: Deferred[Any]) -> None:

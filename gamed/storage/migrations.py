@@ -8,6 +8,7 @@ from shlex import quote
 
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.storage.errors import SQLITE_ERRORS, translate, translated
 from gamed.storage.files import (
     APPLICATION_ID,
@@ -25,7 +26,7 @@ from gamed.store import StoreCorrupt, StoreError, StoreUnavailable
 SCHEMAS = Path(__file__).parent / "schema"
 STEPS = 1_000
 """Of SQLite's virtual machine, between two calls that say that it is still at work: a few dozen MiB at most."""
-log = Logger()
+_log = EventLog(Logger())
 
 
 def silent(*_text: str) -> None:
@@ -59,7 +60,7 @@ def prepare_state(data: Path, progress: Callable[[str], None] = silent, working:
     try:
         prepare_file(data / f"{STATE}.db", progress, working)
     except (StoreUnavailable, StoreCorrupt) as e:
-        log.error("{path} is left alone: {problem}", path=data / f"{STATE}.db", problem=e.__cause__)
+        _log.error("database_unavailable", database=STATE, path=data / f"{STATE}.db", detail=e.__cause__)
 
 
 def prepare_file(

@@ -7,6 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred, succeed
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.storage.errors import translated
 from gamed.storage.files import StoreFile, unusable
 from gamed.storage.migrations import MigrationError, check_schema, prepare_file
@@ -15,7 +16,7 @@ from gamed.storage.worker import Worker
 from gamed.store import StoreError, StoreUnavailable
 
 RETRY_SECONDS = 10
-log = Logger()
+_log = EventLog(Logger())
 
 
 class Reopening:
@@ -50,7 +51,7 @@ class Reopening:
         except (StoreError, MigrationError):
             self._state.refusal = StoreUnavailable
         if self._state.refusal is None:
-            log.info("{name}.db can be opened again: saves are available", name=self._state.name)
+            _log.info("database_available", database=self._state.name)
 
     def _prepare(self) -> None:
         """As at the start, in the thread: the file is this version's or becomes it."""

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.instants import Now
 from gamed.storage.blobs import KEPT_MS, BlobLane
 from gamed.storage.files import AUTH, STATE, StoreFile, attach_state, prepare, prepare_to_write, unusable
@@ -24,7 +25,7 @@ from gamed.storage.worker import Worker
 from gamed.store import StoreUnavailable
 
 SWEEP_SECONDS = 3600
-log = Logger()
+_log = EventLog(Logger())
 
 
 class Stores:
@@ -85,7 +86,7 @@ class Stores:
             raise StoreUnavailable(f"{auth.path} cannot be opened") from problem
         if (problem := unusable(state)) is not None:
             state.refusal = StoreUnavailable
-            log.error("{path} cannot be opened: saves are unavailable ({problem})", path=state.path, problem=problem)
+            _log.error("database_unavailable", database=STATE, path=state.path, detail=problem)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms)

@@ -8,9 +8,10 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.store import StoreError
 
-log = Logger()
+_log = EventLog(Logger())
 
 
 class Ticker:
@@ -60,9 +61,9 @@ class Ticker:
             return
         if reason.check(StoreError):
             problem = type(reason.value).__name__
-            log.warn("periodic work put off: {problem}; again in {seconds} s", problem=problem, seconds=self._seconds)
+            _log.warn("periodic_task_postponed", error=problem, retry_seconds=self._seconds)
         else:
-            log.failure("periodic work failed", reason)
+            _log.failure("periodic_task_failed", reason)
 
     def _done(self) -> None:
         self._working = False

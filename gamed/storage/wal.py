@@ -15,6 +15,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.storage.errors import translate
 from gamed.storage.files import AUTH, WAL_LIMIT_BYTES, StoreFile
 from gamed.storage.lanes import Lane, ReadLane
@@ -28,7 +29,7 @@ COMMIT_BYTES = 32 * 1024
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
 BUSY_MS = 250
 """How long the lanes may stand still for another process's snapshot, a backup's for instance."""
-log = Logger()
+_log = EventLog(Logger())
 
 
 class _Kept(Struct, eq=False):
@@ -73,8 +74,8 @@ class WalKeeper:
             if self._worker.started and self._in_use(kept.file):
                 try:
                     await self._checkpoint(kept.file, "TRUNCATE")
-                except Exception:  # the next start replays the log
-                    log.failure("the write-ahead log of {name}.db stays", name=kept.file.name)
+                except Exception as e:  # the next start replays the log
+                    _log_failed(kept.file, e)
 
     def _in_use(self, file: StoreFile) -> bool:
         return file.path is not None and file.refusal is None
@@ -109,8 +110,8 @@ class WalKeeper:
             await self._checkpoint(kept.file, "PASSIVE")
             if self._too_long(kept) and not self._stopped:
                 self._judge(kept, await self._restart(kept))
-        except Exception:
-            log.failure("the write-ahead log of {name}.db could not be checkpointed", name=kept.file.name)
+        except Exception as e:
+            _log_failed(kept.file, e)
             self._judge(kept, False)
 
     def _judge(self, kept: _Kept, done: bool) -> None:
@@ -157,3 +158,11 @@ def _checkpoint(connection: sqlite3.Connection, schema: str, mode: str) -> bool:
     connection.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     [(busy, _, _)] = connection.execute(f"PRAGMA {schema}.wal_checkpoint({mode})").fetchall()
     return not busy
+
+
+def _log_failed(file: StoreFile, error: Exception) -> None:
+    """Log an error of SQLite in one line, and any other with its traceback."""
+    if isinstance(error, sqlite3.Error):
+        _log.warn("checkpoint_failed", database=file.name, code=getattr(error, "sqlite_errorname", "unknown"))
+    else:
+        _log.failure("checkpoint_crashed", database=file.name)

@@ -6,12 +6,13 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.storage.lanes import WriteLane
 from gamed.storage.ticker import Ticker
 from gamed.store import StoreError
 
 LOOK_SECONDS = 0.5
-log = Logger()
+_log = EventLog(Logger())
 
 
 class Watch:
@@ -65,4 +66,4 @@ class Watch:
         try:
             changed()
         except Exception:
-            log.failure("a watcher failed")
+            _log.failure("external_change_callback_failed")

@@ -11,10 +11,11 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.http.tracebacks import trace
 
 T = TypeVar("T")
-_log = Logger()
+_log = EventLog(Logger())
 
 
 class Detached:
@@ -41,7 +42,7 @@ class Detached:
             if not watcher.called:
                 watcher.errback(failure)
             elif not self._abandoned:
-                _log.error("work failed after the client left\n{trace}", trace=trace(failure.value))
+                _log.error("background_work_failed", error=type(failure.value).__name__, below=trace(failure.value))
             self._tell_idle()
 
         Deferred.fromCoroutine(coroutine).addCallbacks(done, failed)
@@ -58,7 +59,7 @@ class Detached:
         """The service ends before this work has: how it fails then is nobody's news."""
         self._abandoned = True
         if self._running:
-            _log.warn("requests cut short by the end of the service: {count}", count=self._running)
+            _log.warn("requests_interrupted", count=self._running)
 
     def _tell_idle(self) -> None:
         if not self._running:

@@ -13,9 +13,10 @@ from twisted.internet.defer import Deferred, execute, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from gamed.event_log import EventLog
 from gamed.store import StoreFailing, StoreFull
 
-_log = Logger()
+_log = EventLog(Logger())
 Disk = Callable[[Callable[[], None]], Deferred[None]]
 """Runs what may wait for the disk, outside the reactor's thread."""
 PIECE_BYTES = 128 * 1024
@@ -90,7 +91,7 @@ class Spool:
         if isinstance(result, Failure):
             self._failure = result.value
             if _is_io_error(result.value):
-                _log.error("disk_io_error queue=uploads code=EIO")
+                _log.error("disk_io_error", queue="uploads", code="EIO")
         writing, self._writing = self._writing, None
         if self._dropped and self._file is not None:
             self._disk(self._close)

@@ -206,7 +206,7 @@ class DamagedTests(ServingCase):
     def refuses_name(self, name: str) -> None:
         self.refused(self.get(f"/assets/{name}"), 500, "internal_error")
         self.refused(self.get(f"/assets/{name}/good"), 500, "internal_error")
-        self.assertTrue([event for event in self.browser.events if f"channel {name} cannot be shown" in event])
+        self.assertTrue([event for event in self.browser.events if f"channel_unavailable channel={name} " in event])
 
     def test_pointer(self) -> None:
         """A pointer that cannot be read, or that points at nothing; mended, it is served within a second."""

@@ -239,7 +239,7 @@ class DescriptorTests(AssetsCase):
             with self.assertRaises((IncompleteRead, ConnectionResetError)):
                 answer.read()
         self.assertEqual(self.get("huge/pack").status, 500)
-        self.until(lambda: "an answer broke off" in self.service.text(), "nothing is logged")
+        self.until(lambda: "unexpected_error phase=response_content" in self.service.text(), "nothing is logged")
         self.assertEqual(self.open_objects(), [])
 
     def test_names_over_a_socket(self) -> None:

@@ -22,33 +22,33 @@ class LineTests(SynchronousTestCase):
     def test_line(self) -> None:
         """Stable names in a stable order; what is unknown is a dash."""
         self.audit.note(Event.SIGN_IN, provider="discord", player="ply_a", created="no")
-        self.assertEqual(self.lines, ["security sign_in player=ply_a session=- provider=discord created=no"])
+        self.assertEqual(self.lines, ["sign_in player=ply_a session=- provider=discord created=no"])
 
     @covers("threats/48")
     def test_no_value_breaks_a_line(self) -> None:
-        """A value that holds spaces, line ends or odd characters is one word of one line all the same."""
-        self.audit.note(Event.COMMAND, command="players block", by="x\nsecurity erased player=ply_b", at="\u202e{log}")
+        """A value that holds spaces, line ends or odd characters is a quoted string within the line."""
+        self.audit.note(Event.COMMAND, command="players block", by="x\nerased player=ply_b", at="\u202e{log}")
         self.assertEqual(
             self.lines,
-            ["security command command=players_block player=- by=x_security_erased_player_ply_b at=__log_"],
+            [r'command command="players block" player=- by="x\nerased player=ply_b" at="\u202e{log}"'],
         )
 
     def test_the_log(self) -> None:
         """Without another place it is one event of the service's log."""
         seen: list[str] = []
-        globalLogPublisher.addObserver(observer := lambda event: seen.append(event.get("line", "")))
+        globalLogPublisher.addObserver(observer := lambda event: seen.append(formatEvent(event)))
         self.addCleanup(globalLogPublisher.removeObserver, observer)
         AuditLog().note(Event.ERASED, player="ply_a")
         UNHEARD.note(Event.ERASED, player="ply_a")
-        self.assertEqual(seen, ["security erased player=ply_a"])
+        self.assertEqual(seen, ["erased player=ply_a"])
 
-    def test_callback_burned(self) -> None:
+    def test_callback_rejected(self) -> None:
         """The journal of sign-ins writes its security event in the same form."""
         seen: list[str] = []
         globalLogPublisher.addObserver(observer := lambda event: seen.append(formatEvent(event)))
         self.addCleanup(globalLogPublisher.removeObserver, observer)
-        Journal().callback_burned("discord", "iss", "req-1")
-        self.assertEqual(seen, ["security callback_burned provider=discord check=iss request=req-1"])
+        Journal().callback_rejected("discord", "iss", "req-1")
+        self.assertEqual(seen, ["callback_rejected provider=discord check=iss request=req-1"])
 
 
 class PageTests(SynchronousTestCase):

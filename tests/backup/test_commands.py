@@ -72,7 +72,7 @@ class ServedTests(PorchTestCase):
         self.assertEqual({slot: True for slot in seen}, {slot: versions[slot] >= seen[slot] for slot in seen})
         self.assertEqual(self.gamed("check")[:2], (0, "all is well\n"))
         self.stop(service)
-        self.assertIn("security command command=restore", self.output())
+        self.assertIn("command command=restore", self.output())
 
     def cut_off(self, made: str) -> None:
         """As if the restore had been killed in its last moment."""

@@ -78,7 +78,7 @@ class KilledSignIns(HandCase):
         self.assertEqual(self.service.terminate(), 0)
         browser.join()
         said = self.service.text()
-        self.assertIn("requests cut short by the end of the service: 1", said)
+        self.assertIn("requests_interrupted count=1", said)
         self.assertNotIn("work failed", said)
         self.service.start()
         self.interrupted(login, callback)

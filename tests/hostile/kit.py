@@ -1,6 +1,7 @@
 """A whole server in memory in front of a provider that misbehaves, and what must be true whatever that one does."""
 
 from collections.abc import Callable, Mapping
+from json import loads
 from re import escape
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
@@ -177,9 +178,11 @@ class HostileCase(WebCase):
         self.assertEqual((page.forms, page.links), ([], []))
         [line] = self.owner_lines()
         request = escape(trip.pages[0].headers["x-request-id"])
-        words = f"sign_in_failed provider={self.name} outcome={outcome.value} request={request} cause: "
-        self.assertRegex(line, rf"\A{words}[ -~]*{escape(cause)}[ -~]*\Z")
-        said = line.partition("cause: ")[2]
+        words = f"sign_in_failed provider={self.name} outcome={outcome.value} request={request} detail="
+        self.assertRegex(line, rf"\A{words}[ -~]+\Z")
+        detail = line.partition(" detail=")[2]
+        said = loads(detail) if detail.startswith('"') else detail
+        self.assertRegex(said, rf"\A[ -~]*{escape(cause)}[ -~]*\Z")
         self.assertNotIn(said, page.html)
         self.assertNotIn(said, str(told))
         self.assertNotIn("access_token", told)

@@ -50,7 +50,7 @@ class CallbackCase(HostileCase):
         [line] = self.owner_lines()
         path = "discord" if bad.burned == "other_provider" else "idp"
         request = page.headers["x-request-id"]
-        self.assertEqual(line, f"security callback_burned provider={path} check={bad.burned} request={request}")
+        self.assertEqual(line, f"callback_rejected provider={path} check={bad.burned} request={request}")
         self.assertEqual(trip.browser.get(self.callback(trip, iss=ISSUER)).status, 410)
         self.assertEqual(self.far.calls(TOKEN), [])
         again = trip.browser.post(trip.browser.get(trip.game.url).form("/continue"))

@@ -155,7 +155,7 @@ class PagesTests(SynchronousTestCase):
         request_id = answer.headers["x-request-id"]
         self.assertEqual(self.browser.log.lines[-1]["request_id"], request_id)
         self.assertIn(f"<small>For the owner of this server: {request_id}</small>".encode(), answer.body)
-        self.assertIn(f"request {request_id} at", "".join(self.browser.events))
+        self.assertIn(f"request={request_id}\n", "".join(self.browser.events))
         for path in ("/auth/page/nope", "/auth/page/%ff"):
             answer = self.browser.get(path)
             self.assertNotIn(answer.headers["x-request-id"].encode(), answer.body)

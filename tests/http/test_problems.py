@@ -283,6 +283,7 @@ class TraceTests(SynchronousTestCase):
         self.assertEqual(redacted("bad\r\n" + SECRET), "bad  [...]")
         self.assertLessEqual(len(redacted("a b " * 200)), 200)
 
+    @covers("threats/48")
     def test_a_message_is_one_line(self) -> None:
         """No kind of line end or control character of an exception's message reaches the log."""
         message = "a\u2028[gamed.security] erased\x85b\x1b[2Kc\u202ed"

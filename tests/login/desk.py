@@ -64,8 +64,8 @@ class Lines:
     def sign_in_failed(self, provider: str, outcome: Outcome, cause: str, request_id: str) -> None:
         self.lines.append(f"failed {provider} {outcome.value} {request_id}: {cause}")
 
-    def callback_burned(self, provider: str, check: str, request_id: str) -> None:
-        self.lines.append(f"burned {provider} {check} {request_id}")
+    def callback_rejected(self, provider: str, check: str, request_id: str) -> None:
+        self.lines.append(f"rejected {provider} {check} {request_id}")
 
 
 class Unheard:

@@ -44,8 +44,8 @@ class Damaged(HandoffCase):
 
     def owner_reads(self, desk: Desk, started: Started, value: str) -> None:
         """One line that names what was damaged, and that is all it says."""
-        lines = [line for line in desk.security if "seal_broken" in line]
-        self.assertEqual(lines, [f"security seal_broken value={value} row={started.login.login_id}"])
+        lines = [line for line in desk.security if "decryption_failed" in line]
+        self.assertEqual(lines, [f"decryption_failed value={value} row={started.login.login_id}"])
 
     @covers("2.2/12")
     def test_what_is_ready(self) -> None:

@@ -147,7 +147,7 @@ class Refused(HandoffCase):
             state = desk.depart(started)
             with self.assertRaises(CallbackRefused):
                 desk.returned(state, **other)
-            self.assertEqual(desk.log.lines, [f"burned {other.get('provider', 'google')} {name} req-1"])
+            self.assertEqual(desk.log.lines, [f"rejected {other.get('provider', 'google')} {name} req-1"])
             self.assertEqual(desk.rows("SELECT status, sealed_verifier FROM attempt"), [("burned", None)])
             with self.assertRaises(CallbackRefused) as again:
                 desk.returned(state)

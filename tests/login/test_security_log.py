@@ -25,16 +25,14 @@ class SecurityLogTests(HandoffCase):
         desk.sign_in(started)
         for code in (desk.code(started), None, None):
             session = desk.collect(started, code=code).login.session_id
-        self.assertEqual(desk.security, [f"security sign_in player={ANNA} session={session} provider=local created=no"])
+        self.assertEqual(desk.security, [f"sign_in player={ANNA} session={session} provider=local created=no"])
 
     def test_new_player(self) -> None:
         """`created=yes`, and the provider's name in the file."""
         desk = self.oauth(FarProvider())
         answer = self.complete(desk)
         player, session = answer.result.player_id, answer.login.session_id
-        self.assertEqual(
-            desk.security, [f"security sign_in player={player} session={session} provider=discord created=yes"]
-        )
+        self.assertEqual(desk.security, [f"sign_in player={player} session={session} provider=discord created=yes"])
 
     def test_link_and_adopt(self) -> None:
         """A link is one line with its player; adopting an account is a link and a sign-in."""
@@ -43,7 +41,7 @@ class SecurityLogTests(HandoffCase):
         player, token = answer.result.player_id, answer.result.pair.access.reveal().decode()
         linking = desk.signed_in("bo", intent=Intent.LINK, token=token, provider="google")
         desk.collect(linking, code=desk.code(linking))
-        self.assertEqual(desk.security[1:], [f"security identity_linked player={player} provider=google"])
+        self.assertEqual(desk.security[1:], [f"identity_linked player={player} provider=google"])
         adopting = desk.start(intent=Intent.ADOPT)
         state = desk.depart(adopting, name="Anna", password="correct horse")
         desk.returned(state, who="chidi")
@@ -51,8 +49,8 @@ class SecurityLogTests(HandoffCase):
         self.assertEqual(
             desk.security[2:],
             [
-                f"security identity_linked player={ANNA} provider=discord",
-                f"security sign_in player={ANNA} session={session} provider=discord created=no",
+                f"identity_linked player={ANNA} provider=discord",
+                f"sign_in player={ANNA} session={session} provider=discord created=no",
             ],
         )
 
@@ -69,7 +67,7 @@ class SecurityLogTests(HandoffCase):
         blocked = desk.start()
         desk.sign_in(blocked)
         desk.collect(blocked, code=desk.code(blocked))
-        refused = ("security sign_in_refused player={} provider=local outcome={} request=" + REQUEST).format
+        refused = ("sign_in_refused player={} provider=local outcome={} request=" + REQUEST).format
         self.assertEqual(
             desk.security,
             [
@@ -89,7 +87,7 @@ class SecurityLogTests(HandoffCase):
             self.assertRaises(InvalidProof, desk.collect, started, code="BBB-BBB")
         self.assertEqual(
             desk.security,
-            [f"security sign_in_refused player=- provider=local outcome=proof_attempts_exceeded request={REQUEST}"],
+            [f"sign_in_refused player=- provider=local outcome=proof_attempts_exceeded request={REQUEST}"],
         )
 
 

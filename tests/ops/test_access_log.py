@@ -20,10 +20,11 @@ class AccessLogTests(SynchronousTestCase):
 
     @covers("threats/48")
     def test_a_line(self) -> None:
-        """Time, request id, method, template, status, bytes, milliseconds."""
+        """Time, then an event with request id, method, template, status, bytes, milliseconds and the problem's code."""
         self.line()
         self.log.flush()
-        self.assertEqual(self.written, ["2027-01-15T08:00:00.004Z 5f0c GET /game/saves/{slot} 200 40213 1.8\n"])
+        words = "request=5f0c method=GET route=/game/saves/{slot} status=200 bytes=40213 milliseconds=1.8 code=-"
+        self.assertEqual(self.written, [f"2027-01-15T08:00:00.004Z http_request {words}\n"])
 
     def test_lines_wait_a_second(self) -> None:
         """One write for all of them; no timer runs when nothing waits."""

@@ -19,6 +19,7 @@ from gamed.ops.audit import AuditLog
 from gamed.ops.log_format import RAW, Observer, Spoken
 
 NOW_MS = 1_800_000_000_004
+WORDS = "request=5f0c method=GET route=/game/saves/{slot} status=404 bytes=213 milliseconds=1.8 code=save_not_found"
 
 
 class FormatTests(SynchronousTestCase):
@@ -59,11 +60,12 @@ class FormatTests(SynchronousTestCase):
         self.addCleanup(globalLogPublisher.removeObserver, observer)
         AuditLog().note(Event.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
         line = loads(out.getvalue())
-        self.assertEqual((line["request_id"], line["message"].split()[:2]), ("5f0c", ["security", "sign_in_refused"]))
+        self.assertEqual((line["request_id"], line["namespace"]), ("5f0c", "gamed.security"))
+        self.assertEqual(line["message"].split()[0], "sign_in_refused")
 
     def test_journal(self) -> None:
-        """Each line has its priority and no time: the journal would make an entry of a line without one, too."""
-        self.assertEqual(self.logged(LogFormat.JOURNAL, "a\nb", LogLevel.error), "<3>[gamed.room] a\n<3>b\n")
+        """Each line has its priority and no time; a line below the first begins with a tab: it is not an event."""
+        self.assertEqual(self.logged(LogFormat.JOURNAL, "a\nb", LogLevel.error), "<3>[gamed.room] a\n<3>\tb\n")
         levels = (LogLevel.debug, LogLevel.info, LogLevel.warn, LogLevel.error, LogLevel.critical)
         self.assertEqual([self.logged(LogFormat.JOURNAL, "a", level)[1] for level in levels], list("76432"))
 
@@ -121,7 +123,7 @@ class RequestTests(SynchronousTestCase):
                 "time": "2027-01-15T08:00:00.004Z",
                 "level": "info",
                 "namespace": "gamed.requests",
-                "message": "GET /game/saves/{slot} 404",
+                "message": f"http_request {WORDS}",
                 "request_id": "5f0c",
                 "method": "GET",
                 "route": "/game/saves/{slot}",
@@ -135,7 +137,7 @@ class RequestTests(SynchronousTestCase):
     def test_journal(self) -> None:
         """As in text, without the time."""
         line = self.line(LogFormat.JOURNAL)
-        self.assertEqual(line, "<6>[gamed.requests] 5f0c GET /game/saves/{slot} 404 213 1.8\n")
+        self.assertEqual(line, f"<6>[gamed.requests] http_request {WORDS}\n")
 
 
 class ChoiceTests(SynchronousTestCase):

@@ -156,10 +156,10 @@ class SecurityTests(TallyTestCase):
     def test_nobody_is_named(self) -> None:
         """Players, sessions and providers that nobody configured are no labels."""
         self.audit.note(Event.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
-        Journal(self.tally).callback_burned("discord", "iss", "5f0c")
+        Journal(self.tally).callback_rejected("discord", "iss", "5f0c")
         samples = self.samples()
         self.assertEqual(samples["gamed_logins_total"], {("login_denied", "-"): 1})
-        self.assertEqual(samples["gamed_security_events_total"]["callback_burned",], 1)
+        self.assertEqual(samples["gamed_security_events_total"]["callback_rejected",], 1)
         self.assertNotIn(b"S3cret", Metrics(self.tally, gauges()).text())
 
 

@@ -116,7 +116,7 @@ class IdentityTests(AccountCase):
             self.assertEqual((answer.status, answer.body), (204, b""))
         self.assertEqual(self.providers(), [("google", True)])
         self.assertIsNone(self.successResultOf(self.stores.reads.submit(lambda c: identities.owner(c, index))))
-        self.assertEqual(self.house.audit.lines, [f"security identity_unlinked player={ANNA} provider=discord"])
+        self.assertEqual(self.house.audit.lines, [f"identity_unlinked player={ANNA} provider=discord"])
 
     def test_last_identity(self) -> None:
         """409 for the last one that can sign in, whatever else is there that cannot."""
@@ -180,9 +180,7 @@ class EraseTests(AccountCase):
         self.assertEqual(self.ask("GET", "/game/saves/auto", berts).body, b"bert's")
         self.refused(self.ask("GET", "/auth/sessions"), 401, "token_invalid")
         self.assertEqual(self.house.waits.told, [ANNA])
-        self.assertEqual(
-            self.house.audit.lines, [f"security erase_begun player={ANNA}", f"security erased player={ANNA}"]
-        )
+        self.assertEqual(self.house.audit.lines, [f"erase_started player={ANNA}", f"erased player={ANNA}"])
 
     def test_recent_sign_in(self) -> None:
         """Ten minutes after the sign-in, not a millisecond later; a refresh does not count as one."""

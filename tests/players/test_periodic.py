@@ -30,7 +30,7 @@ class PeriodicTests(HouseCase):
         self.erase_by_command()
         for _ in range(2):
             self.wait(self.people.sweep())
-        told = [line.split()[1] for line in self.house.audit.lines]
+        told = [line.split()[0] for line in self.house.audit.lines]
         self.assertEqual(told, ["command", "erased"])
         self.assertEqual(self.wait(self.house.rows("SELECT count(*) FROM player")), [(0,)])
 

@@ -83,7 +83,7 @@ class GamedctlTests(PorchTestCase):
         self.assertEqual((code, out), (1, ""))
         self.assertIn("no player", err)
         self.stop(process)
-        self.assertIn(f"command=players_add player={anna} by=uid:{os.getuid()}/sudo:1000 ", self.output())
+        self.assertIn(f'command="players add" player={anna} by=uid:{os.getuid()}/sudo:1000 ', self.output())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir() if path.name == "pwned"), [])
 
     def test_what_is_passed_on(self) -> None:

@@ -70,9 +70,12 @@ class PeopleCase(PorchTestCase):
         return status, answer.get("code") if isinstance(answer, dict) else None
 
     def log(self) -> list[str]:
-        """The service stopped; the security lines of its log, without what stands before each."""
+        """Stop the service; return the security events of its log, without time and namespace."""
         self.assertEqual(self.stop(self.process), 0)
-        return [line.partition("security ")[2] for line in self.output().splitlines() if "security " in line]
+        return [line.partition("] ")[2] for line in self.log_lines()]
+
+    def log_lines(self) -> list[str]:
+        return [line for line in self.output().splitlines() if "[gamed.security#" in line]
 
 
 class AdmissionTests(PeopleCase):
@@ -281,20 +284,17 @@ class PersonTests(PeopleCase):
         self.assertEqual(
             told,
             [
-                f"command command={command} player={player} {by}"
+                f'command command="{command}" player={player} {by}'
                 for command, player in (
-                    ("players_add", self.anna),
-                    ("players_add", self.ben),
-                    ("players_block", self.anna),
-                    ("players_unblock", self.anna),
-                    ("owner_claim", self.ben),
+                    ("players add", self.anna),
+                    ("players add", self.ben),
+                    ("players block", self.anna),
+                    ("players unblock", self.anna),
+                    ("owner claim", self.ben),
                 )
             ],
         )
         self.assertNotIn("Anna", "".join(self.log_lines()))
-
-    def log_lines(self) -> list[str]:
-        return [line for line in self.output().splitlines() if "security" in line]
 
 
 class DepartureCase(PeopleCase):
@@ -392,4 +392,4 @@ class OwnAccountTests(PeopleCase):
         self.assertEqual(get(self.port, "/auth/identities", bens)[0], 200)
         self.assertEqual([player["name"] for player in self.done("players", "list")], ["ben"])
         told = [line for line in self.log() if not line.startswith("command ")]
-        self.assertEqual(told, [f"erase_begun player={self.anna}", f"erased player={self.anna}"])
+        self.assertEqual(told, [f"erase_started player={self.anna}", f"erased player={self.anna}"])

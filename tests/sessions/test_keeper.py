@@ -178,7 +178,7 @@ class RefreshTests(HouseCase):
         self.assertEqual(self.house.waits.told, [])
         self.refused(self.keeper.refresh(text(self.pair.refresh)), RefreshReused)
         self.assertEqual(self.house.waits.told, [ANNA])
-        self.assertEqual(self.house.audit.lines, [f"security refresh_reused player={ANNA} session={self.session_id}"])
+        self.assertEqual(self.house.audit.lines, [f"refresh_reused player={ANNA} session={self.session_id}"])
         self.refused(self.keeper.refresh(text(self.pair.refresh)), SessionRevoked)
         self.refused(self.keeper.authenticate(str(second["access_token"])), SessionRevoked)
         self.assertEqual(self.house.waits.told, [ANNA])
@@ -228,7 +228,7 @@ class EndTests(HouseCase):
         for _ in range(2):  # what had ended before is no event
             self.wait(self.keeper.end(caller, self.session_id))
         self.assertEqual(self.house.waits.told, [ANNA])
-        self.assertEqual(self.house.audit.lines, [f"security session_revoked player={ANNA} session={self.session_id}"])
+        self.assertEqual(self.house.audit.lines, [f"session_revoked player={ANNA} session={self.session_id}"])
         self.refused(self.keeper.authenticate(text(self.pair.access)), SessionRevoked)
 
     def test_sweep(self) -> None:

@@ -72,8 +72,8 @@ class DamagedStores(SynchronousTestCase):
     def told(self, seed: int, server: Server) -> None:
         """A damaged store takes no more writes; the log names it once, and /healthz says that something is wrong."""
         damaged = [file.name for file in server.stores._files if file.refusal is not None]
-        lines = [line for line in server.browser.events if "is damaged: nothing is written" in line]
-        self.assertEqual([line.split(".")[0] for line in sorted(lines)], damaged, seed)
+        lines = [line for line in server.browser.events if line.startswith("database_damaged database=")]
+        self.assertEqual([line.split()[1].removeprefix("database=") for line in sorted(lines)], damaged, seed)
         for name in damaged:
             self.failureResultOf(server.stores.lanes[name].submit(lambda connection: None), StoreCorrupt)
         server.stores._health._fresh_until = 0

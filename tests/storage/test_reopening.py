@@ -44,7 +44,7 @@ class Unavailable(SynchronousTestCase):
         self.assertEqual(self.wait(), [])
         self.path.rmdir()
         self.away.rename(self.path)
-        self.assertEqual(self.wait(), ["state.db can be opened again: saves are available"])
+        self.assertEqual(self.wait(), ["database_available database=state"])
         self.assertEqual(self.wait(), [])
         self.assertEqual(self.successResultOf(self.stores.state.submit(shelve)), 1)
         self.assertEqual(self.successResultOf(self.stores.reads.submit(shelves)), [("p",)])

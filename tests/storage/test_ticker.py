@@ -44,7 +44,7 @@ class TickerTests(SynchronousTestCase):
             self.begun[0].errback(StoreBusy("The server is busy."))
         (event,) = events
         self.assertEqual(event["log_level"], LogLevel.warn)
-        self.assertEqual(formatEvent(event), "periodic work put off: StoreBusy; again in 60 s")
+        self.assertEqual(formatEvent(event), "periodic_task_postponed error=StoreBusy retry_seconds=60")
         self.clock.advance(60)
         self.assertEqual(len(self.begun), 2)
 

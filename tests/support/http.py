@@ -33,6 +33,7 @@ from tests.contract.document import is_described
 BASE_HOST = "game.example"
 PEER = IPv4Address("TCP", "127.0.0.1", 51000)
 START_MS = 1_800_000_000_000
+CRASHES = tuple(f"unexpected_error phase={phase} " for phase in ("handler", "error_response", "response_content"))
 
 
 class Lines:
@@ -196,7 +197,7 @@ class Browser:
         """Run something; unexpected errors that the web logs meanwhile fail the test."""
         seen = logged(act)
         self.events += seen
-        crashed = [text for text in seen if text.startswith(("unexpected error", "no answer", "an answer broke"))]
+        crashed = [text for text in seen if text.startswith(CRASHES)]
         if crashed and not self._crashes:
             raise AssertionError("\n".join(crashed))
         strange = [line for line in self.log.lines[self._judged :] if not _is_described(line)]

@@ -130,7 +130,7 @@ class Burned(RoomCase):
         self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_BURNED)
         self.refused(self.callback(), 410, texts.CALLBACK_BURNED)
         [line] = self.desk.log.lines
-        self.assertTrue(line.startswith("burned google other_provider "), line)
+        self.assertTrue(line.startswith("rejected google other_provider "), line)
         self.assertNotIn(self.query["state"], line)
         self.assertEqual([sent.path for sent in self.far.sent if "oken" in sent.path], [])
         self.back = self.at_provider(self.go_on(self.browser, self.player.url))
@@ -143,7 +143,7 @@ class Burned(RoomCase):
             self.desk.log.lines.clear()
             self.begin("google")
             self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_BURNED)
-            self.assertIn("burned google other_issuer", self.desk.log.lines[0])
+            self.assertIn("rejected google other_issuer", self.desk.log.lines[0])
             self.back = self.at_provider(self.go_on(self.browser, self.player.url))
             self.finishes()
 

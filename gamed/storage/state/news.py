@@ -6,13 +6,14 @@ from msgspec import Struct
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
+from gamed.event_log import EventLog
 from gamed.saves.player_waits import PlayerWaits
 from gamed.storage.errors import attributed
 from gamed.storage.files import AUTH, STATE
 from gamed.storage.state import shelves
 from gamed.storage.stores import Stores
 
-log = Logger()
+_log = EventLog(Logger())
 
 
 class StoreNews(Struct, eq=False):
@@ -39,7 +40,7 @@ class StoreNews(Struct, eq=False):
 
     def _state_changed(self) -> None:
         looking = Deferred.fromCoroutine(self._compare())
-        looking.addErrback(lambda reason: log.failure("changes of another process could not be read", reason))
+        looking.addErrback(lambda reason: _log.failure("external_change_check_failed", reason))
 
     async def _compare(self) -> None:
         if self._waits is None:
