@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.defer import Deferred, fail, gatherResults
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.storage.files import WAL_LIMIT_BYTES, connect, file_uri
@@ -100,6 +101,23 @@ class Checkpoints(SynchronousTestCase):
         self.successResultOf(self.stores.close())
         self.assertFalse(self.wal.exists() and self.wal.stat().st_size)
         self.assertGreater(self.path.stat().st_size, 2 * MIB)
+
+    def test_a_failing_disk_is_one_line(self) -> None:
+        """An error of SQLite at a checkpoint is one warning without a traceback; any other error has its traceback."""
+        worker = self.stores.workers[-1]
+        for error, line in (
+            (sqlite3.OperationalError("disk I/O error"), "checkpoint_failed database=state code=unknown"),
+            (ArithmeticError("why"), "checkpoint_crashed database=state"),
+        ):
+            with self.subTest(line):
+                self.write(1)
+                worker.run = lambda work, error=error: fail(error)  # type: ignore[method-assign, assignment, misc]
+                with capturedLogs() as events:
+                    self.clock.advance(PASSIVE_SECONDS)
+                del worker.run
+                self.assertEqual([formatEvent(event) for event in events], [line])
+                self.assertEqual(["log_failure" in event for event in events], [line.startswith("checkpoint_crashed")])
+        self.flushLoggedErrors(ArithmeticError)
 
     def test_nothing_else_during_a_restart(self) -> None:
         """While the log is begun anew the lanes of that file stand still; the other file's writes go on."""
