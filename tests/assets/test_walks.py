@@ -11,6 +11,7 @@ from gamed.assets import channels
 from gamed.assets.errors import ChannelNotFound, NothingBefore, ReleaseNotFound
 from gamed.assets.verifying import verify
 from tests.assets.kit import HOUR_MS, AssetsCase, served, unseen
+from tests.support.examples import examples
 
 WORDS = (
     ["publish"] * 6
@@ -54,7 +55,7 @@ class Model:
 
 
 class WalkTests(AssetsCase):
-    @settings(max_examples=12)
+    @settings(max_examples=examples(few=12, many=100))
     @given(lists(STEPS, min_size=15, max_size=30))
     def test_any_walk(self, steps: list[tuple[str, str, int]]) -> None:
         """Channels lead where the pages say, every release that is kept is whole, gc takes neither more nor less."""

@@ -1,8 +1,6 @@
 """A live service asked everything that docs/openapi.yaml says may be asked, and much that it does not say.
 
-The suite lets schemathesis ask a small selection, the same each time. For a longer one, at random:
-
-    GAMED_CONTRACT_EXAMPLES=300 python -m twisted.trial tests.contract.test_live
+With few examples schemathesis asks a small selection, the same each time; with many a large one, at random.
 """
 
 import json
@@ -20,11 +18,11 @@ from tests.e2e.cases import ServiceCase
 from tests.e2e.keeper import write_game
 from tests.e2e.service import ROOT, Service
 from tests.support.covers import covers
+from tests.support.examples import AMOUNT, FEW, examples
 
-EXAMPLES = os.environ.get("GAMED_CONTRACT_EXAMPLES")
-FEW = "2"
+EXAMPLES = examples(few=2, many=300)
 """Per operation and phase, besides what the document's examples and the coverage of its schemas ask."""
-PATIENCE_SECONDS = 1200 if EXAMPLES is None else 24 * 3600
+PATIENCE_SECONDS = examples(few=1200, many=24 * 3600)
 CASES = 800
 """A run of fewer has not asked everything."""
 KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
@@ -56,7 +54,7 @@ class LiveTests(ServiceCase):
     def schemathesis(self, prepared: live.Prepared) -> "subprocess.CompletedProcess[str]":
         """A process of its own; its report is `report.json`, its folder that of the test."""
         settings = Path(__file__).with_name("schemathesis.toml")
-        how = ["--generation-deterministic", "--max-examples", FEW] if EXAMPLES is None else ["-n", EXAMPLES]
+        how = ["--max-examples", str(EXAMPLES), *(["--generation-deterministic"] if AMOUNT == FEW else [])]
         return subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--no-color", "--config-file", str(settings)),

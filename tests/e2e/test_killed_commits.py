@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from threading import Event, Thread
@@ -15,8 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import PATIENCE_SECONDS, ask
+from tests.support.examples import examples
 
-ROUNDS = int(os.environ.get("GAMED_COMMIT_KILL_ROUNDS", "3"))
+ROUNDS = examples(few=3, many=25)
 SLOTS = 64
 FEW = 5
 """Slots that a second device commits to, always too late."""

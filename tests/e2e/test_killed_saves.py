@@ -12,8 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
+from tests.support.examples import examples
 
-ROUNDS = int(os.environ.get("GAMED_KILL_ROUNDS", "50"))
+ROUNDS = examples(few=17, many=50)
+"""17: each number of answers that `write_until_killed` waits for comes once."""
 WRITERS = 4
 """As many uploads as one player may have at once."""
 SLOTS = 2
@@ -153,7 +155,7 @@ class KilledSaves(SynchronousTestCase):
         ]
 
     def test_nothing_acknowledged_is_lost(self) -> None:
-        """Fifty times, at another moment each, under concurrent PUT, DELETE and restore: after the next start each
+        """Many times, at another moment each, under concurrent PUT, DELETE and restore: after the next start each
         slot is as the last answer said, or as the request that was cut off would have made it; in the end every
         version that was ever acknowledged is readable with its hash, and `gamed check` finds nothing."""
         for number in range(ROUNDS):

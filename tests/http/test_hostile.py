@@ -1,6 +1,6 @@
 """Bytes that no honest client sends: a typed answer, no traceback, no 5xx, nothing called."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -233,7 +233,6 @@ class SyntaxTests(HostileCase):
                 self.refused(b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n", 404, "route_not_found")
         self.refused(b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n", 404, "route_not_found")
 
-    @settings(max_examples=300, deadline=None)
     @given(
         st.lists(
             st.binary(max_size=200)

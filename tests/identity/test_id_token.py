@@ -7,7 +7,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -123,14 +123,12 @@ class FormTests(SynchronousTestCase):
             self.assertRaises(ProviderError, passed, header_bytes(raw))
 
     @given(st.integers(0, len(TOKEN) - 1), st.characters(codec="ascii"))
-    @settings(max_examples=150, deadline=None)
     def test_any_character_changed(self, place: int, character: str) -> None:
         """No token with one character changed passes."""
         if TOKEN[place] != character:
             self.assertRaises(ProviderError, passed, TOKEN[:place] + character + TOKEN[place + 1 :])
 
     @given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
-    @settings(max_examples=150, deadline=None)
     def test_any_bytes(self, first: bytes, second: bytes, third: bytes) -> None:
         """Whatever arrives is refused as a provider's error and nothing else."""
         self.assertRaises(ProviderError, passed, ".".join(map(base64url, (first, second, third))))
@@ -304,7 +302,6 @@ class ClaimTests(SynchronousTestCase):
         ),
         st.none() | st.integers(-(10**12), 10**12),
     )
-    @settings(max_examples=300, deadline=None)
     def test_any_claims(self, changes: dict[str, object], offset_ms: int | None) -> None:
         """Whatever is claimed ends in a subject of ASCII text or a ProviderFailure; nothing else escapes."""
         try:

@@ -4,7 +4,7 @@ from itertools import product
 from typing import Any
 from urllib.parse import quote
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
@@ -129,7 +129,6 @@ class Parse(SynchronousTestCase):
         for word in ("ALPHA", "BETA", "GAMMA", "DELTA"):
             self.assertNotIn(word, shown)
 
-    @settings(max_examples=300, deadline=None)
     @given(st.binary(max_size=200))
     def test_any_bytes(self, query: bytes) -> None:
         """A callback or CallbackMalformed, never anything else."""
@@ -244,7 +243,6 @@ class Judge(SynchronousTestCase):
         stranger = judged(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
         self.assertNotIn(stranger.ruling, BURNING)
 
-    @settings(max_examples=300, deadline=None)
     @given(
         st.tuples(
             st.sampled_from(Stage),

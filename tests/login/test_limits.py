@@ -1,6 +1,6 @@
 """GCRA as a rule, on disk, and in front of the password form (PROTOCOL 3.9)."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
@@ -47,7 +47,6 @@ class Rule(SynchronousTestCase):
         self.assertEqual(caught.exception.retry_after, 42)
         FIVE.after(full + 30_000, NOW_MS + 42_000)
 
-    @settings(max_examples=200, deadline=None)
     @given(st.lists(st.integers(0, 20_000), max_size=60), st.integers(1, 30))
     def test_never_more_than_the_rate(self, gaps: list[int], count: int) -> None:
         """In any minute at most the burst and what the minute itself allows."""

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -165,7 +165,6 @@ class Histories(SynchronousTestCase):
     """Any list of events at any times."""
 
     @covers("threats/12")
-    @settings(max_examples=300, deadline=None)
     @given(st.lists(st.tuples(st.sampled_from(Event), st.integers(0, 200_000)), max_size=30))
     def test_no_history_collects_twice(self, history: list[tuple[Event, int]]) -> None:
         """At most one collect is ever taken, never after an end, and an ended login holds no secret."""

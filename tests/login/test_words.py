@@ -2,7 +2,7 @@
 
 from unicodedata import category, is_normalized
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -76,7 +76,6 @@ class Words(SynchronousTestCase):
         words = Client(name='"\u00e9\U0001f680', platform="linux")
         self.assertEqual(Client.from_json(words.to_json()), words)
 
-    @settings(max_examples=200, deadline=None)
     @given(st.text())
     def test_clean_is_clean(self, text: str) -> None:
         """Whatever comes in: NFC comes out, nothing unseen, and cleaning again changes nothing."""

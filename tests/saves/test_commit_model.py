@@ -21,6 +21,7 @@ from gamed.saves.staging import StageOrder
 from gamed.saves.version import Version
 from gamed.storage.state import committing, slots, staging, writing
 from tests.saves.worlds import PLAYER, ROOMY, StoredWorld, body_of, flaws
+from tests.support.examples import examples
 
 SLOTS = "abc"
 BODIES = (b"one", b"two", b"three")
@@ -185,8 +186,6 @@ def quietly(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> settings:
     return settings(
         max_examples=examples,
         deadline=None,
-        derandomize=True,
-        database=None,
         phases=phases,
         suppress_health_check=list(HealthCheck),
     )
@@ -196,11 +195,11 @@ class CommitModelTest(SynchronousTestCase):
     def test_one_entry(self) -> None:
         """A commit of one entry is its PUT or DELETE, row for row, with room and without."""
         for limits in (ROOMY, TIGHT):
-            quietly(60)(given(st.lists(wishes, max_size=12), st.just(limits))(one_by_one))()
+            quietly(examples(few=60, many=1000))(given(st.lists(wishes, max_size=12), st.just(limits))(one_by_one))()
 
     def test_several(self) -> None:
         """All or none, refused bytes kept, and a repeat changes nothing."""
-        quietly(80)(given(st.lists(commits, max_size=8))(all_or_none))()
+        quietly(examples(few=80, many=1000))(given(st.lists(commits, max_size=8))(all_or_none))()
 
     def test_planted_defects(self) -> None:
         """The model notices a commit that carries out what does not fit, keeps no copies, or forgets a rule."""
@@ -214,4 +213,4 @@ class CommitModelTest(SynchronousTestCase):
         ):
             self.patch(committing, name, defect)
             with self.assertRaises(AssertionError, msg=name):
-                quietly(200, [Phase.generate])(given(st.lists(commits, max_size=8))(all_or_none))()
+                quietly(examples(few=200, many=2000), [Phase.generate])(given(st.lists(commits, max_size=8))(all_or_none))()

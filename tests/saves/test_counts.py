@@ -1,6 +1,6 @@
 """Usage, references and change numbers are counted along; here they are counted again (PROTOCOL 4.2 and 7)."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -23,7 +23,6 @@ deletes = st.tuples(st.sampled_from(SLOTS), conditions, st.none(), st.none(), st
 
 
 class CountTest(SynchronousTestCase):
-    @settings(deadline=None, max_examples=150, derandomize=True, database=None)
     @given(st.lists(st.one_of(writes, writes, writes, deletes), max_size=30))
     def test_any_history(self, steps: list[tuple[str, Wants, bytes | None, str | None, bool]]) -> None:
         """After any steps all counts agree, no limit is broken, and every change has a number of its own."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
@@ -93,7 +93,6 @@ class HistoryTest(SynchronousTestCase):
         versions = [*saved_every(1000, 10), written(-1, NOW + 90 * DAY_MS)]
         self.assertIn(-1, kept(versions))
 
-    @settings(deadline=None, derandomize=True, database=None, max_examples=150)
     @given(
         st.lists(st.tuples(st.integers(0, 90), st.sampled_from(list(Kind)), st.integers(1, 40 * DAY_MS)), max_size=60),
         st.booleans(),

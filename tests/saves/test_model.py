@@ -21,6 +21,7 @@ from gamed.saves.version import Body, Kind
 from gamed.storage.state import restoring, writing
 from tests.saves import worlds
 from tests.saves.worlds import ListWorld, StoredWorld, flaws, names
+from tests.support.examples import examples
 
 DEVICES = 3
 KEPT = {Rule.W1_ALREADY_THERE, Rule.W1_RELABELLED, Rule.W2_FIRST, Rule.W4_WRITTEN, Rule.W5_SUPERSEDED, Rule.W6_CONFLICT}
@@ -211,8 +212,6 @@ def run(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
         max_examples=examples,
         stateful_step_count=50,
         deadline=None,
-        derandomize=True,
-        database=None,
         phases=phases,
         suppress_health_check=list(HealthCheck),
     )
@@ -244,7 +243,7 @@ def dropping_conflicts(view: SlotView, condition: Condition, body: Body, earlier
 class ModelTest(SynchronousTestCase):
     def test_devices(self) -> None:
         """No lost update, no lost bytes, no doubled version, no false conflict, whatever gets lost on the way."""
-        run(200)
+        run(examples(few=100, many=1000))
 
     def test_planted_defects(self) -> None:
         """The model notices when any one of the rules is gone."""
@@ -253,4 +252,4 @@ class ModelTest(SynchronousTestCase):
             self.patch(writing, "judge_write", defect)
             self.patch(restoring, "judge_write", defect)
             with self.assertRaises(AssertionError, msg=defect.__name__):
-                run(200, [Phase.generate])
+                run(examples(few=200, many=2000), [Phase.generate])

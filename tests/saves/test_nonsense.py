@@ -1,6 +1,6 @@
 """Requests that make no sense get typed answers: no 5xx, no traceback, nothing stored by accident."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.saves.kit import SaveCase
@@ -42,7 +42,6 @@ texts = st.lists(st.sampled_from(WORDS), max_size=4).map("".join) | st.text(
 class NonsenseTest(SaveCase):
     """Hypothesis stands on one room; what little it may store does no harm to the counts."""
 
-    @settings(deadline=None, max_examples=300, derandomize=True, database=None)
     @given(
         st.sampled_from(["GET", "HEAD", "PUT", "DELETE", "POST", "BREW"]),
         st.sampled_from(PATHS),

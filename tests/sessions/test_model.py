@@ -23,6 +23,7 @@ from tests.sessions.model import (
     stories,
 )
 from tests.support.covers import covers
+from tests.support.examples import examples
 
 SEARCH = settings(max_examples=20_000, database=None)
 ONE, TWO, THIEF = Holder.ONE, Holder.TWO, Holder.THIEF
@@ -36,7 +37,7 @@ class ModelTests(SynchronousTestCase):
         """The pure rule gives the promised answer at every step of any story."""
         play(story, Rule())
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(few=60, many=1000))
     @given(stories)
     def test_stored(self, story: list[Step]) -> None:
         """So does the rule over a real auth.db."""

@@ -1,6 +1,5 @@
 """The write-ahead log stays small, also under full load and beside another process's snapshot."""
 
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -16,11 +15,12 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.storage.files import WAL_LIMIT_BYTES, connect, file_uri
 from gamed.storage.stores import Stores
 from gamed.storage.wal import PASSIVE_SECONDS
+from tests.support.examples import examples
 from tests.support.stores import InlineReactor, ask, file_stores
 
 MIB = 1024 * 1024
 ENOUGH_BYTES = 512 * MIB
-SOAK_SECONDS = float(os.environ.get("GAMED_SOAK_SECONDS", "60"))
+SOAK_SECONDS = examples(few=15, many=60)
 
 
 def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:
@@ -143,7 +143,7 @@ class FullLoad(TestCase):
     timeout = SOAK_SECONDS + 600
 
     async def test_log_stays_bounded(self) -> None:
-        """At full rate for a minute, with readers, the log of state.db stays under 128 MiB."""
+        """At full rate, with readers, the log of state.db stays under 128 MiB."""
         stores = file_stores(self, reactor)
         path = stores.state._file.path
         assert path is not None
