@@ -9,10 +9,10 @@ from shutil import copy
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.problem_codes import CODES
-from tests.client.reference import gamed_client as gc
-from tests.client_assets.reference import gamed_assets as ga
 from tests.porch.process import GAMED, WAIT_SECONDS, environment
 from tests.support.nodejs import with_node
+from tests.support.python_client import gamed_assets as ga
+from tests.support.python_client import gamed_client as gc
 from tests.test_guides import blocks
 from tests.test_spec import ROOT
 

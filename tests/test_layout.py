@@ -224,6 +224,13 @@ class LayoutTests(SynchronousTestCase):
         self.assertEqual(set(circle(house() | planted, HTTP)), {"gamed.http.a", "gamed.http.b"})
         self.assertIn("gamed.http.site", circle(house() | {"gamed.http.errors": "import gamed.http.site"}, HTTP))
 
+    def test_tests_need_no_test_of_a_client(self) -> None:
+        """The tests of the clients use fixtures of `tests`, never the other way round."""
+        files = sorted((ROOT / "tests").rglob("*.py"))
+        self.assertGreater(len(files), 100)
+        found = [f"{file.name}: {name}" for file in files for name in imports(file.read_text("utf-8"), ())]
+        self.assertEqual([each for each in found if each.partition(": ")[2].split(".")[0] == "clients"], [])
+
     def test_the_whole_package_is_read(self) -> None:
         """The walk finds the ground, the doors and the plugin: an empty house would be in order, too."""
         self.assertLessEqual(

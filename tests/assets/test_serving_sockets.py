@@ -27,7 +27,7 @@ from gamed.http.direct_socket import unsent_bytes
 from gamed.http.server import build_server
 from gamed.web.assets import AssetRoutes
 from tests.assets.serving_kit import NOW_MS, Folder
-from tests.client.test_tls import certificate
+from tests.support.certificates import certificate
 from tests.support.http import Lines
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from cryptography.x509 import DNSName
 import gamed.cli.commands  # what the other user has to be able to import, too
 import gamed.cli.doctor_run
 import gamed.service  # noqa: F401
-from tests.client.test_tls import certificate
 from tests.config.files import KEY_TEXT
 from tests.porch.other_user import python_for_all
 from tests.porch.process import GAMED, PorchTestCase
 from tests.proxies.samples import Nginx
+from tests.support.certificates import certificate
 from tests.support.ports import free_port
 
 OTHER = 54321

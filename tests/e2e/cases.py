@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.client.reference import gamed_client as gc
 from tests.e2e.chromium import Window
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
+from tests.support.python_client import gamed_client as gc
 
 NAME, PASSWORD = "Zaphod.B", "correct horse battery staple"
 PATIENCE_SECONDS = 300

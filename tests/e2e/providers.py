@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus
 from attrs import frozen
 
 from gamed.dev import documents
-from tests.client.reference import gamed_client as gc
 from tests.e2e import foreign
 from tests.e2e.cases import Player, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.recorder import Exchange, Recorder
 from tests.e2e.service import Service, free_port
+from tests.support.python_client import gamed_client as gc
 
 KEY = b64encode(sha256(b"the master key of these tests").digest()).decode()
 SECRET = "a/secret+with:odd%characters=" + "x" * 16

@@ -2,10 +2,10 @@
 
 import json
 
-from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
 from tests.porch.process import GAMED, PorchTestCase, free_port
+from tests.support.python_client import gamed_client as gc
 
 
 class DevTests(PorchTestCase):

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from playwright.sync_api import Page
 
-from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import NAME, PASSWORD, Player, ServiceCase
 from tests.e2e.chromium import PATIENCE_MS, Window
 from tests.e2e.service import free_port
 from tests.support.covers import covers
+from tests.support.python_client import gamed_client as gc
 
 FOCUS_AND_VIEW = "[document.activeElement.tagName, scrollY]"
 

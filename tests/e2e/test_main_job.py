@@ -6,10 +6,10 @@ import sys
 import threading
 import time
 
-from tests.client.reference import PATH
-from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import NAME, PASSWORD, PATIENCE_SECONDS, Player, ServiceCase
 from tests.support.covers import covers
+from tests.support.python_client import CLIENT_PATH as PATH
+from tests.support.python_client import gamed_client as gc
 
 SAVE = bytes(range(256)) * 4096
 

@@ -3,12 +3,12 @@
 import json
 from typing import ClassVar
 
-from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import NAME, PASSWORD, Player
 from tests.e2e.chromium import Window
 from tests.e2e.providers import DISCORD, FAKE_GOOGLE, SECRET, ProviderCase
 from tests.e2e.test_providers import SAVE, at_development
 from tests.support.covers import covers
+from tests.support.python_client import gamed_client as gc
 
 
 class FromLocal(ProviderCase):

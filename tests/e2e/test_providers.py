@@ -5,8 +5,6 @@ import sys
 from collections.abc import Callable
 from typing import ClassVar
 
-from tests.client.reference import PATH
-from tests.client.reference import gamed_client as gc
 from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
 from tests.e2e.providers import (
@@ -20,6 +18,8 @@ from tests.e2e.providers import (
     Stand,
 )
 from tests.support.covers import covers
+from tests.support.python_client import CLIENT_PATH as PATH
+from tests.support.python_client import gamed_client as gc
 
 SAVE = bytes(range(256)) * 64
 

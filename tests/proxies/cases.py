@@ -6,9 +6,9 @@ from pathlib import Path
 from cryptography.x509 import DNSName
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.client.test_tls import certificate
 from tests.proxies.programs import HOST, Proxy
 from tests.proxies.samples import Caddy, Nginx
+from tests.support.certificates import certificate
 
 KINDS = (Nginx, Caddy)
 

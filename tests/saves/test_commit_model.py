@@ -213,4 +213,6 @@ class CommitModelTest(SynchronousTestCase):
         ):
             self.patch(committing, name, defect)
             with self.assertRaises(AssertionError, msg=name):
-                quietly(examples(few=200, many=2000), [Phase.generate])(given(st.lists(commits, max_size=8))(all_or_none))()
+                quietly(examples(few=200, many=2000), [Phase.generate])(
+                    given(st.lists(commits, max_size=8))(all_or_none)
+                )()

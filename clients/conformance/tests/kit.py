@@ -1,0 +1,89 @@
+"""Every scenario of clients/conformance as a test of its own, for one driver.
+
+class CSharp(ConformanceCase):
+    lacks = frozenset({"clock"})
+
+    @classmethod
+    def driver(cls) -> list[str]:
+        return ["mono", str(built())]             # may build first; a missing tool raises, so the tests fail
+"""
+
+import sys
+from atexit import register
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+CLIENTS = Path(__file__).parents[2]
+sys.path.append(str(CLIENTS / "conformance"))  # last: that folder has a package `tests` of its own
+
+from gamed_conformance.driver import DriverFailed  # noqa: E402
+from gamed_conformance.matching import Mismatch, expect, filled  # noqa: E402
+from gamed_conformance.suite import FEATURES, Scenario, ScenarioFailed, lacking, run, scenarios  # noqa: E402
+from gamed_conformance.world import World  # noqa: E402
+
+__all__ = [
+    "CLIENTS",
+    "FEATURES",
+    "ConformanceCase",
+    "DriverFailed",
+    "Mismatch",
+    "Scenario",
+    "ScenarioFailed",
+    "World",
+    "expect",
+    "filled",
+    "lender",
+    "run",
+    "scenarios",
+]
+
+
+@cache
+def lender() -> World:
+    """Has the service of all tests of a process, and no driver."""
+    world = World([])
+    register(world.close)
+    return world
+
+
+@cache
+def world_of(case: type["ConformanceCase"]) -> World:
+    """For all tests of a process: the driver starts once."""
+    world = World(case.driver(), lender=lender())
+    register(world.close)
+    return world
+
+
+def test_of(scenario: Scenario) -> Callable[["ConformanceCase"], None]:
+    def test(self: "ConformanceCase") -> None:
+        world = world_of(type(self))
+        self.assertEqual(lacking(world, scenario), frozenset())
+        run(world, scenario)
+
+    test.__doc__ = scenario.data["about"]
+    return test
+
+
+class ConformanceCase(SynchronousTestCase):
+    """Subclasses say how to start the driver, and which features it lacks; those it lacks are no tests, but named."""
+
+    lacks: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        raise NotImplementedError
+
+    def __init_subclass__(cls) -> None:
+        for scenario in scenarios():
+            if not scenario.needs & cls.lacks:
+                setattr(cls, f"test_{scenario.name}", test_of(scenario))
+
+        def test_features(self: ConformanceCase) -> None:
+            """The driver has every feature but those that are named here as missing."""
+            self.assertEqual(world_of(type(self)).driver().features, FEATURES - cls.lacks)
+
+        cls.test_features = test_features

@@ -1,0 +1,179 @@
+"""The suite notices: the Python client with one rule taken out of its source fails the scenario that is about it."""
+
+import sys
+from pathlib import Path
+from shutil import copytree
+
+from attrs import frozen
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.conformance.tests.kit import CLIENTS, ScenarioFailed, World, lender, run, scenarios
+
+CLIENT, SYNC, ASSETS = "gamed_client.py", "gamed_sync.py", "gamed_assets.py"
+
+
+@frozen
+class Defect:
+    """In `file`, `right` is replaced by `wrong`; then `scenario` fails, and says `words`."""
+
+    file: str
+    right: str
+    wrong: str
+    scenario: str
+    words: str
+
+
+DEFECTS = {
+    "forgets_too_much": Defect(
+        CLIENT,
+        "            if error.code in FORGET:\n",
+        "            if True:\n",
+        "session_keeps",
+        "signed_in is False",
+    ),
+    "forgets_too_little": Defect(
+        CLIENT,
+        '"refresh_reused", "refresh_invalid", "session',
+        '"refresh_invalid", "session',
+        "session_forgets",
+        "reused",
+    ),
+    "opens_any_link": Defect(
+        CLIENT,
+        'self._wire.origin.require(member(started, "login_url", str))',
+        'member(started, "login_url", str)',
+        "sign_in_hostile_login_url",
+        "another server",
+    ),
+    "takes_any_return": Defect(
+        CLIENT,
+        "login_id != [self.server.login_id]",
+        "login_id is None",
+        "sign_in_foreign_return",
+        "lgn_of_someone_else",
+    ),
+    "uses_before_it_writes": Defect(
+        CLIENT, "        self._file.write(renewed)  # before its first use\n", "", "session_write_before_use", "no file"
+    ),
+    "stays_after_sign_out": Defect(
+        CLIENT,
+        '            if scope != "others":\n                self._file.delete()',
+        '            if scope != "others":\n                pass',
+        "sign_out",
+        "is still in",
+    ),
+    "refreshes_all_at_once": Defect(
+        CLIENT,
+        "with self._file.locked():  # the first",
+        "with contextlib.nullcontext():  # the first",
+        "session_two_processes",
+        "the number of POST /auth/session/refresh",
+    ),
+    "refreshes_before_each_request": Defect(
+        CLIENT,
+        "EARLY_SECONDS if self.access_lifetime is None else self.access_lifetime * EARLY_SHARE",
+        "EARLY_SECONDS",
+        "session_short_token",
+        "the number of POST /auth/session/refresh",
+    ),
+    "does_not_wait": Defect(CLIENT, "if error.retry_after is not None:", "if False:", "retry_after", "pause"),
+    "gives_up_at_once": Defect(CLIENT, "TRIES = 4", "TRIES = 1", "put_lost_answer", "unreachable"),
+    "believes_any_bytes": Defect(
+        CLIENT, "if expected != hashlib.sha256(answer.body).digest():", "if False:", "download_damaged", "level 2"
+    ),
+    "reads_without_end": Defect(CLIENT, "if size > limit:", "if False:", "bounded", "someone who reads"),
+    "follows_a_name_anywhere": Defect(
+        CLIENT, 'raise Refused("invalid_slot"', 'print("invalid_slot"', "slots", "route_not_found"
+    ),
+    "names_a_class": Defect(
+        CLIENT,
+        'f"{origin} does not answer. Check the address and the network."',
+        'f"{origin} does not answer ({type(e).__name__})."',
+        "no_server",
+        "a text for players names a class",
+    ),
+    "shows_its_credential": Defect(
+        CLIENT,
+        "        self._held = fresh\n",
+        "        self._held = fresh\n        say(fresh.access_token)\n",
+        "two_servers",
+        "a secret was printed",
+    ),
+    "lets_others_read": Defect(
+        CLIENT,
+        "        os.replace(temporary, path)\n",
+        "        os.chmod(temporary, 0o644)\n        os.replace(temporary, path)\n",
+        "two_servers",
+        "has the mode 644",
+    ),
+    "stands_on_what_only_arrived": Defect(
+        SYNC,
+        "return self._look(slot, take=False)",
+        "return self._look(slot, take=True)",
+        "sync_unseen",
+        "expected 'conflict'",
+    ),
+    "sends_the_newer_first": Defect(
+        SYNC,
+        "lambda r: replace(r, sent=sent or Sent(r.local, r.base))",
+        "lambda r: replace(r, sent=Sent(r.local, r.base))",
+        "sync_repeats",
+        "the number of PUT",
+    ),
+    "deletes_what_the_server_lost": Defect(
+        SYNC,
+        'reason = "changed" if current else "deleted" if deleted else "lost"\n        dispute',
+        'reason = "changed" if current else "deleted"\n        dispute',
+        "sync_lost_there",
+        "expected 'lost'",
+    ),
+    "keeps_only_what_was_refused": Defect(
+        SYNC,
+        "return replace(record, unsent_copy=Sent(self.local, base))",
+        "return record",
+        "sync_newest_kept",
+        "expected 'waiting'",
+    ),
+    "writes_anywhere": Defect(
+        ASSETS,
+        'if any(name in (b"", b".", b"..") for name in names):',
+        "if False:",
+        "assets_hostile_paths",
+        "download failed",
+    ),
+    "begins_anew": Defect(
+        ASSETS,
+        "headers if wanted < file.size else {}",
+        "{}",
+        "assets_resume",
+        "range",
+    ),
+}
+
+
+def test_of(defect: Defect):
+    def test(self: "CanFail") -> None:
+        self.assertIn(defect.words, self.failing(defect))
+
+    test.__doc__ = f"{defect.scenario} fails."
+    return test
+
+
+class CanFail(SynchronousTestCase):
+    def failing(self, defect: Defect) -> str:
+        """What the suite says of a client with this defect."""
+        folder = Path(self.mktemp()).absolute() / "clients"
+        copytree(CLIENTS / "python", folder / "python")
+        copytree(CLIENTS / "conformance" / "drivers", folder / "conformance" / "drivers")
+        source = (folder / "python" / defect.file).read_text("utf-8")
+        self.assertEqual(source.count(defect.right), 1)
+        (folder / "python" / defect.file).write_text(source.replace(defect.right, defect.wrong), "utf-8")
+        driver = [sys.executable, str(folder / "conformance" / "drivers" / "python_driver.py")]
+        world = World(driver, lender=lender())
+        self.addCleanup(world.close)
+        [scenario] = [scenario for scenario in scenarios() if scenario.name == defect.scenario]
+        return str(self.assertRaises(ScenarioFailed, run, world, scenario))
+
+
+for name, defect in DEFECTS.items():
+    setattr(CanFail, f"test_{name}", test_of(defect))

@@ -1,0 +1,12 @@
+"""The C# client, compiled and run by mono, keeps the rules (PROTOCOL 1: Rules for clients)."""
+
+from collections.abc import Sequence
+
+from clients.conformance.tests.kit import ConformanceCase
+from clients.csharp.tests.building import CSHARP, built, tool
+
+
+class CSharp(ConformanceCase):
+    @classmethod
+    def driver(cls) -> Sequence[str]:
+        return [tool("mono"), str(built("Driver", CSHARP / "Driver.cs"))]

@@ -1,0 +1,58 @@
+"""Builds C# as games do: one compiler call over the copied files, with no assembly but those of every .NET."""
+
+import subprocess
+import tempfile
+from atexit import register
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from shutil import rmtree, which
+
+CSHARP = Path(__file__).parents[1]
+CHECKS = Path(__file__).parent / "specimens" / "Checks.cs"
+ENGINES = CHECKS.with_name("Engines.cs")
+CLIENT = tuple(CSHARP / name for name in ("GamedClient.cs", "GamedSync.cs", "GamedAssets.cs"))
+COMPILER = ("mcs", "-langversion:6", "-warn:4", "-warnaserror", "-noconfig", "-r:System.dll", "-r:System.Core.dll")
+SECONDS = 240
+
+
+def tool(name: str) -> str:
+    """Its path; an AssertionError that says what to do where there is none."""
+    found = which(name)
+    if found is None:
+        raise AssertionError(f"{name} is not installed: apt-get install mono-mcs mono-runtime")
+    return found
+
+
+@cache
+def folder() -> Path:
+    """For this process, and gone after it."""
+    made = Path(tempfile.mkdtemp(prefix="gamed-csharp-"))
+    register(rmtree, made, ignore_errors=True)
+    return made
+
+
+@cache
+def built(name: str, *sources: Path, alone: bool = False, explained: bool = False) -> Path:
+    """An .exe of the client and these files; an AssertionError with what the compiler said.
+
+    `alone`: a library, of these files and the client's first. `explained`: no public member lacks a comment.
+    """
+    target = folder() / (f"{name}.dll" if alone else f"{name}.exe")
+    compiler = [tool(COMPILER[0]), *COMPILER[1:], *(["-target:library"] if alone else [])]
+    compiler += [f"-doc:{target}.xml"] if explained else []
+    done = bounded([*compiler, f"-out:{target}", *map(str, ((CLIENT[:1] if alone else CLIENT) + sources))])
+    if done.returncode:
+        raise AssertionError(done.stdout + done.stderr)
+    return target
+
+
+def ran(program: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return bounded([tool("mono"), str(program), *arguments])
+
+
+def bounded(command: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """With what it printed; killed if it takes for ever."""
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=False
+    )

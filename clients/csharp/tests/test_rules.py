@@ -1,0 +1,101 @@
+"""What the C# client takes and refuses, by itself: JSON, names, addresses, secrets, the disk, a network that fails."""
+
+import fcntl
+from pathlib import Path
+from stat import S_IMODE
+
+from clients.csharp.tests.building import CHECKS, CSHARP, built, ran
+from clients.python.tests.client.cases import ClientCase
+from tests.support.python_client import gamed_sync as gs
+
+
+class Rules(ClientCase):
+    def check(self, name: str, *arguments: object) -> str:
+        """What it printed, if all is well."""
+        done = ran(built("Checks", CHECKS), name, *map(str, arguments))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout.strip()
+
+    def test_json(self) -> None:
+        """Text that is no JSON, or says a thing twice, is refused; what is JSON comes back as it was."""
+        self.assertEqual(self.check("JsonIsRefused") + self.check("JsonComesBack"), "")
+
+    def test_names_and_addresses(self) -> None:
+        """Slots, paths of assets, servers and links: what could lead elsewhere is refused, not repaired."""
+        for name in ("Names", "Paths", "Origins", "Words"):
+            self.assertEqual(self.check(name), "")
+
+    def test_no_secret_is_shown(self) -> None:
+        """Nor is one taken over that would break a header, or that is another server's."""
+        self.assertEqual(self.check("Secrets", self.folder), "")
+
+    def test_only_this_user_can_read_what_is_kept(self) -> None:
+        """0700 and 0600 from the start, nothing left beside, and one holder of the lock at a time."""
+        self.assertEqual(self.check("Kept", self.folder), "")
+        place = self.folder / "a" / "b"
+        self.assertEqual({S_IMODE(path.stat().st_mode) for path in (place, place.parent)}, {0o700})
+        modes = {path.name: S_IMODE(path.stat().st_mode) for path in place.iterdir()}
+        self.assertEqual(modes, {"place.json": 0o600, "place.lock": 0o600})
+
+    def test_what_is_kept_without_libc(self) -> None:
+        """Where the system's own calls are not found: whole and locked all the same."""
+        self.assertEqual(self.check("KeptWithoutLibc", self.folder), "")
+
+    def test_cancelled_before_it_began(self) -> None:
+        """The person is shown nothing, and the server is told."""
+        self.assertEqual(self.check("Cancelled", self.server, self.folder), "")
+        self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
+
+    def test_the_lock_is_that_of_the_python_client(self) -> None:
+        """Two games of one folder, in two languages, refresh one at a time."""
+        self.folder.mkdir()
+        path = self.folder / "lock"
+        with path.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            self.assertEqual(self.check("Locked", path), "held")
+        self.assertEqual(self.check("Locked", path), "free")
+
+    def test_the_sign_in_is_that_of_the_python_client(self) -> None:
+        """The same place, the same members."""
+        self.assertEqual(self.check("WhoIsSignedIn", self.server, self.folder), "nobody")
+        self.signed_in()
+        self.assertEqual(self.check("WhoIsSignedIn", self.server, self.folder), self.fake.player)
+        self.assertIsNotNone(self.on_disk())
+
+    def test_what_is_pending_is_that_of_the_python_client(self) -> None:
+        """What one has written offline the other reads, and goes on from."""
+        self.signed_in()
+        self.check("SavesOffline", self.server, self.folder, "auto")
+        with gs.Sync(self.client) as sync:
+            self.assertEqual(sync.status("auto").state, "waiting")
+            self.assertEqual(sync.status("auto").meta, {"title": "K\u00fcche", "n": [1, 2]})
+            self.assertEqual(sync.read("auto").data, b"\1\2")
+            sync.write("auto", b"\3", meta={"b": 1.5, "a": None})
+        self.assertEqual(self.check("Shown", self.server, self.folder), 'auto waiting {"b":1.5,"a":null} 03')
+
+    def test_never_needs_the_thread_that_called(self) -> None:
+        """An engine's main thread may wait for it, or be busy; and writes keep the order in which they were called."""
+        self.signed_in()
+        self.assertEqual(self.check("NeverNeedsTheCallersThread", self.server, self.folder), "")
+        self.assertIsNone(self.on_disk())
+
+    def test_silence_ends(self) -> None:
+        """A server that says nothing, or stops in the middle; and a person who does not want to wait."""
+        self.assertEqual(self.check("Silence", self.folder), "")
+
+    def test_an_answer_in_the_middle_of_an_upload(self) -> None:
+        """Its code counts; where the network drops it, the upload may be tried again."""
+        self.assertIn(self.check("EarlyAnswer", self.folder), ("save_too_large", "unreachable"))
+
+
+class Samples(ClientCase):
+    def test_the_sample_runs(self) -> None:
+        """It compiles without a warning, and says in words what is wrong with an address."""
+        done = ran(built("Example", CSHARP / "Example.cs"), "http://play.example.org")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("needs https://", done.stderr)
+
+    def test_no_file_needs_more_than_the_client(self) -> None:
+        """Each of the others is optional; and every public member says what it is."""
+        for name in ("GamedSync.cs", "GamedAssets.cs"):
+            self.assertTrue(built(Path(name).stem, CSHARP / name, alone=True, explained=True).exists())

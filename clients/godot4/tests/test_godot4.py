@@ -1,0 +1,72 @@
+"""The client for Godot 4, whose engine these tests do not have: what can be said of it from its text.
+
+It is the client for Godot 3, which goes through the conformance suite, carried over; so both are compared.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+CLIENTS = Path(__file__).parents[2]
+FILES = ("gamed.gd", "gamed_sync.gd", "gamed_assets.gd", "driver.gd", "example.gd")
+OF_GODOT_4 = {"gamed.gd": {"Tools.parsed(text)", "Origin.authority()"}}
+"""What is public there only: the engine's own JSON.parse, and a Host that this engine lets be written."""
+
+DECLARED = re.compile(r"^(?P<indent>\t*)(?P<kind>class|func|static func|signal|const|var) (?P<rest>.*)$")
+
+
+def gdtoolkit(tool: str, *arguments: str) -> str:
+    """What it says; nothing that it says is good. It looks for gdlintrc where it runs."""
+    command = [sys.executable, "-m", f"gdtoolkit.{tool}", *arguments]
+    ran = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, timeout=100, check=False)
+    return "" if ran.returncode == 0 else ran.stdout + ran.stderr
+
+
+def declared(version: str, name: str) -> Iterator[str]:
+    """Public classes, functions with their parameters, signals, constants and variables, in order."""
+    within = ""
+    for line in (CLIENTS / version / name).read_text("utf-8").splitlines():
+        found = DECLARED.match(line)
+        if found is None:
+            continue
+        kind, rest, depth = found["kind"], found["rest"], len(found["indent"])
+        word = re.split(r"[^\w]", rest)[0]
+        if depth == 0:
+            within = f"{word}." if kind == "class" else ""
+        if word.startswith("_") or depth > (1 if within else 0):
+            continue
+        if "func" in kind:
+            yield within + rest[: rest.rindex(")") + 1]
+        else:
+            yield f"{kind} {within if depth else ''}{rest.split('#')[0].split('=')[0].strip()}"
+
+
+class Godot4(SynchronousTestCase):
+    def test_parses(self) -> None:
+        """Each file is GDScript of Godot 4."""
+        self.assertEqual(gdtoolkit("parser", *(f"godot4/{name}" for name in FILES)), "")
+
+    def test_lints(self) -> None:
+        """Both clients keep to the names and lengths of clients/gdlintrc."""
+        for version in ("godot3", "godot4"):
+            self.assertEqual(gdtoolkit("linter", *(f"{version}/{name}" for name in FILES)), "")
+
+    def test_same_names(self) -> None:
+        """What a game can use of one it can use of the other: no function, signal or parameter drifts away."""
+        for name in FILES:
+            three = set(declared("godot3", name))
+            four = set(declared("godot4", name)) - OF_GODOT_4.get(name, set())
+            self.assertEqual(four ^ three, set(), name)
+            self.assertGreater(len(three), 5)
+
+    def test_nothing_of_godot_3(self) -> None:
+        """No call is left that Godot 4 does not have any more."""
+        gone = r"yield\(|Pool\w+Array|\bFile\.new|Directory\.new|JSON\.print|\bJSON\.parse\(|OS\.get_ticks|TYPE_REAL"
+        gone += r"|extends Reference|TCP_Server|\.subarray\(|\.to_utf8\(|\.to_ascii\(|\.ord_at\(|percent_|HTML5"
+        for name in FILES:
+            text = (CLIENTS / "godot4" / name).read_text("utf-8")
+            self.assertEqual(re.findall(gone, text), [], name)

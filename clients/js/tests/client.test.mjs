@@ -1,0 +1,197 @@
+/** What the conformance suite does not see of gamed.mjs: secrets, locks, addresses, single flight, what is printed. */
+
+import assert from "node:assert/strict"
+import { spawn } from "node:child_process"
+import { mkdir, readFile, readdir, stat } from "node:fs/promises"
+import { once } from "node:events"
+import { test } from "node:test"
+import { inspect } from "node:util"
+
+import * as gamed from "../gamed.mjs"
+import { Sync } from "../gamed_sync.mjs"
+import { COMPLETE, fake, folder, json, problem } from "./fake.mjs"
+
+const { GamedClient, Origin } = gamed
+const GAMED = new URL("../gamed.mjs", import.meta.url).href
+
+async function signedIn(t, answers, options = {}) {
+  const server = await fake(t, answers)
+  const client = await GamedClient.open(server.base, { folder: await folder(t), sleep: async () => {}, ...options })
+  await client.keep(COMPLETE)
+  return { ...server, client }
+}
+
+test("addresses: what a player types", () => {
+  const good = {
+    "play.example.org": "https://play.example.org",
+    " HTTPS://Play.Example.org:443/ ": "https://play.example.org",
+    "https://play.example.org.:8443": "https://play.example.org:8443",
+    "bücher.example": "https://xn--bcher-kva.example",
+    "localhost:8080": "http://localhost:8080",
+    "http://127.0.0.1": "http://127.0.0.1",
+    "http://[::1]:8080": "http://[::1]:8080",
+  }
+  for (const [typed, origin] of Object.entries(good)) assert.equal(String(Origin.entered(typed)), origin)
+  const bad = [
+    "",
+    "http://play.example.org",
+    "https://a@b.example",
+    "ftp://a.example",
+    "https://a.example/x",
+    "https://a b",
+    "https://a.example\\@b.example",
+    "https://a.example:0",
+    "https://a.example:99999",
+    "javascript:alert(1)",
+    "https://?",
+  ]
+  for (const typed of bad) assert.throws(() => Origin.entered(typed), gamed.UntrustedAddress, typed)
+})
+
+test("addresses: what a server names must be its own, as it is written", () => {
+  const origin = Origin.entered("https://play.example.org")
+  assert.equal(origin.require("https://play.example.org/auth/login/x"), "https://play.example.org/auth/login/x")
+  const bad = [
+    "https://play.example.org.evil.example/",
+    "https://play.example.org@evil.example/",
+    "http://play.example.org/",
+    "https://play.example.org:444/",
+    "https://play%2eexample.org/",
+    "https://play.example.org\\.evil.example/",
+    "//play.example.org/",
+    "https://play.example.org/\n",
+    "https:/play.example.org/",
+  ]
+  for (const url of bad) assert.throws(() => origin.require(url), gamed.UntrustedAddress, url)
+})
+
+test("secrets are in no print, no JSON, no error", async (t) => {
+  const { client } = await signedIn(t, { "GET /game/": (_, response) => problem(response, 500, "internal_error") })
+  const error = await client.whoami().catch((error) => error)
+  assert.equal(error.code, "internal_error")
+  for (const shown of [client, client.credential, error, client.only("ply_1")]) {
+    assert.doesNotMatch(inspect(shown, { depth: 9, showHidden: true }) + JSON.stringify(shown), /secret/)
+  }
+})
+
+test("the credential's file is this user's, and nothing is left beside it", async (t) => {
+  const { client } = await signedIn(t, {})
+  const file = `${client.folder}/${client.place}.json`
+  assert.equal((await stat(file)).mode & 0o777, 0o600)
+  assert.deepEqual(await readdir(client.folder), [`${client.place}.json`])
+  assert.equal(JSON.parse(await readFile(file, "utf8")).refresh_credential, "grc_secret_1")
+})
+
+test("many requests, two clients, one refresh", async (t) => {
+  let generation = 1
+  const answers = {
+    "POST /auth/session/refresh": (_, response) => {
+      generation++
+      json(response, { ...COMPLETE, access_token: `gat_${generation}`, refresh_credential: `grc_${generation}` })
+    },
+    "GET /game/": (request, response) => {
+      if (request.headers.authorization === `Bearer gat_${generation}`) json(response, { player: {} })
+      else problem(response, 401, "token_expired")
+    },
+  }
+  const { client, base, seen } = await signedIn(t, answers)
+  const other = await GamedClient.open(base, { folder: client.folder })
+  await Promise.all(Array.from({ length: 16 }, (_, number) => (number % 2 ? client : other).whoami()))
+  assert.equal(seen.filter(({ key }) => key === "POST /auth/session/refresh").length, 1)
+})
+
+test("no cookie, no redirect, no referrer", async (t) => {
+  const answers = {
+    "GET /auth/config": (_, response) => json(response, { mode: "local", providers: [] }, 200, { "Set-Cookie": "a=b" }),
+    "GET /game/": (_, response) => response.writeHead(302, { Location: "/elsewhere" }).end(),
+  }
+  const { client, seen } = await signedIn(t, answers)
+  await client.policy()
+  await client.policy()
+  await assert.rejects(client.whoami(), gamed.NotGamed)
+  assert.equal(seen.length, 3)
+  for (const { headers } of seen) assert.equal(headers.cookie ?? headers.referer, undefined)
+})
+
+test("what takes too long is given up, and what the caller gave up", async (t) => {
+  const { client } = await signedIn(t, { "GET /game/saves": () => {} }, { timeout: 0.05 })
+  await assert.rejects(client.listSaves(), gamed.Unreachable)
+  const stop = new AbortController()
+  const waiting = client.changes(null, { wait: 25, signal: stop.signal })
+  stop.abort(new Error("enough"))
+  await assert.rejects(waiting, /enough/)
+})
+
+test("an upload refused before it was read is an answer", async (t) => {
+  const { client, early } = await signedIn(t, {})
+  early["PUT /game/saves/auto"] = (_, response) => problem(response, 413, "save_too_large", { Connection: "close" })
+  await assert.rejects(client.put("auto", new Uint8Array(20 << 20), { base: null }), gamed.QuotaExceeded)
+})
+
+test("a file that cannot be written is told to the player without error code and path", async (t) => {
+  const answers = { "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }) }
+  const { client } = await signedIn(t, answers)
+  const sync = await Sync.open(client)
+  await mkdir(`${client.folder}/sync/${client.place}/ply_1/cursor/in-the-way`, { recursive: true })
+  const stop = new AbortController()
+  const running = sync.run(stop.signal)
+  while (sync.trouble === null) await new Promise((resolve) => setTimeout(resolve, 10))
+  assert.match(sync.trouble.detail, /^This device cannot keep saves: [a-z ]+\.$/)
+  stop.abort()
+  await running
+  await sync.close()
+})
+
+test("a write says what it replaces, its meta in one line of ASCII", async (t) => {
+  const found = []
+  const info = { slot: "auto", version: 1, etag: '"1-ab"', size: 1, sha256: "a".repeat(64) }
+  const answers = {
+    "PUT /game/saves/auto": (request, response) => (found.push(request.headers), json(response, info, 201)),
+  }
+  const { client } = await signedIn(t, answers)
+  await client.put("auto", "x", { base: null, meta: { title: "Küche \u2028 \u{1f33b}" } })
+  await client.put("auto", "x", { base: '"1-ab"' })
+  await assert.rejects(client.put("auto", "x", {}), TypeError)
+  await assert.rejects(client.put("auto", "x", { base: null, contentType: "text/plain\n" }), gamed.Refused)
+  assert.equal(found[0]["save-meta"], '{"title":"K\\u00fcche \\u2028 \\ud83c\\udf3b"}')
+  assert.deepEqual([found[0]["if-none-match"], found[1]["if-match"]], ["*", '"1-ab"'])
+})
+
+test("a lock goes with its process, also by the way of systems without Linux's names", async (t) => {
+  const place = await folder(t)
+  for (const platform of ["linux", "freebsd"]) {
+    const script = `import { lockOf } from "${GAMED}"
+      console.log(Boolean(await lockOf("${place}/lock", "${platform}")))
+      setInterval(() => {}, 1000)`
+    const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
+      stdio: ["ignore", "pipe", "inherit"],
+    })
+    t.after(() => child.kill("SIGKILL"))
+    assert.equal(String((await once(child.stdout, "data"))[0]).trim(), "true")
+    assert.equal(await gamed.lockOf(`${place}/lock`, platform), null)
+    child.kill("SIGKILL")
+    await once(child, "exit")
+    const release = await gamed.lockOf(`${place}/lock`, platform)
+    assert.ok(release)
+    assert.equal(await gamed.lockOf(`${place}/lock`, platform), null)
+    release()
+  }
+})
+
+test("where a platform keeps what a program remembers", () => {
+  assert.equal(gamed.stateFolder("my game", "linux", {}, "/home/a"), "/home/a/.local/state/my game")
+  assert.equal(gamed.stateFolder("g", "linux", { XDG_STATE_HOME: "/s" }, "/home/a"), "/s/g")
+  assert.equal(gamed.stateFolder("g", "darwin", {}, "/Users/a"), "/Users/a/Library/Application Support/g")
+  assert.equal(gamed.stateFolder("g", "win32", { LOCALAPPDATA: "C:\\L" }, "C:\\a"), "C:\\L\\g")
+})
+
+test("a pause is what the server asks for, and a little more; else it grows, and is spread", () => {
+  const busy = new gamed.Busy("busy", "busy.")
+  for (let attempt = 0; attempt < 9; attempt++) {
+    const pause = gamed.pauseAfter(busy, attempt)
+    assert.ok(pause >= 0.1 && pause <= 8)
+  }
+  busy.retryAfter = 12
+  const pause = gamed.pauseAfter(busy, 0)
+  assert.ok(pause >= 12 && pause <= 15.1)
+})

@@ -1,0 +1,164 @@
+"""The JavaScript client's own tests: in Node.js, and what only a browser has in Chromium."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+from playwright.sync_api import Page
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.python.tests.client.far_edge import FakeGamed
+from tests.e2e.chromium import Window
+from tests.porch.process import GAMED, ROOT, PorchTestCase, free_port
+from tests.support.nodejs import NODE, NPM, with_node
+from tests.support.python_client import gamed_client as gc
+from tests.support.python_client import gamed_sync as gs
+
+HERE = Path(__file__).parent
+PATIENCE_SECONDS = 240
+BROWSER = """async ([base, complete]) => {
+    const { GamedClient } = await import("/gamed.mjs")
+    window.client = await GamedClient.open(base, { app: "tabs" })
+    if (complete) await window.client.keep(complete)
+    return window.client.credential.playerId
+}"""
+GIVEN_UP = """async () => {
+    const { Assets } = await import("/gamed_assets.mjs")
+    const assets = await Assets.open(window.client)
+    const enough = ({ fetched }) => { if (fetched > 1_000_000) throw new Error("enough") }
+    return assets.download("beta", { progress: enough }).then(() => "whole", (error) => error.message)
+}"""
+WHOLE = """async () => {
+    const { Assets } = await import("/gamed_assets.mjs")
+    const assets = await Assets.open(window.client)
+    let told
+    await assets.download("beta", { progress: (progress) => (told = progress) })
+    const again = await Assets.open(window.client)
+    const kind = (await again.url("welcome.txt")).split(":")[0]
+    return [kind, (await again.bytes("music/theme.bin")).length, told.size - told.fetched]
+}"""
+NO_SERVER = """async (base) => {
+    const { GamedClient } = await import("/gamed.mjs")
+    const client = await GamedClient.open(base, { app: "none" })
+    return client.policy().catch((error) => error.detail)
+}"""
+ASK = "() => { window.asked = Promise.all([1, 2, 3].map(() => window.client.whoami())) }"
+
+
+class NodeTests(SynchronousTestCase):
+    def test_suite(self) -> None:
+        """`node --test` passes, and ran what is there."""
+        files = sorted(HERE.glob("*.test.mjs"))
+        command = [NODE, "--test", "--test-reporter=tap", *map(str, files)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        written = sum(len(re.findall(r"^test\(", file.read_text("utf-8"), re.MULTILINE)) for file in files)
+        self.assertIn(f"# pass {written}\n", done.stdout)
+
+    def test_node_and_npm_of_the_package(self) -> None:
+        """Both run where the machine has neither, and `node` on PATH is the one that the tests name."""
+        command = ["sh", "-c", 'command -v node; node --version; exec "$@"', "sh", *NPM, "--version"]
+        done = subprocess.run(command, env=with_node({"PATH": "/bin"}), capture_output=True, text=True, check=True)
+        path, node, npm = done.stdout.splitlines()
+        self.assertEqual(path, NODE)
+        self.assertGreaterEqual(tuple(map(int, node.removeprefix("v").split("."))), (22, 12))
+        self.assertRegex(npm, r"^\d+\.\d+\.\d+$")
+
+    def test_one_width_and_no_packages(self) -> None:
+        """Lines of one width, and nothing imported but the files beside."""
+        for file in sorted((ROOT / "clients" / "js").glob("*.mjs")):
+            text = file.read_text("utf-8")
+            self.assertEqual([line for line in text.splitlines() if len(line) > 120], [], file)
+            if file.name != "driver.mjs":
+                self.assertEqual(re.findall(r'^(?:import|\} from) "(?!\./gamed)', text, re.MULTILINE), [], file)
+
+
+SAVED = """
+import {{ GamedClient }} from "{clients}/gamed.mjs"
+import {{ Sync }} from "{clients}/gamed_sync.mjs"
+const client = await GamedClient.open("http://127.0.0.1:1", {{ folder: "{folder}" }})
+{step}
+const sync = await Sync.open(client)
+const before = await sync.read("auto")
+await sync.write("auto", "of JavaScript", {{ meta: {{ title: "Küche" }} }})
+console.log(JSON.stringify([client.credential.playerId, before && new TextDecoder().decode(before.data)]))
+"""
+
+
+class OneFolderTests(SynchronousTestCase):
+    """What the JavaScript client keeps on a disk is what the Python client keeps, and the other way round."""
+
+    def in_node(self, folder: Path, step: str = "") -> list[object]:
+        """Who is signed in there and what was saved, as JavaScript finds it; then it saves something of its own."""
+        script = SAVED.format(clients=ROOT / "clients" / "js", folder=folder, step=step)
+        command = [NODE, "--input-type=module", "-e", script]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+        self.assertEqual(done.stderr, "")
+        return json.loads(done.stdout)
+
+    def test_one_folder(self) -> None:
+        folder = Path(self.mktemp()).absolute()
+        kept = {**FakeGamed().credentials(), "expires_in": 900}
+        self.assertEqual(self.in_node(folder, f"await client.keep({json.dumps(kept)})"), ["ply_1", None])
+        client = gc.GamedClient("http://127.0.0.1:1", folder=folder)
+        self.assertEqual(client.credential.refresh_credential, kept["refresh_credential"])
+        with gs.Sync(client) as sync:
+            save = sync.read("auto")
+            self.assertEqual((save.data, save.meta), (b"of JavaScript", {"title": "Küche"}))
+            sync.write("auto", b"of Python", meta={"title": "Keller"})
+        self.assertEqual(self.in_node(folder), ["ply_1", "of Python"])
+
+
+class BrowserTests(PorchTestCase):
+    def setUp(self) -> None:
+        """A development server with an empty page of a game, which may use the client."""
+        super().setUp()
+        port, page_port = free_port(), free_port()
+        self.base, self.address = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{page_port}/"
+        folder, page = self.folder / "dev", self.folder / "page"
+        page.mkdir()
+        (page / "index.html").write_text("<!doctype html><title>Game</title>")
+        ports = [f"--port={port}", f"--provider-port={free_port()}", f"--static-port={page_port}"]
+        statics = [f"--static={page}", f"--static={ROOT / 'clients' / 'js'}"]
+        process = self.start(*GAMED, "dev", *ports, f"--folder={folder}", *statics)
+        self.await_answer(port, process)
+        self.complete = json.loads((folder / "players.json").read_text("utf-8"))["players"]["anna"]
+        self.window = Window()
+        self.addCleanup(self.window.close)
+
+    def test_browser(self) -> None:
+        """Two tabs share the sign-in, and one refreshes it for both; a download goes on where it was given up."""
+        seen, found = self.window.step(self.refreshes)
+        self.assertEqual(found, [self.complete["player"]["id"]] * 8)
+        self.assertEqual(seen.count("POST /auth/session/refresh"), 1)
+        self.assertEqual(seen.count("GET /game/"), 6)
+        self.assertEqual(self.window.step(lambda tab: tab.evaluate(GIVEN_UP)), "enough")
+        kind, size, here = self.window.step(lambda tab: tab.evaluate(WHOLE))
+        self.assertEqual((kind, size), ("blob", 2 << 20))
+        self.assertGreater(here, 1_000_000)
+
+    def test_no_server(self) -> None:
+        """A server that does not answer is told in words, not with the browser's name for its error."""
+
+        def told(tab: Page) -> str:
+            tab.goto(self.address)
+            return str(tab.evaluate(NO_SERVER, f"http://127.0.0.1:{free_port()}"))
+
+        said = self.window.step(told)
+        self.assertIn("does not answer, or does not allow this page", said)
+        self.assertNotIn("TypeError", said)
+
+    def refreshes(self, first: Page) -> tuple[list[str], list[object]]:
+        """What both tabs asked for, and who they are told to be."""
+        seen: list[str] = []
+        tabs = [first, first.context.new_page()]
+        for tab in tabs:
+            tab.goto(self.address)
+            tab.on("request", lambda request: seen.append(f"{request.method} {request.url.removeprefix(self.base)}"))
+        found = [tabs[0].evaluate(BROWSER, [self.base, {**self.complete, "expires_in": 0}])]
+        found.append(tabs[1].evaluate(BROWSER, [self.base, None]))
+        for tab in tabs:
+            tab.evaluate(ASK)
+        found += [told["player"]["id"] for tab in tabs for told in tab.evaluate("() => window.asked")]
+        return seen, found

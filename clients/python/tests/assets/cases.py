@@ -1,0 +1,71 @@
+"""What the tests of downloads start from: a far edge, a client nobody has signed in to, a folder."""
+
+from pathlib import Path
+from random import Random
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.python.tests.assets.far_edge import FakeAssets
+from tests.support.python_client import gamed_assets as ga
+from tests.support.python_client import gamed_client as gc
+
+PIECE = 10_000
+FIRST = {
+    "data/level1.pck": Random(1).randbytes(3 * PIECE + 700),
+    "data/level2.pck": Random(2).randbytes(900),
+    "data/again/level2.pck": Random(2).randbytes(900),
+    "empty.txt": b"",
+    "sounds/größe ☃.ogg": Random(3).randbytes(2 * PIECE),
+}
+SECOND = {
+    **{path: data for path, data in FIRST.items() if path != "empty.txt"},
+    "data/level2.pck": Random(4).randbytes(1500),
+    "level3.pck": Random(5).randbytes(PIECE),
+    "moved/level1.pck": FIRST["data/level1.pck"],
+}
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below it."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class AssetsCase(SynchronousTestCase):
+    """Pieces are small, pauses short: `self.pauses` are those that would have been."""
+
+    def setUp(self) -> None:
+        self.fake = FakeAssets()
+        self.server = self.fake.start()
+        self.addCleanup(self.fake.stop)
+        self.root = Path(self.mktemp()).absolute()
+        self.folder = self.root / "content"
+        self.pauses: list[float] = []
+        self.patch(ga, "PIECE_BYTES", PIECE)
+        self.patch(ga, "BLOCK_BYTES", 1000)
+        self.patch(ga, "SPARE_BYTES", 0)
+        self.patch(ga, "pause_after", self.pause)
+        self.client = gc.GamedClient(self.server, folder=self.root / "state", sleep=self.pauses.append)
+        self.assets = self.another()
+
+    def pause(self, error: Exception, attempt: int) -> float:
+        """Hours stay hours, so that nobody waits for them."""
+        self.pauses.append(gc.pause_after(error, attempt))
+        return self.pauses[-1] if self.pauses[-1] > gc.LONGEST_PAUSE_SECONDS else 0.01
+
+    def another(self):
+        """As another process would have it."""
+        found = ga.Assets(self.client, self.folder)
+        self.addCleanup(found.close)
+        return found
+
+    def raised(self, error: type[Exception], code: str, **how: object) -> Exception:
+        found = self.assertRaises(error, self.assets.download, **how)
+        self.assertEqual(found.code, code)
+        return found
+
+    def assert_has(self, files: dict[str, bytes]) -> None:
+        """A process that starts now finds exactly these files."""
+        with self.another() as assets:
+            release = assets.current
+            self.assertEqual(tree(release.folder), files)
+            self.assertEqual({name: release.path(name).read_bytes() for name in release.manifest.files}, files)

@@ -1,0 +1,81 @@
+"""kill -9 of a download at each of its steps: the old release stays whole, and the next download ends with the new."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from clients.python.tests.assets.cases import FIRST, SECOND, AssetsCase, tree
+from tests.support.covers import covers
+from tests.support.examples import examples
+from tests.support.python_client import ASSETS_PATH as PATH
+from tests.support.python_client import gamed_assets as ga
+
+MORTAL = Path(__file__).with_name("mortal.py")
+STEP = examples(few=2, many=1)
+"""Each so many steps; 1 is every one of them."""
+LIMIT_SECONDS = 60
+
+
+@covers("threats/60")
+class Killed(AssetsCase):
+    def setUp(self) -> None:
+        super().setUp()
+        command = [sys.executable, str(MORTAL), str(PATH.parent), self.server, str(self.root / "state")]
+        self.mortal = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end)
+        self.old = self.fake.publish(FIRST)
+        self.assets.download()
+        self.assets.close()
+        self.new = self.fake.publish(SECOND)
+
+    def end(self) -> None:
+        self.mortal.kill()
+        self.mortal.communicate()
+
+    def dies_at(self, number: int, folder: Path) -> bool:
+        """False: it was done before."""
+        self.mortal.stdin.write(f"{number} {folder} stable\n")
+        self.mortal.stdin.flush()
+        said = self.mortal.stdout.readline().strip()
+        self.assertIn(said, ("killed", "done 0"))
+        return said == "killed"
+
+    def test_each_step(self) -> None:
+        """Wherever it died: one of the two releases is current, whole; it goes on without what had arrived."""
+        kills, current = 0, set()
+        while True:
+            folder = self.root / f"copy{kills}"
+            shutil.copytree(self.folder, folder, copy_function=shutil.copy2)
+            if not self.dies_at(1 + kills * STEP, folder):
+                break
+            current.add(self.whole(folder))
+            with ga.Assets(self.client, folder) as assets:
+                assets.download()
+                self.assertEqual((assets.current.id, tree(assets.current.folder)), (self.new, SECOND))
+                self.assertEqual(list((folder / "staging").iterdir()), [])
+                self.assertEqual(
+                    sorted(p.name for p in (folder / "releases").iterdir()), [self.new, f"{self.new}.json"]
+                )
+            shutil.rmtree(folder)
+            kills += 1
+        self.assertGreaterEqual(kills, 20)
+        self.assertEqual(current, {self.old, self.new})
+
+    def test_again_and_again(self) -> None:
+        """Killed after a while each time it still comes to an end, and fetches hardly more than once."""
+        self.fake.served, deaths = 0, 0
+        while self.dies_at(40, self.folder):
+            self.whole(self.folder)
+            deaths += 1
+            self.assertLess(deaths, 20)
+        self.assertEqual(self.whole(self.folder), self.new)
+        self.assertGreater(deaths, 0)
+        self.assertLessEqual(self.fake.served, 1500 + 10_000 + deaths * 4000 * ga.WORKERS)
+
+    def whole(self, folder: Path) -> str:
+        """Which release is current; every file of it is as it was published."""
+        with ga.Assets(self.client, folder) as assets:
+            release = assets.current
+            self.assertEqual(tree(release.folder), {self.old: FIRST, self.new: SECOND}[release.id])
+            return release.id

@@ -1,0 +1,39 @@
+"""The page on assets names what the Python client has."""
+
+import re
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from tests.support.python_client import gamed_assets as ga
+from tests.support.python_client import gamed_client as gc
+from tests.test_spec import ROOT
+
+
+class PageTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.part = (ROOT / "docs/assets.md").read_text("utf-8").partition("### In Python\n")[2].partition("\n### ")[0]
+
+    def test_calls(self) -> None:
+        """Each public method has its row, and no other."""
+        rows = set(re.findall(r"(?m)^\| `(\w+)", self.part))
+        public = {name for name in vars(ga.Assets) if not name.startswith("_")}
+        self.assertEqual(rows, public | {"folder"})
+        self.assertLessEqual({"id", "folder", "manifest"}, set(ga.Release.__dataclass_fields__))
+        self.assertLessEqual({"stage", "done", "size"}, set(ga.Progress.__dataclass_fields__))
+
+    def test_numbers(self) -> None:
+        """Ranges and connections are as many as it says."""
+        self.assertIn(f"ranges of {ga.PIECE_BYTES >> 20} MiB, {['four'][ga.WORKERS - 4]} at a time", self.part)
+
+    def test_errors(self) -> None:
+        """Each error is there."""
+        named = set(re.findall(r"`([A-Z]\w+)`", self.part)) - {"GamedError"}
+        self.assertEqual({name for name in named if not (hasattr(ga, name) or hasattr(gc, name))}, set())
+        self.assertGreaterEqual(len(named), 5)
+
+    def test_commands(self) -> None:
+        """Each line for the terminal is one that it takes."""
+        lines = re.findall(r"(?m)^python gamed_client.py (.+)$", self.part)
+        self.assertEqual(len(lines), 2)
+        for line in lines:
+            self.assertEqual(gc.parser().parse_args(line.split()).command, "assets")

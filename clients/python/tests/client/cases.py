@@ -1,0 +1,88 @@
+"""What every test of the client starts from: a far edge, a folder, a client whose pauses are recorded, not slept."""
+
+import http.client
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.python.tests.client.far_edge import TICKET, FakeGamed, Player
+from tests.support.python_client import gamed_client as gc
+
+OFFER_SECONDS, PATIENCE_SECONDS = gc.RETURN_SECONDS, 60.0
+"""After the first a player is offered a code; here a browser that is to come back has more time for it."""
+
+
+def returned(url: str, host: str | None = None) -> tuple[int, str | None]:
+    """What a browser gets that follows `url`: status and Location. `host` is what it claims to have asked for."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=PATIENCE_SECONDS)
+    connection.request("GET", url.partition(parts.netloc)[2], headers={"Host": host or parts.netloc})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status, answer.getheader("Location")
+
+
+class ClientCase(SynchronousTestCase):
+    """`self.fake` is up; `self.client` is its client; `self.pauses` are the seconds it would have waited."""
+
+    def setUp(self) -> None:
+        self.fake = FakeGamed()
+        self.server = self.fake.start()
+        self.addCleanup(self.fake.stop)
+        self.folder = Path(self.mktemp()).absolute()
+        self.pauses: list[float] = []
+        self.clock = 1_000_000.0
+        self.patch(gc, "RETURN_SECONDS", PATIENCE_SECONDS)
+        self.running: list[threading.Thread] = []
+        self.client = self.another()
+
+    def another(self):
+        """A client of the same place, as a second process would be."""
+        return gc.GamedClient(self.server, folder=self.folder, sleep=self.pauses.append, now=lambda: self.clock)
+
+    def signed_in(self):
+        """The client, with the credentials of the fake's session in its file."""
+        self.client.keep(self.fake.credentials())
+        return self.client
+
+    def on_disk(self):
+        """What a process that starts now would find."""
+        return self.another().credential
+
+    def raised(self, error: type[Exception], code: str, call: Callable, *args: object, **how: object) -> Exception:
+        found = self.assertRaises(error, call, *args, **how)
+        self.assertEqual(found.code, code)
+        return found
+
+    def browser(self, *steps: Callable[[], object]) -> Callable[[str], bool]:
+        """A browser that does `steps` beside the client when it is opened."""
+
+        def opened(url: str) -> bool:
+            self.running.append(threading.Thread(target=lambda: [step() for step in steps], daemon=True))
+            self.running[-1].start()
+            return True
+
+        return opened
+
+    def browsers_done(self) -> None:
+        """Every browser was answered."""
+        for thread in self.running:
+            thread.join(PATIENCE_SECONDS)
+
+    def comes_back(
+        self, ticket: str = TICKET, login_id: str = "lgn_1", host: str | None = None
+    ) -> tuple[int, str | None]:
+        """The browser follows the page that sends it to the client's listener."""
+        port = self.fake.started["loopback_port"]
+        return returned(f"http://127.0.0.1:{port}/gamed/return?login_id={login_id}&ticket={ticket}", host)
+
+    def signs_in(self) -> None:
+        """The player does their part in the browser."""
+        self.fake.move("proof_required")
+
+    def player(self, *codes: str | None) -> Player:
+        return Player(*codes)

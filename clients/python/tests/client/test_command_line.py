@@ -1,0 +1,158 @@
+"""The client as a program, and as a file to copy."""
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.python.tests.client.cases import ClientCase
+from clients.python.tests.client.far_edge import CODE, problem
+from tests.support.covers import covers
+from tests.support.python_client import CLIENT_PATH as PATH
+
+
+class CommandLine(ClientCase):
+    """`python gamed_client.py ...`"""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.clock = 4e9  # the program runs by the real clock: what this test keeps is fresh for it
+
+    def run_client(self, *arguments: str, stdin: bytes = b"", environ: dict[str, str] | None = None):
+        command = [sys.executable, str(PATH), "--server", self.server, "--folder", str(self.folder), *arguments]
+        env = {**os.environ, **(environ or {})}
+        return subprocess.run(command, check=False, input=stdin, capture_output=True, timeout=120, env=env)
+
+    def test_saves(self) -> None:
+        """put, ls, get and rm: bytes come back as they went, results on stdout, nothing else there."""
+        self.signed_in()
+        raw = bytes(range(256))
+        source, target = self.folder.parent / "in.bin", self.folder.parent / "out.bin"
+        source.write_bytes(raw)
+        put = self.run_client("--json", "save", "put", "auto", str(source))
+        self.assertEqual(json.loads(put.stdout)["version"], 1)
+        self.assertEqual(self.run_client("save", "get", "auto").stdout, raw)
+        self.run_client("save", "get", "auto", str(target))
+        self.assertEqual(target.read_bytes(), raw)
+        tag = json.loads(self.run_client("--json", "save", "ls").stdout)["saves"][0]["etag"]
+        again = self.run_client("save", "put", "auto", "-", "--if-match", tag, stdin=b"second")
+        self.assertEqual((again.returncode, self.fake.saves["auto"]), (0, (2, b"second")))
+        self.assertEqual(self.run_client("save", "rm", "auto").returncode, 0)
+        self.assertEqual(self.fake.saves, {})
+
+    def test_exit_codes(self) -> None:
+        """Each kind of failure has its exit code; the words go to stderr, without a traceback."""
+        none = self.run_client("whoami")
+        self.assertEqual((none.returncode, none.stdout), (3, b""))
+        self.signed_in()
+        self.fake.saves["auto"] = (1, b"x")
+        for arguments, code, word in [
+            (["save", "put", "auto", "-"], 4, b"version_conflict"),
+            (["save", "get", "other"], 5, b"save_not_found"),
+            (["save", "get", "NO"], 1, b"invalid_slot"),
+            (["save", "put", "auto", "/does/not/exist"], 1, b"/does/not/exist"),
+            (["save"], 2, b"usage"),
+        ]:
+            done = self.run_client(*arguments, stdin=b"y")
+            self.assertEqual((done.returncode, done.stdout), (code, b""), arguments)
+            self.assertIn(word, done.stderr)
+            self.assertNotIn(b"Traceback", done.stderr)
+
+    def test_json_errors(self) -> None:
+        """With --json an error is an object too, with the server's members."""
+        self.signed_in()
+        self.fake.scripted["GET", "/game/"].append(problem(403, "player_blocked", since="today"))
+        done = self.run_client("--json", "whoami")
+        self.assertEqual(json.loads(done.stdout)["error"]["code"], "player_blocked")
+        self.assertEqual(json.loads(done.stdout)["error"]["since"], "today")
+        self.assertEqual(done.stderr, b"")
+
+    def test_login(self) -> None:
+        """`login --no-browser` prints the address and takes the code, again after a slip; nothing secret is printed."""
+        self.fake.stage = "proof_required"
+        done = self.run_client("login", "--no-browser", stdin=f"nonsense\nbbb-bbb\n{CODE}\n".encode())
+        self.assertEqual(done.stdout, b"Signed in as ply_1.\n")
+        self.assertIn(f"{self.server}/auth/login/".encode(), done.stderr)
+        self.assertIn(b"4 more times", done.stderr)
+        self.assertEqual(len([s for s in self.fake.requests("/auth/login/collect") if "finish_code" in s.json]), 2)
+        for secret in [b"gds_", b"gat_", b"grc_"]:
+            self.assertNotIn(secret, done.stdout + done.stderr)
+        self.assertEqual(self.run_client("logout").stdout, b"Signed out.\n")
+        self.assertIsNone(self.on_disk())
+
+    def test_proxy_is_ignored(self) -> None:
+        """Proxies of the environment are not asked: they would see what goes to this machine."""
+        self.signed_in()
+        nobody = "http://127.0.0.1:1"
+        done = self.run_client("whoami", environ={"http_proxy": nobody, "HTTP_PROXY": nobody, "ALL_PROXY": nobody})
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_choice(self) -> None:
+        """In `oauth` mode the terminal shows one choice per provider; number or name."""
+        self.fake.mode, self.fake.providers, self.fake.stage = "oauth", ("discord", "google"), "proof_required"
+        for typed in ["7\n2\n", "google\n"]:
+            done = self.run_client("login", "--no-browser", stdin=f"{typed}{CODE}\n".encode())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"1  Sign in with discord", done.stderr)
+            self.assertEqual(self.fake.started["provider"], "google")
+            self.assertNotIn("intent", self.fake.started)
+            self.fake.outcome = None
+        self.run_client("login", "--no-browser", "--adopt", "--provider=google", stdin=f"{CODE}\n".encode())
+        self.assertEqual(self.fake.started["intent"], "adopt")
+
+    def test_browser_hook(self) -> None:
+        """The person's own browser is opened by its program, and again for "Show me a code"."""
+        self.fake.stage = "proof_required"
+        script = self.folder.parent / "browser"
+        script.write_text(f'#!{sys.executable}\nimport sys\nopen("{script}.url", "a").write(sys.argv[1] + "\\n")\n')
+        script.chmod(0o700)
+        done = self.run_client("login", stdin=f"\n{CODE}\n".encode(), environ={"BROWSER": f"{script} %s"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(b"Show me a code", done.stderr)
+        url = self.fake.login_url.format(base=self.server)
+        self.assertEqual((script.parent / "browser.url").read_text(), f"{url}\n{url}\n")
+
+    def test_interrupted(self) -> None:
+        """Ctrl-C ends the program quietly, and the login with it."""
+        began = threading.Event()
+        self.fake.watch = lambda request: request.path.endswith("/collect") and began.set()
+        place = ["--server", self.server, "--folder", str(self.folder)]
+        command = [sys.executable, str(PATH), *place, "login", "--no-browser"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            self.assertTrue(began.wait(20))
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        self.assertEqual((process.returncode, out), (130, b""))
+        self.assertNotIn(b"Traceback", err)
+        self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
+
+
+@covers("1/14")
+class OneFile(SynchronousTestCase):
+    """What makes it a file to copy."""
+
+    def setUp(self) -> None:
+        self.tree = ast.parse(PATH.read_text("utf-8"), feature_version=(3, 9))
+
+    def test_standard_library_only(self) -> None:
+        """It needs nothing but Python, none of the server's modules; segno and its companions it can miss."""
+        imported = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                imported |= {name.name.partition(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(node.module.partition(".")[0])
+        self.assertEqual(imported - sys.stdlib_module_names - {"__future__"}, {"segno", "gamed_sync", "gamed_assets"})
+
+    @covers("threats/29")
+    def test_no_shell(self) -> None:
+        """Nothing in it starts a program itself."""
+        names = {node.attr for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        self.assertEqual(names & {"system", "popen", "Popen", "startfile", "spawn", "execv", "subprocess"}, set())

@@ -1,0 +1,169 @@
+"""The link as a QR code: for a phone, where this machine has no browser."""
+
+import ast
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import segno
+from twisted.trial.unittest import SynchronousTestCase
+
+from clients.python.tests.client.cases import ClientCase
+from clients.python.tests.client.far_edge import CODE
+from tests.support.python_client import CLIENT_PATH as PATH
+from tests.support.python_client import gamed_client as gc
+
+URL = "https://play.example.org/auth/login/AbCdEfGhIjKlMnOpQrStUv"
+ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+HALVES = {" ": (0, 0), "\u2580": (1, 0), "\u2584": (0, 1), "\u2588": (1, 1)}
+
+
+def modules(text: str) -> list[list[int]]:
+    """1 where ink stands, row by row."""
+    rows = []
+    for line in text.split("\n"):
+        pairs = [HALVES[character] for character in line]
+        rows += [[above for above, _ in pairs], [below for _, below in pairs]]
+    return rows
+
+
+def framed(url: str) -> list[list[int]]:
+    """What a scanner must see: the code, four light modules around it, one light row more for the last half."""
+    rows = [[int(bool(module)) for module in row] for row in segno.make(url, micro=False).matrix_iter(border=4)]
+    return [*rows, [0] * len(rows[0])]
+
+
+class Drawing(SynchronousTestCase):
+    def test_colours(self) -> None:
+        """Black ink on white, set and reset on each line, whatever the terminal's own colours are."""
+        text = gc.qr_code(URL, colour=True)
+        for line in text.split("\n"):
+            self.assertRegex(line, r"\A\x1b\[38;5;16;48;5;231m[ \u2580\u2584\u2588]+\x1b\[0m\Z")
+        self.assertEqual(modules(ESCAPE.sub("", text)), framed(URL))
+
+    def test_without_colours(self) -> None:
+        """Without escapes ink is the light part: it is drawn for a dark background."""
+        text = gc.qr_code(URL)
+        self.assertNotIn("\x1b", text)
+        self.assertEqual([[1 - module for module in row] for row in modules(text)], framed(URL))
+
+    def test_it_fits_a_terminal(self) -> None:
+        """The link of a server with a long name needs neither 80 columns nor 30 lines."""
+        lines = gc.qr_code(f"https://{'a' * 63}.example.org:8443/auth/login/{'A' * 22}").split("\n")
+        self.assertLess(max(map(len, lines)), 80)
+        self.assertLess(len(lines), 30)
+
+    def test_optional(self) -> None:
+        """segno is the only import from elsewhere; it stands inside a function and may be missing."""
+        tree = ast.parse(PATH.read_text("utf-8"))
+        [drawer] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "qr_code"]
+        tried = [node for node in ast.walk(drawer) if isinstance(node, ast.Try)]
+        [imported] = [node for node in ast.walk(tree) if isinstance(node, ast.Import) and node.names[0].name == "segno"]
+        self.assertIn(imported, tried[0].body)
+        self.assertEqual(tried[0].handlers[0].type.id, "ImportError")
+
+
+class Asking(ClientCase):
+    """`login --qr`, and a terminal where no browser opens."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.fake.stage = "proof_required"
+        self.empty = self.folder.parent / "empty"
+        self.empty.mkdir(exist_ok=True)
+        self.url = self.fake.login_url.format(base=self.server)
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """Nothing that could open a page."""
+        kept = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+        return {**kept, "PATH": str(self.empty), "BROWSER": "/nowhere/browser %s", "PYTHONUTF8": "1", **more}
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, str(PATH), "--server", self.server, "--folder", str(self.folder), "login", *arguments]
+
+    def piped(self, *arguments: str, **more: str) -> str:
+        """stderr of a sign-in that succeeds, where stderr is no terminal."""
+        done = subprocess.run(
+            self.command(*arguments),
+            input=f"{CODE}\n".encode(),
+            capture_output=True,
+            timeout=120,
+            env=self.environ(**more),
+            check=False,
+        )
+        self.assertEqual((done.returncode, done.stdout), (0, b"Signed in as ply_1.\n"), done.stderr)
+        return done.stderr.decode()
+
+    def on_a_terminal(self, *arguments: str, columns: int = 100) -> str:
+        """The same where it is one."""
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (50, columns))
+        typed = f"{CODE}\n" if arguments else f"\n{CODE}\n"
+        with subprocess.Popen(
+            self.command(*arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=theirs, env=self.environ()
+        ) as process:
+            os.close(theirs)
+            process.stdin.write(typed.encode())
+            process.stdin.close()
+            said = b"".join(iter(lambda: _read(ours), b""))
+            out = process.stdout.read()
+        os.close(ours)
+        self.assertEqual((process.returncode, out), (0, b"Signed in as ply_1.\n"))
+        return said.decode().replace("\r\n", "\n")
+
+    def drawn(self, said: str) -> list[str]:
+        """Lines that are part of a code."""
+        return [line for line in ESCAPE.sub("", said).split("\n") if re.fullmatch("[ \u2580\u2584\u2588]{30,}", line)]
+
+    def test_asked_for(self) -> None:
+        """The link as text and as a code; no browser is opened here, no port waits for its return."""
+        said = self.piped("--qr")
+        self.assertIn(f"  {self.url}\n", said)
+        self.assertEqual("\n".join(self.drawn(said)), gc.qr_code(self.url))
+        self.assertNotIn("\x1b", said)
+        self.assertNotIn("loopback_port", self.fake.started)
+
+    def test_not_asked_for(self) -> None:
+        """In a pipe the link is text only."""
+        said = self.piped("--no-browser")
+        self.assertIn(self.url, said)
+        self.assertEqual(self.drawn(said), [])
+
+    def test_no_browser_opens(self) -> None:
+        """On a terminal the code comes by itself when no browser could be opened, in colours of its own."""
+        said = self.on_a_terminal()
+        self.assertIn(f"  {self.url}\n", said)
+        self.assertIn(gc.qr_code(self.url, colour=True), said)
+
+    def test_narrow(self) -> None:
+        """A code whose lines would break is not shown; who asked for it is told."""
+        self.assertEqual(self.drawn(self.on_a_terminal("--no-browser", columns=30)), [])
+        self.fake.outcome = None
+        said = self.on_a_terminal("--qr", columns=30)
+        self.assertEqual(self.drawn(said), [])
+        self.assertIn("No QR code: this terminal cannot show one.", said)
+
+    def test_no_blocks(self) -> None:
+        """Nor where stderr has no such characters."""
+        said = self.piped("--qr", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+        self.assertIn("No QR code: this terminal cannot show one.", said)
+        self.assertNotIn("\\u25", said)
+
+    def test_without_segno(self) -> None:
+        """The sign-in works all the same, and says what is missing."""
+        Path(self.empty, "segno.py").write_text("raise ImportError('not here')\n")
+        said = self.piped("--qr", PYTHONPATH=str(self.empty))
+        self.assertIn(f"  {self.url}\n", said)
+        self.assertIn("No QR code: install segno for it.", said)
+        self.assertEqual(self.drawn(said), [])
+
+
+def _read(handle: int) -> bytes:
+    try:
+        return os.read(handle, 1 << 16)
+    except OSError:  # the program has ended
+        return b""

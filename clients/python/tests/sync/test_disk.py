@@ -1,0 +1,137 @@
+"""What lies on the device's disk: whole, private, one process at a time."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from clients.python.tests.sync.cases import SyncCase
+from tests.support.python_client import CLIENT_PATH as CLIENT
+from tests.support.python_client import gamed_client as gc
+from tests.support.python_client import gamed_sync as gs
+
+
+class Disk(SyncCase):
+    def store(self, device) -> Path:
+        return device.sync._store.folder
+
+    def record(self, device) -> Path:
+        return self.store(device) / "slots" / self.slot / "record"
+
+    def test_private(self) -> None:
+        """Only this user can read any of it, whatever the umask."""
+        before = os.umask(0)
+        self.addCleanup(os.umask, before)
+        desk, _ = self.two()
+        found = [path for path in (self.folder / "desk").rglob("*") if not path.is_symlink()]
+        modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in found}
+        self.assertEqual(modes, {(True, 0o700), (False, 0o600)})
+        self.assertIn(desk.sync.player_id, str(self.store(desk)))
+
+    def test_one_process(self) -> None:
+        """A second process of the game is refused, typed, and may go on when the first has ended, however it ended."""
+        desk = self.device()
+        desk.sync.write(self.slot, b"x")
+        script = (
+            f"import sys; sys.path.insert(0, {str(CLIENT.parent)!r})\n"
+            "from pathlib import Path\n"
+            "import gamed_client, gamed_sync\n"
+            f"client = gamed_client.GamedClient({desk.proxy.base!r}, folder=Path({str(desk.folder)!r}))\n"
+            "try: sync = gamed_sync.Sync(client)\n"
+            "except gamed_sync.InUse as error: print(error.code, flush=True)\n"
+            f"else: print(sync.read({self.slot!r}).data, flush=True)\n"
+            "sys.stdin.read()"
+        )
+        command = [sys.executable, "-c", script]
+
+        def run() -> tuple[subprocess.Popen, bytes]:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.addCleanup(process.communicate)
+            return process, process.stdout.readline().strip()
+
+        self.assertEqual(run()[1], b"in_use")
+        desk.stop()
+        process, said = run()
+        self.assertEqual(said, b"b'x'")
+        self.raised(gs.InUse, "in_use", desk.start)
+        process.kill()
+        process.wait()
+        self.assertEqual(desk.start().read(self.slot).data, b"x")
+
+    def test_closed(self) -> None:
+        """What was closed changes nothing any more."""
+        desk = self.device()
+        desk.stop()
+        self.raised(gs.InUse, "closed", desk.sync.write, self.slot, b"x")
+        self.raised(gs.InUse, "closed", desk.sync.pump)
+
+    def test_nobody(self) -> None:
+        """Without a sign-in there is no folder to open."""
+        client = gc.GamedClient(self.world.service.base, folder=self.folder / "nobody")
+        self.raised(gc.SignInRequired, "signed_out", gs.Sync, client)
+
+    def test_only_what_is_needed(self) -> None:
+        """Bytes that nobody can ask for any more go, also those of a write that was cut off."""
+        desk, _ = self.two()
+        for number in range(5):
+            desk.sync.write(self.slot, b"%d" % number)
+        self.assertEqual(len(list(self.record(desk).parent.iterdir())), 3)
+        (self.record(desk).with_name(".half.new")).write_bytes(b"half")
+        (self.store(desk) / "slots" / "never-whole").mkdir()
+        desk.restart()
+        desk.sync.pump()
+        self.assertEqual(len(list(self.record(desk).parent.iterdir())), 2)
+        self.assertEqual(self.current(self.slot), b"4")
+
+    def test_damaged_bytes(self) -> None:
+        """Damaged bytes are never given to the game; the server's copy comes back, pending ones are a typed refusal."""
+        desk, _ = self.two()
+        self.damage(desk)
+        self.raised(gs.LocalDamaged, "local_damaged", desk.sync.read, self.slot)
+        desk.sync.pump()
+        self.assertEqual(desk.bytes(self.slot), b"start")
+        desk.sync.write(self.slot, b"pending")
+        self.damage(desk)
+        [told] = desk.sync.pump()
+        self.assertEqual((told.state, told.problem.code), ("refused", "local_damaged"))
+        desk.sync.write(self.slot, b"written again")
+        desk.sync.pump()
+        self.assertEqual(self.current(self.slot), b"written again")
+
+    def damage(self, device) -> None:
+        for path in self.record(device).parent.iterdir():
+            if path.name != "record":
+                path.write_bytes(bytes(path.stat().st_size))
+
+    def test_damaged_record(self) -> None:
+        """A record that cannot be read is an error that names it, and nothing beside it is touched."""
+        desk = self.device()
+        desk.sync.write(self.slot, b"pending")
+        desk.stop()
+        for text in (b"", b"{}", b"[]", b'{"format":2}'):
+            self.record(desk).write_bytes(text)
+            error = self.raised(gs.LocalDamaged, "state_damaged", desk.start)
+            self.assertIn(str(self.record(desk)), error.detail)
+            self.assertEqual(len(list(self.record(desk).parent.iterdir())), 2)
+
+    def test_full_disk(self) -> None:
+        """A write that this device cannot keep raises, and what was there stays."""
+        desk = self.device()
+        desk.sync.write(self.slot, b"one")
+
+        def full(path: Path, data: bytes) -> None:
+            raise OSError(28, "No space left on device")
+
+        self.patch(gs, "write_whole", full)
+        self.assertRaises(OSError, desk.sync.write, self.slot, b"two")
+        self.assertEqual(desk.bytes(self.slot), b"one")
+
+    def test_hostile_names(self) -> None:
+        """A server cannot name files: slots and hashes of a list are judged before anything is done with them."""
+        info = {"slot": "x", "version": 1, "etag": '"1-aa"', "size": 1, "sha256": "../../x"}
+        self.raised(gc.NotGamed, "not_gamed", gc.SaveInfo.of, info)
+        self.raised(gc.NotGamed, "not_gamed", gc.SaveInfo.of, {**info, "sha256": "a" * 64, "etag": '"a\r\nb"'})
+        body = gc.json.dumps({"cursor": "e.1", "saves": [{**info, "slot": "../x", "sha256": "a" * 64}]}).encode()
+        desk = self.device()
+        desk.proxy.next("GET", b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        self.assertEqual((desk.sync.pump(), desk.sync.slots()), ([], []))

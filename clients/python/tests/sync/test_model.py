@@ -1,0 +1,220 @@
+"""Two devices on one slot over a network that loses things, at random, and what must hold whatever happens.
+
+Every written value is unique and says who wrote it, so that a list of versions tells the whole story.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from attrs import define, field
+
+from clients.python.tests.sync.cases import Device, SyncCase
+from clients.python.tests.sync.proxy import Fate
+from tests.support.examples import examples
+from tests.support.python_client import gamed_client as gc
+from tests.support.python_client import gamed_sync as gs
+
+RUNS = examples(few=3, many=60)
+STEPS = 45
+Value = bytes | None
+"""None: deleted, or never there."""
+
+
+@define
+class Player:
+    """One device, and what whoever sits in front of it has seen."""
+
+    name: str
+    device: Device
+    held: Value = None
+    """What the game has in memory."""
+    seen: set[Value] = field(factory=lambda: {None})
+    count: int = 0
+
+
+@define
+class World:
+    """The truth, kept beside."""
+
+    case: SyncCase
+    slot: str
+    random: Random
+    players: list[Player]
+    knew: dict[bytes, set[Value]] = field(factory=dict)
+    """What its writer had seen when a value was written, or was told to replace."""
+    deleted: set[Value] = field(factory=lambda: {None})
+    """What was seen by who deleted."""
+    gave_way: set[bytes] = field(factory=set)
+    """What a device had when its player decided for the other side, or for both."""
+
+    def step(self) -> None:
+        player = self.random.choice(self.players)
+        deeds: list[Callable[[Player], None]] = [self.write] * 4 + [self.pump] * 5 + [self.read, self.delete, self.die]
+        self.random.choice(deeds + [self.choose] * 2)(player)
+
+    def write(self, player: Player) -> None:
+        player.count += 1
+        player.held = f"{player.name} {player.count}".encode()
+        player.seen.add(player.held)
+        self.knew[player.held] = set(player.seen)
+        player.device.sync.write(self.slot, player.held)
+
+    def delete(self, player: Player) -> None:
+        """Of what the menu shows."""
+        if player.device.state(self.slot) != "newer" and player.held is not None:
+            player.device.sync.delete(self.slot)
+            player.held = None
+            self.deleted |= player.seen
+
+    def read(self, player: Player) -> None:
+        newer = player.device.state(self.slot) == "newer"
+        found = self.found(player)
+        if not newer:
+            self.case.assertEqual(found, player.held, "the game's own bytes changed behind its back")
+        player.held = found
+        player.seen.add(found)
+
+    def found(self, player: Player) -> Value:
+        try:
+            return player.device.bytes(self.slot)
+        except gc.Deleted:
+            return None
+        except gc.Unreachable:
+            return player.held
+
+    def pump(self, player: Player) -> None:
+        try:
+            player.device.sync.pump()
+        except gc.Unreachable:
+            return
+        for conflict in player.device.sync.conflicts:
+            theirs = conflict.theirs()
+            self.case.assertFalse(theirs and theirs.data.startswith(player.name.encode()), "a conflict with oneself")
+
+    def die(self, player: Player) -> None:
+        player.device.restart()
+        self.read(player)
+
+    def choose(self, player: Player) -> None:
+        for conflict in player.device.sync.conflicts:
+            try:
+                theirs = conflict.theirs()
+            except gc.GamedError:
+                continue
+            player.seen.add(theirs and theirs.data)
+            self.random.choice([self.mine, self.theirs, self.both])(player, conflict)
+
+    def mine(self, player: Player, conflict: object) -> None:
+        conflict.keep_mine()
+        if player.held is not None:
+            self.knew[player.held] |= player.seen
+        else:
+            self.deleted |= player.seen
+
+    def theirs(self, player: Player, conflict: object) -> None:
+        self.gave_way |= {player.held} - {None}
+        theirs = conflict.theirs()
+        conflict.keep_theirs()
+        player.held = theirs and theirs.data
+
+    def both(self, player: Player, conflict: object) -> None:
+        self.gave_way |= {player.held} - {None}
+        player.count += 1
+        player.held = f"{player.name} {player.count} merged".encode()
+        player.seen.add(player.held)
+        self.knew[player.held] = set(player.seen)
+        conflict.merged(player.held)
+
+    def settle(self) -> None:
+        """The network is well again, and the players choose until there is nothing to choose."""
+        for player in self.players:
+            player.device.proxy.judge = lambda request: Fate.PASSES
+        for _ in range(8):
+            for player in self.players:
+                self.pump(player)
+                self.choose(player)
+                self.pump(player)
+                self.read(player)
+            if self.agreed():
+                break
+        states = [player.device.state(self.slot) for player in self.players]
+        self.case.assertEqual(states, ["in_step"] * len(self.players))
+        self.case.assertEqual({player.held for player in self.players}, {self.case.current(self.slot)})
+
+    def agreed(self) -> bool:
+        states = {player.device.state(self.slot) for player in self.players}
+        return states == {"in_step"} and len({player.held for player in self.players}) == 1
+
+    def judge(self) -> None:
+        """Nothing current was replaced by who had not seen it, nothing is doubled, and what gave way is kept."""
+        try:
+            versions = self.case.server.versions(self.slot)
+        except gc.NotFound:
+            return
+        kept = {v.version: self.case.server.version(self.slot, v.version).data for v in versions if v.save}
+        for version in versions:
+            if version.parent is None or version.kind == "conflict":
+                continue
+            replaced = kept.get(version.parent)
+            knew = self.deleted if version.kind == "delete" else self.knew[kept[version.version]]
+            self.case.assertIn(replaced, knew, "something was replaced by who had not seen it")
+        written = [kept[version.version] for version in versions if version.kind == "write"]
+        self.case.assertEqual(len(written), len(set(written)), "a write was doubled")
+        self.case.assertLessEqual(self.gave_way, set(kept.values()), "what gave way is not at the server")
+
+
+class Model(SyncCase):
+    def run_one(self, seed: int) -> None:
+        random = Random(seed)
+        self.folder = self.folder.with_name(f"run-{seed}-{self.slot}")
+        fates = [Fate.PASSES] * 8 + list(Fate)
+        players = [Player(name, self.device(name)) for name in ("desk", "sofa")]
+        for player in players:
+            player.device.proxy.judge = lambda request: random.choice(fates)
+        world = World(self, f"{self.slot}-{seed}", random, players)
+        for _ in range(STEPS):
+            world.step()
+        world.settle()
+        world.judge()
+        self._empty()
+
+    def test_devices(self) -> None:
+        """No lost progress, no unseen replacement, no conflict with oneself; in the end all agree."""
+        for seed in range(RUNS):
+            self.run_one(seed)
+        self.assertFalse(self.server.list_saves())
+
+    def defect(self, name: str, wrong: Callable, noticed: str, first: int = 0) -> None:
+        """`first` is a seed that is known to notice; others follow, should the order of requests ever change."""
+        self.patch(gs.Record, name, wrong)
+        with self.assertRaisesRegex(self.failureException, noticed):
+            for seed in range(first, first + 15):
+                self.run_one(seed)
+
+    def test_planted_arrival(self) -> None:
+        """The model notices a base that moves when something arrives, instead of when the game reads it."""
+        right = gs.Record.heard
+
+        def heard(record, remote, deleted=False):
+            after = right(record, remote, deleted)
+            return gs.replace(after, base=remote) if after.dirty and not after.dispute and not after.sent else after
+
+        self.defect("heard", heard, "something was replaced by who had not seen it")
+
+    def test_planted_impatience(self) -> None:
+        """It notices newer bytes that go out before the answer to older ones."""
+        right = gs.Record.wrote
+
+        def wrote(record, local):
+            return gs.replace(right(record, local), sent=None)
+
+        self.defect("wrote", wrote, "a conflict with oneself", first=5)
+
+    def test_planted_loss(self) -> None:
+        """It notices a device that lets go of bytes which the server has not seen."""
+        right = gs.Record.kept_theirs
+
+        def kept_theirs(record):
+            return gs.replace(right(record), unsent_copy=None)
+
+        self.defect("kept_theirs", kept_theirs, "what gave way is not at the server")

@@ -1,0 +1,121 @@
+"""The server's past changes: erased, or an old backup. What a device has is neither dropped nor forced on it."""
+
+import shutil
+import sqlite3
+
+from clients.python.tests.sync.cases import SyncCase
+from tests.e2e.keeper import gamed
+from tests.support.python_client import gamed_client as gc
+
+
+class Resets(SyncCase):
+    def erase(self) -> None:
+        gamed(self.world.service, "saves", "erase", self.world.player, "--yes")
+
+    def test_erased(self) -> None:
+        """Erased elsewhere: nothing comes back by itself, nothing goes here by itself; the player is asked."""
+        desk = self.device()
+        slots = [self.slot + letter for letter in "abc"]
+        for slot in slots:
+            desk.sync.write(slot, b"progress")
+        desk.sync.pump()
+        desk.sync.write(slots[1], b"more progress")
+        self.erase()
+        desk.sync.pump()
+        self.assertEqual(self.server.list_saves(), [])
+        one, two, three = desk.sync.conflicts
+        self.assertEqual([c.slot for c in (one, two, three)], slots)
+        self.assertEqual({(c.reason, c.theirs()) for c in (one, two, three)}, {("lost", None)})
+        self.assertEqual([c.mine().data for c in (one, two)], [b"progress", b"more progress"])
+        one.keep_mine()
+        two.merged(b"merged")
+        three.keep_theirs()
+        desk.sync.pump()
+        found = [self.current(slot) for slot in slots]
+        self.assertEqual(found, [b"progress", b"merged", None])
+        self.assertEqual((desk.sync.conflicts, desk.bytes(slots[2])), ([], None))
+
+    def test_backup(self) -> None:
+        """An old backup came back: where the server has older bytes the player chooses, where it has the same not."""
+        desk, sofa = self.two()
+        other = self.slot + "-same"
+        desk.sync.write(other, b"same")
+        desk.sync.pump()
+        sofa.sync.pump()
+        sofa.sync.read(other)
+        store = self.world.service.data / "state.db"
+        self.restart(lambda: shutil.copy(store, store.with_suffix(".old")))
+        sofa.sync.write(self.slot, b"after the backup")
+        sofa.sync.pump()
+        desk.sync.pump()
+        self.assertEqual(desk.bytes(self.slot), b"after the backup")
+        self.restart(lambda: self.put_back(store))
+        [told] = [status for status in desk.sync.pump() if status.slot == self.slot]
+        self.assertEqual(told.state, "conflict")
+        [conflict] = desk.sync.conflicts
+        self.assertEqual((conflict.mine().data, conflict.theirs().data), (b"after the backup", b"start"))
+        self.assertEqual(self.current(self.slot), b"start")
+        self.assertIn(b"after the backup", self.everywhere(self.slot))
+        conflict.keep_mine()
+        desk.sync.pump()
+        sofa.sync.pump()
+        self.assertEqual((self.current(self.slot), sofa.sync.conflicts), (b"after the backup", []))
+        self.assertEqual((sofa.bytes(self.slot), desk.state(other)), (b"after the backup", "in_step"))
+
+    def test_new_epoch_only(self) -> None:
+        """Where the past is the same after all, what moved on and what was deleted is an ordinary change."""
+        desk, sofa = self.two()
+        gone = self.slot + "-gone"
+        desk.sync.write(gone, b"x")
+        desk.sync.pump()
+        sofa.sync.pump()
+        sofa.sync.read(gone)
+        sofa.sync.write(self.slot, b"newer")
+        sofa.sync.delete(gone)
+        sofa.sync.pump()
+        self.restart(self.redraw)
+        desk.sync.pump()
+        self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
+        self.raised(gc.Deleted, "deleted", desk.sync.read, gone)
+
+    def test_strange_cursor(self) -> None:
+        """A cursor that the server does not take is like none: the whole list."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"newer")
+        sofa.sync.pump()
+        desk.sync._store.keep_cursor("of another kind")
+        desk.restart()
+        desk.sync.pump()
+        self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"newer"))
+
+    def test_nothing_left(self) -> None:
+        """The file of saves is gone: a device that has them is asked, and can bring them all back."""
+        desk = self.device()
+        desk.sync.write(self.slot, b"progress")
+        desk.sync.pump()
+        store = self.world.service.data
+        self.restart(lambda: [path.unlink() for path in store.glob("state.db*")])
+        desk.sync.pump()
+        [conflict] = desk.sync.conflicts
+        self.assertEqual((conflict.reason, conflict.mine().data), ("lost", b"progress"))
+        conflict.keep_mine()
+        desk.sync.pump()
+        self.assertEqual((self.current(self.slot), desk.state(self.slot)), (b"progress", "in_step"))
+
+    def restart(self, between) -> None:
+        self.world.service.terminate()
+        between()
+        self.world.service.start()
+
+    def put_back(self, store) -> None:
+        for path in store.parent.glob("state.db-*"):
+            path.unlink()
+        store.with_suffix(".old").rename(store)
+        self.redraw()
+
+    def redraw(self) -> None:
+        """As restoring a backup does."""
+        connection = sqlite3.connect(self.world.service.data / "state.db")
+        connection.execute("UPDATE shelf SET epoch = 'other' || epoch")
+        connection.commit()
+        connection.close()

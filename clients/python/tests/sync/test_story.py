@@ -1,0 +1,255 @@
+"""Two devices of one player: both play offline, both come back (PROTOCOL 4.1)."""
+
+from clients.python.tests.sync.cases import SyncCase
+from clients.python.tests.sync.proxy import Fate, Request
+from tests.support.python_client import gamed_client as gc
+from tests.support.python_client import gamed_sync as gs
+
+
+class Story(SyncCase):
+    def offline(self):
+        """Both went on from the same save without a network, the sofa came back first."""
+        desk, sofa = self.two(data=b"level 1")
+        desk.proxy.offline = sofa.proxy.offline = True
+        desk.sync.write(self.slot, b"level 2", meta={"title": "desk"})
+        desk.sync.write(self.slot, b"level 3", meta={"title": "desk"})
+        sofa.sync.write(self.slot, b"level 9", meta={"title": "sofa"})
+        for device in (desk, sofa):
+            self.raised(gc.Unreachable, "unreachable", device.sync.pump)
+            self.assertEqual((device.state(self.slot), device.sync.trouble.code), ("waiting", "unreachable"))
+        desk.proxy.offline = sofa.proxy.offline = False
+        sofa.sync.pump()
+        self.assertEqual((sofa.state(self.slot), sofa.sync.trouble), ("in_step", None))
+        return desk, sofa
+
+    def conflict(self, device):
+        """The pump tells of it; three sides, all of them obtainable even without a network."""
+        [told] = device.sync.pump()
+        self.assertEqual((told.slot, told.state), (self.slot, "conflict"))
+        device.proxy.offline = True
+        device.restart()
+        [conflict] = device.sync.conflicts
+        sides = [conflict.base(), conflict.theirs(), conflict.mine()]
+        self.assertEqual([side.data for side in sides], [b"level 1", b"level 9", b"level 3"])
+        self.assertEqual([side.meta for side in sides], [{}, {"title": "sofa"}, {"title": "desk"}])
+        self.assertTrue(all(side.modified for side in sides))
+        self.assertEqual(conflict.reason, "changed")
+        return conflict
+
+    def back(self, device) -> None:
+        device.proxy.offline = False
+        device.sync.pump()
+        self.assertEqual((device.state(self.slot), device.sync.conflicts), ("in_step", []))
+
+    def test_keep_mine(self) -> None:
+        """The player keeps this device's: it becomes current everywhere, the other stays in the history."""
+        desk, sofa = self.offline()
+        self.conflict(desk).keep_mine()
+        self.back(desk)
+        self.assertEqual((desk.bytes(self.slot), self.current(self.slot)), (b"level 3", b"level 3"))
+        sofa.sync.pump()
+        self.assertEqual((sofa.state(self.slot), sofa.bytes(self.slot)), ("newer", b"level 3"))
+        self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 9"})
+        self.assertEqual(desk.sync.status(self.slot).copies, ())
+
+    def test_keep_theirs(self) -> None:
+        """The player keeps the other's: this one stays as a conflict's copy on the server, and here."""
+        desk, sofa = self.offline()
+        self.conflict(desk).keep_theirs()
+        self.assertEqual(desk.bytes(self.slot), b"level 9")
+        self.back(desk)
+        self.assertEqual(self.current(self.slot), b"level 9")
+        self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 9"})
+        self.assertEqual(desk.sync.dropped(self.slot).data, b"level 3")
+        [number] = desk.sync.status(self.slot).copies
+        self.assertEqual(self.server.version(self.slot, number).data, b"level 3")
+        sofa.sync.pump()
+        self.assertEqual((sofa.state(self.slot), sofa.bytes(self.slot)), ("in_step", b"level 9"))
+
+    def test_keep_theirs_after_playing_on(self) -> None:
+        """What the game saved during the conflict stays at the server too, as the newest copy of this device."""
+        desk, _ = self.offline()
+        conflict = self.conflict(desk)
+        desk.sync.write(self.slot, b"level 4", meta={"title": "newest"})
+        conflict.keep_theirs()
+        self.assertEqual((desk.state(self.slot), desk.bytes(self.slot)), ("waiting", b"level 9"))
+        self.back(desk)
+        self.assertEqual(self.current(self.slot), b"level 9")
+        self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 4", b"level 9"})
+        self.assertEqual(desk.sync.dropped(self.slot).data, b"level 4")
+        [newest, *_] = [version.save for version in self.server.versions(self.slot) if version.kind == "conflict"]
+        self.assertEqual(newest.meta, {"title": "newest"})
+
+    def test_merged(self) -> None:
+        """The player merges: both sides stay, and the merged save goes on from theirs."""
+        desk, _ = self.offline()
+        self.conflict(desk).merged(b"level 12", meta={"title": "both"})
+        self.back(desk)
+        self.assertEqual(self.current(self.slot), b"level 12")
+        self.assertEqual(self.server.get(self.slot).meta, {"title": "both"})
+        self.assertEqual(self.everywhere(self.slot), {b"level 1", b"level 3", b"level 9", b"level 12"})
+
+    def test_play_on(self) -> None:
+        """While the player does not choose, the game may play on; what it has then is what is kept."""
+        desk, _ = self.offline()
+        conflict = self.conflict(desk)
+        desk.proxy.offline = False
+        desk.sync.write(self.slot, b"level 4")
+        desk.sync.pump()
+        self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("conflict", b"level 9"))
+        self.assertEqual(conflict.mine().data, b"level 4")
+        conflict.keep_mine()
+        self.back(desk)
+        self.assertEqual(self.current(self.slot), b"level 4")
+
+    def test_moved_on(self) -> None:
+        """A choice is about what was shown: when theirs has changed since, the player is asked again."""
+        desk, sofa = self.offline()
+        old = self.conflict(desk)
+        sofa.sync.write(self.slot, b"level 10")
+        sofa.sync.pump()
+        desk.proxy.offline = False
+        desk.sync.pump()
+        self.raised(gs.ConflictOver, "conflict_over", old.keep_mine)
+        [conflict] = desk.sync.conflicts
+        self.assertEqual(conflict.theirs().data, b"level 10")
+        conflict.keep_mine()
+        sofa.sync.write(self.slot, b"level 11")
+        sofa.sync.pump()
+        desk.sync.pump()
+        [conflict] = desk.sync.conflicts
+        self.assertEqual((conflict.theirs().data, self.current(self.slot)), (b"level 11", b"level 11"))
+
+    def test_dissolves(self) -> None:
+        """A conflict is over when the other side turns out the same."""
+        desk, sofa = self.offline()
+        self.conflict(desk)
+        sofa.sync.write(self.slot, b"level 3")
+        sofa.sync.pump()
+        self.back(desk)
+        self.assertEqual(desk.bytes(self.slot), b"level 3")
+
+    def test_dissolves_here(self) -> None:
+        """Also when it is this device that comes to the same."""
+        desk, _ = self.offline()
+        self.conflict(desk)
+        desk.sync.write(self.slot, b"level 9", meta={"title": "sofa"})
+        self.assertEqual((desk.sync.conflicts, desk.state(self.slot)), ([], "in_step"))
+        self.back(desk)
+
+    def test_same_after_all(self) -> None:
+        """A refused write is no conflict when the game meanwhile has what the server has."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"level 9")
+        sofa.sync.pump()
+        desk.sync.write(self.slot, b"level 2")
+
+        def judge(request: Request) -> Fate:
+            if request.body == b"level 2":
+                desk.sync.write(self.slot, b"level 9")
+            return Fate.PASSES
+
+        desk.proxy.judge = judge
+        desk.sync.pump()
+        self.assertEqual((desk.sync.conflicts, desk.state(self.slot)), ([], "in_step"))
+
+
+class Deletions(SyncCase):
+    """A deleted save is not one that never was (PROTOCOL 4.2)."""
+
+    def test_offline(self) -> None:
+        """A delete waits for the network like a write; the other device learns of it, and keeps its bytes."""
+        desk, sofa = self.two()
+        desk.proxy.offline = True
+        desk.sync.delete(self.slot)
+        self.raised(gc.Deleted, "deleted", desk.sync.read, self.slot)
+        desk.restart()
+        self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("waiting", b"start"))
+        desk.proxy.offline = False
+        desk.sync.pump()
+        self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
+        [told] = sofa.sync.pump()
+        self.assertEqual((told.state, told.size), ("newer", None))
+        self.raised(gc.Deleted, "deleted", sofa.sync.read, self.slot)
+        self.assertEqual(sofa.sync.dropped(self.slot).data, b"start")
+        self.assertIsNone(sofa.sync.read("never"))
+
+    def test_again(self) -> None:
+        """A slot that was deleted can be written again, on both devices."""
+        desk, sofa = self.two()
+        desk.sync.delete(self.slot)
+        desk.sync.pump()
+        desk.sync.write(self.slot, b"new game")
+        desk.sync.pump()
+        sofa.sync.pump()
+        self.assertEqual((sofa.bytes(self.slot), self.current(self.slot)), (b"new game", b"new game"))
+
+    def test_deleted_and_played_on(self) -> None:
+        """Deleted there, changed here: the player chooses."""
+        for keep, left in (("keep_mine", b"played on"), ("keep_theirs", None)):
+            slot = self.slot + keep[-1]
+            desk, sofa = self.two(slot)
+            sofa.sync.delete(slot)
+            sofa.sync.pump()
+            desk.sync.write(slot, b"played on")
+            desk.sync.pump()
+            [conflict] = desk.sync.conflicts
+            self.assertEqual((conflict.reason, conflict.theirs()), ("deleted", None))
+            desk.sync.write(slot, b"played on")
+            desk.sync.write(slot, b"played on more")
+            desk.sync.write(slot, b"played on")
+            getattr(conflict, keep)()
+            desk.sync.pump()
+            self.assertEqual((desk.state(slot), self.current(slot)), ("in_step", left))
+            self.assertLessEqual({b"start", b"played on"}, self.everywhere(slot))
+            if left is None:
+                self.raised(gc.Deleted, "deleted", desk.sync.read, slot)
+            self.folder = self.folder / "second"
+
+    def test_played_on_and_deleted(self) -> None:
+        """Deleted here, changed there: nothing is deleted that the player has not seen."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"played on")
+        sofa.sync.pump()
+        desk.proxy.offline = True
+        desk.sync.delete(self.slot)
+        desk.proxy.offline = False
+        desk.sync.pump()
+        [conflict] = desk.sync.conflicts
+        self.assertEqual((conflict.mine(), conflict.theirs().data), (None, b"played on"))
+        conflict.keep_mine()
+        desk.sync.pump()
+        self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
+
+    def test_what_the_menu_shows(self) -> None:
+        """A delete is of what this device knows to be newest, read or not."""
+        desk, sofa = self.two()
+        sofa.sync.write(self.slot, b"played on")
+        sofa.sync.pump()
+        desk.sync.pump()
+        desk.sync.delete(self.slot)
+        desk.sync.pump()
+        self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
+
+    def test_lost_answer(self) -> None:
+        """A delete whose answer was lost has taken place, also when someone wrote since."""
+        desk, sofa = self.two()
+        desk.sync.delete(self.slot)
+        desk.proxy.next("DELETE", Fate.ANSWER_LOST)
+        self.raised(gc.Unreachable, "unreachable", desk.sync.pump)
+        sofa.sync.pump()
+        self.raised(gc.Deleted, "deleted", sofa.sync.read, self.slot)
+        sofa.sync.write(self.slot, b"new game")
+        sofa.sync.pump()
+        desk.sync.pump()
+        self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"new game"))
+
+    def test_never_sent(self) -> None:
+        """What never left this device is deleted here, and the server is not asked."""
+        desk = self.device()
+        desk.sync.write(self.slot, b"x")
+        desk.sync.delete(self.slot)
+        self.assertEqual(desk.sync.dropped(self.slot).data, b"x")
+        desk.sync.pump()
+        self.assertEqual({request.method for request in desk.proxy.seen}, {"GET"})
+        self.assertEqual([status.slot for status in desk.sync.slots()], [])
