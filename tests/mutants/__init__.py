@@ -1,1 +1,0 @@
-"""Defences taken out of the source one at a time: for each, the tests must fail."""
