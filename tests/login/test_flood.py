@@ -1,6 +1,6 @@
 """Fifty thousand sign-ins are begun from as many addresses: the file stays small, and others sign in (PROTOCOL 3.9).
 
-Everything is a quarter of that here: the starts, the limits, the size allowed.
+With few examples everything is a tenth of that: the starts, the limits, the size allowed.
 """
 
 from pathlib import Path
@@ -19,9 +19,10 @@ from gamed.storage.files import AUTH, StoreFile, connect, prepare
 from gamed.storage.migrations import prepare_files
 from tests.login.desk import HandoffCase
 from tests.login.examples import Counting, a_login, keys
+from tests.support.examples import examples
 from tests.support.stores import data_folder
 
-SCALE = 4
+SCALE = examples(few=10, many=1)
 STARTS = 50_000 // SCALE
 SPACING_MS = 6 * SCALE
 BATCH = 125
