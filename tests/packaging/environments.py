@@ -45,7 +45,7 @@ def environment(folder: Path) -> Path:
     create(folder, symlinks=True)
     python = folder / "bin/python"
     site = Path(get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
-    copytree(TWISTED, site / "twisted", ignore=ignore_patterns("__pycache__", "test", "dropin.cache"))
+    copytree(TWISTED, site / "twisted", ignore=ignore_patterns("test", "dropin.cache"))  # with its bytecode
     (site / "borrowed.pth").write_text(f"{TWISTED.parent}\n", "utf-8")
     return python
 
