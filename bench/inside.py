@@ -36,7 +36,7 @@ from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
 from gamed.http_rules.conditions import Representation
 from gamed.ops.access_log import AccessLog
-from gamed.ops.tally import Tally
+from gamed.ops.metrics import Counters
 from gamed.saves.disk import Announced
 from gamed.saves.holdings import Holdings
 from gamed.saves.limits import SaveLimits
@@ -146,7 +146,7 @@ class Inside:
             PolicyRoutes("local", [], "0" * 8, still),
             AssetRoutes(published(folder)),
         ]
-        log = AccessLog(lambda text: None, clock, now_ms, count=Tally(()).request)
+        log = AccessLog(lambda text: None, clock, now_ms, count=Counters(()).record_request)
         policy = HttpSettings(host="localhost")
         site = build_server(rooms, policy, clock, access_log=log, now_ms=now_ms, random=os.urandom)
         self._channel = site.buildProtocol(PEER)

@@ -10,8 +10,7 @@ from gamed.clock import now_ms
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
 from gamed.ops.listening import Listening
-from gamed.ops.metrics import CONTENT_TYPE, Gauges, Metrics
-from gamed.ops.tally import Tally
+from gamed.ops.metrics import CONTENT_TYPE, Counters, Gauges, Metrics
 from gamed.storage.stores import Stores
 from gamed.web.admin import AdminRoutes
 
@@ -21,10 +20,10 @@ CONNECTIONS = 16
 class Admin:
     """Open from the start until everything else is closed."""
 
-    def __init__(self, reactor: Any, endpoint: str, tally: Tally, gauges: Gauges, stores: Stores) -> None:
+    def __init__(self, reactor: Any, endpoint: str, counters: Counters, gauges: Gauges, stores: Stores) -> None:
         self._stores = stores
         self._stopping = False
-        routes = AdminRoutes(Metrics(tally, gauges), CONTENT_TYPE, self)
+        routes = AdminRoutes(Metrics(counters, gauges), CONTENT_TYPE, self)
         policy = HttpSettings("localhost", connections=CONNECTIONS)
         self._site = build_server([routes], policy, reactor, access_log=_Unlogged(), now_ms=now_ms, random=token_bytes)
         self._listening = Listening(reactor, (endpoint,), self._site)

@@ -9,6 +9,7 @@ from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
+from gamed.audit import Audit
 from gamed.clock import now_ms
 from gamed.config.model import Config
 from gamed.config.settings import LogFormat, Settings
@@ -27,7 +28,6 @@ from gamed.ops.audit import AuditLog
 from gamed.ops.listening import Listening
 from gamed.ops.log_format import RAW
 from gamed.ops.sd_notify import Manager
-from gamed.ops.tally import CountedAudit, Tally
 from gamed.ops.waiters import Waiters
 from gamed.people import People
 from gamed.sessions.credentials import Issuer, SessionPolicy
@@ -44,6 +44,7 @@ from gamed.web.sessions import SessionRoutes
 
 if TYPE_CHECKING:
     from gamed.admin import Admin
+    from gamed.ops.metrics import Counters
 
 SWEEP_SECONDS = 60
 FIRST_USES_SECONDS = 10
@@ -72,8 +73,8 @@ class Gamed(MultiService):
         self._waiters = Waiters(reactor)
         self._keeping = Keeping(reactor, settings, self._stores, now_ms)
         self._delivering = Delivering(reactor, settings, now_ms)
-        self._tally = Tally([*self._config.providers, LOCAL])
-        self._audit = CountedAudit(AuditLog(), self._tally)
+        self._counters = _new_counters(settings)
+        self._audit = _new_audit_log(self._counters)
         self._people = People(self._config, self._keys, self._stores, self._audit, self._keeping.waits, now_ms)
         self._detached = Detached()
         self._terms = _terms(self._config)
@@ -90,11 +91,11 @@ class Gamed(MultiService):
             waiters=self._waiters,
             detached=self._detached,
             audit=self._audit,
-            tally=self._tally,
+            counters=self._counters,
             base=self.base,
             now_ms=now_ms,
         )
-        count = None if settings.admin is None else self._tally.request
+        count = None if self._counters is None else self._counters.record_request
         style = settings.log_format
         self._log = AccessLog(_log_lines(style), reactor, now_ms, style, count=count)
         policy = _http_policy(settings)
@@ -176,9 +177,9 @@ class Gamed(MultiService):
         return Sessions(stored, self._keeping.waits, now_ms, self._audit, self._first_uses)
 
     def _make_admin(self, endpoint: str | None) -> "Admin | None":
-        if endpoint is None:
+        if endpoint is None or self._counters is None:
             return None
-        from gamed.admin import Admin  # late: who does not ask for numbers need not load what shows them
+        from gamed.admin import Admin  # late: only a service with --admin pays for importing prometheus_client
         from gamed.ops.metrics import Gauges
 
         gauges = Gauges(
@@ -189,7 +190,7 @@ class Gamed(MultiService):
             lambda: self._site.connections,
             self._site.refused,
         )
-        return Admin(self._reactor, endpoint, self._tally, gauges, self._stores)
+        return Admin(self._reactor, endpoint, self._counters, gauges, self._stores)
 
     def _rooms(self) -> Sequence[RouteGroup]:
         policy = PolicyRoutes(
@@ -209,6 +210,23 @@ def build(reactor: Any, settings: Settings, manager: Manager | None = None) -> I
     """The whole service; opens ports, files and threads only when it is started."""
     service: IService = Gamed(reactor, settings, manager or Manager())
     return service
+
+
+def _new_counters(settings: Settings) -> "Counters | None":
+    """Return the counters of `/metrics`, or None without `--admin`: then nothing is counted."""
+    if settings.admin is None:
+        return None
+    from gamed.ops.metrics import Counters
+
+    return Counters([*settings.config.providers, LOCAL])
+
+
+def _new_audit_log(counters: "Counters | None") -> Audit:
+    if counters is None:
+        return AuditLog()
+    from gamed.ops.metrics import CountingAuditLog
+
+    return CountingAuditLog(AuditLog(), counters)
 
 
 def _terms(config: Config) -> LoginTerms:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from secrets import token_bytes
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.logger import Logger
 
@@ -28,7 +28,6 @@ from gamed.login.returning import Returning
 from gamed.login.starting import Starting
 from gamed.login.terms import LoginTerms
 from gamed.ops.journal import Journal
-from gamed.ops.tally import Tally
 from gamed.ops.waiters import Waiters
 from gamed.sessions.first_uses import FirstUses
 from gamed.sessions.keeper import Sessions
@@ -47,6 +46,9 @@ from gamed.web.detached import Detached
 from gamed.web.done import DoneRoutes
 from gamed.web.login import LoginRoutes
 from gamed.web.page_room import PageRoom
+
+if TYPE_CHECKING:
+    from gamed.ops.metrics import Counters
 
 _log = EventLog(Logger())
 
@@ -67,7 +69,7 @@ class SignIn:
         waiters: Waiters,
         detached: Detached,
         audit: Audit,
-        tally: Tally,
+        counters: "Counters | None",
         base: Callable[[], str],
         now_ms: Now,
     ) -> None:
@@ -91,10 +93,10 @@ class SignIn:
         self._audit = audit
         self._browsers = BrowserSide(self._logins, waiters, keys.indexer, now_ms, audit)
         self._handoff = Handoff(self._logins, waiters, now_ms)
-        self._journal = Journal(tally)
+        self._journal = Journal(counters)
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = realm_indexes(keys.indexer, configured.values())
-        self._providers = _build_providers(reactor, configured, config.public_url or "", now_ms, tally)
+        self._providers = _build_providers(reactor, configured, config.public_url or "", now_ms, counters)
 
     def rooms(self) -> Sequence[RouteGroup]:
         room = PageRoom(
@@ -186,12 +188,14 @@ class SignIn:
 
 
 def _build_providers(
-    reactor: Any, configured: Mapping[str, Provider], public_url: str, now_ms: Now, tally: Tally
+    reactor: Any, configured: Mapping[str, Provider], public_url: str, now_ms: Now, counters: "Counters | None"
 ) -> dict[str, IdentityProvider]:
     """Where there are none, what speaks to them is not even loaded; where there are, it is, before the first player."""
     if not configured:
         return {}
     from gamed.identity.providers import build_providers
+    from gamed.identity.watched import uncounted
     from gamed.identity.wire import build_agent
 
-    return build_providers(configured, public_url, build_agent(reactor), reactor, now_ms, called=tally.called)
+    called = uncounted if counters is None else counters.record_provider_call
+    return build_providers(configured, public_url, build_agent(reactor), reactor, now_ms, called=called)

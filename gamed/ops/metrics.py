@@ -1,138 +1,251 @@
-"""The numbers of `/metrics`, in Prometheus's text format; read from the objects themselves when somebody asks."""
+"""The metrics module counts what has ended, reads gauges at each scrape, and writes both in Prometheus's text format.
+
+No label holds a player, a slot, a session, an address or text that a client chose. Importing prometheus_client takes
+about 12 ms, so only a service with `--admin` imports this module.
+"""
 
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from platform import python_version
 from resource import RLIMIT_NOFILE, getrlimit
-from typing import Any, Protocol
+from typing import Final, Protocol
 
-from attrs import frozen
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from msgspec import Struct
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    Info,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gamed import __version__
-from gamed.ops.tally import BOUNDS, Spread, Tally
+from gamed.audit import Audit, Event
+from gamed.login.outcome import Outcome
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
-Number = Callable[[], int]
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Upper bounds in seconds. Most requests end in the first bucket, where observe() stops; the last is for long polls."""
+LIMIT_CODES: Final = frozenset(
+    {
+        "rate_limited",
+        "busy",
+        "body_too_large",
+        "head_too_large",
+        "save_too_large",
+        "quota_exceeded",
+        "too_many_slots",
+        "storage_full",
+    }
+)
+"""Problem codes of requests that a limit rejected."""
+SESSION_EVENTS: Final = {
+    Event.SIGN_IN: "created",
+    Event.SIGNED_OUT: "signed_out",
+    Event.SESSION_REVOKED: "revoked",
+    Event.REFRESH_REUSED: "reused",
+}
+"""Values of the label `event` of `gamed_sessions_total`."""
+UNKNOWN: Final = "-"
+# Without this, each counter brings a second series with the time of its first use.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
-class Lane(Protocol):
-    """A queue in front of a thread of a store."""
+class _RequestSeries(Struct, frozen=True, eq=False):
+    """What a request counts in, with its labels bound: labels() takes about 2 us, which no request should pay."""
+
+    counters: tuple[Counter, ...]
+    seconds: Histogram
+    has_save_bytes: bool
+
+
+class Counters:
+    """The counters and histograms of one service.
+
+    `provider_names` are those of the configuration; any other provider counts as `-`.
+    """
+
+    def __init__(self, provider_names: Collection[str]) -> None:
+        self._provider_names = frozenset(provider_names)
+        self._requests = _counter("requests", "Requests answered.", "route", "method", "status")
+        self._request_seconds = _histogram("request_seconds", "Seconds from head to end of response.", "route")
+        self._problems = _counter("problems", "Problems answered, by code.", "code")
+        self.limit_hits = _counter("limit_hits", "Requests and connections rejected by a limit.", "kind", "route")
+        self._save_bytes = _counter("save_bytes", "Bytes of bodies under /game/.", "direction")
+        self._logins = _counter("logins", "Sign-ins that ended, by outcome.", "provider", "outcome")
+        self._sessions = _counter("sessions", "Sessions created, refreshed and ended.", "event")
+        self._security_events = _counter("security_events", "Security events in the log.", "event")
+        self._calls = _counter("provider_calls", "Requests to providers.", "provider", "outcome")
+        self._call_seconds = _histogram("provider_call_seconds", "Seconds that they took.", "provider")
+        self._received, self._sent = self._save_bytes.labels("in"), self._save_bytes.labels("out")
+        self._series: dict[tuple[str, str, int, str], _RequestSeries] = {}
+        """By route, method, status and problem code."""
+
+    @property
+    def collectors(self) -> Sequence[Collector]:
+        """Everything but `limit_hits`."""
+        requests = (self._requests, self._request_seconds, self._problems, self._save_bytes)
+        return *requests, self._logins, self._sessions, self._security_events, self._calls, self._call_seconds
+
+    def record_request(  # noqa: PLR0917
+        self, template: str, method: str, status: int, seconds: float, size: int, received: int, code: str
+    ) -> None:
+        """Count a request that has ended; see gamed.ops.access_log.Count."""
+        key = template, method, status, code
+        series = self._series.get(key) or self._bind_request(*key)
+        for counter in series.counters:
+            counter.inc()
+        series.seconds.observe(seconds)
+        if series.has_save_bytes:
+            if received:
+                self._received.inc(received)
+            if size:
+                self._sent.inc(size)
+
+    def record_event(self, event: Event, values: Mapping[str, str]) -> None:
+        """Count a security event; `values` are those of gamed.audit.FIELDS."""
+        self._security_events.labels(event.value).inc()
+        if event in SESSION_EVENTS:
+            self._sessions.labels(SESSION_EVENTS[event]).inc()
+        if event is Event.COMMAND and values.get("command") == "sessions revoke":
+            self._sessions.labels("revoked").inc()
+        if event in (Event.SIGN_IN, Event.SIGN_IN_REFUSED):
+            self._logins.labels(self._known(values.get("provider", "")), values.get("outcome") or "signed_in").inc()
+
+    def record_failed_sign_in(self, provider: str, outcome: Outcome) -> None:
+        """Count a sign-in that failed at the provider, or on the way between the provider and this server."""
+        self._logins.labels(self._known(provider), outcome.value).inc()
+
+    def record_provider_call(self, provider: str, outcome: str, seconds: float) -> None:
+        """Count a request to a provider; see gamed.identity.watched.Called."""
+        self._calls.labels(self._known(provider), outcome).inc()
+        self._call_seconds.labels(self._known(provider)).observe(seconds)
+
+    def _bind_request(self, template: str, method: str, status: int, code: str) -> _RequestSeries:
+        counters = [self._requests.labels(template, method, f"{status // 100}xx")]
+        if code:
+            counters.append(self._problems.labels(code))
+        if code in LIMIT_CODES or status == 429:
+            counters.append(self.limit_hits.labels(code or "rate_limited", template))
+        if template == "/auth/session/refresh" and status == 200:
+            counters.append(self._sessions.labels("refreshed"))
+        series = _RequestSeries(tuple(counters), self._request_seconds.labels(template), template.startswith("/game/"))
+        self._series[template, method, status, code] = series
+        return series
+
+    def _known(self, provider: str) -> str:
+        return provider if provider in self._provider_names else UNKNOWN
+
+
+class CountingAuditLog:
+    """An audit log that also counts its events."""
+
+    def __init__(self, audit: Audit, counters: Counters) -> None:
+        self._audit = audit
+        self._counters = counters
+
+    def note(self, event: Event, **values: str) -> None:
+        """Count the event and pass it on; see gamed.audit.Audit."""
+        self._counters.record_event(event, values)
+        self._audit.note(event, **values)
+
+
+class QueueStatistics(Protocol):
+    """The figures of a queue of transactions in front of a database thread."""
 
     @property
     def waiting(self) -> int:
-        """Units that no batch has taken yet."""
+        """Return the number of transactions that wait."""
 
     @property
     def batches(self) -> Sequence[int]:
-        """How many held up to 1, 2, 4, ... units."""
+        """Return the numbers of batches with up to 1, 2, 4, ... transactions; the last is unbounded."""
 
     @property
     def units(self) -> int:
-        """In all of them."""
+        """Return the number of transactions in all batches."""
 
 
-@frozen
-class Gauges:
-    """What is looked at only when somebody asks."""
+class Gauges(Struct, frozen=True, eq=False):
+    """The functions and objects that are read at each scrape."""
 
-    lanes: Mapping[str, Lane]
-    waiters: Mapping[str, Number]
+    queues: Mapping[str, QueueStatistics]
+    long_polls: Mapping[str, Callable[[], int]]
     wal_bytes: Callable[[], Mapping[str, int]]
-    exports: Number
-    connections: Number
+    exports: Callable[[], int]
+    connections: Callable[[], int]
     refused: Callable[[], Mapping[str, int]]
-    """Connections turned away, by the limit that was hit."""
+    """Connections that were not accepted, by the limit."""
 
 
 class Metrics:
-    """A registry of its own: nothing that a library adds to the common one shows up here."""
+    """The text of `/metrics`, from a registry of its own: what libraries add to the default one does not appear."""
 
-    def __init__(self, tally: Tally, gauges: Gauges) -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(_Counts(tally, gauges))
-        self.registry.register(_Gauges(gauges))
-        self.registry.register(_Process())
+    def __init__(self, counters: Counters, gauges: Gauges) -> None:
+        self._registry = CollectorRegistry()
+        build = Info("gamed_build", "Versions; always 1.", registry=self._registry)
+        build.info({"version": __version__, "python": python_version(), "sqlite": sqlite3.sqlite_version})
+        for collector in (*counters.collectors, _ReadAtScrape(counters.limit_hits, gauges), _Process()):
+            self._registry.register(collector)
 
     def text(self) -> bytes:
-        return generate_latest(self.registry)
+        """Return the metrics as they are now."""
+        return generate_latest(self._registry)
 
 
-class _Counts(Collector):
-    def __init__(self, tally: Tally, gauges: Gauges) -> None:
-        self._tally = tally
-        self._gauges = gauges
-
-    def collect(self) -> Iterator[Metric]:
-        tally = self._tally
-        requests = {(route, method, f"{hundreds}xx"): n for (route, method, hundreds), n in tally.requests.items()}
-        refused = {(kind, "-"): count for kind, count in self._gauges.refused().items()}
-        events = {(event,): count for event, count in tally.events.items()}
-        sessions = {(event,): count for event, count in tally.sessions.items()}
-        problems = {(code,): count for code, count in tally.problems.items()}
-        directions = {(direction,): count for direction, count in tally.save_bytes.items()}
-        yield _counter("requests", "Requests answered.", ("route", "method", "status"), requests)
-        yield _histogram("request_seconds", "From a request's head to its answer's end.", "route", tally.latencies)
-        yield _counter("problems", "Problems answered, by code.", ("code",), problems)
-        limits = {**tally.limits, **refused}
-        yield _counter("limit_hits", "Requests and connections refused by a limit.", ("kind", "route"), limits)
-        yield _counter("save_bytes", "Bytes of bodies under /game/.", ("direction",), directions)
-        yield _counter("logins", "Sign-ins that ended, by outcome.", ("provider", "outcome"), tally.logins)
-        yield _counter("sessions", "Sessions made, refreshed and ended.", ("event",), sessions)
-        yield _counter("security_events", "Lines of security events.", ("event",), events)
-        yield _counter("provider_calls", "Calls to providers.", ("provider", "outcome"), tally.calls)
-        yield _histogram("provider_call_seconds", "How long they took.", "provider", tally.call_latencies)
-
-
-class _Gauges(Collector):
-    def __init__(self, gauges: Gauges) -> None:
+class _ReadAtScrape(Collector):
+    def __init__(self, limit_hits: Counter, gauges: Gauges) -> None:
+        self._limit_hits = limit_hits
         self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
         gauges = self._gauges
-        waiters = {kind: number() for kind, number in gauges.waiters.items()}
-        yield _gauge("waiters", "Requests that wait for news.", "kind", waiters)
-        waiting = {name: lane.waiting for name, lane in gauges.lanes.items()}
-        yield _gauge("lane_waiting", "Units that wait for a lane of the stores.", "lane", waiting)
-        yield _batches(gauges.lanes)
-        yield _gauge("wal_bytes", "Size of a store's write-ahead log.", "store", gauges.wal_bytes())
-        yield GaugeMetricFamily("gamed_exports_running", "Exports that are made or sent.", value=gauges.exports())
+        for family in self._limit_hits.collect():
+            for kind, count in gauges.refused().items():
+                family.add_sample(f"{family.name}_total", {"kind": kind, "route": UNKNOWN}, count)
+            yield family
+        polls = {kind: count() for kind, count in gauges.long_polls.items()}
+        yield _gauge("long_polls", "Requests that wait for a change.", "kind", polls)
+        lengths = {name: queue.waiting for name, queue in gauges.queues.items()}
+        yield _gauge("database_queue_length", "Transactions that wait for a database thread.", "queue", lengths)
+        yield _batch_sizes(gauges.queues)
+        yield _gauge("wal_bytes", "Size of a database's write-ahead log.", "store", gauges.wal_bytes())
+        yield GaugeMetricFamily("gamed_exports_running", "Exports in progress.", value=gauges.exports())
         yield GaugeMetricFamily("gamed_connections", "Open connections.", value=gauges.connections())
-        build = GaugeMetricFamily("gamed_build_info", "What runs; always 1.", labels=("version", "python", "sqlite"))
-        build.add_metric((__version__, python_version(), sqlite3.sqlite_version), 1)
-        yield build
 
 
 class _Process(Collector):
-    """What Prometheus's own collector says, without the files that a unit with ProcSubset=pid does not show."""
+    """What prometheus_client's ProcessCollector reports, without /proc/stat: a unit with ProcSubset=pid hides it."""
 
     def __init__(self) -> None:
-        self._began = time.time() - time.process_time()
+        self._started = time.time() - time.process_time()
 
     def collect(self) -> Iterator[Metric]:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
         for name, text, number in (
             ("resident_memory_bytes", "Memory in use.", pages * os.sysconf("SC_PAGE_SIZE")),
             ("open_fds", "Open file descriptors.", len(os.listdir("/proc/self/fd")) - 1),
-            ("max_fds", "How many there may be.", getrlimit(RLIMIT_NOFILE)[0]),
-            ("start_time_seconds", "When the process started.", self._began),
+            ("max_fds", "Limit of open file descriptors.", getrlimit(RLIMIT_NOFILE)[0]),
+            ("start_time_seconds", "When the process started.", self._started),
         ):
             yield GaugeMetricFamily(f"process_{name}", text, value=number)
         yield CounterMetricFamily("process_cpu_seconds", "Processor time.", value=time.process_time())
 
 
-def _counter(name: str, text: str, labels: Sequence[str], counts: Mapping[Any, int]) -> CounterMetricFamily:
-    """`counts` by the values of the labels."""
-    family = CounterMetricFamily(f"gamed_{name}", text, labels=labels)
-    for values, count in counts.items():
-        family.add_metric(values, count)
-    return family
+def _counter(name: str, text: str, *labels: str) -> Counter:
+    return Counter(f"gamed_{name}", text, labels, registry=None)
+
+
+def _histogram(name: str, text: str, label: str) -> Histogram:
+    return Histogram(f"gamed_{name}", text, (label,), buckets=BUCKETS, registry=None)
 
 
 def _gauge(name: str, text: str, label: str, numbers: Mapping[str, int]) -> GaugeMetricFamily:
@@ -142,22 +255,10 @@ def _gauge(name: str, text: str, label: str, numbers: Mapping[str, int]) -> Gaug
     return family
 
 
-def _histogram(name: str, text: str, label: str, spreads: Mapping[str, Spread]) -> HistogramMetricFamily:
-    family = HistogramMetricFamily(f"gamed_{name}", text, labels=(label,))
-    for value, spread in spreads.items():
-        family.add_metric((value,), _buckets(BOUNDS, spread.counts), spread.seconds)
+def _batch_sizes(queues: Mapping[str, QueueStatistics]) -> HistogramMetricFamily:
+    text = "Transactions that were committed together."
+    family = HistogramMetricFamily("gamed_database_batch_size", text, labels=("queue",))
+    for name, queue in queues.items():
+        bounds = [*(str(2.0**step) for step in range(len(queue.batches) - 1)), "+Inf"]
+        family.add_metric((name,), list(zip(bounds, accumulate(queue.batches), strict=True)), queue.units)
     return family
-
-
-def _batches(lanes: Mapping[str, Lane]) -> HistogramMetricFamily:
-    family = HistogramMetricFamily("gamed_lane_batch_units", "Units that rode together.", labels=("lane",))
-    for name, lane in lanes.items():
-        bounds = [2.0**step for step in range(len(lane.batches) - 1)]
-        family.add_metric((name,), _buckets(bounds, lane.batches), lane.units)
-    return family
-
-
-def _buckets(bounds: Iterable[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """As Prometheus counts: each bucket holds all that are smaller, too."""
-    names = [*map(str, bounds), "+Inf"]
-    return list(zip(names, accumulate(counts), strict=True))

@@ -10,10 +10,11 @@ from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.request import Request
 
 
-class Readings(Protocol):
-    """The numbers, as a text that is made when it is asked for."""
+class MetricsText(Protocol):
+    """The metrics in Prometheus's text format."""
 
-    def text(self) -> bytes: ...
+    def text(self) -> bytes:
+        """Return the metrics as they are now."""
 
 
 class Readiness(Protocol):
@@ -29,7 +30,7 @@ class AdminRoutes:
     prefixes = ("/metrics", "/readyz")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _readings: Readings
+    _metrics: MetricsText
     _content_type: str
     _readiness: Readiness
 
@@ -37,7 +38,7 @@ class AdminRoutes:
     def metrics(self, request: Request) -> bytes:
         request.setHeader("Content-Type", self._content_type)
         request.setHeader("Cache-Control", "no-store")
-        return self._readings.text()
+        return self._metrics.text()
 
     @app.route("/readyz", methods=["GET"])
     async def readyz(self, request: Request) -> str:

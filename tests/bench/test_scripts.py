@@ -65,7 +65,7 @@ class WhereTests(SynchronousTestCase):
             (REACTOR, "reactor's turn"),
             (f"{saving};read (gamed/saves/shelf.py);__init__ (twisted/internet/defer.py)", "handler"),
             (f"{saving};submit (gamed/storage/lanes.py)", "to the lane and back"),
-            (f"{answering};line (gamed/ops/tally.py)", "log line, counts"),
+            (f"{answering};line (gamed/ops/metrics.py)", "log line, counts"),
             (f"{answering};write (twisted/internet/tcp.py)", "reactor's turn"),
             ("main (runpy.py)", REST),
         ):

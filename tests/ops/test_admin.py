@@ -11,9 +11,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.admin import Admin
 from gamed.cli.listeners import judge_admin, parse_listener, probe
 from gamed.cli.refusal import Refusal
-from gamed.ops.tally import Tally
+from gamed.ops.metrics import Counters
 from gamed.store import StoreCorrupt
-from tests.ops.test_tally import gauges
+from tests.ops.test_metrics import gauges
 from tests.porch.process import WAIT_SECONDS, PorchTestCase, get
 from tests.support.covers import covers
 from tests.support.http import Answer, Connection, request_bytes
@@ -27,7 +27,7 @@ ENDPOINT = "tcp:9100:interface=127.0.0.1"
 class AdminTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor, self.stores = MemoryReactorClock(), memory_stores()
-        self.admin = Admin(self.reactor, ENDPOINT, Tally([]), gauges(**self.stores.lanes), self.stores)
+        self.admin = Admin(self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.lanes), self.stores)
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
@@ -145,7 +145,7 @@ class ProcessTests(PorchTestCase):
         self.assertEqual(get(admin, "/readyz"), (200, b"ok"))
         numbers = get(admin, "/metrics")[1].decode()
         self.assertIn('gamed_requests_total{method="GET",route="-",status="4xx"} 2.0', numbers)
-        self.assertIn('gamed_lane_batch_units_count{lane="read"}', numbers)
+        self.assertIn('gamed_database_batch_size_count{queue="read"}', numbers)
         self.assertIn("process_open_fds", numbers)
         self.assertEqual(self.sign_out_somebody(port), (200, 204))
         numbers = get(admin, "/metrics")[1].decode()

@@ -1,4 +1,4 @@
-"""What is counted, and what never becomes a label."""
+"""The metrics count requests and security events, and have no label with text of a client."""
 
 from itertools import pairwise
 
@@ -11,18 +11,17 @@ from gamed.login.outcome import Outcome
 from gamed.ops.access_log import AccessLog
 from gamed.ops.audit import AuditLog
 from gamed.ops.journal import Journal
-from gamed.ops.metrics import Gauges, Metrics
-from gamed.ops.tally import CountedAudit, Tally
+from gamed.ops.metrics import Counters, CountingAuditLog, Gauges, Metrics
 from tests.http.rooms import EchoRoom
 from tests.support.covers import covers
 from tests.support.http import Browser
 from tests.support.stores import ask, memory_stores
 
 
-def gauges(**lanes: object) -> Gauges:
-    """Nothing going on but what is passed."""
+def gauges(**queues: object) -> Gauges:
+    """Return gauges with fixed values, and the queues that are passed."""
     return Gauges(
-        lanes,  # type: ignore[arg-type]
+        queues,  # type: ignore[arg-type]
         {"login": lambda: 3, "saves": lambda: 0},
         lambda: {"auth": 4096},
         lambda: 1,
@@ -31,14 +30,14 @@ def gauges(**lanes: object) -> Gauges:
     )
 
 
-class TallyTestCase(SynchronousTestCase):
+class MetricsTestCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.tally = Tally(["discord", "local"])
+        self.counters = Counters(["discord", "local"])
 
     def samples(self, wanted: Gauges | None = None) -> dict[str, dict[tuple[str, ...], float]]:
         """Values by name, and by the values of the labels in the order of their names."""
         found: dict[str, dict[tuple[str, ...], float]] = {}
-        text = Metrics(self.tally, wanted or gauges()).text().decode()
+        text = Metrics(self.counters, wanted or gauges()).text().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 labels = tuple(value for _, value in sorted(sample.labels.items()))
@@ -46,9 +45,9 @@ class TallyTestCase(SynchronousTestCase):
         return found
 
 
-class RequestTests(TallyTestCase):
+class RequestTests(MetricsTestCase):
     def log(self) -> AccessLog:
-        return AccessLog(str, Clock(), lambda: 0, count=self.tally.request)  # type: ignore[arg-type]
+        return AccessLog(str, Clock(), lambda: 0, count=self.counters.record_request)  # type: ignore[arg-type]
 
     def line(
         self, method: str = "GET", template: str = "/game/saves/{slot}", status: int = 200, code: str = ""
@@ -102,6 +101,22 @@ class RequestTests(TallyTestCase):
             },
         )
 
+    def test_codes_of_one_status(self) -> None:
+        """Requests that differ only in their problem code count in the same series, and in one for each code."""
+        for code in ("save_too_large", "quota_exceeded", "quota_exceeded"):
+            self.line("PUT", status=413, code=code)
+        samples = self.samples()
+        self.assertEqual(samples["gamed_requests_total"], {("PUT", "/game/saves/{slot}", "4xx"): 3})
+        self.assertEqual(samples["gamed_problems_total"], {("save_too_large",): 1, ("quota_exceeded",): 2})
+
+    def test_two_services(self) -> None:
+        """A second service in the process has counters of its own."""
+        first, self.counters = self.counters, Counters([])
+        self.line()
+        self.assertEqual(len(self.samples()["gamed_requests_total"]), 1)
+        self.counters = first
+        self.assertNotIn("gamed_requests_total", self.samples())
+
     def test_refreshed(self) -> None:
         """Only those that got something."""
         for status in (200, 200, 401):
@@ -115,23 +130,23 @@ class RequestTests(TallyTestCase):
         browser.site.site.access_log = self.log()
         for method, path in (("GET", "/S3cret/x?S3cret"), ("S3CRET", "/echo/json"), ("GET", "/game/S3cret")):
             browser.request(method, path, {"Host": "S3cret.example"} if method == "GET" else {})
-        text = Metrics(self.tally, gauges()).text().decode()
+        text = Metrics(self.counters, gauges()).text().decode()
         self.assertNotIn("s3cret", text.lower())
         self.assertEqual(sum(self.samples()["gamed_requests_total"].values()), 3)
 
 
-class SecurityTests(TallyTestCase):
+class SecurityTests(MetricsTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.lines: list[str] = []
-        self.audit = CountedAudit(AuditLog(self.lines.append), self.tally)
+        self.audit = CountingAuditLog(AuditLog(self.lines.append), self.counters)
 
     def test_sign_ins(self) -> None:
         """By provider and outcome, wherever they ended; the log has its line as before."""
         words = {"player": "ply_1", "session": "ses_1", "created": "yes"}
         self.audit.note(Event.SIGN_IN, provider="discord", **words)
         self.audit.note(Event.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
-        Journal(self.tally).sign_in_failed("discord", Outcome.PROVIDER_ERROR, "no JSON", "5f0c")
+        Journal(self.counters).sign_in_failed("discord", Outcome.PROVIDER_ERROR, "no JSON", "5f0c")
         samples = self.samples()
         self.assertEqual(
             samples["gamed_logins_total"],
@@ -156,35 +171,37 @@ class SecurityTests(TallyTestCase):
     def test_nobody_is_named(self) -> None:
         """Players, sessions and providers that nobody configured are no labels."""
         self.audit.note(Event.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
-        Journal(self.tally).callback_rejected("discord", "iss", "5f0c")
+        Journal(self.counters).callback_rejected("discord", "iss", "5f0c")
         samples = self.samples()
         self.assertEqual(samples["gamed_logins_total"], {("login_denied", "-"): 1})
         self.assertEqual(samples["gamed_security_events_total"]["callback_rejected",], 1)
-        self.assertNotIn(b"S3cret", Metrics(self.tally, gauges()).text())
+        self.assertNotIn(b"S3cret", Metrics(self.counters, gauges()).text())
 
 
-class GaugeTests(TallyTestCase):
+class GaugeTests(MetricsTestCase):
     def test_looked_at_when_asked(self) -> None:
         """Waiters, connections, exports and logs as they stand now."""
         samples = self.samples()
-        self.assertEqual(samples["gamed_waiters"], {("login",): 3, ("saves",): 0})
+        self.assertEqual(samples["gamed_long_polls"], {("login",): 3, ("saves",): 0})
         self.assertEqual(samples["gamed_wal_bytes"], {("auth",): 4096})
         self.assertEqual((samples["gamed_exports_running"][()], samples["gamed_connections"][()]), (1, 7))
         self.assertEqual(list(samples["gamed_build_info"].values()), [1])
 
-    def test_lanes(self) -> None:
-        """How many wait now, and how many rode together."""
+    def test_queues(self) -> None:
+        """Each database queue has its length now, and the number of transactions per batch."""
         stores = memory_stores()
         stores.reads.pause()
         for _ in range(3):
             stores.reads.submit(ask("SELECT 1"))
         waiting = self.samples(gauges(**stores.lanes))
-        self.assertEqual(waiting["gamed_lane_waiting"], {("auth",): 0, ("blob",): 0, ("read",): 3, ("state",): 0})
+        self.assertEqual(
+            waiting["gamed_database_queue_length"], {("auth",): 0, ("blob",): 0, ("read",): 3, ("state",): 0}
+        )
         stores.reads.resume()
         done = self.samples(gauges(**stores.lanes))
-        self.assertEqual(done["gamed_lane_waiting"]["read",], 0)
+        self.assertEqual(done["gamed_database_queue_length"]["read",], 0)
         self.assertEqual(
-            [done["gamed_lane_batch_units_bucket"]["read", bound] for bound in ("1.0", "2.0", "4.0", "64.0")],
+            [done["gamed_database_batch_size_bucket"][bound, "read"] for bound in ("1.0", "2.0", "4.0", "64.0")],
             [0, 0, 1, 1],
         )
-        self.assertEqual(done["gamed_lane_batch_units_sum"]["read",], 3)
+        self.assertEqual(done["gamed_database_batch_size_sum"]["read",], 3)
