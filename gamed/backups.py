@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from re import ASCII, Pattern, compile
 from typing import Final
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.strict_json import JsonMalformed, parse_object
 
@@ -24,8 +24,7 @@ class BackupError(Exception):
     """Something that is no whole backup; `str` says what is wrong with it."""
 
 
-@frozen
-class Copied:
+class Copied(Struct, frozen=True):
     """One file of a backup."""
 
     bytes: int
@@ -33,8 +32,7 @@ class Copied:
     """In hex."""
 
 
-@frozen
-class Manifest:
+class Manifest(Struct, frozen=True):
     """What `manifest.json` says about the folder that it is in."""
 
     made_at: str

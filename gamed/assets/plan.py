@@ -3,22 +3,20 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attrs import field, frozen
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gamed.assets.release import AssetFile
 from gamed.assets.scanning import Found
 
 
-@frozen
-class Order:
+class Order(Struct, frozen=True):
     """What is to be published, and how."""
 
     folder: Path
     channel: str
     note: str = ""
-    meta: Mapping[str, object] = field(factory=dict)
-    types: Mapping[str, str] = field(factory=dict)
+    meta: Mapping[str, object] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
     """Media types by suffix, before gamed's own."""
     hidden: bool = False
     """Names that begin with a dot, too."""

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from attrs import frozen
-
 from gamed.assets import channels, crew
 from gamed.assets.crew import Growing, Meter
 from gamed.assets.disk import free_bytes, make_folders, pointing, publishing, sync_folder, write_whole
@@ -24,13 +22,13 @@ from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore
 from gamed.assets.storing import full, store_objects
 from gamed.assets.verifying import object_is_whole
 from gamed.instants import Now
+from gamed.structs import Part
 
 BLOCK: Final = 4096
 """What a file takes of a disk at least."""
 
 
-@frozen
-class Publisher:
+class Publisher(Part, frozen=True):
     """One command's work; blocks, and is stopped by an exception in the thread that waits for it."""
 
     _store: AssetStore

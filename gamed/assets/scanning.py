@@ -9,8 +9,7 @@ from stat import S_ISBLK, S_ISCHR, S_ISDIR, S_ISFIFO, S_ISLNK, S_ISREG, S_ISSOCK
 from threading import Lock
 from typing import Final
 
-from attrs import define, field
-from msgspec import Struct
+from msgspec import Struct, field
 
 from gamed.assets import crew, paths
 from gamed.assets.crew import Growing, Meter
@@ -45,13 +44,12 @@ class Found(Struct, frozen=True):
     """Device, inode, size, instant of the last change: it stays the same while nobody writes."""
 
 
-@define
-class Scan:
+class Scan(Struct):
     """All that is in a folder."""
 
-    files: list[Found] = field(factory=list)
-    refused: list[Refused] = field(factory=list)
-    hidden: list[str] = field(factory=list)
+    files: list[Found] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
     """Left out: names that begin with a dot."""
 
     @property

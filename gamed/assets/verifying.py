@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256 as new_sha256
 from threading import Lock
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gamed.assets import crew
 from gamed.assets.crew import Growing, Meter
@@ -17,14 +17,13 @@ CHUNK = 1024 * 1024
 SHOWN_USERS = 3
 
 
-@define
-class Verified:
+class Verified(Struct):
     """What was read, and what is wrong with it."""
 
     releases: int = 0
     objects: int = 0
     bytes: int = 0
-    flaws: list[str] = field(factory=list)
+    flaws: list[str] = field(default_factory=list)
 
 
 def object_is_whole(store: AssetStore, sha256: str, size: int | None, told: Callable[[int], None]) -> bool:
