@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from re import ASCII, compile
 from urllib.parse import parse_qsl, urlencode
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from gamed.dev.sides import Client, Side
+from gamed.structs import hides
 
 KNOWN = {"response_type", "client_id", "redirect_uri", "scope", "state", "code_challenge", "code_challenge_method"}
 _CHALLENGE = compile(r"[A-Za-z0-9_-]{43}", ASCII)
@@ -17,19 +18,18 @@ class Untrusted(Exception):
     """No redirect may follow: it is not known that the address is the client's. `str` is for the page."""
 
 
-@frozen
-class Asked:
+@hides("state", "challenge", "nonce")
+class Asked(Struct, frozen=True):
     """A request that may be shown to a person."""
 
     client: Client
     redirect_uri: str
-    state: str = field(repr=False)
-    challenge: str = field(repr=False)
-    nonce: str | None = field(repr=False)
+    state: str
+    challenge: str
+    nonce: str | None
 
 
-@frozen
-class Wrong:
+class Wrong(Struct, frozen=True):
     """A request that is answered with an error, by way of the browser (RFC 6749 4.1.2.1)."""
 
     asked: Asked

@@ -9,7 +9,7 @@ from re import ASCII, compile
 from typing import Any
 from urllib.parse import unquote_plus
 
-from attrs import define
+from msgspec import Struct
 
 from gamed.crypto import Random, Secret
 from gamed.dev.authorize import Asked
@@ -32,8 +32,7 @@ class Manner(Enum):
     FAIL = "fail"
 
 
-@define
-class Grant:
+class Grant(Struct):
     """One code: whose, for whom, and bound to what."""
 
     asked: Asked

@@ -1,10 +1,9 @@
 """The sample players: who one can be at the development provider."""
 
-from attrs import frozen
+from msgspec import Struct
 
 
-@frozen
-class Person:
+class Person(Struct, frozen=True):
     """Somebody with an account at both providers; the same at every start."""
 
     key: str

@@ -2,13 +2,12 @@
 
 from re import ASCII, Pattern, compile
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.crypto import Secret
 
 
-@frozen
-class Side:
+class Side(Struct, frozen=True):
     """What one of the two providers asks of a client."""
 
     name: str
@@ -31,8 +30,7 @@ DISCORD = Side(
 GOOGLE = Side("Google", "openid", frozenset({"none", "consent", "select_account"}), None, openid=True)
 
 
-@frozen
-class Client:
+class Client(Struct, frozen=True):
     """An application as it is registered at one side's console."""
 
     side: Side

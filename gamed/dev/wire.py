@@ -5,22 +5,24 @@ from json import dumps
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from attrs import field, frozen
+from msgspec import Struct
 from twisted.web.iweb import IRequest
+
+from gamed.structs import hides
 
 MAX_FORM_BYTES = 16 * 1024
 
 
-@frozen
-class Sent:
+@hides("query", "headers", "body")
+class Sent(Struct, frozen=True):
     """One request as it arrived."""
 
     method: str
     path: str
-    query: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
+    query: str
+    headers: Mapping[str, str]
     """Names in lower case; a repeated field is joined by a comma."""
-    body: bytes = field(repr=False)
+    body: bytes
 
     @classmethod
     def of(cls, request: IRequest) -> "Sent":

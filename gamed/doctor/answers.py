@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
-from attrs import field, frozen
+from msgspec import Struct, field
 
 from gamed.strict_json import JsonMalformed, parse_object
 
@@ -20,20 +20,18 @@ class Cause(StrEnum):
     OTHER = "other"
 
 
-@frozen
-class Unreached:
+class Unreached(Struct, frozen=True):
     """No answer; `detail` is the system's word for it."""
 
     cause: Cause
     detail: str
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """A whole answer; names of headers in small letters."""
 
     status: int
-    headers: Mapping[str, str] = field(factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     seconds: float = 0.0
     """From the request to the end of the answer."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
-from attrs import asdict, frozen
+from msgspec import Struct
+from msgspec.structs import asdict
 
 
 class Level(StrEnum):
@@ -16,8 +17,7 @@ class Level(StrEnum):
     PROBLEM = "problem"
 
 
-@frozen
-class Finding:
+class Finding(Struct, frozen=True):
     """`check` names what was looked at, for scripts; `advice` is one sentence on what to do, "" where nothing is."""
 
     check: str

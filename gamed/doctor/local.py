@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import LOOPBACK, Config
 from gamed.doctor.answers import Reached, Unreached
@@ -18,8 +18,7 @@ WIDE = {4: 8, 6: 16}
 """A network with a shorter prefix is no proxy's."""
 
 
-@frozen
-class FileFacts:
+class FileFacts(Struct, frozen=True):
     """Of a file that is there."""
 
     mode: int
