@@ -6,7 +6,6 @@ Each rotation is one more generation of the session. A credential belongs to the
 
 from enum import Enum
 
-from attrs import field, frozen
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -69,12 +68,18 @@ class Refreshed(Struct, frozen=True):
     pair: Pair
 
 
-@frozen
-class Refusal:
+class Refusal(Struct, frozen=True):
     """Why a credential got nothing; a return value, because what was written along with it must stay."""
 
     error: type[SessionError]
     ended: str | None = None
     """The player whose session ended over it."""
-    session_id: str | None = field(default=None, eq=False)
+    session_id: str | None = None
     """That session."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare all but the session."""
+        return isinstance(other, Refusal) and (self.error, self.ended) == (other.error, other.ended)
+
+    def __hash__(self) -> int:
+        return hash((self.error, self.ended))
