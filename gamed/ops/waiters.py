@@ -3,7 +3,6 @@
 from collections import deque
 from types import TracebackType
 
-from attrs import define, field
 from msgspec import Struct
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
@@ -65,22 +64,19 @@ class _Slot(Struct, eq=False):
         self.waiters._leave(self)
 
 
-@define(eq=False, repr=False)
 class Waiters:
     """Slots by key, newest first served: opening a key again supersedes whoever held it."""
 
-    _clock: IReactorTime
-    _slots: dict[bytes, _Slot] = field(factory=dict, init=False)
-    _wheel: Wheel = field(init=False)
-    _due: deque[_Slot] = field(factory=deque, init=False)
-    """Whose waits are over, in their turn; some may have left."""
-    _awake: int = field(default=0, init=False)
-    _next_slice: IDelayedCall | None = field(default=None, init=False)
-    _in_slice: bool = field(default=False, init=False)
-    _closed: bool = field(default=False, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._wheel = Wheel(self._clock.seconds, self._clock.callLater, TICK_SECONDS)
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+        self._slots: dict[bytes, _Slot] = {}
+        self._wheel = Wheel(clock.seconds, clock.callLater, TICK_SECONDS)
+        self._due: deque[_Slot] = deque()
+        """Slots whose waits are over, in the order of their turns; some may have left."""
+        self._awake = 0
+        self._next_slice: IDelayedCall | None = None
+        self._in_slice = False
+        self._closed = False
 
     def __len__(self) -> int:
         """Open slots."""
