@@ -5,7 +5,6 @@ from enum import Enum
 from hmac import compare_digest
 from typing import NewType, NoReturn
 
-from attrs import field, frozen
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -41,11 +40,13 @@ class SealBroken(CryptoError):
         super().__init__(f"{purpose.name} of {row} cannot be opened")
 
 
-@frozen(eq=False)
 class Secret:
     """Bytes that must not be shown; call reveal() at the one point of use."""
 
-    _value: bytes = field(repr=False)
+    __slots__ = ("_value",)  # without __dict__, vars() does not show the bytes either
+
+    def __init__(self, value: bytes) -> None:
+        self._value = value
 
     def reveal(self) -> bytes:
         return self._value
@@ -53,6 +54,9 @@ class Secret:
     def matches(self, other: "Secret") -> bool:
         """Equal, in time that does not depend on where they differ."""
         return compare_digest(self._value, other._value)
+
+    def __repr__(self) -> str:
+        return "Secret()"
 
     def __str__(self) -> NoReturn:  # also stops f"{secret}" and "%s" % secret
         raise TypeError("a Secret has no text form; call reveal()")

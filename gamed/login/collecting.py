@@ -2,8 +2,7 @@
 
 from typing import Self
 
-from attrs import Factory, field, frozen
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed.audit import UNHEARD, Audit, Event
@@ -22,6 +21,7 @@ from gamed.login.terms import LoginTerms
 from gamed.login.transaction import Intent, LoginTransaction, Proof, Stage
 from gamed.players.names import new_player_id
 from gamed.sessions.credentials import mint, new_session_id
+from gamed.structs import Part
 from gamed.waits import Waits, Woken
 
 WORDS = {
@@ -72,18 +72,23 @@ class Linked(Struct, frozen=True):
     provider: str
 
 
-@frozen
-class Failed:
+class Failed(Struct, frozen=True):
     outcome: Outcome
-    approval_code: str | None = field(default=None, eq=False)
+    approval_code: str | None = None
     """What the newcomer tells the owner."""
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the outcomes; the approval code does not count."""
+        return isinstance(other, Failed) and self.outcome is other.outcome
+
+    def __hash__(self) -> int:
+        return hash(self.outcome)
 
 
 Collected = Pending | Complete | Linked | Failed
 
 
-@frozen(eq=False, repr=False)
-class Collecting:
+class Collecting(Part, frozen=True):
     _logins: Logins
     _waits: Waits
     _keys: Keys
@@ -91,7 +96,7 @@ class Collecting:
     _now_ms: Now
     _terms: LoginTerms
     _audit: Audit = UNHEARD
-    _haste: dict[Index, int] = Factory(dict)
+    _haste: dict[Index, int] = field(default_factory=dict)
     """Arrival times of GCRA for hasty games."""
 
     async def watch(self, collect: Collect) -> Collected | None:
