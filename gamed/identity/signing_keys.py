@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
+from msgspec import Struct
 
 from gamed.identity.base64url import decode
 from gamed.identity.provider import ProviderError
+from gamed.structs import hides
 
 Key = RSAKey | ECKey
 RSA_BITS = range(2048, 4097)
@@ -21,13 +22,13 @@ class KeyUnknown(ProviderError):
     """No such key in the set in hand, or no way to tell which; a newer set may be clearer."""
 
 
-@frozen
-class SigningKey:
+@hides("key")
+class SigningKey(Struct, frozen=True):
     """One key that signatures of `algorithm` can be checked with."""
 
     kid: str | None
     algorithm: str
-    key: Key = field(repr=False, eq=False)
+    key: Key
 
 
 def judge_keys(document: Mapping[str, object]) -> tuple[SigningKey, ...]:

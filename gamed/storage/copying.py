@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.backups import BackupError
 from gamed.storage.errors import translated
@@ -20,8 +20,7 @@ CLIPPED = 3
 """Of SQLite's complaints about one file, as many are told."""
 
 
-@frozen
-class Examined:
+class Examined(Struct, frozen=True):
     """What a store's copy holds; `rows` counts what an owner counts: players, or current saves."""
 
     name: str

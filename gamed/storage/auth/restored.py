@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.storage.auth import keyring
 
@@ -16,8 +16,7 @@ COLUMNS = {
 """Of each player who is blocked, what is needed to know them again; a player's own row first."""
 
 
-@frozen
-class Blocked:
+class Blocked(Struct, frozen=True):
     """Everybody whom the file that is in use keeps out."""
 
     check_value: bytes | None

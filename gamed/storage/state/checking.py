@@ -2,14 +2,13 @@
 
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 BLOBS = 256
 """Hashed by one unit."""
 
 
-@frozen
-class Check:
+class Check(Struct, frozen=True):
     """`query` gives one row for each flaw; `mend` takes them away, where nothing else has to be known.
 
     Mended in order: a slot that is listed again is a change that devices hear of, on a shelf that is there.

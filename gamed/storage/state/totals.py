@@ -2,11 +2,10 @@
 
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 
-@frozen
-class Totals:
+class Totals(Struct, frozen=True):
     """Sizes in bytes; of the file, `free_bytes` is room that the next writes use first."""
 
     players_with_saves: int
