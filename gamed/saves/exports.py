@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import IO, Protocol
 
-from attrs import Factory, define
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -61,19 +60,21 @@ class Parcel(Struct, frozen=True):
     part: ByteRange | None
 
 
-@define(eq=False, repr=False)
 class Export:
     """One place, from the moment it is given until close(), which may come at any time and more than once."""
 
-    _archive: Archive
-    _cursor: Cursor
-    _expected: int
-    """How many bytes it will have, about."""
-    _announced: Announced
-    _left: Callable[[], object]
-    _claim: int = 0
-    _working: bool = False
-    _closed: bool = False
+    def __init__(
+        self, archive: Archive, cursor: Cursor, expected_bytes: int, announced: Announced, left: Callable[[], object]
+    ) -> None:
+        """`announced` has the expected bytes already; `left` is called once, when the place is free again."""
+        self._archive = archive
+        self._cursor = cursor
+        self._expected = expected_bytes
+        self._announced = announced
+        self._left = left
+        self._claim = expected_bytes
+        self._working = False
+        self._closed = False
 
     async def pack(self, conditions: Conditions, wanted: str | None) -> Parcel | None:
         """All of it, on disk and hashed, then judged; `wanted` is the Range header. SaveError, StoreError.
@@ -124,17 +125,17 @@ class Export:
         self._left()
 
 
-@define(eq=False, repr=False)
 class Exports:
     """All exports that are being made or read."""
 
-    _shelf: Shelf
-    _begin: Callable[[str, Cursor], Archive]
-    """For the player whose shelf stands at this cursor."""
-    _announced: Announced
-    _open: dict[str, Export] = Factory(dict)
-    """By player."""
-    _closed: bool = False
+    def __init__(self, shelf: Shelf, begin: Callable[[str, Cursor], Archive], announced: Announced) -> None:
+        """`begin` starts the archive of a player's saves at this cursor."""
+        self._shelf = shelf
+        self._begin = begin
+        self._announced = announced
+        self._open: dict[str, Export] = {}
+        """By player."""
+        self._closed = False
 
     async def open(self, token: Secret) -> Export:
         """A place for the player, to be closed whatever happens; SessionError, ExportsBusy, StoreFull."""
@@ -147,7 +148,7 @@ class Exports:
         expected = holdings.usage.bytes + holdings.usage.history_bytes
         self._announced.claim(expected)
         archive, left = self._begin(player_id, holdings.cursor), partial(self._open.pop, player_id, None)
-        export = Export(archive, holdings.cursor, expected, self._announced, left, claim=expected)
+        export = Export(archive, holdings.cursor, expected, self._announced, left)
         self._open[player_id] = export
         return export
 

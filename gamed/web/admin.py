@@ -3,11 +3,10 @@
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 
-from attrs import frozen
-
 from gamed.http.app import make_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.request import Request
+from gamed.structs import Part
 
 
 class MetricsText(Protocol):
@@ -22,8 +21,7 @@ class Readiness(Protocol):
         """Why the service is not ready, a line each; none: it is."""
 
 
-@frozen
-class AdminRoutes:
+class AdminRoutes(Part, frozen=True):
     """Never a room of the public site."""
 
     app = make_app()

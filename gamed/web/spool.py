@@ -8,7 +8,6 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
 
-from attrs import Factory, define
 from twisted.internet.defer import Deferred, execute, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
@@ -28,22 +27,22 @@ def at_once(work: Callable[[], None]) -> Deferred[None]:
     return execute(work)
 
 
-@define(eq=False, repr=False)
 class Spool:
     """Bytes in memory, until there are too many of them; then a file takes them, one piece after another."""
 
-    _folder: Path
-    _memory_bytes: int
-    """So many stay in memory."""
-    _disk: Disk = at_once
-    _held: bytearray = Factory(bytearray)
-    _size: int = 0
-    _file: BinaryIO | None = None
-    _writing: Deferred[None] | None = None
-    """The piece that is on its way."""
-    _failure: BaseException | None = None
-    """Why the disk took no more."""
-    _dropped: bool = False
+    def __init__(self, folder: Path, memory_bytes: int, disk: Disk = at_once) -> None:
+        """Keep up to `memory_bytes` in memory; the file for more is made in `folder`."""
+        self._folder = folder
+        self._memory_bytes = memory_bytes
+        self._disk = disk
+        self._held = bytearray()
+        self._size = 0
+        self._file: BinaryIO | None = None
+        self._writing: Deferred[None] | None = None
+        """The piece that is on its way."""
+        self._failure: BaseException | None = None
+        """The reason why the disk took no more."""
+        self._dropped = False
 
     def add(self, data: bytes) -> Deferred[None] | None:
         """StoreFull when the disk took no more; a Deferred when it lags behind, to be waited for."""
