@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from attrs import field, frozen
-from msgspec import Struct
+from msgspec import Struct, field
 from twisted.internet.defer import CancelledError, Deferred, fail, succeed
 
 from gamed.http.app import make_app, make_html_app
@@ -58,12 +57,11 @@ class WebErrorTooMuch(StoreBusy):
     """Typed error raised by a sink."""
 
 
-@frozen
-class Turnstile:
+class Turnstile(Struct, frozen=True):
     """A gate that decides when the test says so."""
 
-    heads: list[RequestHead] = field(factory=list)
-    waiting: list[Deferred[Any]] = field(factory=list)
+    heads: list[RequestHead] = field(default_factory=list)
+    waiting: list[Deferred[Any]] = field(default_factory=list)
 
     async def accept(self, head: RequestHead) -> Any:
         self.heads.append(head)
@@ -72,11 +70,10 @@ class Turnstile:
         return await decision
 
 
-@frozen
-class OpenGate:
+class OpenGate(Struct, frozen=True):
     """A gate that lets everyone in, into sinks that are kept."""
 
-    sinks: list[Sink] = field(factory=list)
+    sinks: list[Sink] = field(default_factory=list)
     refuse_at: int | None = None
 
     async def accept(self, head: RequestHead) -> Sink:
@@ -84,16 +81,15 @@ class OpenGate:
         return self.sinks[-1]
 
 
-@frozen
-class EchoRoom:
+class EchoRoom(Struct, frozen=True):
     """JSON routes of every kind."""
 
     app = make_app()
     prefixes = ("/echo/", "/auth/echo", "/game/")
-    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
-    calls: list[Any] = field(factory=list)
-    waiting: list[Deferred[Any]] = field(factory=list)
-    detached: Detached = field(factory=Detached)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
+    calls: list[Any] = field(default_factory=list)
+    waiting: list[Deferred[Any]] = field(default_factory=list)
+    detached: Detached = field(default_factory=Detached)
 
     @app.route("/echo/text", methods=["GET"])
     def echo_text(self, request: Request) -> str:
@@ -239,13 +235,12 @@ class EchoRoom:
         return write_json(request, 200, {})
 
 
-@frozen
-class PagesRoom:
+class PagesRoom(Struct, frozen=True):
     """Browser routes."""
 
     app = make_html_app(error_response)
     prefixes = ("/auth/page/",)
-    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
     @app.route("/auth/page/<token:token>", methods=["GET"])
     async def page(self, request: Request, token: str) -> bytes:
@@ -262,13 +257,12 @@ class PagesRoom:
         raise ValueError(f"cannot use {SECRET}")
 
 
-@frozen
-class CollectRoom:
+class CollectRoom(Struct, frozen=True):
     """A JSON route beside the pages."""
 
     app = make_app()
     prefixes = ("/auth/page", "/auth/page/collect")
-    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
     @app.route("/auth/page/collect", methods=["POST"])
     async def collect(self, request: Request) -> bytes:

@@ -4,7 +4,7 @@ import gc
 from time import thread_time
 from weakref import ref
 
-from attrs import field, frozen
+from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import ISSLTransport
 from twisted.trial.unittest import SynchronousTestCase
@@ -27,11 +27,10 @@ class StubbornBody(Sink):
         raise OSError("the file is gone")
 
 
-@frozen
-class StubbornPolicy:
+class StubbornPolicy(Struct, frozen=True):
     """Accepts every body into a receiver that cannot be aborted."""
 
-    bodies: list[StubbornBody] = field(factory=list)
+    bodies: list[StubbornBody] = field(default_factory=list)
 
     async def accept(self, head: RequestHead) -> StubbornBody:
         self.bodies.append(StubbornBody())

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from attrs import field, frozen
 from klein import Klein
+from msgspec import Struct, field
 from twisted.trial.unittest import SynchronousTestCase
 from werkzeug.exceptions import Forbidden, MethodNotAllowed, NotFound
 
@@ -21,35 +21,32 @@ from tests.support.http import Browser
 TOKEN = "A" * 21 + "b"
 
 
-@frozen
-class PlainRoom:
+class PlainRoom(Struct, frozen=True):
     """Made without make_app."""
 
     app = Klein()
     prefixes = ("/plain",)
-    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
 
-@frozen
-class OldErrorsRoom:
+class OldErrorsRoom(Struct, frozen=True):
     """A handler that raises what Klein and Werkzeug raise."""
 
     app = make_app()
     prefixes = ("/old/",)
-    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
     @app.route("/old/<string:name>", methods=["GET"])
     def old(self, request: Request, name: str) -> bytes:
         raise {"missing": NotFound(), "method": MethodNotAllowed(["PUT"]), "forbidden": Forbidden()}[name]
 
 
-@frozen
-class NamedRoom:
+class NamedRoom(Struct, frozen=True):
     """Two rooms of one class are two rooms."""
 
     app = make_app()
     prefixes: tuple[str, ...]
-    body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+    body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
     @app.route("/<string:name>/who", methods=["GET"])
     async def who(self, request: Request, name: str) -> bytes:

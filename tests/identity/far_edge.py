@@ -8,13 +8,13 @@ desk.far.calls("/token")[0].form["code"]
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from json import dumps
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from attrs import Factory, field, frozen
+from msgspec import Struct, field
 from treq.testing import RequestTraversalAgent
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -38,8 +38,7 @@ CLIENT_SECRET = "s:e c%ret+/="
 ISSUER = "https://id.example"
 
 
-@frozen
-class Call:
+class Call(Struct, frozen=True):
     """A request as it arrived."""
 
     method: str
@@ -65,13 +64,12 @@ class Call:
         return b64decode(value, validate=True).decode()
 
 
-@frozen
-class Reply:
+class Reply(Struct, frozen=True):
     """An answer; `hang` gives none until `Desk.release`."""
 
     status: int = 200
     body: bytes = b"{}"
-    headers: Mapping[str, str] = Factory(dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     hang: bool = False
 
     @classmethod
@@ -170,27 +168,19 @@ class FarOpenId(FarEdge):
         return {**issued, **more}
 
 
-@frozen
 class Desk:
     """One provider as the service builds it, its far end, and the clock of both."""
 
-    far: FarEdge
-    settings: Provider
-    clock: Clock = Factory(Clock)
-    late_ms: int = 0
-    """How much this machine's wall clock is ahead of the real time."""
-    numbers: Iterator[int] = Factory(count)
-    """Of the logins that codes were redeemed for."""
-    agent: Any = field(init=False)
-    provider: IdentityProvider = field(init=False)
-
-    @agent.default
-    def _agent(self) -> IAgent:
-        return RequestTraversalAgent(self.far)
-
-    @provider.default
-    def _provider(self) -> IdentityProvider:
-        return self.build(self.agent)
+    def __init__(self, far: FarEdge, settings: Provider, late_ms: int = 0) -> None:
+        """`late_ms` is how much this machine's wall clock is ahead of the real time."""
+        self.far = far
+        self.settings = settings
+        self.clock = Clock()
+        self.late_ms = late_ms
+        self.numbers = count()
+        """Numbers of the logins for which codes are redeemed."""
+        self.agent: Any = RequestTraversalAgent(far)
+        self.provider = self.build(self.agent)
 
     def build(self, agent: IAgent) -> IdentityProvider:
         return build_providers({self.settings.name: self.settings}, PUBLIC_URL, agent, self.clock, self.now_ms)[

@@ -7,12 +7,12 @@ from hashlib import sha256
 from json import dumps
 from typing import Any
 
-from attrs import frozen
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, SECP384R1, generate_private_key
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key as generate_rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.hashes import SHA256
+from msgspec import Struct
 
 from gamed.tokens import base64url
 
@@ -30,8 +30,7 @@ def compact(header: object, claims: object, signature: bytes = b"x") -> str:
     return ".".join(map(base64url, (dumps(header).encode(), dumps(claims).encode(), signature)))
 
 
-@frozen
-class Signer:
+class Signer(Struct, frozen=True):
     """A private key with the name it is published under."""
 
     kid: str | None

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
-from msgspec import Struct
+from msgspec import Struct, field
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.app import make_app
@@ -59,11 +58,10 @@ class ReadTests(SynchronousTestCase):
             part: Part
             parts: list[Part]
 
-        @frozen
-        class Room:
+        class Room(Struct, frozen=True):
             app = make_app()
             prefixes = ("/echo/",)
-            body_policies: Mapping[str, BodyPolicy] = field(factory=dict)
+            body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
             @app.route("/echo/parts", methods=["POST"])
             def echo_parts(self, request: Request) -> bytes:

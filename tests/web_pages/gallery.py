@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.config.model import Registration
 from gamed.http.problem_codes import CODES
@@ -58,8 +58,7 @@ COMMON = sorted(
 """Problems any room may meet: in a browser room they are pages."""
 
 
-@frozen
-class Shown:
+class Shown(Struct, frozen=True):
     """One page under a name for people; `failure`: somebody must be told what to do now."""
 
     name: str
