@@ -3,9 +3,9 @@
 import os
 import shutil
 
-from attrs import define, field
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from, tuples
+from msgspec import Struct, field
 
 from gamed.assets import channels
 from gamed.assets.errors import ChannelNotFound, NothingBefore, ReleaseNotFound
@@ -22,15 +22,14 @@ WORDS = (
 STEPS = tuples(sampled_from(WORDS), sampled_from(["stable", "stable", "beta"]), integers(0, 9))
 
 
-@define
-class Model:
+class Model(Struct):
     """What the pages say, kept in plain lists."""
 
     keep: int
-    pasts: dict[str, list[tuple[str, bool]]] = field(factory=dict)
+    pasts: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
     """By channel, newest first: release, and whether a rollback left it. The first is the present one."""
-    published: list[str] = field(factory=list)
-    unneeded_ms: dict[str, int] = field(factory=dict)
+    published: list[str] = field(default_factory=list)
+    unneeded_ms: dict[str, int] = field(default_factory=dict)
 
     def point(self, channel: str, release: str, now_ms: int, *, withdrawn: bool = False) -> None:
         past = self.pasts.get(channel, [])

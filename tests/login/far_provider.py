@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import urlencode
 
-from attrs import define, field
+from msgspec import Struct, field
 from twisted.internet.defer import Deferred, fail, succeed
 
 from gamed.crypto import Secret
@@ -13,8 +13,7 @@ from gamed.identity.provider import Destination, Identity, Journey, ProviderFail
 ISSUER = "https://id.example"
 
 
-@define(eq=False)
-class FarProvider:
+class FarProvider(Struct, eq=False):
     """Speaks OpenID Connect if it has an issuer. A code is `<subject>|<anything>`."""
 
     name: str = "discord"
@@ -27,9 +26,9 @@ class FarProvider:
     """Raised instead of an identity."""
     holding: bool = False
     """Whether answers wait for answer()."""
-    journeys: list[Journey] = field(factory=list)
-    calls: list[dict[str, Any]] = field(factory=list)
-    _held: list[tuple["Deferred[Identity]", Identity]] = field(factory=list)
+    journeys: list[Journey] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    _held: list[tuple["Deferred[Identity]", Identity]] = field(default_factory=list)
 
     @property
     def uses_nonce(self) -> bool:

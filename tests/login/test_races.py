@@ -8,7 +8,7 @@ from functools import partial
 from itertools import permutations
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -177,8 +177,7 @@ class Games(HandoffCase):
         self.assertIsInstance(answer, DeviceSecretInvalid)
 
 
-@frozen
-class Slow:
+class Slow(Struct, frozen=True):
     """Passwords that take a second to be found right."""
 
     clock: Clock

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from gamed.identity.provider import ProviderError, ProviderUnavailable
 from gamed.limits import RateLimited
@@ -25,15 +25,14 @@ WALKS, STEPS = 60, 30
 DOWN, BAD = ProviderUnavailable("down"), ProviderError("bad")
 
 
-@define
-class Walk:
+class Walk(Struct):
     """What is known from outside of one login."""
 
-    states: list[tuple[str, Any]] = field(factory=list)
+    states: list[tuple[str, Any]] = field(default_factory=list)
     """With the browser that was sent."""
-    proofs: set[str] = field(factory=set)
+    proofs: set[str] = field(default_factory=set)
     """Codes that were shown."""
-    tickets: set[str] = field(factory=set)
+    tickets: set[str] = field(default_factory=set)
     delivered: Any = None
 
 

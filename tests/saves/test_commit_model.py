@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from attrs import frozen
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -29,8 +29,7 @@ TIGHT = SaveLimits(slots=2, bytes=8, history_bytes=9, conflict_copies=2)
 NEVER = "9-0000000000000000"
 
 
-@frozen
-class Wish:
+class Wish(Struct, frozen=True):
     """One entry; `base` picks a tag of the slot's history, 8 is a tag of nobody's, 9 `If-Match: *`, None absence."""
 
     slot: str

@@ -6,10 +6,10 @@ from what the answer shows.
 
 from collections.abc import Sequence
 
-from attrs import define, field, frozen
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from msgspec import Struct, field
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -30,8 +30,7 @@ bodies = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
 metas = st.sampled_from([None, None, '{"a":1}'])
 
 
-@frozen
-class Ask:
+class Ask(Struct, frozen=True):
     """A request on its way; `data` is None for a DELETE and for a restore."""
 
     device: int
@@ -42,8 +41,7 @@ class Ask:
     """The version that is to be made current again."""
 
 
-@define
-class Device:
+class Device(Struct):
     """What a device believes: the tag it has seen last, None for an empty slot."""
 
     base: str | None = None
@@ -53,11 +51,10 @@ class Device:
         return Condition(Wants.THIS, EntityTag(self.base)) if self.base else Condition(Wants.ABSENT)
 
 
-@define
-class Ledger:
+class Ledger(Struct):
     """Who made which version that was current, or the tombstone."""
 
-    author: dict[int, int] = field(factory=dict)
+    author: dict[int, int] = field(default_factory=dict)
 
     def others_since(self, device: int, base: str | None) -> bool:
         known = int(base.partition("-")[0]) if base else 0

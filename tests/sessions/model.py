@@ -8,8 +8,8 @@ import contextlib
 from enum import Enum
 from typing import Protocol
 
-from attrs import define, field, frozen
 from hypothesis.strategies import SearchStrategy, builds, lists, one_of, sampled_from
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from gamed.sessions.credentials import Pair
@@ -28,31 +28,27 @@ class Holder(Enum):
     THIEF = "a thief"
 
 
-@frozen
-class Refresh:
+class Refresh(Struct, frozen=True):
     """Present what the holder has; `lost`: the answer never arrives."""
 
     holder: Holder
     lost: bool
 
 
-@frozen
-class Use:
+class Use(Struct, frozen=True):
     """Play: the holder's access token authenticates a request."""
 
     holder: Holder
 
 
-@frozen
-class Copy:
+class Copy(Struct, frozen=True):
     """What the one holds the other holds too."""
 
     source: Holder
     target: Holder
 
 
-@frozen
-class Wait:
+class Wait(Struct, frozen=True):
     milliseconds: int
 
 
@@ -78,12 +74,11 @@ class Subject(Protocol):
     def use(self, generation: int, now_ms: int) -> None: ...
 
 
-@define
-class Promise:
+class Promise(Struct):
     """The table of PROTOCOL 3.7, read off what happened so far."""
 
-    handed_out_ms: dict[int, int] = field(factory=lambda: {1: NOW_MS})
-    used: set[int] = field(factory=set)
+    handed_out_ms: dict[int, int] = field(default_factory=lambda: {1: NOW_MS})
+    used: set[int] = field(default_factory=set)
     over: bool = False
 
     def refresh(self, generation: int, now_ms: int) -> Answer:
