@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from statistics import median, quantiles
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from bench.house import House
 from bench.process import ROOT
@@ -45,7 +45,7 @@ class Contender:
         if load.kind == "refresh":
             self._sign_in()
         if load.more == (ETAG,):
-            load = evolve(load, more=(ETAG, self._house.process.entity_tag(load.path)))
+            load = replace(load, more=(ETAG, self._house.process.entity_tag(load.path)))
         os.sync()  # what the other has left for the disk is not this one's
         return run(self._house.process, load, self._players, seconds)
 

@@ -12,7 +12,7 @@ import re
 from ast import literal_eval
 from collections.abc import Iterable, Iterator
 
-from attrs import Factory, define, frozen
+from msgspec import Struct, field
 
 LOG = "state.db-wal"
 FRAME_HEAD_BYTES = 24
@@ -24,8 +24,7 @@ _TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _WRITES, _FLUSHES, _SENDS = ("pwrite64",), ("fdatasync", "fsync"), ("sendto", "sendmsg")
 
 
-@frozen
-class Call:
+class Call(Struct, frozen=True):
     """A call of the system: what it was asked and answered; `began` and `ended` are lines of the trace."""
 
     name: str
@@ -64,8 +63,7 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
             yield Call(name, first + words, began, number)
 
 
-@frozen
-class Sent:
+class Sent(Struct, frozen=True):
     """A PUT that was answered: the marks that it carried, and the hash by which its answer names it."""
 
     marks: tuple[bytes, ...]
@@ -113,13 +111,12 @@ class Log:
         return None if None in lines else max(line for line in lines if line is not None)
 
 
-@define
-class Findings:
+class Findings(Struct):
     """What a trace says of some PUTs."""
 
     answers: int = 0
     flushes: int = 0
-    missing: list[str] = Factory(list)
+    missing: list[str] = field(default_factory=list)
     """What was answered too early, or never seen."""
 
 

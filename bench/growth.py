@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
-from attrs import field, frozen
+from msgspec import Struct, field
 
 from bench.house import House, Player, disk_probe_ms
 from bench.million import SLOTS, fill, player
@@ -44,15 +44,14 @@ SMOKING = 8
 """Measurements at once."""
 
 
-@frozen
-class Point:
+class Point(Struct, frozen=True):
     """One path at one size; `rounds` grow while it is measured."""
 
     over: str
     at: int
     path: str
     measure: partial[Mapping[str, float]]
-    rounds: list[Mapping[str, float]] = field(factory=list)
+    rounds: list[Mapping[str, float]] = field(default_factory=list)
 
     def again(self) -> None:
         self.rounds.append(self.measure())

@@ -11,7 +11,7 @@ from pathlib import Path
 from secrets import token_bytes
 from sqlite3 import Connection
 
-from attrs import frozen
+from msgspec import Struct
 
 from bench.process import Process, free_port
 from gamed.cli.host import Host
@@ -26,8 +26,7 @@ GAME = {"writes_per_minute": 0, "min_free_bytes": 0, "bytes": "8 GiB"}
 GAMED = (sys.executable, "-m", "gamed")
 
 
-@frozen
-class Player:
+class Player(Struct, frozen=True):
     """Somebody signed in."""
 
     access: str

@@ -4,7 +4,8 @@ import os
 from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 
-from attrs import evolve, frozen
+from msgspec import Struct
+from msgspec.structs import replace
 
 from bench.rows import ETAG, Row, Side
 from bench.servers import Servers
@@ -15,8 +16,7 @@ SPENDING = frozenset({"refresh"})
 """Kinds that use credentials up: each round signs in anew."""
 
 
-@frozen
-class Ratio:
+class Ratio(Struct, frozen=True):
     """Of gamed's rate to another's, round by round."""
 
     rounds: Sequence[float]
@@ -34,8 +34,7 @@ class Ratio:
         return (high - low) / self.median
 
 
-@frozen
-class Outcome:
+class Outcome(Struct, frozen=True):
     """One row. `sides` has all rounds of each contender, gamed's own under the row's name."""
 
     row: Row
@@ -75,6 +74,6 @@ def _run(servers: Servers, side: Side, seconds: int) -> Measured:
         servers.sign_in(side.server)
     load = side.load
     if load.more == (ETAG,):
-        load = evolve(load, more=(ETAG, process.entity_tag(load.path)))
+        load = replace(load, more=(ETAG, process.entity_tag(load.path)))
     os.sync()  # what the contender before has left for the disk is not this one's
     return run(process, load, servers.players(side.server), seconds)

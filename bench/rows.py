@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from attrs import field, frozen
+from msgspec import Struct
 
 from bench.wrk import Load
 
@@ -10,16 +10,14 @@ SAVE = "/game/saves/auto"
 OK = "/healthz"
 
 
-@frozen
-class Side:
+class Side(Struct, frozen=True):
     """One contender of a row: a server by its letter (`G` is gamed), and what it is asked."""
 
     server: str
     load: Load
 
 
-@frozen
-class Row:
+class Row(Struct, frozen=True):
     """`wanted`: at least so many times the rate of that contender; `G` of the same name is measured first."""
 
     name: str
@@ -27,7 +25,7 @@ class Row:
     others: Mapping[str, Side]
     wanted: Mapping[str, float]
     server: str = "G"
-    note: str = field(default="")
+    note: str = ""
 
 
 def _against_k(connections: int = 16) -> dict[str, Side]:

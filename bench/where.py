@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from attrs import frozen
+from msgspec import Struct
 
 from bench.growth import FEW, USUAL, Stores, loads
 from bench.plots import COST, draw_parts
@@ -46,8 +46,7 @@ ENOUGH = 50
 """Looks at the main thread at work, below which nothing can be said of its parts."""
 
 
-@frozen
-class Spent:
+class Spent(Struct, frozen=True):
     """Processor time: of the main thread for itself and in the kernel, and of all other threads."""
 
     user: float

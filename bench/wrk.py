@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 from bench.process import CLIENT_CPU, Process
 
 SCRIPT = Path(__file__).parent / "wrk.lua"
 
 
-@frozen
-class Load:
+class Load(Struct, frozen=True):
     """What is asked: `kind` as wrk.lua knows it, a path, and how many connections ask it."""
 
     kind: str
@@ -23,8 +22,7 @@ class Load:
     more: tuple[str, ...] = ()
 
 
-@frozen
-class Measured:
+class Measured(Struct, frozen=True):
     """One run. `cpu_us`: what the server spent of its processor for each request, in microseconds."""
 
     per_second: float
