@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.assets.errors import (
     AssetsBusy,
@@ -59,8 +59,7 @@ class Release(Text):
 channel_argument = click.argument("channel", type=Channel())
 
 
-@frozen
-class Assets:
+class Assets(Struct, frozen=True):
     """The assets of a data folder, to be worked on beside the running service."""
 
     store: AssetStore

@@ -9,7 +9,8 @@ from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from attrs import evolve, field, frozen
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from gamed import __version__, backups
 from gamed.assets.disk import sync_folder
@@ -26,18 +27,17 @@ from gamed.storage.copying import Examined
 CHUNK = 1024 * 1024
 
 
-@frozen
-class Backup:
+class Backup(Struct, frozen=True):
     """Copies that were found whole; `stores` and `settings` are where each file is, by its own name."""
 
     path: Path
     stores: Mapping[str, Path]
     hashes: Mapping[str, str]
     """SHA-256 of each file, in hex."""
-    settings: Mapping[str, Path] = field(factory=dict)
+    settings: Mapping[str, Path] = field(default_factory=dict)
     manifest: Manifest | None = None
     """None for one store alone."""
-    examined: Mapping[str, Examined] = field(factory=dict)
+    examined: Mapping[str, Examined] = field(default_factory=dict)
     ring: keyring.Keyring | None = None
     """Of auth.db; None when it is not among the copies, or no service ever opened it."""
 
@@ -136,7 +136,7 @@ def _fill(part: Path, where: Places, now_ms: int) -> Backup:
         files=files,
     )
     write_whole(part / MANIFEST, json.dumps(manifest.members(), indent=2).encode() + b"\n", 0o600)
-    return evolve(made, manifest=manifest)
+    return replace(made, manifest=manifest)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -154,7 +154,7 @@ def _folder(path: Path) -> Backup:
     for name, copied in manifest.files.items():
         if hash_file(path / name) != copied:
             raise BackupError(f"{name} is not as it was when the backup was made")
-    return _examined(evolve(_backup(path, manifest.files), manifest=manifest))
+    return _examined(replace(_backup(path, manifest.files), manifest=manifest))
 
 
 def _backup(path: Path, files: Mapping[str, Copied]) -> Backup:
@@ -176,7 +176,7 @@ def _examined(backup: Backup) -> Backup:
     found = {name: _examine(path, name) for name, path in backup.stores.items()}
     auth = backup.stores.get(STORES[0])
     ring = None if auth is None else copying.look(auth, keyring.read)
-    return evolve(backup, examined=found, ring=ring)
+    return replace(backup, examined=found, ring=ring)
 
 
 def _examine(path: Path, name: str) -> Examined:
@@ -192,4 +192,4 @@ def _small(path: Path) -> bytes:
 
 def _at(backup: Backup, path: Path) -> Backup:
     stores, settings = ({name: path / name for name in files} for files in (backup.stores, backup.settings))
-    return evolve(backup, path=path, stores=stores, settings=settings)
+    return replace(backup, path=path, stores=stores, settings=settings)

@@ -5,7 +5,6 @@ from sqlite3 import Connection
 from typing import Any, TypeVar
 
 import click
-from attrs import frozen
 
 from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.asking import confirm, yes_option
@@ -21,12 +20,12 @@ from gamed.storage.auth import departures
 from gamed.storage.auth.accounts import NamedPlayer
 from gamed.storage.auth.departures import Attached
 from gamed.storage.state import handing_over
+from gamed.structs import Part
 
 T = TypeVar("T")
 
 
-@frozen
-class HostRecords:
+class HostRecords(Part, frozen=True):
     """gamed.players.departures.Records beside the service."""
 
     _store: Store

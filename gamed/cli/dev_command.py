@@ -13,7 +13,7 @@ from shutil import which
 from tempfile import mkdtemp
 
 import click
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.cli.dev_plan import LOOPBACK, Plan
 from gamed.cli.host import Host
@@ -116,7 +116,7 @@ def dev(
             _probe(option, number)
         if kept and fresh:
             dev_folder.clear(kept)
-        dev_service.run(plan if kept else evolve(plan, place=Path(mkdtemp(prefix="gamed-dev-"))))
+        dev_service.run(plan if kept else replace(plan, place=Path(mkdtemp(prefix="gamed-dev-"))))
 
 
 def _place(host: Host, folder: str | None, *, temporary: bool) -> Path | None:

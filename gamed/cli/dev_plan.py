@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from attrs import frozen
+from msgspec import Struct
 
 LOOPBACK = "127.0.0.1"
 
 
-@frozen
-class Plan:
+class Plan(Struct, frozen=True):
     port: int
     provider_port: int
     static_port: int

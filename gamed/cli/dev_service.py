@@ -9,7 +9,7 @@ from secrets import token_bytes, token_urlsafe
 from shutil import rmtree
 from typing import Any, cast
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.application.service import IService, MultiService
 from twisted.internet.error import CannotListenError
 
@@ -27,8 +27,7 @@ from gamed.crypto import Secret
 CLIENT = PACKAGE.parent / "clients" / "python" / "gamed_client.py"
 
 
-@frozen
-class Maker:
+class Maker(Struct, frozen=True):
     """A plugin of twistd that no search finds: only `gamed dev` makes one."""
 
     plan: Plan

@@ -6,8 +6,6 @@ from functools import partial
 from secrets import token_bytes
 from sqlite3 import Connection
 
-from attrs import frozen
-
 from gamed.cli.departure_commands import at_once, departures_of
 from gamed.cli.doctor_local import Step
 from gamed.cli.host import Store
@@ -22,6 +20,7 @@ from gamed.players.names import new_player_id
 from gamed.saves.limits import SaveLimits
 from gamed.storage.auth import players
 from gamed.storage.auth.players import Player
+from gamed.structs import Part
 
 SIZE = 2 * 1024 * 1024
 SLOT = "/game/saves/doctor"
@@ -51,8 +50,7 @@ def trial_player(store: Store) -> Iterator[str]:
         at_once(departures_of(store).erase(player_id))
 
 
-@frozen
-class Trial:
+class Trial(Part, frozen=True):
     """Requests of that player."""
 
     _base: str

@@ -4,16 +4,14 @@ from functools import partial
 from secrets import token_bytes
 from sqlite3 import Connection
 
-from attrs import frozen
-
 from gamed.cli.host import Files
 from gamed.saves.cursor import new_epoch
 from gamed.storage import parts
 from gamed.storage.state import erasing, handing_over
+from gamed.structs import Part
 
 
-@frozen
-class HostShelves:
+class HostShelves(Part, frozen=True):
     """gamed.players.departures.Shelves in small steps; what is broken off is finished by the service."""
 
     _files: Files

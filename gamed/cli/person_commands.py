@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlite3 import Connection
 
 import click
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.cli.arguments import TEXT, json_option, who_argument
 from gamed.cli.host import Host
@@ -39,8 +39,7 @@ def show(host: Host, who: str, as_json: bool) -> None:
         say(json.dumps(person.members(store.keys), indent=2) if as_json else "\n".join(person.lines(store.keys)))
 
 
-@frozen
-class Person:
+class Person(Struct, frozen=True):
     """What is known of a player."""
 
     named: NamedPlayer

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from secrets import token_bytes
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed import backups
 from gamed.cli import exchange
@@ -28,8 +28,7 @@ from gamed.storage.state.shelves import forget_pasts
 SPARE_BYTES = 16 * 1024 * 1024
 
 
-@frozen
-class Restored:
+class Restored(Struct, frozen=True):
     """What was done."""
 
     aside: tuple[Path, ...]
