@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.web.pages import texts
 from tests.hostile.far import ISSUER, MARK
@@ -22,8 +22,7 @@ MALFORMED, UNKNOWN, OTHER = texts.CALLBACK_MALFORMED, texts.CALLBACK_UNKNOWN, te
 NOWHERE, BURNED, NO_PAGE = texts.CALLBACK_UNKNOWN_PROVIDER, texts.CALLBACK_BURNED, texts.NOT_A_PAGE
 
 
-@frozen
-class Bad:
+class Bad(Struct, frozen=True):
     """One request, made by the right browser unless `act` says otherwise."""
 
     name: str

@@ -6,7 +6,7 @@ from re import escape
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
 
-from attrs import define, field
+from msgspec import Struct, field
 from msgspec.structs import replace
 from treq.testing import RequestTraversalAgent
 from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
@@ -29,8 +29,7 @@ HEALING_SECONDS = 31.0
 """After this a provider that is honest again is believed again."""
 
 
-@define(eq=False)
-class Trip:
+class Trip(Struct, eq=False):
     """A game that waits, and its browser, which is at the provider."""
 
     game: Game
@@ -41,7 +40,7 @@ class Trip:
     poll: Connection
     """The game's open request."""
     seen: str = "at_provider"
-    pages: list[Page] = field(factory=list)
+    pages: list[Page] = field(default_factory=list)
 
     @property
     def query(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from itertools import count
 from json import dumps, loads
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.internet.address import IPv4Address
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IAddress
@@ -46,8 +46,7 @@ class Lines:
         self.lines.append(values)
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """One HTTP response. Header names are lower case; a repeated header is joined by a comma, Set-Cookie excepted."""
 
     status: int

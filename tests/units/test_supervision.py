@@ -1,6 +1,6 @@
 """What a manager hears while the service lives; the stores and the clock are played."""
 
-from attrs import define, field
+from msgspec import Struct, field
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -14,12 +14,11 @@ from tests.units.manager import PlayedManager
 BASE = "http://127.0.0.1:8080"
 
 
-@define
-class PlayedStores:
+class PlayedStores(Struct):
     """Two stores, and the way past their lanes."""
 
-    health: Deferred[None] = field(factory=Deferred)
-    answer: Deferred[None] = field(factory=lambda: succeed(None))
+    health: Deferred[None] = field(default_factory=Deferred)
+    answer: Deferred[None] = field(default_factory=lambda: succeed(None))
     beats: int = 0
     closed: bool = False
 

@@ -3,7 +3,7 @@
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from gamed.crypto import Secret
 from gamed.dev import documents
@@ -311,7 +311,7 @@ class Outcomes(FarCase):
     def test_wrong_secret(self) -> None:
         """Typed for the game, a page that blames nobody's secret, the cause and the request for the owner."""
         self.serve_oauth(DISCORD)
-        self.far.clients = (evolve(DISCORD_CLIENT, client_secret=Secret(b"reset")),)
+        self.far.clients = (replace(DISCORD_CLIENT, client_secret=Secret(b"reset")),)
         game, browser = self.game(provider="discord"), self.surfer()
         page = self.signed_in(browser, game.url)
         self.assertEqual(page.heading, texts.OVER[Outcome.PROVIDER_MISCONFIGURED][0])
