@@ -8,9 +8,9 @@ from gzip import compress
 from json import dumps
 from typing import Any
 
-from attrs import frozen
 from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import Struct
 
 from gamed.identity.endpoint import TIMEOUT_SECONDS
 from gamed.login.outcome import Outcome
@@ -37,8 +37,7 @@ Twist = Callable[[Any], None]
 HOUR = 3600
 
 
-@frozen
-class Mode:
+class Mode(Struct, frozen=True):
     name: str
     twist: Twist
     """Done to the provider before the browser is sent there."""

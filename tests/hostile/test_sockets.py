@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.internet import reactor as installed
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
@@ -38,8 +38,7 @@ def drips(head: bytes, piece: bytes, seconds: float = 0.02) -> Script:
     return script
 
 
-@frozen
-class Socket:
+class Socket(Struct, frozen=True):
     name: str
     scripts: tuple[Script, ...]
     """Of the connections in their order: the token endpoint, then the account."""

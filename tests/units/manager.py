@@ -6,14 +6,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
 PATIENCE_SECONDS = 60
 
 
-@frozen
-class Heard:
+class Heard(Struct, frozen=True):
     pid: int
     lines: list[str]
 

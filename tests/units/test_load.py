@@ -10,7 +10,7 @@ from contextlib import closing
 from http.client import HTTPConnection
 from threading import Event
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from tests.porch.process import WAIT_SECONDS
 from tests.units.manager import PlayedManager
@@ -23,8 +23,7 @@ SLACK_SECONDS = 45
 """This machine may be busy with other tests."""
 
 
-@define
-class Writer:
+class Writer(Struct):
     """A game that stores a save again and again, each time in place of the one that was acknowledged last."""
 
     port: int
@@ -32,7 +31,7 @@ class Writer:
     slot: str
     tag: str | None = None
     acknowledged: int = 0
-    other: list[tuple[int, str]] = field(factory=list)
+    other: list[tuple[int, str]] = field(default_factory=list)
 
     def write(self) -> None:
         """One connection, one save; another answer than yes is kept.

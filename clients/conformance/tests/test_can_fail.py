@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from shutil import copytree
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.kit import CLIENTS, ScenarioFailed, World, lender, run, scenarios
@@ -12,8 +12,7 @@ from clients.conformance.tests.kit import CLIENTS, ScenarioFailed, World, lender
 CLIENT, SYNC, ASSETS = "gamed_client.py", "gamed_sync.py", "gamed_assets.py"
 
 
-@frozen
-class Defect:
+class Defect(Struct, frozen=True):
     """In `file`, `right` is replaced by `wrong`; then `scenario` fails, and says `words`."""
 
     file: str

@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from attrs import define, field, frozen
+from msgspec import Struct, field
 
 from tests.support.python_client import gamed_client as gc
 
 TICKET, CODE = "a-ticket-that-only-the-browser-got", "BKTRVW"
 
 
-@frozen
-class Seen:
+class Seen(Struct, frozen=True):
     """One request as it arrived."""
 
     method: str
@@ -35,13 +34,12 @@ class Seen:
         return self.headers.get("Authorization", "").removeprefix("Bearer ")
 
 
-@frozen
-class Reply:
+class Reply(Struct, frozen=True):
     """One answer. `torn` bytes of the body are held back; `lost`: the connection closes without a byte."""
 
     status: int = 200
     body: bytes = b""
-    headers: Mapping[str, str] = field(factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     torn: int = 0
     lost: bool = False
 
@@ -69,8 +67,7 @@ def problem(status: int, code: str, retry_after: int | None = None, **members: o
     return Reply(status, json.dumps(value).encode(), headers)
 
 
-@define
-class FakeGamed:
+class FakeGamed(Struct):
     """One login and one session at a time, a few saves.
 
     `scripted[method, path]` are replies given first, instead of the real one; `after[...]` replies that replace the
@@ -89,13 +86,13 @@ class FakeGamed:
     player: str = "ply_1"
     login_url: str = "{base}/auth/login/AAAAAAAAAAAAAAAAAAAAAA"
     poll_url: str = "{base}/auth/login/collect"
-    saves: dict[str, tuple[int, bytes]] = field(factory=dict)
-    scripted: dict[tuple[str, str], deque[Reply]] = field(factory=lambda: defaultdict(deque))
-    after: dict[tuple[str, str], deque[Reply]] = field(factory=lambda: defaultdict(deque))
-    seen: list[Seen] = field(factory=list)
+    saves: dict[str, tuple[int, bytes]] = field(default_factory=dict)
+    scripted: dict[tuple[str, str], deque[Reply]] = field(default_factory=lambda: defaultdict(deque))
+    after: dict[tuple[str, str], deque[Reply]] = field(default_factory=lambda: defaultdict(deque))
+    seen: list[Seen] = field(default_factory=list)
     watch: Callable[[Seen], object] = lambda request: None
     """Called with each request before it has an effect."""
-    changed: threading.Condition = field(factory=threading.Condition)
+    changed: threading.Condition = field(default_factory=threading.Condition)
     tls: ssl.SSLContext | None = None
     _server: ThreadingHTTPServer | None = None
 
