@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from attrs import Factory, define
+from msgspec import Struct, field
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
@@ -27,8 +27,7 @@ def body(generation: int, slot: int) -> bytes:
     return f"generation {generation} group {slot % 8}".encode()
 
 
-@define
-class Device:
+class Device(Struct):
     """Commits generation after generation until the service is gone; each names what the one before has made."""
 
     keeper: Keeper
@@ -37,7 +36,7 @@ class Device:
     asked: int = 0
     """The newest that was sent, as `sent`."""
     sent: bytes = b""
-    etags: Mapping[str, str] = Factory(dict)
+    etags: Mapping[str, str] = field(default_factory=dict)
     """What each slot holds."""
     refused: str | None = None
     """Where the second device's bytes were said to be kept."""

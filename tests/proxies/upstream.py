@@ -5,18 +5,17 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from tests.support.ports import free_port
 
 
-@define
-class Heard:
+class Heard(Struct):
     """One request as it was on the wire. Grows while it comes."""
 
     start: str = ""
-    fields: list[tuple[str, str]] = field(factory=list)
-    body: bytearray = field(factory=bytearray)
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    body: bytearray = field(default_factory=bytearray)
 
     def values(self, name: str) -> list[str]:
         return [value for key, value in self.fields if key.lower() == name]

@@ -8,7 +8,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
 
-from attrs import define, frozen
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.sync.proxy import Proxy
@@ -21,8 +21,7 @@ SAVE_BYTES = 50_000
 NUMBERS = count(1)
 
 
-@frozen
-class World:
+class World(Struct, frozen=True):
     """A service, and what a sign-in as its player gave."""
 
     service: Service
@@ -51,8 +50,7 @@ def shared_world() -> World:
     return world
 
 
-@define
-class Device:
+class Device(Struct):
     """A machine the player plays on: a folder, a network of its own, the game's Sync."""
 
     folder: Path

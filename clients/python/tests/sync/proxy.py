@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
 
-from attrs import define, field, frozen
+from msgspec import Struct, field
 
 LIMIT_SECONDS = 30
 
@@ -26,8 +26,7 @@ class Fate(Enum):
     ANSWER_TORN = auto()
 
 
-@frozen
-class Request:
+class Request(Struct, frozen=True):
     method: str
     path: str
     condition: str
@@ -39,8 +38,7 @@ def always(request: Request) -> Fate | bytes:
     return Fate.PASSES
 
 
-@define
-class Proxy:
+class Proxy(Struct):
     """`judge` decides; bytes are an answer of its own, and the request arrives nowhere.
 
     `next_fates` come first, each for the next request of its method. `seen` is every request, in order.
@@ -50,9 +48,9 @@ class Proxy:
     """Of the service; it may be away."""
     judge: Callable[[Request], Fate | bytes] = always
     offline: bool = False
-    next_fates: dict[str, deque[Fate | bytes]] = field(factory=dict)
-    seen: list[Request] = field(factory=list)
-    _listener: socket.socket = field(factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=50))
+    next_fates: dict[str, deque[Fate | bytes]] = field(default_factory=dict)
+    seen: list[Request] = field(default_factory=list)
+    _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0), backlog=50))
 
     def start(self) -> "Proxy":
         threading.Thread(target=self._accept, daemon=True).start()

@@ -6,7 +6,7 @@ Every written value is unique and says who wrote it, so that a list of versions 
 from collections.abc import Callable
 from random import Random
 
-from attrs import define, field
+from msgspec import Struct, field
 
 from clients.python.tests.sync.cases import Device, SyncCase
 from clients.python.tests.sync.proxy import Fate
@@ -20,31 +20,29 @@ Value = bytes | None
 """None: deleted, or never there."""
 
 
-@define
-class Player:
+class Player(Struct):
     """One device, and what whoever sits in front of it has seen."""
 
     name: str
     device: Device
     held: Value = None
     """What the game has in memory."""
-    seen: set[Value] = field(factory=lambda: {None})
+    seen: set[Value] = field(default_factory=lambda: {None})
     count: int = 0
 
 
-@define
-class World:
+class World(Struct):
     """The truth, kept beside."""
 
     case: SyncCase
     slot: str
     random: Random
     players: list[Player]
-    knew: dict[bytes, set[Value]] = field(factory=dict)
+    knew: dict[bytes, set[Value]] = field(default_factory=dict)
     """What its writer had seen when a value was written, or was told to replace."""
-    deleted: set[Value] = field(factory=lambda: {None})
+    deleted: set[Value] = field(default_factory=lambda: {None})
     """What was seen by who deleted."""
-    gave_way: set[bytes] = field(factory=set)
+    gave_way: set[bytes] = field(default_factory=set)
     """What a device had when its player decided for the other side, or for both."""
 
     def step(self) -> None:
