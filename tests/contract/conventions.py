@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from re import fullmatch
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.http.problem_codes import CODES
 from tests.contract.document import PROBLEM
@@ -15,8 +15,7 @@ GIVEN = ("/auth/login", "/auth/login/collect", "/auth/session/refresh")
 """Where credentials are handed out."""
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     """Header names in lower case."""
 
     status: int

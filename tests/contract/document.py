@@ -8,7 +8,7 @@ from re import findall
 from typing import Any
 
 import yaml
-from attrs import frozen
+from msgspec import Struct
 
 PAGE = Path(__file__).parents[2] / "docs" / "openapi.yaml"
 METHODS = ("get", "put", "post", "delete", "head", "patch")
@@ -21,8 +21,7 @@ def load() -> dict[str, Any]:
     return yaml.load(PAGE.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-@frozen
-class Operation:
+class Operation(Struct, frozen=True):
     """`responses` are by status; in them and in `parameters` references were followed."""
 
     method: str

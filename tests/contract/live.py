@@ -6,7 +6,8 @@ from hashlib import sha256
 from html import unescape
 from re import search
 
-from attrs import asdict, frozen
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from tests.assets.serving_kit import Folder
 from tests.e2e.keeper import gamed
@@ -29,8 +30,7 @@ PENDING = 40
 """Logins that wait for a browser: one that is collected too often answers 429, which no limit turns off."""
 
 
-@frozen
-class Prepared:
+class Prepared(Struct, frozen=True):
     """Credentials of a service: access tokens of five players, device secrets of logins at every stage."""
 
     token: str

@@ -9,7 +9,7 @@ from re import escape
 from typing import ClassVar
 from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus
 
-from attrs import frozen
+from msgspec import Struct
 
 from gamed.dev import documents
 from tests.e2e import foreign
@@ -28,8 +28,7 @@ GAMED = r"gamed/[0-9][^ ]*"
 """User-Agents; `base` is the service's address."""
 
 
-@frozen
-class Stand:
+class Stand(Struct, frozen=True):
     """One provider: how it is started, configured, used by a person, and what it must be sent."""
 
     name: str

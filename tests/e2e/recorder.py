@@ -6,13 +6,12 @@ import threading
 from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
-from attrs import frozen
+from msgspec import Struct
 
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
 
 
-@frozen
-class Exchange:
+class Exchange(Struct, frozen=True):
     """One request, and how it was answered. Names of fields in lower case."""
 
     method: str

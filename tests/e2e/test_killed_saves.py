@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from threading import Event, Thread
 
-from attrs import define, field
+from msgspec import Struct, field
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
@@ -24,8 +24,7 @@ SHARED = "shared"
 DELETED = "deleted"
 
 
-@define
-class Slot:
+class Slot(Struct):
     """What one writer knows of a slot that only it changes."""
 
     name: str
@@ -37,8 +36,7 @@ class Slot:
     """What a request that was never answered would have made of it."""
 
 
-@define
-class Writer:
+class Writer(Struct):
     """Puts, deletes and restores as fast as it is answered, until the service is gone."""
 
     number: int
@@ -46,7 +44,7 @@ class Writer:
     slots: list[Slot]
     acknowledged: dict[tuple[str, int], str]
     """(slot, version) -> SHA-256, of every version that an answer named."""
-    random: Random = field(factory=Random)
+    random: Random = field(default_factory=Random)
     answers: int = 0
     problem: BaseException | None = None
 

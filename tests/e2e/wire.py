@@ -7,14 +7,13 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attrs import frozen
+from msgspec import Struct
 
 PATIENCE_SECONDS = 120
 """More than any wait that a client may ask for."""
 
 
-@frozen
-class Answer:
+class Answer(Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess, run
 
-from attrs import frozen
+from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.service import ROOT, Service
@@ -17,8 +17,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "-- next step --"
 
 
-@frozen
-class Step:
+class Step(Struct, frozen=True):
     """A block of commands, and what is printed below it: `...` stands for anything on one line."""
 
     commands: str
