@@ -63,7 +63,6 @@ setup(
     entry_points={"console_scripts": ["gamed = gamed.cli:main"]},
     install_requires=[
         "argon2-cffi>=23.1",
-        "attrs>=24.2",
         "click>=8.1",
         "cryptography>=44",
         "idna>=3.10",

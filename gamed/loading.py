@@ -16,6 +16,6 @@ def loading() -> Iterator[None]:
     try:
         yield
     finally:
-        linecache.clearcache()  # attrs puts the text there of each method that it compiled
+        linecache.clearcache()  # attrs, which Twisted and Klein use, puts the text of each compiled method there
         gc.freeze()
         gc.enable()
