@@ -63,7 +63,7 @@ def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
     many("INSERT INTO save VALUES (?, ?, ?, ?, ?, ?, ?)", saves)
     kept = (VERSIONS - 1) * SLOTS * SIZE
     shelf = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0)
-    connection.execute("INSERT INTO shelf VALUES (?, ?, ?, ?, ?, ?, ?, ?)", shelf)
+    connection.execute("INSERT INTO player_saves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", shelf)
     return blob_id
 
 

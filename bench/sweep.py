@@ -45,7 +45,7 @@ def fill(connection: Connection, slots: int, versions: int) -> None:
             connection.execute(f"INSERT INTO save_version VALUES ({', '.join('?' * 13)})", (*row, at, retired))
         connection.execute("INSERT INTO save VALUES (?, ?, ?, ?, ?, NULL, 0)", (player, name, versions, versions, slot))
     connection.execute(
-        "INSERT INTO shelf (player_id, epoch, seq, slots, live_bytes, kept_bytes)"
+        "INSERT INTO player_saves (player_id, epoch, seq, slots, live_bytes, kept_bytes)"
         " SELECT player_id, 'e', count(*), count(DISTINCT slot), 1024 * count(DISTINCT slot),"
         " 1024 * (count(*) - count(DISTINCT slot)) FROM save_version GROUP BY player_id"
     )

@@ -94,7 +94,7 @@ class Departing(Part, frozen=True):
         """The player whom a link is for has a name on the page."""
         if ask.login.intent is not Intent.LINK:
             return ask
-        asker = await self._askers.asker(ask.login.asked_session_id or "", self._now_ms())
+        asker = await self._askers.asker(ask.login.requesting_session_id or "", self._now_ms())
         if asker is None:
             return await self._refused(ask.login, visit, Outcome.SESSION_REVOKED, "the session that asked has ended")
         return Ask(ask.login, asker)

@@ -77,7 +77,7 @@ class DoneSide(Part, frozen=True):
         if login.returnable:
             move = await self._browsers.send_back(key)
             login = move.after
-            if move.before.returnable and login.returned:
+            if move.before.returnable and login.returned_to_game:
                 return Return(login, self._proof(login).ticket.reveal().decode())
         return self._seen(login)
 

@@ -85,7 +85,7 @@ class Starting(Part, frozen=True):
         """
         try:
             provider, client = self._judged(start), _cleaned(start.words)
-            asked_session_id = await self._admitted(start)
+            requesting_session_id = await self._admitted(start)
             self._require_available(provider)
         except (LoginError, SessionError):
             await self.count_refused(start.address)
@@ -108,7 +108,7 @@ class Starting(Part, frozen=True):
             created_ms=now_ms,
             expires_ms=now_ms + self._terms.ttl_seconds * 1000,
             stage_ms=now_ms,
-            asked_session_id=asked_session_id,
+            requesting_session_id=requesting_session_id,
         )
         for ended in await self._logins.add(login, self._crowd(start.address)):
             self._waits.wake(ended)

@@ -135,10 +135,10 @@ class LoginTransaction(Struct, frozen=True):
     """When this stage was entered."""
     stage: Stage = Stage.PENDING
     outcome: Outcome | None = None
-    asked_session_id: str | None = None
+    requesting_session_id: str | None = None
     browser_index: Index | None = None
     """The browser whose attempt won."""
-    returned: bool = False
+    returned_to_game: bool = False
     """That browser was sent to the loopback port once."""
     sealed_identity: bytes | None = None
     sealed_proof: bytes | None = None
@@ -162,7 +162,7 @@ class LoginTransaction(Struct, frozen=True):
     @property
     def returnable(self) -> bool:
         """Whether the winning browser should still be sent to the loopback port."""
-        return self.stage is Stage.READY and self.return_proof is Proof.LOOPBACK_OR_CODE and not self.returned
+        return self.stage is Stage.READY and self.return_proof is Proof.LOOPBACK_OR_CODE and not self.returned_to_game
 
     @property
     def final(self) -> bool:
@@ -232,7 +232,7 @@ class LoginTransaction(Struct, frozen=True):
 
     def sent_back(self) -> Self:
         """The browser goes to the loopback port now, if it should."""
-        return replace(self, returned=True) if self.returnable else self
+        return replace(self, returned_to_game=True) if self.returnable else self
 
     def _follow(self, event: Event, now_ms: int) -> Self:
         stage = NEXT[self.stage, event]

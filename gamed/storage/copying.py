@@ -31,7 +31,7 @@ class Examined(Struct, frozen=True):
 
 COUNTED = {
     "auth": "SELECT count(*) FROM player WHERE state IN ('active', 'blocked')",
-    "state": "SELECT count(*) FROM save WHERE head NOT NULL",
+    "state": "SELECT count(*) FROM save WHERE current_version NOT NULL",
 }
 
 

@@ -76,7 +76,7 @@ class PublishCommandTests(CommandCase):
         )
         manifest = json.loads(self.store.manifest(done["release"]))
         self.assertEqual((manifest["meta"], manifest["files"]["data/level1.pck"]["type"]), ({"a": 1}, "a/b"))
-        told = once(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM host_action"))
+        told = once(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM command_log"))
         self.assertEqual(told, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
 
     def test_refused_files(self) -> None:

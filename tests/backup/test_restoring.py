@@ -21,7 +21,7 @@ from tests.sessions.desk import ANNA, BERT, NOW_MS
 from tests.support.covers import covers
 from tests.support.stores import ask, data_folder
 
-EPOCH = "SELECT epoch FROM shelf"
+EPOCH = "SELECT epoch FROM player_saves"
 
 
 class RestoreCase(BackupCase):
@@ -68,7 +68,7 @@ class RoundTripTests(RestoreCase):
 
         self.auth(unit)
         self.assertEqual(self.auth(ask("SELECT count(*) FROM login")), [(0,)])
-        self.assertEqual(self.auth(ask("SELECT command, ran_by FROM host_action")), [("restore", "uid:7")])
+        self.assertEqual(self.auth(ask("SELECT command, ran_by FROM command_log")), [("restore", "uid:7")])
 
     def test_new_epochs(self) -> None:
         """Every shelf gets an epoch of its own, which no device knows."""
@@ -143,7 +143,7 @@ class BlockTests(RestoreCase):
         """Rows of another key say nothing here: the block is kept by the player's id alone."""
         self.block(ANNA)
         self.block(BERT)
-        self.auth(ask("UPDATE keyring SET check_value = x'00'"))
+        self.auth(ask("UPDATE key_record SET check_value = x'00'"))
         self.assertEqual(self.restore().blocked, 1)
         self.assertEqual(self.players(), [(ANNA, "blocked")])
 

@@ -188,7 +188,7 @@ class HostileCase(WebCase):
 
     def nothing_leaks(self) -> None:
         """No secret and no word of the provider's in log, page, answer or row."""
-        rows = [self.desk.rows(f"SELECT * FROM {name}") for name in ("login", "attempt", *LASTING)]
+        rows = [self.desk.rows(f"SELECT * FROM {name}") for name in ("login", "authorization_attempt", *LASTING)]
         secrets = {CLIENT_SECRET, quote(CLIENT_SECRET), quote_plus(CLIENT_SECRET), ACCESS, SUBJECT, MARK, "eyJ"}
         for trip in self.trips:
             secrets |= set(trip.secrets())

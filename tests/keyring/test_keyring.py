@@ -106,7 +106,7 @@ class CheckTests(FileCase):
             (FILE, MASTER, "Put back the key file"),
         ]
         for written, supplied, advice in cases:
-            once(self.auth, lambda connection: connection.execute("DELETE FROM keyring").close())
+            once(self.auth, lambda connection: connection.execute("DELETE FROM key_record").close())
             self.check(OLD, written)
             words = self.assert_untouched_by(
                 KeyMismatch, lambda connection, supplied=supplied: keyring.check(connection, OTHER, supplied, NOW_MS)
@@ -152,7 +152,8 @@ class RekeyTests(FileCase):
         self.assertIsNone(
             once(self.auth, lambda connection: accounts.find(connection, name_index(OLD.indexer, "anna")))
         )
-        for table in ("session", "access_token", "refresh_credential", "login", "attempt", "limit_bucket"):
+        credentials = ("session", "access_token", "refresh_credential")
+        for table in (*credentials, "login", "authorization_attempt", "limit_bucket"):
             self.assertEqual(self.count(table), 0)
         ring = once(self.auth, keyring.read)
         self.assertEqual(ring, keyring.Keyring(NEW.check, NEW.fingerprint, MASTER))

@@ -43,7 +43,7 @@ class CrowdCase(HandoffCase):
 
     def everything(self, desk: Desk) -> list[Any]:
         """All that a start could leave behind."""
-        tables = ("login", "limit_bucket", "attempt", "login_count")
+        tables = ("login", "limit_bucket", "authorization_attempt", "login_count")
         return [desk.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
     def refused(self, desk: Desk, retry_after: int, address: str = "203.0.113.7") -> None:

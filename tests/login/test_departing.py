@@ -62,7 +62,7 @@ class Entering(HandoffCase):
         ):
             self.assertIsInstance(answer, Ask)
         self.assertEqual(desk.rows("SELECT * FROM login WHERE loopback_port = 51004"), before)
-        self.assertEqual((desk.rows("SELECT 1 FROM attempt"), far.journeys), ([], []))
+        self.assertEqual((desk.rows("SELECT 1 FROM authorization_attempt"), far.journeys), ([], []))
         self.assertIs(desk.login(codeless).stage, Stage.PENDING)
 
     def test_the_same_home(self) -> None:
@@ -136,17 +136,18 @@ class Attempts(HandoffCase):
         desk = self.oauth(far := FarProvider())
         desk.depart(desk.start())
         self.assertIsNone(far.journeys[0].nonce)
-        self.assertEqual(desk.rows("SELECT sealed_nonce FROM attempt"), [(None,)])
+        self.assertEqual(desk.rows("SELECT sealed_nonce FROM authorization_attempt"), [(None,)])
 
     @covers("2.2/11", "2.2/12", "threats/15")
     def test_at_rest(self) -> None:
         """The state only as an index, verifier and nonce only sealed; the verifier has 86 characters and fits."""
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER, iss_promised=True))
         state = desk.depart(desk.start())
-        row = repr(desk.rows("SELECT * FROM attempt"))
+        row = repr(desk.rows("SELECT * FROM authorization_attempt"))
         self.assertNotIn(state, row)
         self.assertNotIn(far.journeys[0].nonce or "-", row)
-        [(attempt_id, sealed, promised)] = desk.rows("SELECT attempt_id, sealed_verifier, iss_promised FROM attempt")
+        query = "SELECT attempt_id, sealed_verifier, iss_promised FROM authorization_attempt"
+        [(attempt_id, sealed, promised)] = desk.rows(query)
         verifier = Secret(desk.keys.sealer.unseal(Purpose.PKCE, attempt_id, sealed))
         self.assertEqual((len(verifier.reveal()), promised), (86, 1))
         self.assertEqual(challenge_of(verifier), far.journeys[0].challenge)
@@ -158,7 +159,7 @@ class Attempts(HandoffCase):
             desk = self.oauth(FarProvider())
             started = desk.start()
             states = [desk.depart(started) for _ in range(LIVE_ATTEMPTS + 1)]
-            self.assertEqual(len(desk.rows("SELECT 1 FROM attempt")), LIVE_ATTEMPTS)
+            self.assertEqual(len(desk.rows("SELECT 1 FROM authorization_attempt")), LIVE_ATTEMPTS)
             if chosen == 0:
                 with self.assertRaises(CallbackRefused) as refused:
                     desk.returned(states[chosen])
@@ -183,7 +184,7 @@ class Attempts(HandoffCase):
             state = desk.depart(started)
             with self.assertRaises(CallbackRefused):
                 desk.returned(state, code="c", iss="https://evil.example")
-        self.assertLessEqual(len(desk.rows("SELECT 1 FROM attempt")), 2 * LIVE_ATTEMPTS)
+        self.assertLessEqual(len(desk.rows("SELECT 1 FROM authorization_attempt")), 2 * LIVE_ATTEMPTS)
         self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
 
 
@@ -219,7 +220,7 @@ class NobodyThere(HandoffCase):
                 self.assertEqual(self.successResultOf(waiting), Failed(outcome))
                 self.assertEqual(desk.done_page(started), Over(outcome))
                 self.assertEqual(desk.log.lines, [f"failed discord {outcome.value} req-1: {cause}"])
-                self.assertEqual(desk.rows("SELECT 1 FROM attempt"), [])
+                self.assertEqual(desk.rows("SELECT 1 FROM authorization_attempt"), [])
                 with self.assertRaises(OtherBrowser):
                     desk.done_page(started, OTHER)
                 with self.assertRaises(LoginOver) as over:
@@ -305,7 +306,7 @@ class NobodyThere(HandoffCase):
         far.meanwhile = another
         with self.assertRaises(OtherBrowser):
             desk.go(started)
-        self.assertEqual(desk.rows("SELECT count(*) FROM attempt"), [(1,)])
+        self.assertEqual(desk.rows("SELECT count(*) FROM authorization_attempt"), [(1,)])
         desk, started = desk_of(far := Slow())
 
         def another_tab() -> None:
@@ -314,4 +315,4 @@ class NobodyThere(HandoffCase):
 
         far.meanwhile = another_tab
         self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
-        self.assertEqual(desk.rows("SELECT count(*) FROM attempt"), [(1,)])
+        self.assertEqual(desk.rows("SELECT count(*) FROM authorization_attempt"), [(1,)])

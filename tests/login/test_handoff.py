@@ -509,13 +509,14 @@ class Ending(HandoffCase):
         started = desk.start()
         values = {"login_id": started.login.login_id}
         attempt = """
-            INSERT INTO attempt (state_index, attempt_id, login_id, browser_index, provider, status, iss_promised,
-                                 sealed_verifier, sealed_nonce, created_ms)
+            INSERT INTO authorization_attempt
+                (state_index, attempt_id, login_id, browser_index, provider, status, iss_promised,
+                 sealed_verifier, sealed_nonce, created_ms)
             VALUES (x'01', 'att', :login_id, x'02', 'discord', 'open', 0, x'03', x'04', 0)
         """
         desk.write(lambda c: c.execute(attempt, values) and None)
         desk.cancel(started)
-        self.assertEqual(desk.rows("SELECT sealed_verifier, sealed_nonce FROM attempt"), [(None, None)])
+        self.assertEqual(desk.rows("SELECT sealed_verifier, sealed_nonce FROM authorization_attempt"), [(None, None)])
 
     def test_a_restart_interrupts_an_exchange(self) -> None:
         """Only what was being exchanged fails; a login at any other stage goes on."""

@@ -98,10 +98,11 @@ class GoodPaths(HandoffCase):
         started = desk.start()
         first, second = desk.depart(started), desk.depart(started, OTHER)
         Deferred.fromCoroutine(desk.come_back(first))
-        rows = desk.rows("SELECT status, sealed_verifier, sealed_nonce FROM attempt ORDER BY number")
+        rows = desk.rows("SELECT status, sealed_verifier, sealed_nonce FROM authorization_attempt ORDER BY number")
         self.assertEqual(rows, [("used", None, None), ("open", None, None)])
         far.answer()
-        everything = repr([desk.rows(f"SELECT * FROM {table}") for table in ("login", "attempt", "identity")])
+        tables = ("login", "authorization_attempt", "identity")
+        everything = repr([desk.rows(f"SELECT * FROM {table}") for table in tables])
         for word in (first, second, "anna", ISSUER, *[journey.nonce or "-" for journey in far.journeys]):
             self.assertNotIn(word, everything)
 
@@ -115,7 +116,7 @@ class Refused(HandoffCase):
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER))
         started = desk.start()
         state = desk.depart(started)
-        before = [desk.rows("SELECT * FROM login"), desk.rows("SELECT * FROM attempt")]
+        before = [desk.rows("SELECT * FROM login"), desk.rows("SELECT * FROM authorization_attempt")]
         with self.assertRaises(CallbackMalformed):
             desk.returned(state, code="c", error="e")
         for ruling, browser, other in (
@@ -132,7 +133,7 @@ class Refused(HandoffCase):
             with self.assertRaises(CallbackRefused) as refused:
                 desk.returned(unknown)
             self.assertIs(refused.exception.ruling, Ruling.STATE_UNKNOWN)
-        self.assertEqual([desk.rows("SELECT * FROM login"), desk.rows("SELECT * FROM attempt")], before)
+        self.assertEqual([desk.rows("SELECT * FROM login"), desk.rows("SELECT * FROM authorization_attempt")], before)
         self.assertEqual((far.calls, desk.log.lines), ([], []))
         self.assertEqual(desk.returned(state, iss=ISSUER, code="anna"), SeeDone(started.login.login_id))
 
@@ -148,7 +149,7 @@ class Refused(HandoffCase):
             with self.assertRaises(CallbackRefused):
                 desk.returned(state, **other)
             self.assertEqual(desk.log.lines, [f"rejected {other.get('provider', 'google')} {name} req-1"])
-            self.assertEqual(desk.rows("SELECT status, sealed_verifier FROM attempt"), [("burned", None)])
+            self.assertEqual(desk.rows("SELECT status, sealed_verifier FROM authorization_attempt"), [("burned", None)])
             with self.assertRaises(CallbackRefused) as again:
                 desk.returned(state)
             self.assertIs(again.exception.ruling, Ruling.OVER)
@@ -321,11 +322,12 @@ class Failures(HandoffCase):
     def test_damaged_rows(self) -> None:
         """A verifier or nonce that was changed, or belongs to another attempt, opens nothing and sends nothing."""
         damages = (
-            "UPDATE attempt SET sealed_verifier = zeroblob(114)",
-            "UPDATE attempt SET sealed_nonce = zeroblob(71)",
-            "UPDATE attempt SET sealed_verifier = NULL",
-            "UPDATE attempt SET attempt_id = 'att_x' || number",
-            "UPDATE attempt AS a SET sealed_verifier = (SELECT sealed_verifier FROM attempt WHERE number <> a.number)",
+            "UPDATE authorization_attempt SET sealed_verifier = zeroblob(114)",
+            "UPDATE authorization_attempt SET sealed_nonce = zeroblob(71)",
+            "UPDATE authorization_attempt SET sealed_verifier = NULL",
+            "UPDATE authorization_attempt SET attempt_id = 'att_x' || number",
+            "UPDATE authorization_attempt AS a SET sealed_verifier ="
+            " (SELECT sealed_verifier FROM authorization_attempt WHERE number <> a.number)",
         )
         for damage in damages:
             desk = self.oauth(far := FarProvider("google", issuer=ISSUER))

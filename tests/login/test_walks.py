@@ -187,7 +187,8 @@ class Walks(HandoffCase):
         codes = [call["code"] for call in self.far.calls]
         self.assertEqual(len(codes), len(set(codes)), "a code leaves once")
         kept = self.server.rows(
-            "SELECT count(sealed_verifier) FROM attempt WHERE login_id = :login_id", login_id=login.login_id
+            "SELECT count(sealed_verifier) FROM authorization_attempt WHERE login_id = :login_id",
+            login_id=login.login_id,
         )
         if self.server.login(self.started).stage not in UNDECIDED:
             self.assertEqual(kept, [(0,)], "verifiers are gone once a browser has won")

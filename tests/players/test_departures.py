@@ -189,7 +189,7 @@ class AttachTests(FolderCase):
             },
         )
         self.assertEqual(len(self.at(self.state, lambda c: versions.history(c, BERT, "auto"))), 2)
-        self.assertEqual(self.rows(self.auth, "SELECT * FROM handover"), [])
+        self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
         self.assert_sound()
 
     def copies(self, connection: sqlite3.Connection, slot: str) -> list[Any]:
@@ -245,7 +245,7 @@ class AttachTests(FolderCase):
                 self.auth,
                 lambda connection, heir=heir: departures.attach(connection, KEYS, BERT, heir, NOW_MS),
             )
-        self.assertEqual(self.rows(self.auth, "SELECT * FROM handover"), [])
+        self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
 
     def test_heir_erased_meanwhile(self) -> None:
         """Who inherits and is erased before the saves came leaves nothing of either."""

@@ -83,10 +83,10 @@ class ConfigurationTests(RefusalTestCase):
         self.stop(process)
         whole = self.stores()
         for name, sql in (
-            ("state.db", "DROP INDEX save_due"),
-            ("auth.db", "DROP TABLE host_action"),
+            ("state.db", "DROP INDEX save_prune_at"),
+            ("auth.db", "DROP TABLE command_log"),
             ("auth.db", "ALTER TABLE session DROP COLUMN revoked_ms"),
-            ("auth.db", "DROP TABLE keyring"),
+            ("auth.db", "DROP TABLE key_record"),
         ):
             with closing(sqlite3.connect(self.data / name, isolation_level=None)) as connection:
                 connection.execute(sql)

@@ -48,7 +48,7 @@ class SavesTestCase(PorchTestCase):
     def current(self, slot: str = "auto") -> bytes:
         """The bytes that a game would read."""
         [(data,)] = self.state(
-            "SELECT data FROM save s JOIN save_version v ON v.slot = s.slot AND v.version = s.head "
+            "SELECT data FROM save s JOIN save_version v ON v.slot = s.slot AND v.version = s.current_version "
             f"JOIN blob USING (blob_id) WHERE s.slot = '{slot}'"
         )
         assert isinstance(data, bytes)
@@ -92,7 +92,7 @@ class LookTests(SavesTestCase):
         self.add_player(ANNA)
         found = json.loads(self.said("saves", "stats", "--json"))
         self.assertEqual((found["players"], found["players_with_saves"]), (2, 1))
-        self.state("UPDATE shelf SET slots = 0, live_bytes = 0, kept_bytes = 0")
+        self.state("UPDATE player_saves SET slots = 0, live_bytes = 0, kept_bytes = 0")
         found = json.loads(self.said("saves", "stats", "--json"))
         self.assertEqual((found["players"], found["players_with_saves"]), (2, 0))
 
@@ -151,7 +151,7 @@ class ChangeTests(SavesTestCase):
         self.assertEqual(json.loads(self.said("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
         self.assertEqual(self.current("old"), b"gone")
         self.assertEqual(once(self.data / "state.db", flaws), [])
-        told = once(self.data / "auth.db", ask("SELECT command FROM host_action ORDER BY 1"))
+        told = once(self.data / "auth.db", ask("SELECT command FROM command_log ORDER BY 1"))
         self.assertEqual(told, [("saves restore",), ("saves undelete",)])
 
     def test_export(self) -> None:
@@ -203,7 +203,7 @@ class ChangeTests(SavesTestCase):
         self.assertEqual(self.said("saves", "ls", ANNA), f"{ANNA} has no saves\n")
         for table in ("save", "save_version", "blob", "blob_part"):
             self.assertEqual(self.state(f"SELECT count(*) FROM {table}"), [(0,)])
-        [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM shelf")
+        [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM player_saves")
         self.assertEqual((slots, erasing, erased), (0, 0, 1))
 
 
@@ -216,9 +216,9 @@ class CheckTests(SavesTestCase):
     def test_wrong_counts(self) -> None:
         """Found, and with --fix put right."""
         for sql in (
-            "UPDATE shelf SET kept_bytes = 99",
+            "UPDATE player_saves SET kept_bytes = 99",
             "UPDATE blob SET refs = 7 WHERE blob_id = 1",
-            "UPDATE save SET last = 1",
+            "UPDATE save SET last_version = 1",
             "UPDATE save_version SET retired_ms = NULL",
         ):
             self.state(sql)

@@ -1,4 +1,4 @@
-"""What `gamed check` finds in the rows of state.db, and what --fix makes of it: nothing that is kept goes."""
+"""What `gamed check data` finds in the rows of state.db, and what --fix makes of it: nothing that is kept goes."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -46,7 +46,7 @@ class CheckingTest(SynchronousTestCase):
         self.assertEqual(set(entries), {"auto", "old"})
         auto, old = (slots.view(self.world.connection, PLAYER, slot) for slot in ("auto", "old"))
         self.assertEqual((auto.head.version, auto.last, old.head, old.tombstone.parent), (2, 3, None, 1))
-        self.world.connection.execute("UPDATE save SET due_ms = 0")
+        self.world.connection.execute("UPDATE save SET prune_at_ms = 0")
         retention.sweep(self.world.connection, SaveLimits(), auto.head.created_ms)
         self.assertEqual(len(self.world.history()) + len(self.world.history("old")), 5)
 
@@ -60,9 +60,9 @@ class CheckingTest(SynchronousTestCase):
         self.assertEqual([version.version for version in self.world.history()], [3])
 
     def test_lost_shelf(self) -> None:
-        """A player whose shelf is lost has all saves, and a new epoch."""
-        found = self.broken("DELETE FROM shelf")
-        self.assertIn("saves of a player without a shelf", found)
+        """A player without a row in player_saves keeps all saves, and gets a new epoch."""
+        found = self.broken("DELETE FROM player_saves")
+        self.assertIn("saves of a player without a row in player_saves", found)
         shelf = shelves.find(self.world.connection, PLAYER)
         self.assertEqual((shelf.usage.slots, shelf.usage.bytes), (1, 3))
         self.assertNotEqual(shelf.cursor.epoch, "epoch1")
@@ -72,11 +72,11 @@ class CheckingTest(SynchronousTestCase):
     def test_wrong_counts(self) -> None:
         """Each count on its own."""
         for what, statement in (
-            ("a save whose last number is too low", "UPDATE save SET last = 1"),
+            ("a save whose last version number is too low", "UPDATE save SET last_version = 1"),
             ("an old version without the time it was replaced", "UPDATE save_version SET retired_ms = NULL"),
             ("bytes with a wrong count of references", "UPDATE blob SET refs = refs + 1"),
-            ("a player's usage that is counted wrong", "UPDATE shelf SET slots = 7, kept_bytes = 0"),
-            ("a change later than its shelf's last", "UPDATE save SET seq = 1000 WHERE slot = 'old'"),
+            ("a player's usage that is counted wrong", "UPDATE player_saves SET slots = 7, kept_bytes = 0"),
+            ("a change later than the last one of its player", "UPDATE save SET seq = 1000 WHERE slot = 'old'"),
         ):
             with self.subTest(what):
                 self.assertEqual(set(self.broken(statement)), {what})

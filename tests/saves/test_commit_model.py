@@ -118,8 +118,8 @@ def rows(connection: Connection) -> list[list[tuple[Any, ...]]]:
     queries = (
         "SELECT slot, version, parent, parent_tag, kind, sha256, meta, retired_ms NOT NULL FROM save_version "
         "ORDER BY slot, version",
-        "SELECT slot, head, last, seq, deleted_ms NOT NULL FROM save ORDER BY 1",
-        "SELECT seq, slots, live_bytes, kept_bytes FROM shelf",
+        "SELECT slot, current_version, last_version, seq, deleted_ms NOT NULL FROM save ORDER BY 1",
+        "SELECT seq, slots, live_bytes, kept_bytes FROM player_saves",
     )
     return [connection.execute(query).fetchall() for query in queries]
 

@@ -100,7 +100,7 @@ class EveryCodeTest(SaveCase):
         self.successResultOf(self.stores.auth.submit(lambda c: c.execute(statement).rowcount))
 
     def erase(self) -> None:
-        self.in_state(lambda c: c.execute("UPDATE shelf SET erasing = 1").rowcount)
+        self.in_state(lambda c: c.execute("UPDATE player_saves SET erasing = 1").rowcount)
 
     def hurry(self) -> None:
         self.writes_per_minute = 2

@@ -68,7 +68,7 @@ class PruneTest(SweepCase):
         self.put("few", b"y", {"If-Match": "*"})
         self.save_often(11, minutes=1)
         self.sweep()
-        due = self.in_state(lambda c: c.execute("SELECT slot, due_ms FROM save ORDER BY slot").fetchall())
+        due = self.in_state(lambda c: c.execute("SELECT slot, prune_at_ms FROM save ORDER BY slot").fetchall())
         first_retired = self.house.now_ms - 10 * 60_000
         self.assertEqual(due, [("auto", first_retired + 24 * HOUR_MS), ("few", None)])
 

@@ -208,7 +208,7 @@ class WaitTest(WaitCase):
         """A wait that began with a live token ends as it would have."""
         waiting = self.wait()
         self.house.now_ms += 3600_000
-        self.in_state(lambda c: c.execute("UPDATE shelf SET seq = seq + 1").rowcount)
+        self.in_state(lambda c: c.execute("UPDATE player_saves SET seq = seq + 1").rowcount)
         self.waits_of.all_changed()
         self.pass_seconds(0.1)
         self.assertEqual(waiting.answer.status, 200)
@@ -239,10 +239,10 @@ class EndedTest(WaitCase):
         """A change that another process made in state.db is told within a second; a foreign one wakes nobody."""
         waiting = self.wait()
         self.pass_seconds(0.6)
-        self.elsewhere("state", "INSERT INTO shelf (player_id, epoch) VALUES ('ply_other', 'e')")
+        self.elsewhere("state", "INSERT INTO player_saves (player_id, epoch) VALUES ('ply_other', 'e')")
         self.watch_clock(1)
         self.assertTrue(self.waits(waiting))
-        self.elsewhere("state", "UPDATE shelf SET seq = seq + 1; UPDATE save SET seq = seq + 1")
+        self.elsewhere("state", "UPDATE player_saves SET seq = seq + 1; UPDATE save SET seq = seq + 1")
         self.watch_clock(1)
         self.assertEqual([save["slot"] for save in waiting.answer.json["saves"]], ["auto"])
 

@@ -491,7 +491,7 @@ class TokenTest(SaveCase):
         def erase(connection: Connection) -> None:
             connection.execute("DELETE FROM save_version")
             connection.execute("DELETE FROM save")
-            connection.execute("UPDATE shelf SET epoch = 'after', erased_ms = 1")
+            connection.execute("UPDATE player_saves SET epoch = 'after', erased_ms = 1")
 
         self.put("auto", ONE)
         head = f"Host: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\nContent-Length: 6\r\n\r\ntwo"

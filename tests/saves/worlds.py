@@ -155,15 +155,16 @@ def flaws(connection: Connection) -> list[str]:
 
 
 QUERIES = {
-    "shelf": """
+    "totals": """
         SELECT * FROM (
             SELECT player_id, slots, live_bytes, kept_bytes,
-                   (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.head IS NOT NULL) AS slots_2,
+                   (SELECT count(*) FROM save s
+                    WHERE s.player_id = h.player_id AND s.current_version IS NOT NULL) AS slots_2,
                    (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
-                    WHERE v.player_id = h.player_id AND v.version = s.head) AS live_2,
+                    WHERE v.player_id = h.player_id AND v.version = s.current_version) AS live_2,
                    (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
-                    WHERE v.player_id = h.player_id AND v.version IS NOT s.head) AS kept_2
-            FROM shelf h
+                    WHERE v.player_id = h.player_id AND v.version IS NOT s.current_version) AS kept_2
+            FROM player_saves h
         ) WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2
     """,
     "references": """
@@ -177,20 +178,23 @@ QUERIES = {
         WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
     """,
     "delete with bytes": "SELECT slot, version FROM save_version WHERE kind = 'delete' AND (blob_id NOT NULL OR size)",
-    "head": """
-        SELECT s.slot, s.head, v.kind, v.retired_ms FROM save s
-        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
-        WHERE s.head NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL OR v.retired_ms NOT NULL)
+    "current version": """
+        SELECT s.slot, s.current_version, v.kind, v.retired_ms FROM save s
+        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
+        WHERE s.current_version NOT NULL
+          AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL OR v.retired_ms NOT NULL)
     """,
     "retired": """
         SELECT v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
-        WHERE v.kind IN ('write', 'restore') AND v.version IS NOT s.head AND v.retired_ms IS NULL
+        WHERE v.kind IN ('write', 'restore') AND v.version IS NOT s.current_version AND v.retired_ms IS NULL
     """,
-    "deleted": "SELECT slot FROM save WHERE (head IS NULL) != (deleted_ms NOT NULL)",
-    "last": """
-        SELECT slot, last FROM save s
-        WHERE last < (SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot)
+    "deleted": "SELECT slot FROM save WHERE (current_version IS NULL) != (deleted_ms NOT NULL)",
+    "last version": """
+        SELECT slot, last_version FROM save s
+        WHERE last_version < (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
     """,
-    "seq": "SELECT s.slot FROM save s JOIN shelf h USING (player_id) WHERE s.seq > h.seq OR s.seq < 1",
+    "seq": "SELECT s.slot FROM save s JOIN player_saves h USING (player_id) WHERE s.seq > h.seq OR s.seq < 1",
     "lost slot": "SELECT slot FROM save_version v WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.slot = v.slot)",
 }

@@ -12,7 +12,7 @@ SETTLED = 45
 """Days after which a day forgets as much as it adds: what lives longest is a refresh credential and its week after."""
 TABLES = (
     *("player", "identity", "local_account", "session", "access_token", "refresh_credential"),
-    *("login", "attempt", "limit_bucket", "handover", "host_action"),
+    *("login", "authorization_attempt", "limit_bucket", "player_merge", "command_log"),
 )
 
 

@@ -262,7 +262,7 @@ class Threads(TestCase):
         """Several large appends and many small decisions at once all arrive, and none waits in vain for the file."""
         stores = file_stores(self, reactor)
         appends = [stores.blobs.append(f"ply_{n}", BytesIO(LARGE)) for n in range(4)]
-        insert = "INSERT INTO shelf (player_id, epoch) VALUES ('{}', 'e') RETURNING player_id"
+        insert = "INSERT INTO player_saves (player_id, epoch) VALUES ('{}', 'e') RETURNING player_id"
         decisions = [stores.state.submit(ask(insert.format(n))) for n in range(500)]
         self.assertEqual(4, len(set(await gatherResults(appends))))
         self.assertEqual([[(str(n),)] for n in range(500)], await gatherResults(decisions))

@@ -108,8 +108,12 @@ class RidingTogether(Held):
         """A read submitted once a write was answered sees it, on either store."""
         self.successResultOf(self.stores.auth.submit(arrive(1)))
         self.assertEqual([1], self.successResultOf(self.stores.reads.submit(arrivals)))
-        self.successResultOf(self.stores.state.submit(ask("INSERT INTO shelf (player_id, epoch) VALUES ('p', 'e')")))
-        self.assertEqual([("p",)], self.successResultOf(self.stores.reads.submit(ask("SELECT player_id FROM shelf"))))
+        insert, select = (
+            "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')",
+            "SELECT player_id FROM player_saves",
+        )
+        self.successResultOf(self.stores.state.submit(ask(insert)))
+        self.assertEqual([("p",)], self.successResultOf(self.stores.reads.submit(ask(select))))
 
     def test_submitted_while_answering(self) -> None:
         """What an answer's callback submits comes in a later batch; nothing is lost or nested."""
@@ -238,7 +242,7 @@ class Damaged(SynchronousTestCase):
         assert path is not None
         pages = spoil_shelves(path)
         stores = file_stores(self, data=path.parent)
-        self.failureResultOf(stores.state.submit(ask("DELETE FROM shelf")), StoreCorrupt)
+        self.failureResultOf(stores.state.submit(ask("DELETE FROM player_saves")), StoreCorrupt)
         self.failureResultOf(
             stores.state.submit(ask("INSERT INTO save VALUES ('p', 'a', 1, 1, 1, NULL)")), StoreCorrupt
         )
@@ -252,7 +256,7 @@ class Damaged(SynchronousTestCase):
 
 def fill_shelves(connection: sqlite3.Connection) -> None:
     for n in range(3000):
-        connection.execute("INSERT INTO shelf (player_id, epoch) VALUES (:id, 'e')", {"id": f"ply_{n:022}"})
+        connection.execute("INSERT INTO player_saves (player_id, epoch) VALUES (:id, 'e')", {"id": f"ply_{n:022}"})
 
 
 def spoil_shelves(path: Any) -> int:

@@ -17,7 +17,7 @@ from tests.saves.kit import ABSENT, BIG, tag
 from tests.sessions.desk import ANNA, BERT
 from tests.sessions.house import text
 
-SMALL = {"handover", "host_action", "keyring", "login_count", "retention", "json_each"}
+SMALL = {"player_merge", "command_log", "key_record", "login_count", "retention", "json_each"}
 """These have a few rows at most, or are asked for their first ones."""
 
 

@@ -32,11 +32,11 @@ def from_outside(path: Path, sql: str) -> None:
     subprocess.run([sys.executable, "-c", OUTSIDER, str(path), sql], check=True, cwd=Path(__file__).parents[2])
 
 
-shelves = ask("SELECT player_id FROM shelf")
+shelves = ask("SELECT player_id FROM player_saves")
 
 
 def shelve(connection: sqlite3.Connection) -> int:
-    return connection.execute("INSERT INTO shelf (player_id, epoch) VALUES ('p', 'e')").rowcount
+    return connection.execute("INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')").rowcount
 
 
 @covers("1/12")
@@ -304,7 +304,7 @@ class Watch(SynchronousTestCase):
         """A write of another process to either file is noticed within half a second, once."""
         for name, sql in (
             ("auth.db", "INSERT INTO limit_bucket VALUES (x'01', 1)"),
-            ("state.db", "INSERT INTO shelf (player_id, epoch) VALUES ('p', 'e')"),
+            ("state.db", "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')"),
         ):
             self.changes = 0
             from_outside(self.data / name, sql)
@@ -317,7 +317,7 @@ class Watch(SynchronousTestCase):
         told: list[str] = []
         self.stores.watch(lambda: told.append("auth"), "auth")
         self.stores.watch(lambda: told.append("state"), "state")
-        from_outside(self.data / "state.db", "INSERT INTO shelf (player_id, epoch) VALUES ('p', 'e')")
+        from_outside(self.data / "state.db", "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')")
         self.clock.pump([0.5] * 3)
         self.assertEqual((told, self.changes), (["state"], 1))
 

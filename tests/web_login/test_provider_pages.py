@@ -189,7 +189,7 @@ class ProviderPage(FarCase):
         game, browser = self.game(provider="google", loopback_port=51004), self.surfer()
         self.assertEqual(browser.get(game.url, Sec_Purpose="prefetch").status, 503)
         self.assertEqual(browser.get(game.url, Sec_Fetch_Dest="iframe").status, 403)
-        self.assertEqual(self.desk.rows("SELECT 1 FROM attempt"), [])
+        self.assertEqual(self.desk.rows("SELECT 1 FROM authorization_attempt"), [])
         self.assertEqual(game.collect().json["stage"], "waiting_for_browser")
 
     @covers("threats/5")
@@ -206,7 +206,7 @@ class ProviderPage(FarCase):
             browser.post(form, Sec_Fetch_Dest="iframe"),
         ):
             self.assertEqual(page.status, 403)
-        self.assertEqual(self.desk.rows("SELECT 1 FROM attempt"), [])
+        self.assertEqual(self.desk.rows("SELECT 1 FROM authorization_attempt"), [])
         self.assertEqual(browser.post(form).status, 303)
 
     def test_decline(self) -> None:

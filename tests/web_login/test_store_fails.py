@@ -101,7 +101,8 @@ class StoreFails(FarCase):
         twice("decline", lambda: browser.post(page.form("/decline")), 200)
 
     def everything(self) -> list[Any]:
-        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1") for table in ("login", "attempt", *LASTING)]
+        tables = ("login", "authorization_attempt", *LASTING)
+        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
     def test_read_only(self) -> None:
         """507 storage_full with the time to come back, JSON and pages alike."""

@@ -76,7 +76,7 @@ def adopted(
 
 def linked(connection: Connection, proved: ProviderIdentity, login: LoginTransaction, claim: Claim) -> Outcome | None:
     """The player who asked gets this identity, if the session that asked still lives; None: done."""
-    player_id = sessions.living_player(connection, login.asked_session_id or "", claim.now_ms)
+    player_id = sessions.living_player(connection, login.requesting_session_id or "", claim.now_ms)
     if player_id is None:
         return Outcome.SESSION_REVOKED
     admitted = _known(connection, player_id, claim)

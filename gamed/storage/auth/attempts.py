@@ -1,4 +1,4 @@
-"""The `attempt` table: the trips to a provider that a login has begun (PROTOCOL 3.2)."""
+"""The `authorization_attempt` table has a row for each time a login sent a browser to a provider (PROTOCOL 3.2)."""
 
 from sqlite3 import Connection
 from typing import Any
@@ -16,10 +16,10 @@ _NAMES = tuple(name.strip() for name in _COLUMNS.split(","))
 def insert(connection: Connection, attempt: Attempt) -> None:
     """The oldest of this login that are more than five go; of those that were burned no more are kept, either."""
     values = ", ".join(f":{name}" for name in _NAMES)
-    connection.execute(f"INSERT INTO attempt ({_COLUMNS}) VALUES ({values})", _row(attempt))
+    connection.execute(f"INSERT INTO authorization_attempt ({_COLUMNS}) VALUES ({values})", _row(attempt))
     drop = """
-        DELETE FROM attempt WHERE number IN (
-            SELECT number FROM attempt WHERE login_id = :login_id AND status = :status
+        DELETE FROM authorization_attempt WHERE number IN (
+            SELECT number FROM authorization_attempt WHERE login_id = :login_id AND status = :status
             ORDER BY number DESC LIMIT -1 OFFSET :kept)
     """
     for status in (AttemptStatus.OPEN, AttemptStatus.BURNED):
@@ -27,7 +27,7 @@ def insert(connection: Connection, attempt: Attempt) -> None:
 
 
 def find(connection: Connection, state: Index) -> Attempt | None:
-    query = f"SELECT {_COLUMNS} FROM attempt WHERE state_index = :state_index"
+    query = f"SELECT {_COLUMNS} FROM authorization_attempt WHERE state_index = :state_index"
     row = connection.execute(query, {"state_index": state}).fetchone()
     return None if row is None else _attempt(row)
 
@@ -35,7 +35,7 @@ def find(connection: Connection, state: Index) -> Attempt | None:
 def close(connection: Connection, attempt: Attempt, status: AttemptStatus) -> None:
     """Its state is spent: nothing that was sealed for it is kept."""
     query = """
-        UPDATE attempt SET status = :status, sealed_verifier = NULL, sealed_nonce = NULL
+        UPDATE authorization_attempt SET status = :status, sealed_verifier = NULL, sealed_nonce = NULL
         WHERE attempt_id = :attempt_id
     """
     connection.execute(query, {"status": status.value, "attempt_id": attempt.attempt_id})
@@ -44,7 +44,7 @@ def close(connection: Connection, attempt: Attempt, status: AttemptStatus) -> No
 def erase_secrets(connection: Connection, login_id: str) -> None:
     """None of this login's attempts can win any more."""
     query = """
-        UPDATE attempt SET sealed_verifier = NULL, sealed_nonce = NULL
+        UPDATE authorization_attempt SET sealed_verifier = NULL, sealed_nonce = NULL
         WHERE login_id = :login_id AND sealed_verifier IS NOT NULL
     """
     connection.execute(query, {"login_id": login_id})

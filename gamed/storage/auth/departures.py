@@ -1,4 +1,4 @@
-"""Players who are marked to go, and the `handover` table: who gets what was theirs (PROTOCOL 3.8).
+"""Players marked for deletion, and the `player_merge` table: the player who gets the saves of each (PROTOCOL 3.8).
 
 A mark is the first step of several; see gamed.players.departures.
 """
@@ -48,10 +48,10 @@ def mark(connection: Connection, player_id: str, now_ms: int) -> bool:
 
 def unfinished(connection: Connection) -> list[Departure]:
     """Everyone who is marked, those with an heir first."""
-    heirs = "SELECT player_id, heir_id FROM handover ORDER BY started_ms, player_id"
+    heirs = "SELECT player_id, heir_id FROM player_merge ORDER BY started_ms, player_id"
     erasing = """
         SELECT player_id FROM player INDEXED BY player_erasing
-        WHERE state = 'erasing' AND player_id NOT IN (SELECT player_id FROM handover) ORDER BY player_id
+        WHERE state = 'erasing' AND player_id NOT IN (SELECT player_id FROM player_merge) ORDER BY player_id
     """
     return [Departure(*row) for query in (heirs, erasing) for row in connection.execute(query)]
 
@@ -64,7 +64,7 @@ def forget(connection: Connection, departure: Departure) -> bool:
     if left <= 0:
         return True
     connection.execute("DELETE FROM player WHERE player_id = :player_id AND state = 'erasing'", values)
-    connection.execute("DELETE FROM handover WHERE player_id = :player_id", values)
+    connection.execute("DELETE FROM player_merge WHERE player_id = :player_id", values)
     return False
 
 
@@ -81,7 +81,7 @@ def attach(connection: Connection, keys: Keys, player_id: str, heir_id: str, now
     mark(connection, player_id, now_ms)
     if old is not None and old.owner:
         owners.give(connection, heir_id)
-    query = "INSERT INTO handover (player_id, heir_id, started_ms) VALUES (:player_id, :heir_id, :now_ms)"
+    query = "INSERT INTO player_merge (player_id, heir_id, started_ms) VALUES (:player_id, :heir_id, :now_ms)"
     connection.execute(query, {"player_id": player_id, "heir_id": heir_id, "now_ms": now_ms})
     return attached
 

@@ -1,4 +1,4 @@
-"""The `keyring` table: which key auth.db is written with, and the one change of key there is (SPEC 2.2.3 to 2.2.5).
+"""The `key_record` table names the key that auth.db is written with; `rekey` changes that key (SPEC 2.2.3 to 2.2.5).
 
 Every function is one unit of a transaction that the caller began; when it raises, the caller rolls back.
 """
@@ -34,7 +34,7 @@ class Keyring(Struct, frozen=True):
 
 def read(connection: Connection) -> Keyring | None:
     """None before the first start."""
-    row = connection.execute("SELECT check_value, fingerprint, source FROM keyring").fetchone()
+    row = connection.execute("SELECT check_value, fingerprint, source FROM key_record").fetchone()
     return None if row is None else Keyring(row[0], row[1], KeySource(row[2]))
 
 
@@ -107,7 +107,7 @@ def _move_notes(connection: Connection, old: Keys, new: Keys) -> None:
 
 def _write(connection: Connection, keys: Keys, source: KeySource, now_ms: int) -> None:
     query = """
-        INSERT INTO keyring (one, check_value, fingerprint, source, created_ms)
+        INSERT INTO key_record (one, check_value, fingerprint, source, created_ms)
         VALUES (1, :check_value, :fingerprint, :source, :now_ms)
         ON CONFLICT (one) DO UPDATE
         SET check_value = excluded.check_value, fingerprint = excluded.fingerprint, source = excluded.source,

@@ -20,13 +20,12 @@ SWEEP_ROWS = 200
 _COLUMNS = (
     "login_id, pending_id, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
     " address_index,"
-    " created_ms, expires_ms, stage_ms, stage, outcome, asked_session_id, browser_index, returned, sealed_identity,"
-    " sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
+    " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, browser_index, returned_to_game,"
+    " sealed_identity, sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
 )
 _NAMES = tuple(name.strip() for name in _COLUMNS.split(","))
-
-
-_INSERT = f"INSERT INTO login ({_COLUMNS}, due_ms) VALUES ({', '.join(f':{name}' for name in _NAMES)}, :due_ms)"
+_VALUES = ", ".join(f":{name}" for name in _NAMES)
+_INSERT = f"INSERT INTO login ({_COLUMNS}, expires_or_purge_at_ms) VALUES ({_VALUES}, :expires_or_purge_at_ms)"
 
 
 def insert(connection: Connection, login: LoginTransaction) -> None:
@@ -65,9 +64,9 @@ def _update(connection: Connection, before: LoginTransaction, after: LoginTransa
     query = """
         UPDATE login
         SET stage = :stage, stage_ms = :stage_ms, outcome = :outcome, browser_index = :browser_index,
-            returned = :returned, sealed_identity = :sealed_identity, sealed_proof = :sealed_proof,
+            returned_to_game = :returned_to_game, sealed_identity = :sealed_identity, sealed_proof = :sealed_proof,
             wrong_codes = :wrong_codes, session_id = :session_id, pending_id = :pending_id,
-            sealed_result = :sealed_result, due_ms = :due_ms, client = :client
+            sealed_result = :sealed_result, expires_or_purge_at_ms = :expires_or_purge_at_ms, client = :client
         WHERE login_id = :login_id
     """
     connection.execute(query, _row(after))
@@ -79,10 +78,13 @@ def _update(connection: Connection, before: LoginTransaction, after: LoginTransa
 
 def sweep(connection: Connection, now_ms: int) -> tuple[Index, ...]:
     """Up to SWEEP_ROWS logins that are due, earliest first: ended by the clock, or forgotten an hour after that."""
-    query = f"SELECT {_COLUMNS} FROM login WHERE due_ms <= :now_ms ORDER BY due_ms LIMIT :rows"
+    query = f"""
+        SELECT {_COLUMNS} FROM login
+        WHERE expires_or_purge_at_ms <= :now_ms ORDER BY expires_or_purge_at_ms LIMIT :rows
+    """
     rows = connection.execute(query, {"now_ms": now_ms, "rows": SWEEP_ROWS}).fetchall()
     for login in map(_login, rows):
-        if login.final and _due_ms(login) <= now_ms:
+        if login.final and _expires_or_purge_at_ms(login) <= now_ms:
             connection.execute("DELETE FROM login WHERE login_id = :login_id", {"login_id": login.login_id})
         else:
             _update(connection, login, login.at(now_ms))
@@ -100,8 +102,8 @@ def interrupt(connection: Connection, now_ms: int, started_ms: int | None) -> No
         save(connection, Move(login, current if current.final else current.after(Event.INTERRUPT, now_ms)))
 
 
-def _due_ms(login: LoginTransaction) -> int:
-    """When the clock does something about this row again."""
+def _expires_or_purge_at_ms(login: LoginTransaction) -> int:
+    """Return when this stage expires, or, after a final stage, when the row is deleted."""
     return login.stage_ms + KEPT_MS if login.final else login.deadline_ms
 
 
@@ -113,7 +115,7 @@ def _row(login: LoginTransaction) -> dict[str, Any]:
         "intent": login.intent.value,
         "return_proof": login.return_proof.value,
         "stage": login.stage.value,
-        "due_ms": _due_ms(login),
+        "expires_or_purge_at_ms": _expires_or_purge_at_ms(login),
     }
 
 
@@ -125,6 +127,6 @@ def _login(row: tuple[Any, ...]) -> LoginTransaction:
         "return_proof": Proof(values["return_proof"]),
         "stage": Stage(values["stage"]),
         "outcome": Outcome(values["outcome"]) if values["outcome"] else None,
-        "returned": bool(values["returned"]),
+        "returned_to_game": bool(values["returned_to_game"]),
     }
     return LoginTransaction(**values)

@@ -30,8 +30,17 @@ def put_on_top(connection: Connection, limits: SaveLimits, player_id: str, view:
     old = view.head.size if view.head else 0
     grown = Usage(slots=0 if view.head else 1, bytes=now.size - old, history_bytes=old)
     (seq, kept), number = shelves.change(connection, player_id, grown), now.version
-    due_ms = now.created_ms if number > limits.keep_versions else None
-    slots.write(connection, player_id, now.slot, head=number, last=number, seq=seq, deleted_ms=None, due_ms=due_ms)
+    prune_at_ms = now.created_ms if number > limits.keep_versions else None
+    slots.write(
+        connection,
+        player_id,
+        now.slot,
+        current_version=number,
+        last_version=number,
+        seq=seq,
+        deleted_ms=None,
+        prune_at_ms=prune_at_ms,
+    )
     _fit(connection, limits, player_id, now, seq, kept=kept)
     return now
 
@@ -42,8 +51,16 @@ def bury(connection: Connection, limits: SaveLimits, player_id: str, head: Versi
     versions.insert(connection, player_id, tombstone)
     versions.retire(connection, player_id, head.slot, head.version, now_ms)
     seq, kept = shelves.change(connection, player_id, Usage(-1, -head.size, head.size))
-    last, due_ms = tombstone.version, now_ms + limits.keep_days * DAY_MS
-    slots.write(connection, player_id, head.slot, head=None, last=last, seq=seq, deleted_ms=now_ms, due_ms=due_ms)
+    slots.write(
+        connection,
+        player_id,
+        head.slot,
+        current_version=None,
+        last_version=tombstone.version,
+        seq=seq,
+        deleted_ms=now_ms,
+        prune_at_ms=now_ms + limits.keep_days * DAY_MS,
+    )
     _fit(connection, limits, player_id, tombstone, seq, kept=kept, spared=head.version)
 
 
@@ -56,8 +73,8 @@ def keep_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: 
         if old is not None:
             forget(connection, player_id, old)
     seq, kept = shelves.change(connection, player_id, Usage(history_bytes=copy.size))
-    due_ms = copy.created_ms + limits.keep_days * DAY_MS
-    slots.touch(connection, player_id, copy.slot, last=copy.version, seq=seq, due_ms=due_ms)
+    prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
+    slots.touch(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
     _fit(connection, limits, player_id, copy, seq, kept=kept, spared=copy.version)
 
 
@@ -106,7 +123,7 @@ def tell(connection: Connection, player_id: str, slot: str, seq: int | None = No
     """The slot's entry in the list has changed, though no version that is or was current has."""
     view = slots.view(connection, player_id, slot)
     number = shelves.change(connection, player_id, Usage())[0] if seq is None else seq
-    slots.touch(connection, player_id, slot, last=view.last, seq=number, due_ms=None)
+    slots.touch(connection, player_id, slot, last_version=view.last, seq=number, prune_at_ms=None)
 
 
 def _fit(

@@ -9,9 +9,9 @@ BLOBS = 256
 
 
 class Check(Struct, frozen=True):
-    """`query` gives one row for each flaw; `mend` takes them away, where nothing else has to be known.
+    """One consistency rule: `query` returns a row for each error; `mend` is SQL that repairs them, if SQL alone can.
 
-    Mended in order: a slot that is listed again is a change that devices hear of, on a shelf that is there.
+    Repairs run in this order: a slot that is listed again is a change to `player_saves`, so that row must exist.
     """
 
     what: str
@@ -21,21 +21,21 @@ class Check(Struct, frozen=True):
 
 COUNTED = """
     SELECT player_id, slots, live_bytes, kept_bytes,
-           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.head NOT NULL) AS slots_now,
+           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version NOT NULL) AS slots_now,
            (SELECT coalesce(sum(v.size), 0) FROM save s JOIN save_version v USING (player_id, slot)
-            WHERE s.player_id = h.player_id AND v.version = s.head) AS live_now,
+            WHERE s.player_id = h.player_id AND v.version = s.current_version) AS live_now,
            (SELECT coalesce(sum(v.size), 0) FROM save_version v WHERE v.player_id = h.player_id) AS all_now
-    FROM shelf h WHERE erasing = 0
+    FROM player_saves h WHERE erasing = 0
 """
 OFF = "slots != slots_now OR live_bytes != live_now OR kept_bytes != all_now - live_now"
 HOMELESS = """
     SELECT player_id, max(seq) AS seq
     FROM (SELECT player_id, seq FROM save UNION ALL SELECT player_id, 0 FROM save_version) k
-    WHERE NOT EXISTS (SELECT 1 FROM shelf h WHERE h.player_id = k.player_id)
+    WHERE NOT EXISTS (SELECT 1 FROM player_saves h WHERE h.player_id = k.player_id)
     GROUP BY player_id
 """
 UNLISTED = """
-    SELECT player_id, slot, max(version) AS last, max(created_ms) AS newest_ms,
+    SELECT player_id, slot, max(version) AS last_version, max(created_ms) AS newest_ms,
            max(iif(kind = 'conflict', 0, version)) AS top
     FROM save_version v
     WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
@@ -43,60 +43,67 @@ UNLISTED = """
 """
 CHECKS = (
     Check(
-        "saves of a player without a shelf",
+        "saves of a player without a row in player_saves",
         HOMELESS,
-        f"INSERT INTO shelf (player_id, epoch, seq) SELECT player_id, lower(hex(randomblob(6))), seq FROM ({HOMELESS})",
+        f"""
+        INSERT INTO player_saves (player_id, epoch, seq)
+        SELECT player_id, lower(hex(randomblob(6))), seq FROM ({HOMELESS})
+        """,
     ),
     Check(
         "a version of a slot that is not listed",
         f"SELECT player_id, slot FROM ({UNLISTED})",
         f"""
-        INSERT INTO save (player_id, slot, head, last, seq, deleted_ms)
-        SELECT u.player_id, u.slot, iif(v.kind IN ('write', 'restore'), v.version, NULL), u.last, h.seq + 1,
-               iif(v.kind IN ('write', 'restore'), NULL, u.newest_ms)
-        FROM ({UNLISTED}) u JOIN shelf h USING (player_id)
+        INSERT INTO save (player_id, slot, current_version, last_version, seq, deleted_ms)
+        SELECT u.player_id, u.slot, iif(v.kind IN ('write', 'restore'), v.version, NULL), u.last_version,
+               h.seq + 1, iif(v.kind IN ('write', 'restore'), NULL, u.newest_ms)
+        FROM ({UNLISTED}) u JOIN player_saves h USING (player_id)
         LEFT JOIN save_version v ON v.player_id = u.player_id AND v.slot = u.slot AND v.version = u.top
         """,
     ),
     Check(
-        "a change later than its shelf's last",
-        "SELECT s.player_id, s.slot FROM save s JOIN shelf h USING (player_id) WHERE s.seq > h.seq",
+        "a change later than the last one of its player",
+        "SELECT s.player_id, s.slot FROM save s JOIN player_saves h USING (player_id) WHERE s.seq > h.seq",
         """
-        UPDATE shelf AS h SET seq = (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
+        UPDATE player_saves AS h SET seq = (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
         WHERE seq < (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
         """,
     ),
     Check(
         "a save whose current version is not there",
         """
-        SELECT s.player_id, s.slot, s.head FROM save s
-        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
-        WHERE s.head NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL)
+        SELECT s.player_id, s.slot, s.current_version FROM save s
+        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
+        WHERE s.current_version NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL)
         """,
     ),
     Check(
-        "a save whose last number is too low",
+        "a save whose last version number is too low",
         """
-        SELECT player_id, slot, last FROM save s
-        WHERE last < (SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot)
-        """,
-        """
-        UPDATE save AS s SET last = (
+        SELECT player_id, slot, last_version FROM save s
+        WHERE last_version < (
             SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
         )
-        WHERE last < (SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot)
+        """,
+        """
+        UPDATE save AS s SET last_version = (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
+        WHERE last_version < (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
         """,
     ),
     Check(
         "an old version without the time it was replaced",
         """
         SELECT v.player_id, v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
-        WHERE v.kind IN ('write', 'restore', 'conflict') AND v.version IS NOT s.head AND v.retired_ms IS NULL
+        WHERE v.kind IN ('write', 'restore', 'conflict') AND v.version IS NOT s.current_version AND v.retired_ms IS NULL
         """,
         """
         UPDATE save_version AS v SET retired_ms = created_ms
         WHERE kind IN ('write', 'restore', 'conflict') AND retired_ms IS NULL AND version IS NOT (
-            SELECT head FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
+            SELECT current_version FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
         )
         """,
     ),
@@ -122,8 +129,8 @@ CHECKS = (
         "a player's usage that is counted wrong",
         f"SELECT player_id FROM ({COUNTED}) WHERE {OFF}",
         f"""
-        UPDATE shelf SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.all_now - c.live_now
-        FROM (SELECT * FROM ({COUNTED}) WHERE {OFF}) c WHERE c.player_id = shelf.player_id
+        UPDATE player_saves SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.all_now - c.live_now
+        FROM (SELECT * FROM ({COUNTED}) WHERE {OFF}) c WHERE c.player_id = player_saves.player_id
         """,
     ),
 )

@@ -21,7 +21,7 @@ SLOTS = 256
 def begin(connection: Connection, player_id: str, epoch: str, now_ms: int) -> None:
     """From now on the shelf counts as empty; made where there is none, for a first save may be under way."""
     query = """
-        INSERT INTO shelf (player_id, epoch, erased_ms, erasing) VALUES (:player_id, :epoch, :now_ms, 1)
+        INSERT INTO player_saves (player_id, epoch, erased_ms, erasing) VALUES (:player_id, :epoch, :now_ms, 1)
         ON CONFLICT (player_id) DO UPDATE
         SET epoch = :epoch, seq = seq + 1, slots = 0, live_bytes = 0, kept_bytes = 0, erased_ms = :now_ms, erasing = 1
     """
@@ -40,7 +40,8 @@ def begin_if(connection: Connection, order: EraseOrder) -> tuple[Removal, Cursor
 
 def unfinished(connection: Connection) -> str | None:
     """A player whose erasing was broken off, or goes on."""
-    row = connection.execute("SELECT player_id FROM shelf INDEXED BY shelf_erasing WHERE erasing = 1").fetchone()
+    query = "SELECT player_id FROM player_saves INDEXED BY player_saves_erasing WHERE erasing = 1"
+    row = connection.execute(query).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -65,7 +66,7 @@ def step(connection: Connection, player_id: str, epoch: str) -> bool | None:
     gone = connection.execute(f"DELETE FROM save WHERE player_id = :player_id AND slot IN {some}", values).rowcount
     if gone == SLOTS:
         return True
-    query = "UPDATE shelf SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id"
+    query = "UPDATE player_saves SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id"
     connection.execute(query, values)
     return False
 
@@ -73,7 +74,7 @@ def step(connection: Connection, player_id: str, epoch: str) -> bool | None:
 def unreferenced(connection: Connection, player_id: str) -> int | None:
     """A blob of an erased shelf: no version has its bytes, and it was not staged after the erase."""
     query = """
-        SELECT b.blob_id FROM blob b JOIN shelf h USING (player_id)
+        SELECT b.blob_id FROM blob b JOIN player_saves h USING (player_id)
         WHERE player_id = :player_id AND sha256 NOT NULL AND refs = 0 AND created_ms <= erased_ms LIMIT 1
     """
     row = connection.execute(query, {"player_id": player_id}).fetchone()

@@ -78,4 +78,4 @@ def _give_copy(connection: Connection, player_id: str, heir_id: str, slot: str, 
     versions.insert(connection, heir_id, copy)
     kept_blobs.refer(connection, theirs.blob_id, +1)
     seq, _ = shelves.change(connection, heir_id, Usage(history_bytes=copy.size))
-    slots.touch(connection, heir_id, slot, last=number, seq=seq, due_ms=now_ms)
+    slots.touch(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)

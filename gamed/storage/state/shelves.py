@@ -1,4 +1,4 @@
-"""The `shelf` table: one row per player who ever saved."""
+"""The `player_saves` table has one row for each player who ever saved."""
 
 import json
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from gamed.saves.holdings import Holdings
 from gamed.saves.limits import Usage
 
 COLUMNS = "epoch", "seq", "slots", "live_bytes", "kept_bytes", "erased_ms", "erasing"
-_FIND = f"SELECT {', '.join(COLUMNS)} FROM shelf WHERE player_id = ?"
+_FIND = f"SELECT {', '.join(COLUMNS)} FROM player_saves WHERE player_id = ?"
 
 
 def from_row(row: Sequence[Any]) -> Holdings:
@@ -30,19 +30,19 @@ def find(connection: Connection, player_id: str) -> Holdings:
 
 def cursors(connection: Connection, players: Sequence[str]) -> dict[str, Cursor]:
     """Where each of these shelves stands; those who never saved are left out."""
-    query = "SELECT player_id, epoch, seq FROM shelf WHERE player_id IN (SELECT value FROM json_each(:players))"
+    query = "SELECT player_id, epoch, seq FROM player_saves WHERE player_id IN (SELECT value FROM json_each(:players))"
     rows = connection.execute(query, {"players": json.dumps(players)})
     return {player_id: Cursor(epoch, seq) for player_id, epoch, seq in rows}
 
 
 def create(connection: Connection, player_id: str, epoch: str) -> None:
     """Before the first change; nothing when the shelf is there."""
-    query = "INSERT INTO shelf (player_id, epoch) VALUES (:player_id, :epoch) ON CONFLICT DO NOTHING"
+    query = "INSERT INTO player_saves (player_id, epoch) VALUES (:player_id, :epoch) ON CONFLICT DO NOTHING"
     connection.execute(query, {"player_id": player_id, "epoch": epoch})
 
 
 _CHANGE = """
-    UPDATE shelf SET seq = seq + 1, slots = slots + ?, live_bytes = live_bytes + ?, kept_bytes = kept_bytes + ?
+    UPDATE player_saves SET seq = seq + 1, slots = slots + ?, live_bytes = live_bytes + ?, kept_bytes = kept_bytes + ?
     WHERE player_id = ?
     RETURNING seq, kept_bytes
 """
@@ -57,11 +57,11 @@ def change(connection: Connection, player_id: str, by: Usage) -> tuple[int, int]
 
 def forget(connection: Connection, player_id: str, size: int) -> None:
     """So many bytes of history are gone; nothing that a client sees in a list has changed."""
-    query = "UPDATE shelf SET kept_bytes = kept_bytes - :size WHERE player_id = :player_id"
+    query = "UPDATE player_saves SET kept_bytes = kept_bytes - :size WHERE player_id = :player_id"
     connection.execute(query, {"player_id": player_id, "size": size})
 
 
 def forget_pasts(connection: Connection, random: Random) -> int:
     """A new epoch for every shelf: whoever knows it from before takes everything anew (PROTOCOL 4.2). How many."""
     connection.create_function("new_epoch", 0, lambda: new_epoch(random))
-    return connection.execute("UPDATE shelf SET epoch = new_epoch()").rowcount
+    return connection.execute("UPDATE player_saves SET epoch = new_epoch()").rowcount

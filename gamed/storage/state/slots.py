@@ -16,15 +16,17 @@ def _prefixed(table: str, columns: Iterable[str]) -> str:
 
 
 _HEAD = _prefixed("v", versions.COLUMNS.split(", "))
-_JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head"
-_VIEW = f"SELECT s.last, s.head, {_HEAD} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
+_JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version"
+_VIEW = f"SELECT s.last_version, s.current_version, {_HEAD} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
 _VIEW_AND_BYTES = f"""
-    SELECT s.last, s.head, {_HEAD}, b.data FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id
+    SELECT s.last_version, s.current_version, {_HEAD}, b.data
+    FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id
     WHERE s.player_id = ? AND s.slot = ?
 """
 _PLACE = f"""
-    SELECT {_prefixed("h", shelves.COLUMNS)}, s.last, s.head, {_HEAD}
-    FROM (SELECT 1) LEFT JOIN shelf h ON h.player_id = ?1 LEFT JOIN save s ON s.player_id = ?1 AND s.slot = ?2 {_JOINED}
+    SELECT {_prefixed("h", shelves.COLUMNS)}, s.last_version, s.current_version, {_HEAD}
+    FROM (SELECT 1) LEFT JOIN player_saves h ON h.player_id = ?1
+    LEFT JOIN save s ON s.player_id = ?1 AND s.slot = ?2 {_JOINED}
 """
 
 
@@ -41,27 +43,29 @@ def view_and_bytes(connection: Connection, player_id: str, slot: str) -> tuple[S
 
 
 def place(connection: Connection, player_id: str, slot: str) -> tuple[Holdings, SlotView]:
-    """The shelf and one of its slots, in one look; either may not be there."""
+    """Return the player's totals and one slot from one query; both are empty where the row does not exist."""
     row = connection.execute(_PLACE, (player_id, slot)).fetchone()
-    shelf, found = row[: len(shelves.COLUMNS)], row[len(shelves.COLUMNS) :]
-    return shelves.from_row(shelf), _view(connection, player_id, slot, found)
+    totals, found = row[: len(shelves.COLUMNS)], row[len(shelves.COLUMNS) :]
+    return shelves.from_row(totals), _view(connection, player_id, slot, found)
 
 
 def _view(connection: Connection, player_id: str, slot: str, row: tuple[Any, ...]) -> SlotView:
-    last, head = row[:2]
-    if last is None:
+    last_version, current_version = row[:2]
+    if last_version is None:
         return SlotView()
-    if head is None:
-        return SlotView(last, tombstone=versions.newest(connection, player_id, slot, Kind.DELETE))
+    if current_version is None:
+        return SlotView(last_version, tombstone=versions.newest(connection, player_id, slot, Kind.DELETE))
     version = row[2:]
-    return SlotView(last, head=None if version[0] is None else versions.from_row(version))
+    return SlotView(last_version, head=None if version[0] is None else versions.from_row(version))
 
 
 _WRITE = """
-    INSERT INTO save (player_id, slot, head, last, seq, deleted_ms, due_ms) VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO save (player_id, slot, current_version, last_version, seq, deleted_ms, prune_at_ms)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (player_id, slot) DO UPDATE
-    SET head = excluded.head, last = excluded.last, seq = excluded.seq, deleted_ms = excluded.deleted_ms,
-        due_ms = coalesce(min(due_ms, excluded.due_ms), due_ms, excluded.due_ms)
+    SET current_version = excluded.current_version, last_version = excluded.last_version, seq = excluded.seq,
+        deleted_ms = excluded.deleted_ms,
+        prune_at_ms = coalesce(min(prune_at_ms, excluded.prune_at_ms), prune_at_ms, excluded.prune_at_ms)
 """
 
 
@@ -70,43 +74,50 @@ def write(
     player_id: str,
     slot: str,
     *,
-    head: int | None,
-    last: int,
+    current_version: int | None,
+    last_version: int,
     seq: int,
     deleted_ms: int | None,
-    due_ms: int | None,
+    prune_at_ms: int | None,
 ) -> None:
-    """The slot as it is after a change; `due_ms` counts only if nothing is due earlier."""
-    connection.execute(_WRITE, (player_id, slot, head, last, seq, deleted_ms, due_ms))
+    """Write the slot as it is after a change; an earlier `prune_at_ms` of the row is kept."""
+    connection.execute(_WRITE, (player_id, slot, current_version, last_version, seq, deleted_ms, prune_at_ms))
 
 
-def touch(connection: Connection, player_id: str, slot: str, *, last: int, seq: int, due_ms: int | None) -> None:
-    """Something beside the current version changed."""
+def touch(
+    connection: Connection, player_id: str, slot: str, *, last_version: int, seq: int, prune_at_ms: int | None
+) -> None:
+    """Record a change that leaves the current version as it is; an earlier `prune_at_ms` of the row is kept."""
     query = """
         UPDATE save
-        SET last = :last, seq = :seq, due_ms = coalesce(min(due_ms, :due_ms), due_ms, :due_ms)
+        SET last_version = :last_version, seq = :seq,
+            prune_at_ms = coalesce(min(prune_at_ms, :prune_at_ms), prune_at_ms, :prune_at_ms)
         WHERE player_id = :player_id AND slot = :slot
     """
-    connection.execute(query, {"player_id": player_id, "slot": slot, "last": last, "seq": seq, "due_ms": due_ms})
+    values = {"player_id": player_id, "slot": slot, "last_version": last_version, "seq": seq}
+    connection.execute(query, values | {"prune_at_ms": prune_at_ms})
 
 
 def due(connection: Connection, now_ms: int, limit: int) -> list[tuple[str, str]]:
     """Player and slot of histories that have to be looked at, longest due first."""
-    query = "SELECT player_id, slot FROM save INDEXED BY save_due WHERE due_ms <= :now_ms ORDER BY due_ms LIMIT :limit"
+    query = """
+        SELECT player_id, slot FROM save INDEXED BY save_prune_at
+        WHERE prune_at_ms <= :now_ms ORDER BY prune_at_ms LIMIT :limit
+    """
     return connection.execute(query, {"now_ms": now_ms, "limit": limit}).fetchall()
 
 
-def look_again(connection: Connection, player_id: str, slot: str, due_ms: int | None) -> None:
-    """When the history has to be looked at next."""
-    query = "UPDATE save SET due_ms = :due_ms WHERE player_id = :player_id AND slot = :slot"
-    connection.execute(query, {"player_id": player_id, "slot": slot, "due_ms": due_ms})
+def look_again(connection: Connection, player_id: str, slot: str, prune_at_ms: int | None) -> None:
+    """Set when the server checks the history next for versions to delete."""
+    query = "UPDATE save SET prune_at_ms = :prune_at_ms WHERE player_id = :player_id AND slot = :slot"
+    connection.execute(query, {"player_id": player_id, "slot": slot, "prune_at_ms": prune_at_ms})
 
 
 def live(connection: Connection, player_id: str) -> list[SlotEntry]:
     """Every slot that holds something, by name."""
     query = f"""
         SELECT {_HEAD} FROM save s
-        JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.head
+        JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
         WHERE s.player_id = :player_id
         ORDER BY s.slot
     """
@@ -118,7 +129,7 @@ def live(connection: Connection, player_id: str) -> list[SlotEntry]:
 def changed(connection: Connection, player_id: str, since: int) -> list[SlotEntry]:
     """Every slot that changed after `since`, deleted ones too, by name."""
     query = """
-        SELECT slot, last, deleted_ms FROM save INDEXED BY save_changes
+        SELECT slot, last_version, deleted_ms FROM save INDEXED BY save_changes
         WHERE player_id = :player_id AND seq > :since ORDER BY slot
     """
     rows = connection.execute(query, {"player_id": player_id, "since": since}).fetchall()
@@ -127,13 +138,13 @@ def changed(connection: Connection, player_id: str, since: int) -> list[SlotEntr
 
 def deleted(connection: Connection, player_id: str, slot: str) -> SlotEntry:
     """A slot that was deleted, as a list of changes has it."""
-    query = "SELECT last, deleted_ms FROM save WHERE player_id = :player_id AND slot = :slot"
-    last, deleted_ms = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
-    return _entry(connection, player_id, slot, last, deleted_ms)
+    query = "SELECT last_version, deleted_ms FROM save WHERE player_id = :player_id AND slot = :slot"
+    last_version, deleted_ms = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
+    return _entry(connection, player_id, slot, last_version, deleted_ms)
 
 
-def _entry(connection: Connection, player_id: str, slot: str, last: int, deleted_ms: int | None) -> SlotEntry:
+def _entry(connection: Connection, player_id: str, slot: str, last_version: int, deleted_ms: int | None) -> SlotEntry:
     now = view(connection, player_id, slot)
     copies = versions.conflicts_in(connection, player_id, slot)
-    removed = now.tombstone.version if now.tombstone else last
+    removed = now.tombstone.version if now.tombstone else last_version
     return SlotEntry(slot, now.head, copies, deleted_ms, removed)

@@ -24,7 +24,7 @@ def totals(connection: Connection, most: int = 5) -> Totals:
     query = """
         SELECT count(*) FILTER (WHERE slots > 0 OR live_bytes + kept_bytes > 0),
             sum(slots), sum(live_bytes), sum(kept_bytes)
-        FROM shelf
+        FROM player_saves
     """
     ((players, saves, live, kept),) = connection.execute(query).fetchall()
     page, pages, free = (
@@ -32,7 +32,7 @@ def totals(connection: Connection, most: int = 5) -> Totals:
     )
     ((loose,),) = connection.execute("SELECT count(*) FROM blob WHERE refs = 0").fetchall()
     query = """
-        SELECT player_id, live_bytes + kept_bytes FROM shelf
+        SELECT player_id, live_bytes + kept_bytes FROM player_saves
         WHERE live_bytes + kept_bytes > 0 ORDER BY 2 DESC, 1 LIMIT :most
     """
     largest = connection.execute(query, {"most": most}).fetchall()

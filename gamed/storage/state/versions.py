@@ -116,9 +116,9 @@ def oldest(connection: Connection, player_id: str, limit: int) -> list[Version]:
         WHERE player_id = :player_id AND retired_ms NOT NULL AND kind != 'delete'
           AND NOT EXISTS (
             SELECT 1 FROM save s
-            WHERE s.player_id = v.player_id AND s.slot = v.slot AND s.head NOT NULL AND v.version = (
+            WHERE s.player_id = v.player_id AND s.slot = v.slot AND s.current_version NOT NULL AND v.version = (
                 SELECT max(p.version) FROM save_version p
-                WHERE p.player_id = v.player_id AND p.slot = v.slot AND p.version < s.head
+                WHERE p.player_id = v.player_id AND p.slot = v.slot AND p.version < s.current_version
                   AND p.kind IN ('write', 'restore')
             )
           )

@@ -116,6 +116,6 @@ class Resets(SyncCase):
     def redraw(self) -> None:
         """As restoring a backup does."""
         connection = sqlite3.connect(self.world.service.data / "state.db")
-        connection.execute("UPDATE shelf SET epoch = 'other' || epoch")
+        connection.execute("UPDATE player_saves SET epoch = 'other' || epoch")
         connection.commit()
         connection.close()

@@ -1,7 +1,7 @@
 -- auth.db: who plays, who is signed in, what is being signed in (SPEC 1.6, 2.3).
 -- *_index is an HMAC of a value never stored in clear; columns named sealed_* are AES-256-GCM, bound to purpose and row.
 
-CREATE TABLE keyring (                  -- one row
+CREATE TABLE key_record (               -- one row
     one         INTEGER PRIMARY KEY CHECK (one = 1),
     check_value BLOB NOT NULL,          -- HMAC of a constant: tells a wrong master key
     fingerprint TEXT NOT NULL,          -- 12 hex digits an owner can compare with `gamed key fingerprint`
@@ -86,38 +86,38 @@ CREATE INDEX refresh_credential_session ON refresh_credential (session_id);
 CREATE INDEX refresh_credential_expiry ON refresh_credential (expires_ms);
 
 CREATE TABLE login (                    -- one handoff (SPEC 2.3, PROTOCOL 3)
-    login_id         TEXT PRIMARY KEY,
-    secret_index     BLOB NOT NULL UNIQUE,
-    token_index      BLOB NOT NULL UNIQUE,
-    stage            TEXT NOT NULL,
-    outcome          TEXT,              -- the problem code of a final stage
-    intent           TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt')),
-    provider         TEXT NOT NULL,
-    client           TEXT NOT NULL,     -- JSON: the client's own words
-    return_proof     TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'code')),
-    loopback_port    INTEGER,
-    address_index    BLOB NOT NULL,     -- the starter's address prefix: /32, or /64
-    wide_index       BLOB,              -- IPv6: the /48 around it
-    asked_session_id TEXT,              -- link: the session that asked
-    browser_index    BLOB,              -- the browser whose attempt won
-    returned         INTEGER NOT NULL DEFAULT 0 CHECK (returned IN (0, 1)), -- it was sent to the loopback port once
-    sealed_identity  BLOB,              -- who signed in, until collected; row: login_id
-    sealed_proof     BLOB,              -- ticket and finish code; row: login_id
-    wrong_codes      INTEGER NOT NULL DEFAULT 0,
-    session_id       TEXT,              -- made by the first proven collect
-    pending_id       TEXT,              -- the player who has to be approved first
-    sealed_result    BLOB,              -- the answer of collect, until used; row: login_id
-    created_ms       INTEGER NOT NULL,
-    expires_ms       INTEGER NOT NULL,
-    stage_ms         INTEGER NOT NULL,  -- when this stage was entered
-    due_ms           INTEGER NOT NULL   -- when the clock ends this stage, or the row is forgotten
+    login_id               TEXT PRIMARY KEY,
+    secret_index           BLOB NOT NULL UNIQUE,
+    token_index            BLOB NOT NULL UNIQUE,
+    stage                  TEXT NOT NULL,
+    outcome                TEXT,            -- the problem code of a final stage
+    intent                 TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt')),
+    provider               TEXT NOT NULL,
+    client                 TEXT NOT NULL,   -- JSON: the client's own words
+    return_proof           TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'code')),
+    loopback_port          INTEGER,
+    address_index          BLOB NOT NULL,   -- the starter's address prefix: /32, or /64
+    wide_index             BLOB,            -- IPv6: the /48 around it
+    requesting_session_id  TEXT,            -- link: the session that requested it
+    browser_index          BLOB,            -- the browser whose attempt won
+    returned_to_game       INTEGER NOT NULL DEFAULT 0 CHECK (returned_to_game IN (0, 1)), -- at the loopback port
+    sealed_identity        BLOB,            -- who signed in, until collected; row: login_id
+    sealed_proof           BLOB,            -- ticket and finish code; row: login_id
+    wrong_codes            INTEGER NOT NULL DEFAULT 0,
+    session_id             TEXT,            -- made by the first proven collect
+    pending_id             TEXT,            -- the player who has to be approved first
+    sealed_result          BLOB,            -- the answer of collect, until used; row: login_id
+    created_ms             INTEGER NOT NULL,
+    expires_ms             INTEGER NOT NULL,
+    stage_ms               INTEGER NOT NULL, -- when this stage was entered
+    expires_or_purge_at_ms INTEGER NOT NULL  -- when this stage expires, or the server deletes the row
 ) STRICT;
 
 CREATE INDEX login_pending ON login (expires_ms) WHERE stage = 'pending';
 CREATE INDEX login_exchanging ON login (login_id) WHERE stage = 'exchanging';
 CREATE INDEX login_ended ON login (stage_ms)
     WHERE stage IN ('collected', 'denied', 'failed', 'cancelled', 'expired');
-CREATE INDEX login_due ON login (due_ms);
+CREATE INDEX login_expires_or_purge ON login (expires_or_purge_at_ms);
 CREATE INDEX login_session ON login (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX login_address ON login (address_index, expires_ms)
     WHERE stage IN ('pending', 'authorizing', 'exchanging', 'ready');
@@ -146,7 +146,7 @@ CREATE TRIGGER login_goes AFTER DELETE ON login BEGIN
     UPDATE login_count SET logins = logins - 1 WHERE stage = OLD.stage;
 END;
 
-CREATE TABLE attempt (                  -- one trip of one browser to the provider
+CREATE TABLE authorization_attempt (    -- one browser sent to the provider once
     number          INTEGER PRIMARY KEY, -- the newest is the greatest
     state_index     BLOB NOT NULL UNIQUE,
     attempt_id      TEXT NOT NULL UNIQUE,
@@ -161,7 +161,7 @@ CREATE TABLE attempt (                  -- one trip of one browser to the provid
     created_ms      INTEGER NOT NULL
 ) STRICT;
 
-CREATE INDEX attempt_login ON attempt (login_id, status, number);
+CREATE INDEX authorization_attempt_login ON authorization_attempt (login_id, status, number);
 
 CREATE TABLE limit_bucket (             -- GCRA: the theoretical arrival time of each bucket
     bucket_index BLOB PRIMARY KEY,
@@ -170,13 +170,13 @@ CREATE TABLE limit_bucket (             -- GCRA: the theoretical arrival time of
 
 CREATE INDEX limit_bucket_arrival ON limit_bucket (arrival_ms);
 
-CREATE TABLE handover (                 -- a marked player whose saves go to another; player_id may be of an auth.db lost
+CREATE TABLE player_merge (             -- a player whose saves go to another; player_id may be of a lost auth.db
     player_id  TEXT PRIMARY KEY,
     heir_id    TEXT NOT NULL,
     started_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE host_action (              -- what commands did, until the service has logged it
+CREATE TABLE command_log (              -- commands that changed something, until the service has logged them
     number    INTEGER PRIMARY KEY,
     command   TEXT NOT NULL,
     player_id TEXT,

@@ -1,7 +1,7 @@
 -- state.db: what players keep (SPEC 1.6, PROTOCOL 4). No table here shares its name with one of auth.db:
 -- the read lane sees both files at once and names tables without their file.
 
-CREATE TABLE shelf (                    -- one player's saves as a whole
+CREATE TABLE player_saves (             -- one row per player: epoch, cursor and totals of their saves
     player_id  TEXT PRIMARY KEY,
     epoch      TEXT NOT NULL,           -- redrawn by erase and by restoring a backup
     seq        INTEGER NOT NULL DEFAULT 0,
@@ -9,24 +9,24 @@ CREATE TABLE shelf (                    -- one player's saves as a whole
     live_bytes INTEGER NOT NULL DEFAULT 0,      -- current versions
     kept_bytes INTEGER NOT NULL DEFAULT 0,      -- everything else that is kept
     erased_ms  INTEGER,
-    erasing    INTEGER NOT NULL DEFAULT 0       -- 1 until every row of an erased shelf is gone
+    erasing    INTEGER NOT NULL DEFAULT 0       -- 1 until every row of the erased saves is gone
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX shelf_erasing ON shelf (player_id) WHERE erasing = 1;
+CREATE INDEX player_saves_erasing ON player_saves (player_id) WHERE erasing = 1;
 
 CREATE TABLE save (
-    player_id  TEXT NOT NULL,
-    slot       TEXT NOT NULL,
-    head       INTEGER,                 -- current version; NULL when deleted
-    last       INTEGER NOT NULL,        -- highest version ever given out
-    seq        INTEGER NOT NULL,        -- the shelf's seq at the last change
-    deleted_ms INTEGER,
-    due_ms     INTEGER,                 -- when something of its history may have to go; NULL: nothing can
+    player_id       TEXT NOT NULL,
+    slot            TEXT NOT NULL,
+    current_version INTEGER,            -- NULL when deleted
+    last_version    INTEGER NOT NULL,   -- highest version ever assigned
+    seq             INTEGER NOT NULL,   -- player_saves.seq at the last change
+    deleted_ms      INTEGER,
+    prune_at_ms     INTEGER,            -- when the server checks this history for versions to delete; NULL: never
     PRIMARY KEY (player_id, slot)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX save_changes ON save (player_id, seq);
-CREATE INDEX save_due ON save (due_ms) WHERE due_ms NOT NULL;
+CREATE INDEX save_prune_at ON save (prune_at_ms) WHERE prune_at_ms NOT NULL;
 
 CREATE TABLE blob (                     -- bytes of one player, stored once
     blob_id    INTEGER PRIMARY KEY AUTOINCREMENT, -- given once: who still has it must not find another's bytes
