@@ -8,15 +8,16 @@ from gamed.cli.arguments import json_option
 from gamed.cli.asking import confirm, yes_option
 from gamed.cli.assets_host import Assets, Release, channel_argument, refusing
 from gamed.cli.assets_publish import publish
-from gamed.cli.assets_upkeep import gc, ls, verify
+from gamed.cli.assets_upkeep import gc, list_, verify
 from gamed.cli.host import Host
 from gamed.cli.people import report
 from gamed.cli.refusal import ending
 from gamed.clock import now_ms
 
-DROPPED = (
+DELETED = (
     "Games that ask for it then get 404, and its list of earlier releases, for gamed assets rollback, is lost. The "
-    "releases stay until gamed assets gc deletes them; until then, gamed assets point {channel} RELEASE makes it again."
+    "releases stay until gamed assets gc deletes them; until then, gamed assets set-channel {channel} RELEASE makes it "
+    "again."
 )
 
 
@@ -28,18 +29,18 @@ def assets() -> None:
     """
 
 
-@assets.command(short_help="Point a channel at a release.")
+@assets.command("set-channel", short_help="Point a channel at a release.")
 @channel_argument
 @click.argument("release", type=Release())
 @json_option
 @click.pass_obj
-def point(host: Host, channel: str, release: str, as_json: bool) -> None:
-    """Point a channel at a release that is kept; a channel that is not there yet is made."""
+def set_channel(host: Host, channel: str, release: str, as_json: bool) -> None:
+    """Point a channel at a stored release; create the channel if it does not exist."""
     with ending():
         opened = Assets.open(host)
         with refusing(opened.store.folder):
             moved = channels.point(opened.store, channel, release, opened.keep, now_ms())
-        _moved(opened, "assets point", moved, as_json=as_json)
+        _moved(opened, "assets set-channel", moved, as_json=as_json)
 
 
 @assets.command(short_help="Point a channel at what it pointed at before.")
@@ -49,7 +50,7 @@ def point(host: Host, channel: str, release: str, as_json: bool) -> None:
 def rollback(host: Host, channel: str, as_json: bool) -> None:
     """Point a channel at what it pointed at before; each time further back.
 
-    The release that it leaves stays kept, and `gamed assets point` leads there again.
+    The release that it leaves stays stored; `gamed assets set-channel` points the channel at it again.
     """
     with ending():
         opened = Assets.open(host)
@@ -58,27 +59,27 @@ def rollback(host: Host, channel: str, as_json: bool) -> None:
         _moved(opened, "assets rollback", moved, as_json=as_json)
 
 
-@assets.command(short_help="Take a channel away.")
+@assets.command("delete-channel", short_help="Delete a channel.")
 @channel_argument
 @yes_option
 @json_option
 @click.pass_obj
-def drop(host: Host, channel: str, yes: bool, as_json: bool) -> None:
-    """Take a channel away, with its list of earlier releases.
+def delete_channel(host: Host, channel: str, yes: bool, as_json: bool) -> None:
+    """Delete a channel, with its list of earlier releases.
 
-    The releases stay until a later `gamed assets gc` deletes them; `gamed assets point` makes the channel again.
+    The releases stay until a later `gamed assets gc` deletes them; `gamed assets set-channel` creates it again.
     """
     with ending():
         opened = Assets.open(host)
         with refusing(opened.store.folder):
             if channel in opened.store.channels():
-                confirm(f"Take the channel {channel} away?", DROPPED.format(channel=channel), yes=yes)
+                confirm(f"Delete the channel {channel}?", DELETED.format(channel=channel), yes=yes)
             before = channels.drop(opened.store, channel, opened.keep, now_ms())
-        opened.tell("assets drop")
-        report({"channel": channel, "before": before}, f"{channel} is no channel any more", as_json=as_json)
+        opened.tell("assets delete-channel")
+        report({"channel": channel, "before": before}, f"channel {channel} is deleted", as_json=as_json)
 
 
-for command in (publish, ls, verify, gc):
+for command in (publish, list_, verify, gc):
     assets.add_command(command)
 
 

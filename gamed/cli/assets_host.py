@@ -52,7 +52,7 @@ class Release(Text):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name = super().convert(value, param, ctx)
         if not is_release(name):
-            self.fail("a release is r and 16 of 0-9 a-f, as `gamed assets ls` shows them.", param, ctx)
+            self.fail("a release is r and 16 of 0-9 a-f, as `gamed assets list` shows them.", param, ctx)
         return name
 
 
@@ -100,7 +100,7 @@ def refusing(folder: Path) -> Iterator[None]:
         raise NotDone(f"Nothing was changed: {e}. Make room on the disk of {folder}, or see: gamed assets gc") from None
     except (ChannelNotFound, ReleaseNotFound) as e:
         kind = "channel" if isinstance(e, ChannelNotFound) else "release"
-        raise NotDone(f"There is no {kind} {e}; see: gamed assets ls") from None
+        raise NotDone(f"There is no {kind} {e}; see: gamed assets list") from None
     except AssetsDamaged as e:
         advice = "What is wrong, says: gamed assets verify"
         raise NotDone(f"Nothing was changed, for {folder} is damaged: {e}. {advice}") from None

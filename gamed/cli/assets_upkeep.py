@@ -1,4 +1,4 @@
-"""`gamed assets ls`, `verify` and `gc`: what is published, whether it is whole, what has had its day (PROTOCOL 5)."""
+"""`gamed assets list`, `verify` and `gc` show, check and delete stored releases (PROTOCOL 5)."""
 
 import json
 from collections.abc import Iterator
@@ -34,11 +34,11 @@ class Duration(click.ParamType[int]):
             self.fail("expected a duration such as 24h.", param, ctx)
 
 
-@click.command(short_help="Show channels, releases, and what they take.")
+@click.command("list", short_help="Show channels, releases, and their size on disk.")
 @json_option
 @click.pass_obj
-def ls(host: Host, as_json: bool) -> None:
-    """Show where channels point, which releases are kept, and what they take of the disk."""
+def list_(host: Host, as_json: bool) -> None:
+    """Show the release of each channel, the stored releases, and their size on disk."""
     with ending():
         opened = Assets.open(host)
         with refusing(opened.store.folder):
@@ -147,7 +147,7 @@ def _verified(found: Verified, *, as_json: bool) -> None:
 
 def _advice(found: Verified) -> Iterator[str]:
     if any(flaw.startswith("channel ") for flaw in found.flaws):
-        yield "Point the channel at a release that is whole: gamed assets point"
+        yield "Point the channel at an intact release: gamed assets set-channel"
     if any(flaw.startswith(("object ", "release ")) for flaw in found.flaws):
         yield "Publish the same files again, which writes what is damaged anew: gamed assets publish --repair"
 

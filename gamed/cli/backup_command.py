@@ -71,9 +71,11 @@ def _made(where: Places, target: Path) -> Backup:
     except StoreFull as e:
         raise NotDone(f"{target} has no room any more, or a disk fails ({e.__cause__}); no backup was made.") from None
     except StoreError as e:
-        raise NotDone(f"No backup was made: {e.__cause__ or e}. What is wrong, says: gamed check") from None
+        raise NotDone(f"No backup was made: {e.__cause__ or e}. To find the damage, run: gamed check data") from None
     except BackupError as e:
-        raise NotDone(f"No backup was made, for the copy is no good: {e}. What is wrong, says: gamed check") from None
+        raise NotDone(
+            f"No backup was made: the copy is damaged: {e}. To find the damage, run: gamed check data"
+        ) from None
 
 
 def _members(made: Backup, pruned: Sequence[str]) -> dict[str, object]:

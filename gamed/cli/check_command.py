@@ -1,4 +1,4 @@
-"""`gamed check`: both stores examined from end to end, and mended where counts are wrong."""
+"""`gamed check data` checks both databases from end to end and repairs wrong counts."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from gamed.cli.arguments import json_option
+from gamed.cli.config_command import check_config
 from gamed.cli.files import AUTH_DB, STATE_DB
 from gamed.cli.host import Files, Host
 from gamed.cli.lock import Lock
@@ -25,14 +26,23 @@ BEYOND = "Restore the file from a backup."
 DAMAGED = "damaged bytes"
 
 
-@click.command(short_help="Examine both stores from end to end.")
-@click.option("--fix", is_flag=True, help="Put wrong counts right; the service must not run.")
+@click.group(no_args_is_help=False, short_help="Check the configuration, or the stored data.")
+def check() -> None:
+    """Check the configuration, or the stored data."""
+
+
+check.add_command(check_config)
+
+
+@check.command(short_help="Check both databases from end to end.")
+@click.option("--fix", is_flag=True, help="Repair wrong counts; the service must not run.")
 @json_option
 @click.pass_obj
-def check(host: Host, fix: bool, as_json: bool) -> None:
-    """Examine both stores from end to end: the files, what is counted along, and the hash of every save.
+def data(host: Host, fix: bool, as_json: bool) -> None:
+    """Check both databases from end to end: the files, the stored counts, and the hash of every save.
 
-    Ends with 0 if all is well, else with 1 and a line for each flaw. Beside the running service it takes its time.
+    The exit code is 0 if there are no errors, else 1, with a line for each error. While the service runs, the check
+    takes longer.
     """
     with ending():
         files = host.open_keyless()
@@ -61,7 +71,7 @@ def _tell(found: Sequence[str], mended: int, *, fix: bool, as_json: bool) -> Non
 def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
     counts = tuple(each.what for each in checking.CHECKS if each.mend)
     if not fix and any(flaw.startswith(counts) for flaw in found):
-        yield "Wrong counts are put right by: gamed check --fix"
+        yield "To repair wrong counts, stop the service and run: gamed check data --fix"
     if any(flaw.startswith(DAMAGED) for flaw in found):
         yield (
             "Damaged bytes are whole again once the game has saved the same ones anew. Else bring another version back "

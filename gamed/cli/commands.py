@@ -10,6 +10,17 @@ from gamed.cli.late import NAMES, command_of
 from gamed.cli.stopping import end_at_once
 from gamed.loading import loading
 
+RENAMED = {
+    "assets drop": "assets delete-channel",
+    "assets ls": "assets list",
+    "assets point": "assets set-channel",
+    "check --fix": "check data --fix",
+    "check --json": "check data --json",
+    "check-config": "check config",
+    "players attach": "players merge OLD --into NEW",
+    "saves ls": "saves list",
+}
+"""Names of earlier versions, and the present ones; only the error message for an old name uses them."""
 EPILOG = """
 Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE form,
 or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
@@ -29,6 +40,14 @@ class Gamed(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or command_of(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        for typed in (args[0], " ".join(args[:2])):
+            if typed in RENAMED:
+                raise click.UsageError(f"No such command '{typed}'. Use: {ctx.command_path} {RENAMED[typed]}", ctx)
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -55,7 +74,7 @@ class Gamed(click.Group):
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     """A game server to host at home: sign-in, saves and assets.
 
-    Everything but `serve`, `restore` and `check --fix` also works while the service runs.
+    Every command but `serve`, `restore` and `check data --fix` also works while the service runs.
     """
     context.obj = Host(config, data, development=bool(context.obj))
 

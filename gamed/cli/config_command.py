@@ -1,4 +1,4 @@
-"""`gamed check-config`: what is wrong with the files, before a start finds out (SPEC 7)."""
+"""`gamed check config` reports every error in the configuration files without starting the service (SPEC 7)."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ from gamed.cli.people import report
 from gamed.cli.refusal import NotDone, ending
 
 
-@click.command("check-config", short_help="[key] Say what is wrong with the configuration.")
+@click.command("config", short_help="[key] Report every error in the configuration.")
 @json_option
 @click.pass_obj
 def check_config(host: Host, as_json: bool) -> None:
-    """Say everything that is wrong with the configuration, its variables included; change nothing. [key]"""
+    """Report every error in the configuration, its environment variables included; change nothing. [key]"""
     harden()
     with ending():
         opened = reading.read_all(host.places())

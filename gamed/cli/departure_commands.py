@@ -1,4 +1,4 @@
-"""`gamed players attach|erase`: one player's things given to another, or gone for good (PROTOCOL 3.8)."""
+"""`gamed players merge` gives one player's data to another; `gamed players erase` deletes it (PROTOCOL 3.8)."""
 
 from collections.abc import Coroutine
 from sqlite3 import Connection
@@ -44,29 +44,31 @@ class HostRecords(Part, frozen=True):
         return self._store.auth(lambda connection: departures.forget(connection, departure))
 
 
-@click.command(short_help="[key] Give a player's saves and sign-ins to another.")
+@click.command(short_help="[key] Merge a player into another.")
 @click.argument("old", metavar="OLD", type=TEXT)
-@click.option("--to", "new", required=True, metavar="NEW", type=TEXT, help="The player who gets them, by name or id.")
+@click.option(
+    "--into", "new", required=True, metavar="NEW", type=TEXT, help="The player who keeps existing, by name or id."
+)
 @json_option
 @click.pass_obj
-def attach(host: Host, old: str, new: str, as_json: bool) -> None:
-    """Give a player's saves and sign-ins to another; the old player is gone then. [key]
+def merge(host: Host, old: str, new: str, as_json: bool) -> None:
+    """Give all saves and sign-in methods of the player OLD to the player NEW, then delete OLD. [key]
 
     OLD may be an id that only state.db knows, as after a new auth.db. Where both have a save in one slot, NEW's stays
-    current and OLD's becomes a conflict copy, kept as long as any.
+    current and OLD's becomes a conflict copy.
     """
     with ending():
         store = host.open()
         leaving = departures_of(store)
         at_once(leaving.resume())
-        attached, old_id, heir = store.run(lambda connection, keys: _attach(store, connection, keys, old, new))
+        merged, old_id, heir = store.run(lambda connection, keys: _merge(store, connection, keys, old, new))
         at_once(leaving.resume())
-        done = {"from": old_id, "to": heir.player.player_id, "moved": attached.moved, "left": attached.left}
-        gone = f"; its account of {', '.join(attached.left)} signs nobody in any more" if attached.left else ""
+        done = {"from": old_id, "to": heir.player.player_id, "moved": merged.moved, "left": merged.left}
+        gone = f"; its account of {', '.join(merged.left)} signs nobody in any more" if merged.left else ""
         report(done, f"{called(heir)} has what {old_id} had{gone}", as_json=as_json)
 
 
-def _attach(store: Store, connection: Connection, keys: Keys, old: str, new: str) -> tuple[Attached, str, NamedPlayer]:
+def _merge(store: Store, connection: Connection, keys: Keys, old: str, new: str) -> tuple[Attached, str, NamedPlayer]:
     heir = found(connection, keys, new)
     try:
         old_id = found(connection, keys, old).player.player_id
@@ -76,10 +78,10 @@ def _attach(store: Store, connection: Connection, keys: Keys, old: str, new: str
             raise NotDone(f"Neither auth.db nor state.db knows a player {old!r}.") from None
     heir_id = heir.player.player_id
     if old_id == heir_id:
-        raise NotDone("These are one and the same player.")
+        raise NotDone("OLD and NEW are the same player. Name two different players.")
     if heir.player.state == "pending":
         raise NotDone("This player waits for approval; first: gamed players approve")
-    store.tell(connection, "players attach", heir_id)
+    store.tell(connection, "players merge", heir_id)
     return departures.attach(connection, keys, old_id, heir_id, now_ms()), old_id, heir
 
 

@@ -122,7 +122,7 @@ def _store(path: Path) -> list[Finding]:
             problem(
                 path.name,
                 f"cannot be used: {e}",
-                "See whose file it is; run gamed check, and if it is damaged restore a backup.",
+                "See whose file it is; run gamed check data, and if it is damaged restore a backup.",
             )
         ]
 
@@ -216,7 +216,7 @@ def _note(answer: Reached, offsets: list[int]) -> None:
 def unreadable(reason: Exception) -> Iterator[Finding]:
     """Yield a problem for each line of what is wrong with the configuration."""
     for line in str(reason).splitlines():
-        advice = "Mend it; gamed check-config says when all is well."
+        advice = "Correct the configuration, then check it: gamed check config"
         if "client_secret_env" in line:
             advice += " If systemd gives the service its secrets, run this with gamedctl."
         yield problem("configuration", line, advice)

@@ -6,7 +6,6 @@ NAMES = (
     "assets",
     "backup",
     "check",
-    "check-config",
     "dev",
     "doctor",
     "health",
@@ -29,8 +28,6 @@ def command_of(name: str) -> click.Command | None:
 def _of_the_service(name: str) -> click.Command | None:
     found: click.Command | None = None
     match name:
-        case "check-config":
-            from gamed.cli.config_command import check_config as found
         case "dev":
             from gamed.cli.dev_command import dev as found
         case "doctor":

@@ -46,11 +46,11 @@ def saves() -> None:
     """
 
 
-@saves.command(short_help="Show a player's saves.")
+@saves.command("list", short_help="Show a player's saves.")
 @who_argument
 @json_option
 @click.pass_obj
-def ls(host: Host, who: str, as_json: bool) -> None:
+def list_(host: Host, who: str, as_json: bool) -> None:
     """Show a player's saves, the deleted ones too."""
     with ending():
         files, player_id = _named(host, who)

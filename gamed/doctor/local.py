@@ -84,7 +84,7 @@ def judge_clock(offset_ms: int | None) -> Finding:
 def judge_store(name: str, schema: int, flaws: Sequence[str]) -> Finding:
     """A store that could be opened; `flaws` as SQLite's quick_check tells them."""
     if flaws:
-        return problem(name, f"damaged: {flaws[0]}", "Run gamed check for all of it, then restore a backup.")
+        return problem(name, f"damaged: {flaws[0]}", "Run gamed check data to list all damage, then restore a backup.")
     return ok(name, f"opens, schema {schema}, passes a quick check")
 
 
@@ -111,7 +111,9 @@ def judge_server(answer: Reached | None) -> Finding:
     if isinstance(answer, Unreached):
         return warning("server", f"the server of this data folder does not answer ({answer.detail})", start)
     if answer.status != 200 or answer.body != b"ok" or "gamed-instance" not in answer.headers:
-        return problem("server", f"it is not well: {answer.status}", "Read the service's log; then run: gamed check")
+        return problem(
+            "server", f"it is not well: {answer.status}", "Read the service's log, then run gamed check data."
+        )
     return ok("server", f"answers, instance {answer.headers['gamed-instance']}")
 
 

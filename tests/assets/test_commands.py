@@ -121,10 +121,10 @@ class PublishCommandTests(CommandCase):
             (["--type", "bank=plain"], "EXT=TYPE"),
         ):
             self.refused(2, word, arguments=["publish", str(self.source), *options])
-        self.refused(2, "a release is r and 16", arguments=["point", "stable", "newest"])
+        self.refused(2, "a release is r and 16", arguments=["set-channel", "stable", "newest"])
         self.refused(2, "such as 24h", arguments=["gc", "--older-than", "yesterday"])
         self.said("publish", str(self.source))
-        self.refused(2, "--yes", arguments=["drop", "stable"])
+        self.refused(2, "--yes", arguments=["delete-channel", "stable"])
 
     def test_not_now(self) -> None:
         """Beside another publish, on a full disk, in a data folder of no service: a sentence that says what to do."""
@@ -162,22 +162,24 @@ class LookingAfterTests(CommandCase):
         )
         self.assertEqual(served(self.store), FILES)
         self.refused(1, "nothing from before it", arguments=["rollback", "stable"])
-        self.assertEqual(self.said("point", "stable", self.two), f"stable points at {self.two} (before: {self.one})\n")
-        self.assertEqual(self.said("point", "stable", self.two), f"stable points at {self.two}, as before\n")
-        self.assertEqual(self.said("point", "beta", self.one), f"beta points at {self.one}\n")
-        self.assertEqual(self.told("drop", "beta", "--yes"), {"channel": "beta", "before": self.one})
-        for arguments in (["rollback", "beta"], ["drop", "beta", "--yes"]):
+        self.assertEqual(
+            self.said("set-channel", "stable", self.two), f"stable points at {self.two} (before: {self.one})\n"
+        )
+        self.assertEqual(self.said("set-channel", "stable", self.two), f"stable points at {self.two}, as before\n")
+        self.assertEqual(self.said("set-channel", "beta", self.one), f"beta points at {self.one}\n")
+        self.assertEqual(self.told("delete-channel", "beta", "--yes"), {"channel": "beta", "before": self.one})
+        for arguments in (["rollback", "beta"], ["delete-channel", "beta", "--yes"]):
             self.refused(1, "There is no channel beta", arguments=arguments)
-        self.refused(1, "There is no release", arguments=["point", "beta", "r" + "0" * 16])
+        self.refused(1, "There is no release", arguments=["set-channel", "beta", "r" + "0" * 16])
 
     def test_ls(self) -> None:
         """Channels, releases, what is shared."""
-        out = self.said("ls")
+        out = self.said("list")
         self.assertIn(f"{'stable':32}  {self.two}  since 20", out)
         self.assertIn("stable  2.0", out)
         self.assertIn("before  1.0", out)
         self.assertIn("3 objects, 408 bytes on disk, for releases of 808 bytes in all", out)
-        listed = self.told("ls")
+        listed = self.told("list")
         self.assertEqual(listed["channels"]["stable"]["release"], self.two)
         self.assertEqual(listed["channels"]["stable"]["before"], [self.one])
         self.assertEqual([(each["note"], each["own_bytes"]) for each in listed["releases"]], [("2.0", 3), ("1.0", 5)])
@@ -188,11 +190,12 @@ class LookingAfterTests(CommandCase):
         self.data.mkdir()
         prepare_files(self.data)
         self.store = AssetStore(self.data / "assets")
-        self.assertIn("nothing is published yet", self.said("ls"))
+        self.assertIn("nothing is published yet", self.said("list"))
         self.assertIn("all is well: 0 releases", self.said("verify"))
         self.assertIn("deleted: 0 releases", self.said("gc"))
         self.refused(1, "There is no channel stable", arguments=["rollback", "stable"])
-        for words in (["drop", "stable", "--yes"], ["drop", "stable"]):  # nothing is asked about what is not there
+        # the command does not ask for confirmation when the channel does not exist
+        for words in (["delete-channel", "stable", "--yes"], ["delete-channel", "stable"]):
             self.refused(1, "There is no channel stable", arguments=words)
 
     def test_verify(self) -> None:
@@ -219,8 +222,8 @@ class LookingAfterTests(CommandCase):
         self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 bytes", would)
         done = self.told("gc", "--older-than", "0s")
         self.assertEqual((done["releases"], done["objects"], done["bytes"]), ([self.one], 1, 5))
-        self.assertNotIn(self.one, self.said("ls"))
-        self.refused(1, "There is no release", arguments=["point", "stable", self.one])
+        self.assertNotIn(self.one, self.said("list"))
+        self.refused(1, "There is no release", arguments=["set-channel", "stable", self.one])
 
     def test_doctor(self) -> None:
         """It looks where channels lead, and says nothing of assets where nothing is published."""
@@ -237,9 +240,9 @@ class LookingAfterTests(CommandCase):
     def test_damaged_pointer(self) -> None:
         """Listed and verified as damaged; nothing is collected; pointing anew mends it."""
         (self.store.folder / "channels/stable.json").write_bytes(b"{")
-        self.assertIn("channel stable is damaged; see: gamed assets verify", self.said("ls"))
+        self.assertIn("channel stable is damaged; see: gamed assets verify", self.said("list"))
         self.refused(1, "channel stable: ", arguments=["verify"])
         self.refused(1, "gamed assets verify", arguments=["gc"])
         self.refused(1, "gamed assets verify", arguments=["rollback", "stable"])
-        self.assertIn("its pointer was damaged", self.said("point", "stable", self.one))
+        self.assertIn("its pointer was damaged", self.said("set-channel", "stable", self.one))
         self.assertIn("all is well", self.said("verify"))

@@ -70,7 +70,7 @@ class ServedTests(PorchTestCase):
         self.assertNotIn("after", versions)
         self.assertEqual(versions["before"], 1)
         self.assertEqual({slot: True for slot in seen}, {slot: versions[slot] >= seen[slot] for slot in seen})
-        self.assertEqual(self.gamed("check")[:2], (0, "all is well\n"))
+        self.assertEqual(self.gamed("check", "data")[:2], (0, "all is well\n"))
         self.stop(service)
         self.assertIn("command command=restore", self.output())
 
@@ -211,4 +211,4 @@ class CommandTests(BackupCase):
         self.assertEqual((code, err), (0, ""))
         self.assertEqual(json.loads(out)["set_aside"], [str(self.data / f"{name}.before-restore-1") for name in STORES])
         self.assertEqual(self.slots(), ["auto"])
-        self.assertEqual(self.gamed("check")[:2], (0, "all is well\n"))
+        self.assertEqual(self.gamed("check", "data")[:2], (0, "all is well\n"))

@@ -116,13 +116,13 @@ class KilledCommits(SynchronousTestCase):
     def test_all_or_none(self) -> None:
         """At another moment each time: after the next start all 64 slots are of one generation, the last that was
         acknowledged or the one that was cut off; the same commit again works; refused bytes that were said to be
-        kept are; in the end `gamed check` finds nothing."""
+        kept are; in the end `gamed check data` finds nothing."""
         for number in range(ROUNDS):
             self.commit_until_killed(number % 3 + 1, number * 0.007)
             self.service.start()
             self.compare()
         self.assertGreater(self.device.generation, ROUNDS)
-        self.assertIn("all is well", gamed(self.service, "check"))
+        self.assertIn("all is well", gamed(self.service, "check", "data"))
 
     def commit_until_killed(self, commits: int, moment: float) -> None:
         """The service is killed this long after so many were acknowledged."""

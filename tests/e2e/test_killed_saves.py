@@ -155,7 +155,7 @@ class KilledSaves(SynchronousTestCase):
     def test_nothing_acknowledged_is_lost(self) -> None:
         """Many times, at another moment each, under concurrent PUT, DELETE and restore: after the next start each
         slot is as the last answer said, or as the request that was cut off would have made it; in the end every
-        version that was ever acknowledged is readable with its hash, and `gamed check` finds nothing."""
+        version that was ever acknowledged is readable with its hash, and `gamed check data` finds nothing."""
         for number in range(ROUNDS):
             self.write_until_killed(1 + number % 17 * 2)
             self.service.start()
@@ -165,7 +165,7 @@ class KilledSaves(SynchronousTestCase):
         for (slot, number), sha in self.acknowledged.items():
             answer = self.keeper.ask("GET", f"/{slot}/versions/{number}")
             self.assertEqual((answer.status, digest(answer.body)), (200, sha), (slot, number))
-        self.assertIn("all is well", gamed(self.service, "check"))
+        self.assertIn("all is well", gamed(self.service, "check", "data"))
 
     def write_until_killed(self, answers: int) -> None:
         """Until one of the writers was answered so often."""

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.cli.arguments import TEXT
 from gamed.cli.asking import typed
-from gamed.cli.commands import gamed
+from gamed.cli.commands import RENAMED, gamed
 from gamed.cli.words import counted
 from tests.porch.process import PorchTestCase
 from tests.support.commands import members
@@ -41,7 +41,7 @@ class WordTests(SynchronousTestCase):
 
     def test_no_text(self) -> None:
         """Other bytes are wrong usage."""
-        for words in (["players", "show", NO_TEXT], ["players", "attach", "anna", "--to", NO_TEXT]):
+        for words in (["players", "show", NO_TEXT], ["players", "merge", "anna", "--into", NO_TEXT]):
             told = CliRunner().invoke(gamed, words)
             self.assertEqual((told.exit_code, told.stdout), (2, ""))
             self.assertIn("this is not UTF-8", told.stderr)
@@ -53,6 +53,30 @@ class WordTests(SynchronousTestCase):
             self.assertEqual(told.exit_code, 2)
             self.assertIn(f"gamed {option} ... players list", told.stderr)
         self.assertIn("No such option", CliRunner().invoke(gamed, ["players", "list", "--conf"]).stderr)
+
+    def test_old_names(self) -> None:
+        """The error for a command's old name prints the present name, and no old name is a command any more."""
+        for old, present in (
+            ("check-config", "check config"),
+            ("check --fix", "check data --fix"),
+            ("check --json", "check data --json"),
+            ("saves ls anna", "saves list"),
+            ("assets ls", "assets list"),
+            ("assets point stable r0", "assets set-channel"),
+            ("assets drop stable --yes", "assets delete-channel"),
+            ("players attach anna --to ben", "players merge OLD --into NEW"),
+        ):
+            result = CliRunner().invoke(gamed, old.split(), prog_name="gamed")
+            self.assertEqual((result.exit_code, result.stdout), (2, ""), old)
+            self.assertTrue(result.stderr.endswith(f". Use: gamed {present}\n"), result.stderr)
+        for present in RENAMED.values():
+            self.assertEqual(CliRunner().invoke(gamed, [*present.split()[:2], "--help"]).exit_code, 0, present)
+
+    def test_check_needs_a_command(self) -> None:
+        """`gamed check`, which was a command of its own, is wrong usage: a script must not take it for a success."""
+        result = CliRunner().invoke(gamed, ["check"])
+        self.assertEqual((result.exit_code, result.stdout), (2, ""))
+        self.assertIn("Missing command", result.stderr)
 
     def test_a_port(self) -> None:
         """`serve` takes an endpoint: who gives it a port or a host, as other servers have them, is shown one."""
@@ -109,7 +133,7 @@ class JsonTests(PorchTestCase):
         self.assertRegex(well["instance"], r"^[0-9a-f]{8}$")
         elsewhere = self.gamed("health", f"--url=http://localhost:{port}", "--json")[1]
         self.assertEqual(json.loads(elsewhere), well)
-        checked = json.loads(self.gamed("check-config", "--json")[1])
+        checked = json.loads(self.gamed("check", "config", "--json")[1])
         self.assertEqual((checked["mode"], checked["providers"], checked["data"]), ("local", [], str(self.data)))
         made = CliRunner().invoke(gamed, ["key", "new", "--json"])
         self.assertEqual(len(json.loads(made.stdout)["key"]), 44)

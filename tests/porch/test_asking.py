@@ -20,26 +20,26 @@ class ConfirmTests(PorchTestCase):
         self.release = json.loads(out)["release"]
 
     def channels(self) -> list[str]:
-        return list(json.loads(self.gamed("assets", "ls", "--json")[1])["channels"])
+        return list(json.loads(self.gamed("assets", "list", "--json")[1])["channels"])
 
-    def test_dropping_a_channel(self) -> None:
+    def test_deleting_a_channel(self) -> None:
         """The question says what is lost and what is not; a no changes nothing, and a yes can be taken back as it says:
         the release is still there, and the named command makes the channel again."""
-        code, out, err = self.answering("n\n", "assets", "drop", "beta")
+        code, out, err = self.answering("n\n", "assets", "delete-channel", "beta")
         self.assertEqual((code, err), (1, "gamed: Nothing was changed.\n"))
         self.assertNotIn("cannot be undone", out)
         self.assertIn("list of earlier releases", out)
-        self.assertIn("gamed assets point beta RELEASE makes it again", out)
+        self.assertIn("gamed assets set-channel beta RELEASE makes it again", out)
         self.assertEqual(self.channels(), ["beta"])
 
-        code, out, err = self.answering("y\n", "assets", "drop", "beta")
+        code, out, err = self.answering("y\n", "assets", "delete-channel", "beta")
         self.assertEqual((code, err, self.channels()), (0, "", []), out)
-        self.assertEqual(self.gamed("assets", "point", "beta", self.release)[0], 0)
+        self.assertEqual(self.gamed("assets", "set-channel", "beta", self.release)[0], 0)
         self.assertEqual(self.channels(), ["beta"])
 
     def test_without_a_terminal(self) -> None:
         """Where the command cannot ask, it names the option that skips the question."""
-        code, _, err = self.gamed("assets", "drop", "beta")
+        code, _, err = self.gamed("assets", "delete-channel", "beta")
         self.assertEqual(code, 2)
         self.assertIn("Standard input is not a terminal. Pass --yes to skip the confirmation.", err)
         self.assertEqual(self.channels(), ["beta"])

@@ -86,7 +86,7 @@ class AloneTests(PorchTestCase):
             self.assertEqual((code, out), (1, ""))
             self.assertIn("start the service once: gamed serve", err)
             self.assertIn("--data DIR or GAMED_DATA (gamedctl knows it from systemd's unit)", err)
-        self.assertEqual(self.gamed("check-config")[0], 1)
+        self.assertEqual(self.gamed("check", "config")[0], 1)
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_without_the_key(self) -> None:
@@ -101,7 +101,7 @@ class AloneTests(PorchTestCase):
     def test_check_config(self) -> None:
         """0 and a summary for a good file; warnings on stderr; nothing is written."""
         self.config.write_text(json.dumps(changed(LOCAL, login__return_proof="off")))
-        code, out, err = self.gamed("check-config")
+        code, out, err = self.gamed("check", "config")
         self.assertEqual(code, 0)
         self.assertIn(f"{self.config} is good: local mode", out)
         self.assertIn("warning: ", err)

@@ -10,21 +10,21 @@ class GameFileTests(PorchTestCase):
         self.config.with_name("game.json").write_text(text)
 
     def test_both_files_at_once(self) -> None:
-        """Wrong members of both files are said together; check-config and serve refuse alike."""
+        """Wrong members of both files are said together; check config and serve refuse alike."""
         self.config.write_text('{"mode": "locl"}')
         self.write('{"slots": 0}')
-        for command in ("check-config", "serve"):
-            code, _, err = self.gamed(command)
+        for command in (("check", "config"), ("serve",)):
+            code, _, err = self.gamed(*command)
             self.assertEqual(code, 78)
             first, second = err.splitlines()
             self.assertRegex(first, r"authentication\.json:1:10: mode: ")
             self.assertRegex(second, r"game\.json:1:11: slots: expected a whole number")
 
     def test_good(self) -> None:
-        """check-config names the file."""
+        """check config names the file."""
         self.config.write_text('{"mode": "local"}')
         self.write('{"slots": 3}')
-        code, out, _ = self.gamed("check-config")
+        code, out, _ = self.gamed("check", "config")
         self.assertEqual(code, 0)
         self.assertIn(f"{self.config.with_name('game.json')} is good", out)
 

@@ -71,7 +71,7 @@ class OtherUserTests(PorchTestCase):
             ("owner", "reset"),
             ("sessions", "list"),
             ("key", "fingerprint"),
-            ("players", "attach", "carl", "--to", "ben"),
+            ("players", "merge", "carl", "--into", "ben"),
             ("players", "erase", "ben", "--yes"),
         ):
             self.done(*arguments)

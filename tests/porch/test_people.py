@@ -318,17 +318,17 @@ class DepartureTests(DepartureCase):
         self.assertEqual(get(self.port, "/game/saves/auto", ben), (200, b"ben's"))
         self.assertIn("There is no player", self.refused("players", "erase", self.anna, "--yes"))
 
-    def test_attach(self) -> None:
+    def test_merge(self) -> None:
         """Saves follow to the other player, whose next request has them; the old player is gone, the name moved."""
         bo = self.add("bo")
         anna, ben = self.token("anna")["access_token"], self.token("ben")["access_token"]
         self.save(anna, "auto", b"anna's")
-        done = self.done("players", "attach", "anna", "--to", "ben")
+        done = self.done("players", "merge", "anna", "--into", "ben")
         self.assertEqual(done, {"from": self.anna, "to": self.ben, "moved": [], "left": ["local"]})
         self.assertEqual(get(self.port, "/game/saves/auto", ben), (200, b"anna's"))
         self.assertEqual(self.code("GET", "/game/", anna), (401, "token_invalid"))
-        self.assertIn("one and the same", self.refused("players", "attach", "ben", "--to", self.ben))
-        self.assertIn("Neither", self.refused("players", "attach", "ply_lost", "--to", "ben"))
+        self.assertIn("the same player", self.refused("players", "merge", "ben", "--into", self.ben))
+        self.assertIn("Neither", self.refused("players", "merge", "ply_lost", "--into", "ben"))
         self.assertEqual({player["id"] for player in self.done("players", "list")}, {self.ben, bo})
 
 
@@ -374,7 +374,7 @@ class LeakedKeyTests(DepartureCase):
         new = self.add("Anna")
         token = self.token("anna")["access_token"]
         self.assertEqual(self.code("GET", "/game/saves/auto", token), (404, "save_not_found"))
-        self.done("players", "attach", self.anna, "--to", "anna")
+        self.done("players", "merge", self.anna, "--into", "anna")
         self.assertEqual(get(self.port, "/game/saves/auto", token), (200, b"anna's"))
         self.assertNotEqual(new, self.anna)
 

@@ -59,7 +59,7 @@ class ConfigurationTests(RefusalTestCase):
         for flags in ((), ("--nodaemon", "--pidfile=")):
             err = self.complaint(self.run_command(*flags, "gamed", "serve", *self.places, of=TWISTD))
             self.assertEqual(err, expected)
-        self.assertEqual(self.gamed("check-config"), (78, "", expected))
+        self.assertEqual(self.gamed("check", "config"), (78, "", expected))
 
     @covers("7/3")
     def test_missing_variables(self) -> None:

@@ -1,4 +1,4 @@
-"""`gamed saves` and `gamed check`, as an owner runs them on a data folder."""
+"""`gamed saves` and `gamed check data`, as an owner runs them on a data folder."""
 
 import json
 from contextlib import closing
@@ -64,10 +64,10 @@ class SavesTestCase(PorchTestCase):
 class LookTests(SavesTestCase):
     def test_ls(self) -> None:
         """One line for each save, the deleted ones too; the same for scripts."""
-        auto, old = self.said("saves", "ls", ANNA).splitlines()
+        auto, old = self.said("saves", "list", ANNA).splitlines()
         self.assertRegex(auto, r"^auto +3  20\S+Z +5  conflict copies 4$")
         self.assertRegex(old, r"^old +2  20\S+Z  deleted$")
-        first, second = json.loads(self.said("saves", "ls", ANNA, "--json"))
+        first, second = json.loads(self.said("saves", "list", ANNA, "--json"))
         self.assertEqual((first["slot"], first["version"], first["conflicts"]), ("auto", 3, [4]))
         self.assertEqual((second["slot"], second["version"]), ("old", 2))
 
@@ -108,14 +108,14 @@ class LookTests(SavesTestCase):
     def test_ls_of_a_player_without_saves(self) -> None:
         """A player who never saved has an empty list: [] for a script, a sentence for a person, exit code 0."""
         self.add_player("ply_B")
-        self.assertEqual(json.loads(self.said("saves", "ls", "ply_B", "--json")), [])
-        self.assertEqual(self.said("saves", "ls", "ply_B"), "ply_B has no saves\n")
+        self.assertEqual(json.loads(self.said("saves", "list", "ply_B", "--json")), [])
+        self.assertEqual(self.said("saves", "list", "ply_B"), "ply_B has no saves\n")
 
     def test_nobody(self) -> None:
         """A player without saves, a slot without a save, no slot at all: one sentence, exit code 1."""
         for arguments, words in (
-            (("ls", "ply_nobody"), "There is no player ply_nobody"),
-            (("ls", "ply_nobody", "--json"), "There is no player ply_nobody"),
+            (("list", "ply_nobody"), "There is no player ply_nobody"),
+            (("list", "ply_nobody", "--json"), "There is no player ply_nobody"),
             (("export", "ply_nobody", "nobody.zip"), "never saved anything"),
             (("versions", ANNA, "never"), "never had a save never"),
             (("versions", ANNA, "NUL"), "A slot's name"),
@@ -136,8 +136,8 @@ class NamedTests(PorchTestCase):
         process, _ = self.serve()
         self.assertEqual(self.stop(process), 0)
         self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")
-        self.assertEqual(self.gamed("saves", "ls", "anna", "--json"), (0, "[]\n", ""))
-        code, out, err = self.gamed("saves", "ls", "ben", "--json")
+        self.assertEqual(self.gamed("saves", "list", "anna", "--json"), (0, "[]\n", ""))
+        code, out, err = self.gamed("saves", "list", "ben", "--json")
         self.assertEqual((code, out, "no player with the name or id 'ben'" in err), (1, "", True), err)
 
 
@@ -200,7 +200,7 @@ class ChangeTests(SavesTestCase):
         numbers = "WITH RECURSIVE c (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20)"
         self.state(f"INSERT INTO blob_part {numbers} SELECT 1, n, x'00' FROM c")
         self.said("saves", "erase", ANNA, "--yes")
-        self.assertEqual(self.said("saves", "ls", ANNA), f"{ANNA} has no saves\n")
+        self.assertEqual(self.said("saves", "list", ANNA), f"{ANNA} has no saves\n")
         for table in ("save", "save_version", "blob", "blob_part"):
             self.assertEqual(self.state(f"SELECT count(*) FROM {table}"), [(0,)])
         [(slots, erasing, erased)] = self.state("SELECT slots, erasing, erased_ms IS NOT NULL FROM player_saves")
@@ -210,8 +210,8 @@ class ChangeTests(SavesTestCase):
 class CheckTests(SavesTestCase):
     def test_well(self) -> None:
         """All is well: exit code 0, and a word."""
-        self.assertEqual(self.said("check"), "all is well\n")
-        self.assertEqual(json.loads(self.said("check", "--json")), {"flaws": [], "mended": 0})
+        self.assertEqual(self.said("check", "data"), "all is well\n")
+        self.assertEqual(json.loads(self.said("check", "data", "--json")), {"flaws": [], "mended": 0})
 
     def test_wrong_counts(self) -> None:
         """Found, and with --fix put right."""
@@ -222,18 +222,18 @@ class CheckTests(SavesTestCase):
             "UPDATE save_version SET retired_ms = NULL",
         ):
             self.state(sql)
-        code, _, err = self.gamed("check")
+        code, _, err = self.gamed("check", "data")
         self.assertEqual(code, 1)
         self.assertNotIn("Damaged bytes", err)
-        for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check --fix"):
+        for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check data --fix"):
             self.assertIn(words, err)
-        self.assertIn("all is well", self.said("check", "--fix"))
+        self.assertIn("all is well", self.said("check", "data", "--fix"))
         self.assertEqual(once(self.data / "state.db", flaws), [])
 
     def test_damaged_bytes(self) -> None:
         """One turned byte is found, with the version it belongs to."""
         self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
-        code, out, err = self.gamed("check", "--json")
+        code, out, err = self.gamed("check", "data", "--json")
         self.assertEqual((code, json.loads(out)["flaws"]), (1, ["damaged bytes: ply_A auto 1"]))
         self.assertRegex(err, r"^gamed: 1 flaw\nDamaged bytes are whole again .*gamed saves restore")
         self.assertNotIn("--fix", err)
@@ -247,7 +247,7 @@ class CheckTests(SavesTestCase):
         raw[PAGE_BYTES * 2 :] = b"\xa5" * len(raw[PAGE_BYTES * 2 :])
         path.write_bytes(raw)
         for how in ((), ("--fix",)):
-            code, _, err = self.gamed("check", *how)
+            code, _, err = self.gamed("check", "data", *how)
             self.assertEqual(code, 1, err)
             self.assertIn("backup", err)
         self.assertEqual(path.read_bytes(), raw)
@@ -256,5 +256,5 @@ class CheckTests(SavesTestCase):
         """--fix needs the folder for itself."""
         lock = Lock.take(self.data)
         self.addCleanup(lock.release)
-        code, _, err = self.gamed("check", "--fix")
+        code, _, err = self.gamed("check", "data", "--fix")
         self.assertEqual((code, "Another gamed already serves" in err), (1, True), GAMED)

@@ -45,7 +45,7 @@ class SurroundingsTests(PorchTestCase):
         code, out, err = self.shell("", "players", "token", b"\xff")
         self.assertEqual((code, out), (2, b""))
         self.assertIn(b"Invalid value for 'NAME-or-ID': this is not UTF-8.", err)
-        code, out, err = self.shell("", "--data", os.fsencode(self.folder) + b"/\xff", "check-config")
+        code, out, err = self.shell("", "--data", os.fsencode(self.folder) + b"/\xff", "check", "config")
         self.assertEqual((code, err), (0, b""))
         self.assertIn(b"/\\udcff\n", out)
 
@@ -61,10 +61,10 @@ class SurroundingsTests(PorchTestCase):
         """A refusal keeps its exit code, a warning stops nothing, and stdout stays what scripts read."""
         for redirection in ("2>&-", "2>/dev/full"):
             self.config.write_text("{")
-            self.assertEqual(self.shell(redirection, "check-config"), (78, b"", b""), redirection)
+            self.assertEqual(self.shell(redirection, "check", "config"), (78, b"", b""), redirection)
             self.config.write_text(WARNED)
             self.assertEqual(self.shell(redirection, "players", "list"), (1, b"", b""), redirection)
-            code, out, _ = self.shell(redirection, "check-config")
+            code, out, _ = self.shell(redirection, "check", "config")
             self.assertEqual((code, b"warning" in out), (0, False), redirection)
 
     def test_a_start_with_full_stderr(self) -> None:
