@@ -14,7 +14,7 @@ from subprocess import PIPE, Popen, TimeoutExpired
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.app import TokenConverter
-from gamed.http.routing import _pattern, _wildcard
+from gamed.http.route_compiler import _pattern, _wildcard
 from tests.support.pattern_growth import LENGTH, LINEAR
 
 ROOT = Path(__file__).parent.parent
@@ -102,16 +102,16 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.http.parser:_TRAILER": [
         ("", "a", ""), ("a:", "a", "\0"), ("a:", " ", "\n"), ("", ":", "\0"), ("a", ":", "\n"), ("a:", "\r", "\n"),
     ],
-    "gamed.http.routing:_ARGUMENT": [
+    "gamed.http.route_compiler:_ARGUMENT": [
         ("<", "a", ""), ("", "<", ""), ("<string:", "a", ":"), ("", "<string:", ""), ("", "<a:", ""), ("<", ":a", ""),
         ("<a(", "1", ""), ("<a(", "(", ""), ("", "<a(", ")"), ("<a", "()", ":a>"),
     ],
-    "gamed.http.routing:_fit": [("", "a", ""), ("", "-", "!")],
-    "gamed.http.routing:_pattern": [
+    "gamed.http.route_compiler:_fit": [("", "a", ""), ("", "-", "!")],
+    "gamed.http.route_compiler:_pattern": [
         ("/game/", "a", "/"), ("/game/", "a/", ""), ("/game/", "a/", "/"), ("/game/a", "/", ""),
         ("/game/\0/", "a/", "\0"), ("/game/", "\0", "/a"), ("/game/a/b/", "a", "\0"), ("/game/a/b", "//", "c"),
     ],
-    "gamed.http.routing:_wildcard": [
+    "gamed.http.route_compiler:_wildcard": [
         ("/auth/", "a", "\n"), ("/auth/", "a/", ""), ("", "/auth/a", ""), ("/auth", "/", "a"),
         ("/auth/", "a", "/callbac"), ("/auth/a/callback", "/", "\n"), ("/auth/a/callback", "\n", ""),
     ],
@@ -171,9 +171,9 @@ ROUTE = _pattern(("", "game", "<text>", "<string>", "<path>"))
 INSTANCES = {
     "gamed.config.positions:read": "tests.test_patterns:NEWLINE",
     "gamed.dev.sides:DISCORD": "gamed.dev.sides:DISCORD.agent",
-    "gamed.http.routing:_fit": "tests.test_patterns:TOKEN",
-    "gamed.http.routing:_pattern": "tests.test_patterns:ROUTE",
-    "gamed.http.routing:_wildcard": "tests.test_patterns:MOUNTED",
+    "gamed.http.route_compiler:_fit": "tests.test_patterns:TOKEN",
+    "gamed.http.route_compiler:_pattern": "tests.test_patterns:ROUTE",
+    "gamed.http.route_compiler:_wildcard": "tests.test_patterns:MOUNTED",
 }
 """Where the process finds a pattern that no name of its module stands for; one of each kind for those of functions."""
 LONGER = {

@@ -7,21 +7,14 @@ turn of the reactor of its own, so that a long pipeline does not keep other conn
 from collections.abc import Callable
 from typing import Any, Final
 
-from twisted.internet.interfaces import (
-    IHalfCloseableDescriptor,
-    IHalfCloseableProtocol,
-    IPushProducer,
-    IReactorTime,
-    ISSLTransport,
-    ITCPTransport,
-)
+from twisted.internet.interfaces import IHalfCloseableProtocol, IReactorTime, ISSLTransport, ITCPTransport
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from gamed.http import direct_socket
-from gamed.http.direct_socket import STALL_SECONDS, StalledWrite
+from gamed.http.closing import ClosingConnection
 from gamed.http.errors import BadRequest, HttpError, RequestTimeout
+from gamed.http.flow_control import FlowControl
 from gamed.http.parser import ChunkedDecoder, RawRequestHead, read_head, read_request_line
 from gamed.http.request import Request
 from gamed.http.site import Site
@@ -29,12 +22,6 @@ from gamed.http.timeouts import HEAD_SECONDS, WINDOW_SECONDS, BodyRate, Timeout
 
 HELD_BYTES: Final = 16 * 1024
 """What may wait in memory while a body policy or a handler works."""
-LINGER_SECONDS: Final = 5
-LINGER_BYTES: Final = 32 * 1024 * 1024
-"""After an answer to a body that was refused: how long and how much is read and discarded, so that a reset does not
-overtake the answer (RFC 9112 9.6)."""
-LAST_ANSWER_SECONDS: Final = 0.5
-"""After the last answer of a service that stops: time for the client to close first."""
 HALF_CLOSED_SECONDS: Final = 5
 """How long an answer may take to begin once the client has closed its side: it may be done sending, or be gone."""
 FIRST_REQUEST_SECONDS: Final = 0.25
@@ -66,11 +53,12 @@ _HOLDING: Final = frozenset({State.DECIDING, State.HANDLING, State.WAITING})
 """The states in which bytes wait, and in which reading is paused when there are too many."""
 
 
-@implementer(IHalfCloseableProtocol, IPushProducer)
+@implementer(IHalfCloseableProtocol)
 class HttpConnection(Protocol):
     """The protocol of one connection."""
 
     transport: Any
+    flow: FlowControl
 
     def __init__(
         self,
@@ -97,20 +85,17 @@ class HttpConnection(Protocol):
         self._rate: BodyRate | None = None
         self._silent = True
         self._reading = True
-        self._write_paused = False
         self._turn_due = False
         """Whether _take_turn() is scheduled."""
         self._always_in_turns = False
         """Whether more bytes may follow in this turn of the reactor: TLS delivers one record at a time."""
         self._read_ended = False
         """Whether the client has closed its side."""
-        self._last = self._lingering = False
-        self._discarded = 0
-        self._stalled: StalledWrite | None = None
+        self._last = False
+        """Whether the service stops."""
+        self._closing: ClosingConnection | None = None
         self.persistent = True
         """Whether another request may follow the current one."""
-        self.producer: IPushProducer | None = None
-        """The producer of the current response."""
 
     # the network
 
@@ -119,13 +104,14 @@ class HttpConnection(Protocol):
             self.transport.setTcpNoDelay(True)
         self._always_in_turns = ISSLTransport.providedBy(self.transport)
         self._timeout.reset(self._idle_seconds)
-        self.transport.registerProducer(self, True)
+        self.flow = FlowControl(
+            self.transport, self._clock, full=self._when_full, writable=self._when_writable, give_up=self.abort
+        )
+        self.transport.registerProducer(self.flow, True)
 
     def dataReceived(self, data: bytes) -> None:
-        if self._state is State.CLOSING:
-            self._discarded += len(data)
-            if self._lingering and self._discarded > LINGER_BYTES:
-                self._close()
+        if self._closing is not None:
+            self._closing.discard(len(data))
             return
         self._silent = False
         if self._state is State.BODY:
@@ -140,22 +126,20 @@ class HttpConnection(Protocol):
     def readConnectionLost(self) -> None:
         """The client sends nothing more; only a write can tell whether it still reads."""
         self._read_ended = True
-        if self._state is State.CLOSING:
-            self._close()
+        if self._closing is not None:
+            self._closing.close()
         else:
             self._check_end()
 
     def writeConnectionLost(self) -> None:
-        """Our side is closed, as _linger() wants it."""
+        """Our side is closed, as ClosingConnection.linger() does it."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self._state = State.CLOSING
+        self._begin_closing()
         self._timeout.close()
-        if self._stalled is not None:
-            self._stalled.close()
-            self._stalled = None
-        self._buffer = b""
-        request, self._request, self.producer = self._request, None, None
+        self.flow.close()
+        del self.flow  # it refers to this connection: a cycle per connection
+        request, self._request = self._request, None
         if request is not None:
             request.client_left()
         self._lost(self)
@@ -206,31 +190,24 @@ class HttpConnection(Protocol):
     def read_body(self, request: Request) -> None:
         """Read the body of the current request, which its policy has accepted or refused."""
         if request.complete:
-            self._state = State.HANDLING
-            request.handle()
+            self._handle(request)
             return
         length = request.head.length
         held, self._buffer = self._buffer, b""
-        if not self._write_paused:
+        if not self.flow.paused:
             self._resume_reading()
         if length is not None and len(held) >= length:  # the whole body came with its head
-            self._buffer = held[length:]
-            if len(self._buffer) > HELD_BYTES:
-                self._pause_reading()
             request.body_received(held[:length])
-            request.complete = True
-            self._state = State.HANDLING
-            request.handle()
-            self._check_end()
-            return
-        self._state = State.BODY
-        self._chunks = ChunkedDecoder() if length is None else None
-        self._left = length or 0
-        self._rate = BodyRate(self._site.settings.upload_seconds)
-        if self._expects_continue and not held and request.error is None:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._timeout.reset(WINDOW_SECONDS)
-        self._receive_body(held)
+            self._body_complete(request, held[length:])
+        else:
+            self._state = State.BODY
+            self._chunks = ChunkedDecoder() if length is None else None
+            self._left = length or 0
+            self._rate = BodyRate(self._site.settings.upload_seconds)
+            if self._expects_continue and not held and request.error is None:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._timeout.reset(WINDOW_SECONDS)
+            self._receive_body(held)
         self._check_end()
 
     def _receive_body(self, data: bytes) -> None:
@@ -247,15 +224,13 @@ class HttpConnection(Protocol):
         rate.add(len(data), len(content))
         taken = request.body_received(content) if content else None
         if complete:
-            self._buffer = data[len(content) :] if self._chunks is None else self._chunks.rest()
-            request.complete = True
-            if len(self._buffer) > HELD_BYTES:
-                self._pause_reading()
-        elif self._chunks is not None and self._chunks.malformed:
+            self._body_complete(request, data[len(content) :] if self._chunks is None else self._chunks.rest())
+            return
+        if self._chunks is not None and self._chunks.malformed:
             request.reject(BadRequest("The chunked body is malformed."))
         elif rate.overhead_exceeded:
             request.reject(BadRequest("The chunks are too small."))
-        if complete or request.error is not None:
+        if request.error is not None:
             self._handle(request)
         elif taken is not None and not taken.called:
             self._pause_reading()
@@ -263,8 +238,16 @@ class HttpConnection(Protocol):
 
     def _receiver_ready(self, request: Request) -> None:
         """Read on, unless the body is complete or abandoned meanwhile."""
-        if self._request is request and self._state is State.BODY and not self._write_paused:
+        if self._request is request and self._state is State.BODY and not self.flow.paused:
             self._resume_reading()
+
+    def _body_complete(self, request: Request, rest: bytes) -> None:
+        """Handle a request whose body was read; `rest` belongs to the next one."""
+        request.complete = True
+        self._buffer = rest
+        if len(rest) > HELD_BYTES:
+            self._pause_reading()
+        self._handle(request)
 
     def _handle(self, request: Request) -> None:
         self._timeout.reset(None)
@@ -274,12 +257,6 @@ class HttpConnection(Protocol):
 
     # responses
 
-    def send(self, head: bytes, body: bytes = b"") -> None:
-        """Write both in one system call where nothing waits before them: that saves a turn of the reactor."""
-        sent = direct_socket.send(self.transport, head, body) if direct_socket.can_send(self.transport) else 0
-        if sent < len(head) + len(body):
-            self.transport.write((head + body)[sent:])
-
     def request_done(self, request: Request) -> None:
         """Go on with the next request, or close.
 
@@ -288,73 +265,49 @@ class HttpConnection(Protocol):
         self._request = None
         if not self.persistent or not request.complete:
             if not (request.complete or self._read_ended):
-                self._linger()
+                self._begin_closing().linger()
+                self._resume_reading()
             elif self._last and not self._read_ended:
-                self._state, self._buffer = State.CLOSING, b""
-                self._timeout.reset(LAST_ANSWER_SECONDS)
+                self._begin_closing().await_client()
             else:
-                self._close()
-        elif self._write_paused:
+                self._begin_closing().close()
+        elif self.flow.paused:
             self._state = State.WAITING
         else:
-            self._next_request()
-
-    def _next_request(self) -> None:
-        self._timeout.reset(self._idle_seconds)
-        if self._buffer or self._always_in_turns:
-            self._state = State.WAITING
-            self._turn_due = True
-            self._clock.callLater(0, self._take_turn)
-            return
-        self._state = State.IDLE
-        if not self._reading:
-            self._resume_reading()
-        if self._read_ended:
-            self._check_end()
+            self._timeout.reset(self._idle_seconds)
+            if self._buffer or self._always_in_turns:
+                self._state = State.WAITING
+                self._turn_due = True
+                self._clock.callLater(0, self._take_turn)
+            else:
+                self._state = State.IDLE
+                self._resume_reading()
+                self._check_end()
 
     def _take_turn(self) -> None:
         self._turn_due = False
-        if self._state is State.WAITING and not self._write_paused:
+        if self._state is State.WAITING and not self.flow.paused:
             self._state = State.IDLE
             self._read_head()
             if len(self._buffer) <= HELD_BYTES:
                 self._resume_reading()
             if self._last and self._state is State.IDLE:
-                self._close()
+                self._begin_closing().close()
             self._check_end()
 
-    # flow control: the transport calls these as the registered producer
+    # flow control
 
-    def pauseProducing(self) -> None:
-        """The transport is full: pause the producer of the response, and read no further request."""
-        self._write_paused = True
-        if self._stalled is None:
-            unsent = self.transport
-            self._stalled = StalledWrite(self._clock, lambda: direct_socket.unsent_bytes(unsent), self.abort)
-        self._stalled.start()
-        if self.producer is not None:
-            self.producer.pauseProducing()
+    def _when_full(self) -> None:
+        """Read no further request."""
         if self._state not in (State.DECIDING, State.HANDLING):
             self._pause_reading()
 
-    def resumeProducing(self) -> None:
-        """The transport has room again."""
-        self._write_paused = False
-        if self._stalled is not None:
-            self._stalled.close()
-            self._stalled = None
-        if self.producer is not None:
-            self.producer.resumeProducing()
-        if self._write_paused or self._turn_due:  # the producer has filled the transport again, or written all
-            return
-        if self._state is State.WAITING:
+    def _when_writable(self) -> None:
+        if self._state is State.WAITING and not self._turn_due:
             self._timeout.reset(self._idle_seconds)
             self._take_turn()
-        elif self._state not in (State.DECIDING, State.HANDLING):
+        elif self._state not in _HOLDING:
             self._resume_reading()
-
-    def stopProducing(self) -> None:
-        """The connection is lost; connectionLost() follows."""
 
     def _pause_reading(self) -> None:
         if self._reading:
@@ -374,7 +327,7 @@ class HttpConnection(Protocol):
             return
         match self._state:
             case State.IDLE:
-                self._close()
+                self._begin_closing().close()
             case State.HEAD:
                 self._reject(BadRequest(INCOMPLETE))
             case State.DECIDING | State.HANDLING:
@@ -388,15 +341,12 @@ class HttpConnection(Protocol):
             case State.HEAD:
                 self._reject(RequestTimeout())
             case State.IDLE:
-                self._close()
+                self._begin_closing().close()
             case State.DECIDING | State.HANDLING:
                 if self._request is not None and not self._request.started:
                     self.abort()
-            case State.CLOSING:
-                if self._lingering or not self.transport.disconnecting:
-                    self._close()
-                else:
-                    self.abort()
+            case State.CLOSING if self._closing is not None:
+                self._closing.timed_out()
             case State.BODY if self._request is not None and self._rate is not None:
                 if self._rate.too_slow():
                     self._request.reject(RequestTimeout())
@@ -410,24 +360,15 @@ class HttpConnection(Protocol):
         if self._silent and self._state is State.IDLE:
             self._timeout.reset(FIRST_REQUEST_SECONDS)
         elif self._state is State.IDLE or (self._state is State.WAITING and not self._turn_due):
-            self._close()
+            self._begin_closing().close()
 
     def abort(self) -> None:
         """Close without sending what is written."""
-        self._state = State.CLOSING
+        self._begin_closing()
         self.transport.abortConnection()
 
-    def _close(self) -> None:
-        """Close when what is written is sent, within STALL_SECONDS."""
-        self._state, self._lingering, self._buffer = State.CLOSING, False, b""
-        self._timeout.reset(STALL_SECONDS)
-        self.transport.unregisterProducer()
-        self.transport.loseConnection()
-
-    def _linger(self) -> None:
-        """Close our side, and read on for a moment."""
-        self._state, self._lingering, self._buffer = State.CLOSING, True, b""
-        self._timeout.reset(LINGER_SECONDS)
-        self._resume_reading()
-        if IHalfCloseableDescriptor.providedBy(self.transport) and not ISSLTransport.providedBy(self.transport):
-            self.transport.loseWriteConnection()  # type: ignore[attr-defined]  # the interface is not typed
+    def _begin_closing(self) -> ClosingConnection:
+        """Answer nothing more."""
+        self._state, self._buffer = State.CLOSING, b""
+        self._closing = ClosingConnection(self.transport, self._timeout)
+        return self._closing

@@ -52,6 +52,13 @@ def can_send(transport: object) -> bool:
     return bool(transport.connected) and not (waiting or transport.TLS)
 
 
+def write(transport: Any, head: bytes, body: bytes) -> None:
+    """Write both in one system call where nothing waits before them: that saves a turn of the reactor."""
+    sent = send(transport, head, body) if can_send(transport) else 0
+    if sent < len(head) + len(body):
+        transport.write((head + body)[sent:])
+
+
 def send(transport: Any, head: bytes, body: bytes) -> int:
     """Send both in one system call and return how many bytes the kernel took; call it only if can_send().
 

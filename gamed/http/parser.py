@@ -190,12 +190,10 @@ def check_host(version: str, headers: RequestHeaders, authority: str | None, our
     which has to be there all the same (RFC 9112 3.2.2).
     """
     hosts = headers.values("host")
-    if not hosts and version == "HTTP/1.0" and authority is None:
-        return
     if len(hosts) > 1 or (not hosts and version != "HTTP/1.0"):
         raise BadRequest("Send one Host field.")
-    names = [normalize_host(host) for host in [*hosts, *([] if authority is None else [authority])]]
-    if names[-1] != our_host and names[-1] not in LOOPBACK_HOSTS:
+    names = [normalize_host(host) for host in (*hosts, authority) if host is not None]
+    if names and names[-1] != our_host and names[-1] not in LOOPBACK_HOSTS:
         raise MisdirectedRequest
 
 

@@ -7,10 +7,11 @@ from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import ServerFactory
 
 from gamed.crypto import Random
+from gamed.http.access_log import AccessLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import ConnectionLimiter, HttpSettings, peer_host
 from gamed.http.connection import HttpConnection
-from gamed.http.site import AccessLog, Site
+from gamed.http.site import Site
 from gamed.instants import Now
 
 

@@ -92,7 +92,7 @@ class AccessLog:
         self._entries: list[Entry] = []
         self._due: IDelayedCall | None = None
 
-    def line(
+    def log(
         self,
         *,
         request_id: str,

@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 import gamed.web
 from gamed.http.app import BaseApp, HtmlApp
 from gamed.http.problem_codes import CODES
-from gamed.http.routing import template_of
+from gamed.http.route_compiler import template_of
 from gamed.login.outcome import Outcome
 from gamed.saves.limits import SaveLimits
 from gamed.saves.proposal import accept

@@ -50,7 +50,7 @@ def narrowed(connection: Connection) -> Connection:
 
     def write_and_be_full(data: bytes) -> None:
         write(data)
-        connection.channel.pauseProducing()
+        connection.channel.flow.pauseProducing()
 
     connection.transport.write = write_and_be_full
     return connection
@@ -115,27 +115,27 @@ class PipelineTests(SynchronousTestCase):
         connection.send(GET * 500)
         self.assertEqual((len(connection.answers), connection.transport.producerState), (1, "paused"))
         for answered in range(2, 501):
-            channel.resumeProducing()
+            channel.flow.resumeProducing()
             self.assertEqual(len(connection.answers), answered)
-        channel.resumeProducing()
+        channel.flow.resumeProducing()
         self.assertEqual(connection.transport.producerState, "producing")
         self.assertFalse(connection.closing)
 
     def test_who_says_all_and_reads_later(self) -> None:
         """A side that is closed meanwhile takes no answer away."""
         self.connection.send(request_bytes("GET", "/echo/later") + GET * 2)
-        self.connection.channel.pauseProducing()
+        self.connection.channel.flow.pauseProducing()
         self.room.waiting.pop().callback(b"late")
         self.connection.channel.readConnectionLost()
         self.assertEqual((len(self.statuses()), self.connection.closing), (1, False))
-        self.connection.channel.resumeProducing()
+        self.connection.channel.flow.resumeProducing()
         self.assertEqual((len(self.statuses()), self.connection.closing), (3, True))
 
     @covers("threats/37")
     def test_a_flood_from_who_does_not_read(self) -> None:
         """Nothing more is read of a client that does not take an answer that has begun."""
         self.connection.send(request_bytes("GET", "/echo/stream"))
-        self.connection.channel.pauseProducing()
+        self.connection.channel.flow.pauseProducing()
         self.connection.send(GET * 400)
         self.assertEqual(self.connection.transport.producerState, "paused")
 
@@ -168,9 +168,9 @@ class PipelineTests(SynchronousTestCase):
         self.assertEqual(len(connection.answers), 423)
         self.assertEqual(calls, ["pause", "resume"])
         for _ in range(2):
-            connection.channel.pauseProducing()
+            connection.channel.flow.pauseProducing()
         for _ in range(2):
-            connection.channel.resumeProducing()
+            connection.channel.flow.resumeProducing()
         self.assertEqual(calls, ["pause", "resume"] * 2)
 
     def test_errors_whose_body_was_read_keep_the_connection(self) -> None:
@@ -258,10 +258,10 @@ class GateTests(SynchronousTestCase):
     def test_the_transport_is_full_meanwhile(self) -> None:
         """Nothing more is read before it has room again."""
         self.send(put(b"a" * 100_000)[:-50_000])
-        self.connection.channel.pauseProducing()
+        self.connection.channel.flow.pauseProducing()
         self.gate.waiting.pop().callback(Sink())
         self.assertEqual(self.connection.transport.producerState, "paused")
-        self.connection.channel.resumeProducing()
+        self.connection.channel.flow.resumeProducing()
         self.assertEqual(self.connection.transport.producerState, "producing")
 
     def test_what_follows_the_body_is_the_next_request(self) -> None:

@@ -117,7 +117,7 @@ class LeavingTests(SynchronousTestCase):
     def test_while_the_transport_is_full(self) -> None:
         """Nothing of the connection is left for the garbage collector."""
         connection = Browser([EchoRoom()]).connect().send(GET)
-        connection.channel.pauseProducing()
+        connection.channel.flow.pauseProducing()
         connection.transport.unregisterProducer()
         connection.leave()
         channel = ref(connection.channel)

@@ -106,8 +106,8 @@ class GarbageTests(SynchronousTestCase):
         ):
             connection.send(data[:-1])
             connection.send(data[-1:])
-        connection.channel.pauseProducing()
-        connection.channel.resumeProducing()
+        connection.channel.flow.pauseProducing()
+        connection.channel.flow.resumeProducing()
         self.assertEqual(len(connection.answers), 4)
         self.assertLess(len(vars(connection.channel)), 30)
         connection.leave()

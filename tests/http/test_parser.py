@@ -9,8 +9,7 @@ from gamed.http.bodies import RequestHead
 from gamed.http.errors import BadRequest, HeadTooLarge, HttpError, MisdirectedRequest, RouteNotFound
 from gamed.http.headers import PreparedHeaders, RequestHeaders, ResponseHeaders
 from gamed.http.parser import RawRequestHead, check_host, decode_path, normalize_host, read_head, split_target
-from gamed.http.routing import RouteMatch
-from gamed.http.site import Routed
+from gamed.http.routing import Routed, RouteMatch
 from tests.support.covers import covers
 
 

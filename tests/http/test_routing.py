@@ -13,7 +13,8 @@ from gamed.http import errors
 from gamed.http.app import RouteGroup, make_app
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.request import Request
-from gamed.http.routing import RouteTable, template_of
+from gamed.http.route_compiler import compile_routes, template_of
+from gamed.http.routing import RouteTable
 from gamed.web.json_io import write_json
 from tests.http.rooms import CollectRoom, EchoRoom, PagesRoom
 from tests.support.http import Browser
@@ -55,7 +56,7 @@ class NamedRoom(Struct, frozen=True):
 
 class RoutingTests(SynchronousTestCase):
     def template(self, path: str, method: str = "GET") -> tuple[str, str | None]:
-        match = RouteTable([EchoRoom(), PagesRoom(), CollectRoom()]).find(method, path)
+        match = compile_routes([EchoRoom(), PagesRoom(), CollectRoom()]).find(method, path)
         return match.template, type(match.refusal).__name__ if match.refusal else None
 
     def test_longest_prefix(self) -> None:
@@ -72,7 +73,7 @@ class RoutingTests(SynchronousTestCase):
 
     def test_refusals_are_new_each_time(self) -> None:
         """A raised exception keeps its frames; a shared one would keep all of them."""
-        table = RouteTable([EchoRoom()])
+        table = compile_routes([EchoRoom()])
         for method, path in (("GET", "/nope"), ("GET", "/echo/nope"), ("PUT", "/echo/text"), ("PUT", "/echo/name/a")):
             refusal = table.find(method, path).refusal
             self.assertIsNotNone(refusal)
@@ -86,8 +87,9 @@ class RoutingTests(SynchronousTestCase):
 
     def test_mistakes_of_a_room_show_at_start(self) -> None:
         """An app of another make, a gate for no endpoint."""
-        self.assertRaises(TypeError, RouteTable, [PlainRoom()])
-        self.assertRaises(ValueError, RouteTable, [EchoRoom(body_policies={"nobody": SmallBodyPolicy("text/plain")})])
+        self.assertRaises(TypeError, compile_routes, [PlainRoom()])
+        room = EchoRoom(body_policies={"nobody": SmallBodyPolicy("text/plain")})
+        self.assertRaises(ValueError, compile_routes, [room])
 
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
         """Klein's own errors are problems too; one that we have no code for is a 500."""
@@ -140,27 +142,27 @@ class PrecedenceTests(SynchronousTestCase):
             for order in (rules, rules[::-1]):
                 with self.subTest(order):
                     if ambiguous:
-                        self.assertRaises(ValueError, RouteTable, [group(*order)])
+                        self.assertRaises(ValueError, compile_routes, [group(*order)])
                     else:
-                        RouteTable([group(*order)])
+                        compile_routes([group(*order)])
 
     def test_string_and_text(self) -> None:
         """A `string` comes before a `text`, in whatever order the rules are given."""
         for rules in (["/a/<x>", "/a/<text:y>"], ["/a/<text:y>", "/a/<x>"]):
-            table = RouteTable([group(*rules)])
+            table = compile_routes([group(*rules)])
             self.assertEqual(self.found(table, "/a/b"), ("/a/{x}", {"x": "b"}))
             self.assertEqual(self.found(table, "/a/\0"), ("/a/{y}", {"y": "\0"}))
 
     def test_rules_that_cannot_be_compiled(self) -> None:
         """A path argument that is not the last segment, and a converter that does not exist, are refused at start."""
-        self.assertRaises(ValueError, RouteTable, [group("/a/<path:p>/b")])
-        self.assertRaises(ValueError, RouteTable, [group("/a/<int:n>")])
+        self.assertRaises(ValueError, compile_routes, [group("/a/<path:p>/b")])
+        self.assertRaises(ValueError, compile_routes, [group("/a/<int:n>")])
 
     def test_most_specific(self) -> None:
         """From the left a literal segment comes before a token, a token before a string, a string before a path."""
         rules = ["/a/<path:p>", "/a/<x>/<path:p>", "/a/<x>", "/a/<token:x>", "/a/b", "/a/b/<x>", "/a/b/c"]
         for order in (rules, rules[::-1]):
-            table = RouteTable([group(*order)])
+            table = compile_routes([group(*order)])
             self.assertEqual(self.found(table, "/a/b"), ("/a/b", {}))
             self.assertEqual(self.found(table, f"/a/{TOKEN}"), ("/a/{x}", {"x": TOKEN}))
             self.assertEqual(table.find("GET", f"/a/{TOKEN}").route, table.find("GET", f"/a/{TOKEN[::-1]}").route)
@@ -171,7 +173,7 @@ class PrecedenceTests(SynchronousTestCase):
             self.assertEqual(self.found(table, "/a/c/d"), ("/a/{x}/{p}", {"x": "c", "p": "d"}))
             self.assertEqual(self.found(table, "/a/b/c/d"), ("/a/{x}/{p}", {"x": "b", "p": "c/d"}))
         self.assertEqual(
-            self.found(RouteTable([group("/a/<path:p>", "/<x>/<path:p>")]), "/a/b"), ("/a/{p}", {"p": "b"})
+            self.found(compile_routes([group("/a/<path:p>", "/<x>/<path:p>")]), "/a/b"), ("/a/{p}", {"p": "b"})
         )
 
     def test_methods(self) -> None:
@@ -179,7 +181,7 @@ class PrecedenceTests(SynchronousTestCase):
         app = make_app()
         for method, rule in (("GET", "/a/b"), ("PUT", "/a/<x>"), ("DELETE", "/a/<path:p>")):
             app.route(rule, methods=[method], endpoint=method)(lambda *_, **arguments: b"")
-        table = RouteTable([cast(RouteGroup, SimpleNamespace(app=app, prefixes=("/",), body_policies={}))])
+        table = compile_routes([cast(RouteGroup, SimpleNamespace(app=app, prefixes=("/",), body_policies={}))])
         self.assertEqual(self.found(table, "/a/b"), ("/a/b", {}))
         self.assertEqual(self.found(table, "/a/b", "PUT"), ("/a/{x}", {"x": "b"}))
         self.assertEqual(self.found(table, "/a/b", "DELETE"), ("/a/{p}", {"p": "b"}))
@@ -189,14 +191,14 @@ class PrecedenceTests(SynchronousTestCase):
 
     def test_another_group(self) -> None:
         """A rule does not reach into the prefix of another group."""
-        table = RouteTable([group("/a/<path:p>", prefixes=["/a/"]), group("/a/b/<x>", prefixes=["/a/b/"])])
+        table = compile_routes([group("/a/<path:p>", prefixes=["/a/"]), group("/a/b/<x>", prefixes=["/a/b/"])])
         self.assertEqual(self.found(table, "/a/b/c"), ("/a/b/{x}", {"x": "c"}))
         self.assertIsNone(self.found(table, "/a/b/c/d"))
         self.assertEqual(self.found(table, "/a/c/d"), ("/a/{p}", {"p": "c/d"}))
 
 
 class ConverterTests(SynchronousTestCase):
-    table = RouteTable([group("/string/<x>", "/text/<text:x>", "/path/<path:x>", "/token/<token:x>")])
+    table = compile_routes([group("/string/<x>", "/text/<text:x>", "/path/<path:x>", "/token/<token:x>")])
 
     def accepts(self, converter: str, value: str) -> bool:
         """Return whether the converter takes the value, unchanged."""

@@ -6,7 +6,8 @@ from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.client_address import RESERVED_FILES, HttpSettings, spare_files
-from gamed.http.connection import FIRST_REQUEST_SECONDS, LAST_ANSWER_SECONDS
+from gamed.http.closing import LAST_ANSWER_SECONDS
+from gamed.http.connection import FIRST_REQUEST_SECONDS
 from gamed.http.direct_socket import PROGRESS_BYTES, StalledWrite
 from tests.http.rooms import EchoRoom, OpenGate, Sink, Turnstile
 from tests.support.covers import covers
@@ -143,7 +144,7 @@ class ReaderTests(SlowCase):
     def test_a_client_that_does_not_read(self) -> None:
         """Its connection is cut after a minute in which nothing could be sent."""
         self.browser.watched(lambda: self.connection.send(request_bytes("GET", "/echo/stream")))
-        self.connection.channel.pauseProducing()
+        self.connection.channel.flow.pauseProducing()
         self.clock.advance(59)
         self.assertFalse(self.connection.transport.disconnected)
         self.clock.advance(1)
@@ -153,11 +154,11 @@ class ReaderTests(SlowCase):
         """Each time it has read what was there, its minute begins again."""
         self.connection.send(request_bytes("GET", "/echo/stream"))
         for _ in range(5):
-            self.connection.channel.pauseProducing()
+            self.connection.channel.flow.pauseProducing()
             self.clock.advance(50)
-            self.connection.channel.resumeProducing()
+            self.connection.channel.flow.resumeProducing()
         self.assertFalse(self.connection.closed)
-        self.connection.channel.pauseProducing()
+        self.connection.channel.flow.pauseProducing()
         self.clock.advance(60)
         self.assertTrue(self.connection.transport.disconnected)
 
@@ -179,7 +180,7 @@ class ReaderTests(SlowCase):
         """When all have left, nothing waits any more."""
         for data in (b"", GET, GET[:5], self.head(), request_bytes("GET", "/echo/later"), b"x\r\n\r\n"):
             connection = self.browser.connect().send(data)
-            connection.channel.pauseProducing()
+            connection.channel.flow.pauseProducing()
             connection.leave()
         self.connection.leave()
         self.assertEqual(self.clock.getDelayedCalls(), [])
@@ -268,10 +269,10 @@ class ShutdownTests(SynchronousTestCase):
         for later in (b"", GET):
             connection = self.browser.connect()
             write = connection.transport.write
-            connection.transport.write = lambda data: (write(data), connection.channel.pauseProducing())  # noqa: B023
+            connection.transport.write = lambda data: (write(data), connection.channel.flow.pauseProducing())  # noqa: B023
             connection.send(GET + later)
             done = self.browser.site.shut_down()
-            connection.channel.resumeProducing()
+            connection.channel.flow.resumeProducing()
             self.assertEqual((len(connection.answers), connection.closed), (1, True))
             connection.leave()
             self.successResultOf(done)

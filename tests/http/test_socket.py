@@ -12,6 +12,7 @@ from twisted.internet.tcp import Connection as TCPConnection
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
+from gamed.http import direct_socket
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
 from tests.http.rooms import EchoRoom, OpenGate
@@ -86,7 +87,7 @@ class OrderTests(SynchronousTestCase):
         transport.connected = True
         sent, read = [(b"h", b"a" * 1_000_000), (b"b" * 1_000_000, b"B"), (b"c", b"")], b""
         for head, body in sent:
-            channel.send(head, body)
+            direct_socket.write(transport, head, body)
             read += taken(theirs)
         while transport.dataBuffer or transport._tempDataBuffer:
             transport.doWrite()
@@ -102,7 +103,7 @@ class OrderTests(SynchronousTestCase):
         channel = Browser([EchoRoom()]).connect().channel
         transport = channel.transport = TCPConnection(ours, channel, Waiting())
         transport.connected = True
-        channel.send(b"head", b"body")
+        direct_socket.write(transport, b"head", b"body")
         self.assertEqual(transport._tempDataBuffer, [b"headbody"])
         self.assertIs(transport.doWrite(), CONNECTION_LOST)
 

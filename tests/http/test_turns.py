@@ -137,10 +137,10 @@ class TurnTests(SynchronousTestCase):
     def test_the_transport_becomes_full(self) -> None:
         """The next request waits until the client has taken what was written."""
         connection = self.begin(GET * 2)
-        connection.channel.pauseProducing()
+        connection.channel.flow.pauseProducing()
         connection.turn()
         self.assertEqual(len(self.room.calls), 1)
-        connection.channel.resumeProducing()
+        connection.channel.flow.resumeProducing()
         self.assertEqual(len(self.room.calls), 2)
 
     def test_the_service_stops(self) -> None:

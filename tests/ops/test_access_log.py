@@ -14,7 +14,7 @@ class AccessLogTests(SynchronousTestCase):
         self.log = AccessLog(self.written.append, self.clock, lambda: 1_800_000_000_004)  # type: ignore[arg-type]
 
     def line(self, method: str = "GET") -> None:
-        self.log.line(
+        self.log.log(
             request_id="5f0c", method=method, template="/game/saves/{slot}", status=200, size=40213, seconds=0.00184
         )
 
@@ -56,6 +56,6 @@ class AccessLogTests(SynchronousTestCase):
             raise OSError(28, "No space left on device")
 
         log = AccessLog(fail, self.clock, lambda: 0)  # type: ignore[arg-type]
-        log.line(request_id="1", method="GET", template="-", status=404, size=0, seconds=0)
+        log.log(request_id="1", method="GET", template="-", status=404, size=0, seconds=0)
         self.clock.advance(1)
         self.assertEqual(self.clock.getDelayedCalls(), [])

@@ -103,7 +103,7 @@ class RequestTests(SynchronousTestCase):
     def line(self, style: LogFormat) -> str:
         written: list[str] = []
         log = AccessLog(written.append, Clock(), lambda: NOW_MS, style)  # type: ignore[arg-type]
-        log.line(
+        log.log(
             request_id="5f0c",
             method="GET",
             template="/game/saves/{slot}",

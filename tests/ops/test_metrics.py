@@ -52,7 +52,7 @@ class RequestTests(MetricsTestCase):
     def line(
         self, method: str = "GET", template: str = "/game/saves/{slot}", status: int = 200, code: str = ""
     ) -> None:
-        self.log().line(
+        self.log().log(
             request_id="5f0c",
             method=method,
             template=template,

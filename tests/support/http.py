@@ -42,7 +42,7 @@ class Lines:
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
 
-    def line(self, **values: Any) -> None:
+    def log(self, **values: Any) -> None:
         self.lines.append(values)
 
 
