@@ -36,6 +36,8 @@ class ResponseWriter:
     """Whether the response has begun."""
     sent_bytes = 0
     """Bytes of content that were written."""
+    _content_length = 0
+    """Bytes of content that the head announces; 0 for a response without content."""
     _producer: IPushProducer | None = None
     _work: Deferred[Any] | None = None
     """The handler that runs; cancelled when the client leaves."""
@@ -93,6 +95,8 @@ class ResponseWriter:
         if not self.started:
             self._start_response(data)
         elif self.status not in NO_CONTENT and self.head.method != "HEAD":
+            if self.sent_bytes + len(data) > self._content_length:
+                raise RuntimeError("a response is longer than its Content-Length")
             self._connection.transport.write(data)
             self.sent_bytes += len(data)
 
@@ -165,11 +169,17 @@ class ResponseWriter:
         if status in NO_CONTENT:
             headers.remove("Content-Length")
             headers.remove("Content-Type")
-            data = b""
-        elif length is None and headers.get("Content-Length") is None:
-            raise RuntimeError("a response without Content-Length")
-        if self.head.method == "HEAD":
-            data = b""
+            length = None
+        elif length is None:
+            announced = headers.get("Content-Length")
+            if announced is None:
+                raise RuntimeError("a response without Content-Length")
+            length = int(announced)
+        if length is None or self.head.method == "HEAD":
+            data, length = b"", 0
+        if len(data) > length:
+            raise RuntimeError("a response is longer than its Content-Length")
+        self._content_length = length
         if not (self.complete and self._connection.persistent) and self._version == "HTTP/1.1":
             headers.set("Connection", "close")
         head = b"%b %b%b\r\n" % (self._version.encode(), _STATUS[status], headers.encode())
@@ -188,6 +198,8 @@ class ResponseWriter:
         self._site.cors.finish_headers(headers, self._routed)
 
     def _finish(self) -> None:
+        if self.sent_bytes != self._content_length:
+            raise RuntimeError("a response is shorter than its Content-Length")
         self._work = None
         self._log_access(self.status)
         connection, self._connection = self._connection, None

@@ -208,6 +208,12 @@ class EchoRoom(Struct, frozen=True):
         request.write(b"abc")
         raise ValueError("the disk is gone")
 
+    @app.route("/echo/measured/<string:length>", methods=["GET"])
+    async def echo_measured(self, request: Request, length: str) -> None:
+        request.setHeader("Content-Length", length)
+        request.write(b"abc")
+        request.write(b"def")
+
     @app.route("/echo/tree/leaf/<string:name>", methods=["GET"])
     def echo_leaf(self, request: Request, name: str) -> bytes:
         return write_json(request, 200, {"leaf": name})

@@ -260,6 +260,29 @@ class CrashTests(SynchronousTestCase):
         self.assertTrue(connection.transport.disconnected)
         self.assertIn("ValueError: the disk is gone", "".join(self.browser.events))
 
+    def test_a_stream_of_another_length(self) -> None:
+        """A response that is shorter or longer than its Content-Length is aborted, so that no byte is misread."""
+        for length, sent in ((5, b"abc"), (7, b"abcdef")):
+            browser = Browser([EchoRoom()], crashes=True)
+            connection = browser.connect()
+            request = b"GET /echo/measured/%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % length
+            browser.watched(lambda: connection.send(request * 2))  # noqa: B023
+            self.assertTrue(connection.transport.disconnected, length)
+            self.assertEqual(connection.raw.partition(b"\r\n\r\n")[2], sent)
+            self.assertIn("its Content-Length", "".join(browser.events))
+
+    def test_more_than_the_content_length_at_once(self) -> None:
+        """A first piece that is already too long is answered with 500; nothing of it is sent."""
+        self.assertEqual(self.browser.get("/echo/measured/2").code, "internal_error")
+
+    def test_a_stream_of_the_right_length(self) -> None:
+        """The connection stays open, also after HEAD, which has no content."""
+        for method, sent in ((b"GET", b"abcdef"), (b"HEAD", b"")):
+            connection = self.browser.connect()
+            connection.send(b"%b /echo/measured/6 HTTP/1.1\r\nHost: localhost\r\n\r\n" % method)
+            self.assertEqual(connection.raw.partition(b"\r\n\r\n")[2], sent)
+            self.assertFalse(connection.closing)
+
     def test_typed_errors_are_not_logged(self) -> None:
         """What was expected is an answer, not news."""
         self.assertEqual(self.browser.get("/echo/typed").code, "busy")
