@@ -264,13 +264,15 @@ class HttpConnection(Protocol):
         """
         self._request = None
         if not self.persistent or not request.complete:
-            if not (request.complete or self._read_ended):
-                self._begin_closing().linger()
-                self._resume_reading()
-            elif self._last and not self._read_ended:
-                self._begin_closing().await_client()
+            unread = bool(self._buffer) or not request.complete
+            closing = self._begin_closing()
+            if self._read_ended or not (unread or self._last):
+                closing.close()
+            elif self._last and request.complete:
+                closing.await_client()
             else:
-                self._begin_closing().close()
+                closing.linger()
+                self._resume_reading()
         elif self.flow.paused:
             self._state = State.WAITING
         else:

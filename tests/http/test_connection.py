@@ -196,10 +196,12 @@ class PipelineTests(SynchronousTestCase):
     def test_close_is_obeyed(self) -> None:
         """`Connection: close`, and every HTTP/1.0 request, is the last."""
         self.connection.send(request_bytes("GET", "/echo/text", {"Connection": "close"}) + GET)
-        self.assertEqual((self.statuses(), self.connection.closed), ([200], True))
+        self.assertEqual((self.statuses(), self.connection.closing), ([200], True))
         self.assertEqual(self.connection.answer.headers["connection"], "close")
         old = self.browser.connect().send(b"GET /echo/text HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" + GET)
-        self.assertEqual(([answer.status for answer in old.answers], old.closed), ([200], True))
+        self.assertEqual(([answer.status for answer in old.answers], old.closing), ([200], True))
+        last = self.browser.connect().send(request_bytes("GET", "/echo/text", {"Connection": "close"}))
+        self.assertTrue(last.closed)
 
     def test_an_answer_is_read_before_the_end(self) -> None:
         """After a refusal the rest is read and thrown away for a moment, so that no reset overtakes the answer."""

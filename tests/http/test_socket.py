@@ -120,6 +120,12 @@ class SocketTests(SocketCase):
         answers = await self.exchange(head, b"a" * (16 * 1024 * 1024))
         self.assertEqual([(answer.status, answer.headers["connection"]) for answer in answers], [(405, "close")])
 
+    async def test_bytes_behind_the_last_request(self) -> None:
+        """A client that sends 8 MiB behind `Connection: close` still finds the answer, not a reset (RFC 9112 9.6)."""
+        last = request_bytes("GET", "/echo/text", {"Connection": "close"})
+        answers = await self.exchange(last + b"a" * (8 * 1024 * 1024))
+        self.assertEqual([(answer.status, answer.headers["connection"]) for answer in answers], [(200, "close")])
+
     async def test_a_sink_that_refuses_in_the_middle(self) -> None:
         """The same when the refusal comes after some of the body."""
         head = request_bytes("PUT", "/echo/any", {"Content-Length": str(8 * 1024 * 1024)})
