@@ -136,7 +136,7 @@ class HttpConnection(Protocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._begin_closing()
-        self._timeout.close()
+        self._timeout.cancel()
         self.flow.close()
         del self.flow  # it refers to this connection: a cycle per connection
         request, self._request = self._request, None

@@ -112,7 +112,7 @@ class StalledWrite:
 
     def close(self) -> None:
         """Stop watching for good."""
-        self._timeout.close()
+        self._timeout.cancel()
 
     def _check(self) -> None:
         self._running = False

@@ -43,7 +43,7 @@ class Timeout:
         if self._call is None:
             self._call = self._clock.callLater(seconds, self._due)
 
-    def close(self) -> None:
+    def cancel(self) -> None:
         """Never fire again, and keep nothing alive."""
         self._at = self._fire = None
         if self._call is not None:

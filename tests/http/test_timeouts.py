@@ -57,11 +57,11 @@ class TimeoutTests(SynchronousTestCase):
     def test_closed(self) -> None:
         """Nothing is left in the reactor, and it never fires again."""
         self.timeout.reset(10)
-        self.timeout.close()
+        self.timeout.cancel()
         self.assertEqual(self.calls(), [])
         self.timeout.reset(1)
         self.clock.advance(1)
-        self.timeout.close()
+        self.timeout.cancel()
         self.assertEqual((self.fired, self.calls()), ([], []))
 
     def test_set_while_firing(self) -> None:
@@ -70,7 +70,7 @@ class TimeoutTests(SynchronousTestCase):
         again.reset(1)
         self.clock.pump([1, 1, 1])
         self.assertEqual(self.fired, [1, 2, 3])
-        again.close()
+        again.cancel()
 
     def test_fails(self) -> None:
         """An error of what it calls is not repeated."""
