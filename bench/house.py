@@ -14,11 +14,11 @@ from sqlite3 import Connection
 from msgspec import Struct
 
 from bench.process import Process, free_port
-from gamed.cli.host import Host
+from gamed.cli.context import CommandContext
 from gamed.crypto import Keys
-from gamed.sessions.credentials import Pair, SessionPolicy, mint, new_session_id
-from gamed.storage.auth.players import create_player
-from gamed.storage.auth.sessions import open_session
+from gamed.players.tables import create_player
+from gamed.sessions.credentials import CredentialPair, SessionPolicy, mint, new_session_id
+from gamed.sessions.tables import open_session
 
 LIMITS = {"starts_per_minute": 0, "live_logins_per_address": 0, "live_logins": 0, "refreshes_per_minute": 0}
 CONFIG = {"mode": "local", "session": {"access_ttl": "24h"}, "limits": LIMITS}
@@ -70,7 +70,7 @@ class House:
 
     def sign_in(self, players: Sequence[str]) -> list[Player]:
         """These players, who are made where they are not there yet; once the service ran."""
-        host = Host(str(self.folder / "authentication.json"), str(self.data), development=False)
+        host = CommandContext(str(self.folder / "authentication.json"), str(self.data), development=False)
 
         def unit(connection: Connection, keys: Keys) -> list[Player]:
             return [_sign_in(connection, keys, player_id) for player_id in players]
@@ -115,7 +115,7 @@ def _sign_in(connection: Connection, keys: Keys, player_id: str) -> Player:
     return _shown(pair)
 
 
-def _shown(pair: Pair) -> Player:
+def _shown(pair: CredentialPair) -> Player:
     return Player(pair.access.reveal().decode(), pair.refresh.reveal().decode())
 
 

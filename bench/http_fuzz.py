@@ -175,7 +175,7 @@ def transcript(parts: Sequence[bytes], half_close: bool) -> dict[str, Any]:
     from tests.support.http import Browser
 
     try:
-        from tests.http.rooms import CollectRoom, EchoRoom, PagesRoom
+        from tests.http.apps import CollectRoom, EchoRoom, PagesRoom
     except ModuleNotFoundError:  # where an earlier state has them
         from tests.web.rooms import CollectRoom, EchoRoom, PagesRoom
 

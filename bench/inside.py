@@ -24,36 +24,29 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.testing import StringTransport
 
 from gamed import tokens
-from gamed.assets.library import Library
-from gamed.assets.objects import Objects
-from gamed.assets.plan import Order
-from gamed.assets.publisher import Publisher
-from gamed.assets.reading import AssetReader
+from gamed.assets.cache import ObjectCache, ReleaseCache
+from gamed.assets.publish import Publisher, PublishRequest
+from gamed.assets.routes import AssetRoutes
+from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
-from gamed.clock import now_ms
+from gamed.components import now_ms
+from gamed.http.access_log import AccessLog
 from gamed.http.app import RouteGroup
+from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
+from gamed.http.conditional import Representation
+from gamed.http.health_routes import PublicRoutes
 from gamed.http.server import build_server
-from gamed.http_rules.conditions import Representation
-from gamed.ops.access_log import AccessLog
 from gamed.ops.metrics import Counters
-from gamed.saves.disk import Announced
-from gamed.saves.holdings import Holdings
-from gamed.saves.limits import SaveLimits
-from gamed.saves.orders import WriteOrder, Written
-from gamed.saves.player_waits import PlayerWaits
-from gamed.saves.rules import Rule, SlotView, Verdict
-from gamed.saves.shelf import SaveStore, Shelf
-from gamed.saves.sight import Sight
-from gamed.saves.version import Body, Kind, Version
-from gamed.saves.write_rate import WriteRate
-from gamed.sessions.credentials import Caller
-from gamed.web.assets import AssetRoutes
-from gamed.web.detached import Detached
-from gamed.web.incoming import Intake
-from gamed.web.policy import PolicyRoutes
-from gamed.web.saves import SaveRoutes
-from gamed.web.upload import SaveGate
+from gamed.saves.change_waits import ChangeWaiters
+from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
+from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
+from gamed.saves.model import SaveContent, SavesSummary, Version, VersionKind
+from gamed.saves.routes import SaveRoutes
+from gamed.saves.service import SaveService, SaveStore
+from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
+from gamed.saves.write_rules import SlotState, WriteDecision, WriteRule
+from gamed.sessions.credentials import AuthenticatedSession
 
 T = TypeVar("T")
 WARM = 200
@@ -61,11 +54,11 @@ ROOMY = 1 << 40
 PEER = IPv4Address("TCP", "127.0.0.1", 51000)
 DATA, LARGE = os.urandom(4096), os.urandom(1024 * 1024)
 SAVED = Version(
-    *("auto", 7, 6, "6-0011223344556677", Kind.WRITE, 3),
-    Body(sha256(DATA).digest(), len(DATA), "application/octet-stream"),
+    *("auto", 7, 6, "6-0011223344556677", VersionKind.WRITE, 3),
+    SaveContent(sha256(DATA).digest(), len(DATA), "application/octet-stream"),
     now_ms(),
 )
-CALLER = Caller("ply_" + "0" * 22, "ses_" + "0" * 22, False, 0, None)
+CALLER = AuthenticatedSession("ply_" + "0" * 22, "ses_" + "0" * 22, False, 0, None)
 
 
 class Air:
@@ -74,16 +67,16 @@ class Air:
     def __init__(self) -> None:
         self._asked: list[tuple[Deferred[Any], object]] = []
         current = Representation(SAVED.entity_tag, SAVED.created_ms)
-        self._sight = Sight(SlotView(SAVED.version, head=SAVED), SAVED, current=current, data=DATA)
+        self._sight = SlotSnapshot(SlotState(SAVED.version, head=SAVED), SAVED, current=current, data=DATA)
 
-    def look_at(self, *_: object) -> Awaitable[tuple[Caller, Sight]]:
+    def look_at(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SlotSnapshot]]:
         return self._later((CALLER, self._sight))
 
-    def holdings(self, *_: object) -> Awaitable[tuple[Caller, Holdings]]:
-        return self._later((CALLER, Holdings()))
+    def holdings(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SavesSummary]]:
+        return self._later((CALLER, SavesSummary()))
 
-    def write(self, order: WriteOrder) -> Awaitable[Written]:
-        return self._later(Written(Verdict(Rule.W4_WRITTEN), SAVED))
+    def write(self, order: WriteCommand) -> Awaitable[WriteResult]:
+        return self._later(WriteResult(WriteDecision(WriteRule.W4_WRITTEN), SAVED))
 
     def _later(self, answer: Any) -> Deferred[Any]:
         deferred: Deferred[Any] = Deferred()
@@ -111,24 +104,24 @@ class Still:
     def wake(self, key: bytes) -> None: ...
     def start(self, waits: object) -> None: ...
     def stop(self) -> None: ...
-    async def settle(self, caller: Caller, *, reading: bool = False) -> None: ...
+    async def settle(self, caller: AuthenticatedSession, *, reading: bool = False) -> None: ...
     async def check(self) -> None: ...
 
 
-def published(folder: Path) -> AssetReader:
+def published(folder: Path) -> AssetService:
     """A release of two files, at `stable`. Time stands still: nothing is looked at again."""
     (source := folder / "source").mkdir()
     (source / "small.bin").write_bytes(DATA)
     (source / "large.bin").write_bytes(LARGE)
     store = AssetStore(folder / "assets")
     Publisher(store, lambda label, length: nullcontext(lambda done: None), now_ms, 0, 1).publish(
-        Order(source, "stable")
+        PublishRequest(source, "stable")
     )
 
     def run(work: Callable[[], T]) -> Deferred[T]:
         return succeed(work())
 
-    return AssetReader(Library(store, run, lambda: 0.0), Objects(store, run, lambda: 0.0, 64), now_ms())
+    return AssetService(ReleaseCache(store, run, lambda: 0.0), ObjectCache(store, run, lambda: 0.0, 64), now_ms())
 
 
 class Inside:
@@ -137,13 +130,15 @@ class Inside:
     def __init__(self, folder: Path, clock: Any = reactor) -> None:
         self._air, self.wire, still = Air(), cast(Any, Wire)(), Still()
         limits = SaveLimits(writes_per_minute=0)
-        waits = PlayerWaits(cast(Any, still), still)
+        waits = ChangeWaiters(cast(Any, still), still)
         store = cast(SaveStore, self._air)
-        shelf = Shelf(store, still, limits, now_ms, os.urandom, waits, WriteRate.of(limits))
-        gate = SaveGate(shelf, limits, Intake(limits, Path(tempfile.gettempdir()), Announced(lambda: ROOMY, 0)))
+        shelf = SaveService(store, still, limits, now_ms, os.urandom, waits, WriteRateLimiter.of(limits))
+        gate = SaveBodyPolicy(
+            shelf, limits, UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: ROOMY, 0))
+        )
         rooms: list[RouteGroup] = [
-            SaveRoutes(shelf, Detached(), gate, cast(Any, None)),
-            PolicyRoutes("local", [], "0" * 8, still),
+            SaveRoutes(shelf, ShieldedTasks(), gate, cast(Any, None)),
+            PublicRoutes("local", [], "0" * 8, still),
             AssetRoutes(published(folder)),
         ]
         log = AccessLog(lambda text: None, clock, now_ms, count=Counters(()).record_request)
@@ -161,7 +156,7 @@ class Inside:
 
 
 def requests() -> Mapping[str, bytes]:
-    token = tokens.mint(tokens.Kind.ACCESS_TOKEN, os.urandom(32)).reveal()
+    token = tokens.generate_token(tokens.TokenType.ACCESS_TOKEN, os.urandom(32)).reveal()
     save = b"/game/saves/auto HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %b\r\n" % token
     body = b"Content-Type: application/octet-stream\r\nContent-Length: %d\r\n\r\n%b" % (len(DATA), DATA)
     large = b"/assets/stable/large.bin HTTP/1.1\r\nHost: localhost\r\n"

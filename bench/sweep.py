@@ -17,11 +17,11 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from bench.house import disk_probe_ms, percentile
+from gamed.database import blobs as database_blobs
+from gamed.database.connection import connect, file_uri, prepare
+from gamed.database.migrations import prepare_files
+from gamed.saves import cleanup, erase_store
 from gamed.saves.limits import SaveLimits
-from gamed.storage import parts
-from gamed.storage.files import connect, file_uri, prepare
-from gamed.storage.migrations import prepare_files
-from gamed.storage.state import erasing, retention
 
 HOUR = 3_600_000
 NOW = 500_000 * HOUR
@@ -57,9 +57,9 @@ def add_large(connection: Connection, blobs: int) -> list[int]:
     found = []
     for _ in range(blobs):
         connection.execute("BEGIN")
-        blob_id = parts.begin(connection, "ply_large", LARGE, 0)
-        for n in range(parts.count(LARGE)):
-            parts.insert(connection, blob_id, n, os.urandom(parts.PART_BYTES))
+        blob_id = database_blobs.begin(connection, "ply_large", LARGE, 0)
+        for n in range(database_blobs.count(LARGE)):
+            database_blobs.insert(connection, blob_id, n, os.urandom(database_blobs.PART_BYTES))
         connection.execute("COMMIT")
         found.append(blob_id)
     return found
@@ -111,15 +111,15 @@ def main() -> None:
 
 def measure(connection: Connection) -> None:
     limits = SaveLimits()
-    repeat(connection, "prune", partial(retention.sweep, limits=limits, now_ms=NOW))
-    repeat(connection, "mark", partial(retention.mark, limits=SaveLimits(keep_versions=5), now_ms=NOW))
-    repeat(connection, "again", partial(retention.sweep, limits=SaveLimits(keep_versions=5), now_ms=NOW))
+    repeat(connection, "prune", partial(cleanup.clean_up, limits=limits, now_ms=NOW))
+    repeat(connection, "mark", partial(cleanup.mark_deleted_parts, limits=SaveLimits(keep_versions=5), now_ms=NOW))
+    repeat(connection, "again", partial(cleanup.clean_up, limits=SaveLimits(keep_versions=5), now_ms=NOW))
     for blob_id in add_large(connection, 8):
-        repeat(connection, "bytes", partial(parts.remove_some, blob_id=blob_id))
+        repeat(connection, "bytes", partial(database_blobs.delete_parts, blob_id=blob_id))
     player = "ply_" + "0" * 22
-    timed(connection, partial(erasing.begin, player_id=player, epoch="new", now_ms=NOW))
-    repeat(connection, "erase", partial(erasing.step, player_id=player, epoch="last"))
-    repeat(connection, "vacuum", retention.vacuum)
+    timed(connection, partial(erase_store.begin_erase, player_id=player, epoch="new", now_ms=NOW))
+    repeat(connection, "erase", partial(erase_store.erase_step, player_id=player, epoch="last"))
+    repeat(connection, "vacuum", cleanup.vacuum)
 
 
 if __name__ == "__main__":

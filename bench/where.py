@@ -73,7 +73,7 @@ def _seconds(stat: Path) -> tuple[float, float]:
 
 
 def room(stack: str) -> str:
-    """`stack`: frames such as `read_save (gamed/web/saves.py)`, the outermost first, with semicolons between."""
+    """`stack`: frames such as `read_save (gamed/saves/routes.py)`, the outermost first, with semicolons between."""
     for frame in reversed(stack.split(";")):
         file = frame.rpartition("(")[2]
         for name, pattern in ROOMS.items():

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 
-class Event(StrEnum):
+class SecurityEvent(StrEnum):
     """What happened. A name may be added, never changed: owners search for them."""
 
     SIGN_IN = "sign_in"
@@ -28,41 +28,41 @@ class Event(StrEnum):
     COMMAND = "command"
 
 
-FIELDS: Mapping[Event, tuple[str, ...]] = MappingProxyType(
+FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
     {
-        Event.SIGN_IN: ("player", "session", "provider", "created"),
-        Event.SIGN_IN_REFUSED: ("player", "provider", "outcome", "request"),
-        Event.CALLBACK_REJECTED: ("provider", "check", "request"),
-        Event.REFRESH_REUSED: ("player", "session"),
-        Event.SIGNED_OUT: ("player", "scope"),
-        Event.SESSION_REVOKED: ("player", "session"),
-        Event.IDENTITY_LINKED: ("player", "provider"),
-        Event.IDENTITY_UNLINKED: ("player", "provider"),
-        Event.ERASE_STARTED: ("player",),
-        Event.ERASED: ("player",),
-        Event.PLAYERS_MERGED: ("player", "from"),
-        Event.DECRYPTION_FAILED: ("value", "row"),
-        Event.COMMAND: ("command", "player", "by", "at"),
+        SecurityEvent.SIGN_IN: ("player", "session", "provider", "created"),
+        SecurityEvent.SIGN_IN_REFUSED: ("player", "provider", "outcome", "request"),
+        SecurityEvent.CALLBACK_REJECTED: ("provider", "check", "request"),
+        SecurityEvent.REFRESH_REUSED: ("player", "session"),
+        SecurityEvent.SIGNED_OUT: ("player", "scope"),
+        SecurityEvent.SESSION_REVOKED: ("player", "session"),
+        SecurityEvent.IDENTITY_LINKED: ("player", "provider"),
+        SecurityEvent.IDENTITY_UNLINKED: ("player", "provider"),
+        SecurityEvent.ERASE_STARTED: ("player",),
+        SecurityEvent.ERASED: ("player",),
+        SecurityEvent.PLAYERS_MERGED: ("player", "from"),
+        SecurityEvent.DECRYPTION_FAILED: ("value", "row"),
+        SecurityEvent.COMMAND: ("command", "player", "by", "at"),
     }
 )
 """The keys of each line, in this order."""
 
-WARNINGS = frozenset({Event.CALLBACK_REJECTED, Event.REFRESH_REUSED, Event.DECRYPTION_FAILED})
+WARNINGS = frozenset({SecurityEvent.CALLBACK_REJECTED, SecurityEvent.REFRESH_REUSED, SecurityEvent.DECRYPTION_FAILED})
 """Events that the operator should look at; they have the level `warn`, all others `info`."""
 
 
-class Audit(Protocol):
+class AuditLog(Protocol):
     """The owner's log of security events."""
 
-    def note(self, event: Event, **values: str) -> None:
+    def note(self, event: SecurityEvent, **values: str) -> None:
         """`values` are those of FIELDS."""
 
 
-class Unheard:
+class NullAuditLog:
     """An audit that nobody reads."""
 
-    def note(self, event: Event, **values: str) -> None:
+    def note(self, event: SecurityEvent, **values: str) -> None:
         pass
 
 
-UNHEARD: Audit = Unheard()
+NULL_AUDIT_LOG: AuditLog = NullAuditLog()

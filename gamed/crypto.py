@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hmac import HMAC
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import Struct
 
-from gamed.structs import Part, hides
+from gamed.structs import Component, redacts
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -28,11 +28,11 @@ class CryptoError(Exception):
     """A key or a sealed value that cannot be used."""
 
 
-class KeyMalformed(CryptoError):
+class InvalidKey(CryptoError):
     """Not 32 bytes."""
 
 
-class SealBroken(CryptoError):
+class DecryptionFailed(CryptoError):
     """Sealed under another key, for another purpose or row, or changed since."""
 
     def __init__(self, purpose: "Purpose", row: str) -> None:
@@ -90,7 +90,7 @@ class Purpose(Enum):
     SUCCESSOR = b"successor pair"
 
 
-def framed(*parts: bytes) -> bytes:
+def length_prefixed(*parts: bytes) -> bytes:
     """Parts joined so that no two different lists give the same bytes: each behind its length in 4 bytes."""
     return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
@@ -107,15 +107,15 @@ class Indexer:
         self._begun = {purpose: HMAC(key, SHA256()) for purpose in Purpose}
         """With the key and the purpose in it already: every request makes an index."""
         for purpose, mac in self._begun.items():
-            mac.update(framed(purpose.value))
+            mac.update(length_prefixed(purpose.value))
 
     def index(self, purpose: Purpose, *parts: bytes) -> Index:
         mac = self._begun[purpose].copy()
-        mac.update(framed(*parts))
+        mac.update(length_prefixed(*parts))
         return Index(mac.finalize())
 
 
-class Sealer(Part, frozen=True):
+class Sealer(Component, frozen=True):
     """AES-256-GCM with a fresh nonce in front; purpose and row are bound as associated data.
 
     A value moved to another row or column, or changed by one bit, is SealBroken.
@@ -133,14 +133,14 @@ class Sealer(Part, frozen=True):
         try:
             return self._cipher.decrypt(nonce, body, _bound(purpose, row))
         except (InvalidTag, ValueError) as e:
-            raise SealBroken(purpose, row) from e
+            raise DecryptionFailed(purpose, row) from e
 
 
 def _bound(purpose: Purpose, row: str) -> bytes:
-    return framed(purpose.value, row.encode())
+    return length_prefixed(purpose.value, row.encode())
 
 
-@hides("check")
+@redacts("check")
 class Keys(Struct, frozen=True):
     """The two purpose-isolated keys of SPEC 2.2.4, and what tells one master key from another."""
 
@@ -154,7 +154,7 @@ class Keys(Struct, frozen=True):
     @classmethod
     def of(cls, master: Secret, random: Random) -> "Keys":
         if len(master.reveal()) != KEY_BYTES:
-            raise KeyMalformed(f"a master key is {KEY_BYTES} bytes")
+            raise InvalidKey(f"a master key is {KEY_BYTES} bytes")
         indexer = Indexer(derive(master, b"gamed 1 hmac"))
         sealer = Sealer(AESGCM(derive(master, b"gamed 1 aes-256-gcm")), random)
         check = indexer.index(Purpose.CHECK, b"gamed")

@@ -1,4 +1,7 @@
-"""The wiring: the one module that sees every room. It builds, and decides nothing."""
+"""The wiring of `--admin`: a port for this machine only, with `/metrics` and `/readyz`.
+
+The wiring: the one module that sees every room. It builds, and decides nothing.
+"""
 
 from collections.abc import Callable, Coroutine, Sequence
 from secrets import token_bytes
@@ -9,44 +12,84 @@ from twisted.application.service import IService, MultiService
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
-from gamed.audit import Audit
-from gamed.clock import now_ms
+from gamed.audit import AuditLog
+from gamed.components import Delivering, Keeping, People, SignIn, now_ms
 from gamed.config.model import Config
 from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
-from gamed.delivering import Delivering
+from gamed.database.databases import Databases
+from gamed.database.periodic import PeriodicTask
 from gamed.event_log import EventLog
+from gamed.http.access_log import NAMESPACE, AccessLog
 from gamed.http.app import RouteGroup
+from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
+from gamed.http.health_routes import AdminRoutes, PublicRoutes
 from gamed.http.server import build_server
-from gamed.keeping import Keeping
-from gamed.limits import Rate
-from gamed.login.entry import LOCAL
-from gamed.login.terms import LoginTerms
-from gamed.ops.access_log import NAMESPACE, AccessLog
-from gamed.ops.audit import AuditLog
-from gamed.ops.listening import Listening
-from gamed.ops.log_format import RAW
-from gamed.ops.sd_notify import Manager
-from gamed.ops.waiters import Waiters
-from gamed.people import People
-from gamed.sessions.credentials import Issuer, SessionPolicy
-from gamed.sessions.first_uses import FirstUses
-from gamed.sessions.keeper import Sessions
-from gamed.sign_in import SignIn
-from gamed.storage.auth.stored_sessions import StoredSessions
-from gamed.storage.stores import Stores
-from gamed.storage.ticker import Ticker
-from gamed.supervision import Supervision
-from gamed.web.detached import Detached
-from gamed.web.policy import PolicyRoutes
-from gamed.web.sessions import SessionRoutes
+from gamed.login.keys import LOCAL
+from gamed.login.policy import LoginPolicy
+from gamed.long_poll import LongPollRegistry
+from gamed.ops.listeners import ListenerService
+from gamed.ops.logging import RAW, TwistedAuditLog
+from gamed.ops.metrics import CONTENT_TYPE, Counters, Gauges, Metrics
+from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
+from gamed.rate_limit import RateLimit
+from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
+from gamed.sessions.routes import SessionRoutes
+from gamed.sessions.service import FirstUses, SessionService
+from gamed.sessions.store import SqliteSessionStore
+
+CONNECTIONS = 16
+
+
+class AdminServer:
+    """Open from the start until everything else is closed."""
+
+    def __init__(self, reactor: Any, endpoint: str, counters: Counters, gauges: Gauges, stores: Databases) -> None:
+        self._stores = stores
+        self._stopping = False
+        routes = AdminRoutes(Metrics(counters, gauges), CONTENT_TYPE, self)
+        policy = HttpSettings("localhost", connections=CONNECTIONS)
+        self._site = build_server(
+            [routes], policy, reactor, access_log=NullAccessLog(), now_ms=now_ms, random=token_bytes
+        )
+        self._listening = ListenerService(reactor, (endpoint,), self._site)
+
+    @property
+    def port(self) -> int:
+        return self._listening.port
+
+    def open(self) -> None:
+        """CannotListenError when it cannot."""
+        self._listening.startService()
+
+    def stopping(self) -> None:
+        """The service is not ready any more, and says so."""
+        self._stopping = True
+
+    async def problems(self) -> Sequence[str]:
+        """gamed.http.health_routes.Readiness."""
+        if self._stopping:
+            return ["the service is stopping"]
+        return await self._stores.silent()
+
+    def close(self) -> Deferred[None]:
+        """Fires when its connections are closed."""
+        self._listening.stopService()
+        return self._site.shut_down()
+
+
+class NullAccessLog:
+    """Whoever asks every few seconds would fill the log."""
+
+    def log(self, **values: Any) -> None: ...
+
 
 if TYPE_CHECKING:
-    from gamed.admin import Admin
+    pass  # GONE
     from gamed.ops.metrics import Counters
 
-SWEEP_SECONDS = 60
+CLEANUP_SECONDS = 60
 FIRST_USES_SECONDS = 10
 """Between two attempts to write first uses of credentials that could not be written at once."""
 RECOVERY_SECONDS = 5
@@ -59,24 +102,24 @@ A provider may take longer: its sign-in is interrupted, as the next start tells 
 _log = EventLog(Logger())
 
 
-class Gamed(MultiService):
+class GamedService(MultiService):
     """The service from its ports down to its files; children open and close with it."""
 
-    def __init__(self, reactor: Any, settings: Settings, manager: Manager) -> None:
+    def __init__(self, reactor: Any, settings: Settings, manager: SystemdNotifier) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._reactor = reactor
         self._settings = settings
         self._config = settings.config
         self._keys = Keys.of(settings.master_key, token_bytes)
-        self._stores = Stores.open(reactor, settings.data, now_ms, settings.game.staged_seconds * 1000)
-        self._supervision = Supervision(reactor, manager, self._stores)
-        self._waiters = Waiters(reactor)
+        self._stores = Databases.open(reactor, settings.data, now_ms, settings.game.staged_seconds * 1000)
+        self._supervision = SystemdSupervisor(reactor, manager, self._stores)
+        self._waiters = LongPollRegistry(reactor)
         self._keeping = Keeping(reactor, settings, self._stores, now_ms)
         self._delivering = Delivering(reactor, settings, now_ms)
         self._counters = _new_counters(settings)
         self._audit = _new_audit_log(self._counters)
         self._people = People(self._config, self._keys, self._stores, self._audit, self._keeping.waits, now_ms)
-        self._detached = Detached()
+        self._detached = ShieldedTasks()
         self._terms = _terms(self._config)
         self._first_uses = FirstUses()
         self._sessions = self._keep_sessions()
@@ -102,12 +145,14 @@ class Gamed(MultiService):
         self._site = build_server(
             self._rooms(), policy, reactor, access_log=self._log, now_ms=now_ms, random=token_bytes
         )
-        self._listening = Listening(reactor, settings.listen, self._site)
+        self._listening = ListenerService(reactor, settings.listen, self._site)
         self._listening.setServiceParent(self)  # type: ignore[no-untyped-call]
         self._admin = self._make_admin(settings.admin)
-        self._recovering = Ticker(reactor, RECOVERY_SECONDS, lambda: Deferred.fromCoroutine(self._recover()))
+        self._recovering = PeriodicTask(reactor, RECOVERY_SECONDS, lambda: Deferred.fromCoroutine(self._recover()))
         self._sweeps = [
-            Ticker(reactor, FIRST_USES_SECONDS, lambda: Deferred.fromCoroutine(self._sessions.write_first_uses())),
+            PeriodicTask(
+                reactor, FIRST_USES_SECONDS, lambda: Deferred.fromCoroutine(self._sessions.write_first_uses())
+            ),
         ]
         self._sweeps += [
             _every_minute(reactor, sweep)
@@ -170,16 +215,16 @@ class Gamed(MultiService):
     def _given_time(self, ending: Deferred[None]) -> Deferred[None]:
         return ending.addTimeout(LEAVE_SECONDS, self._reactor).addErrback(lambda _: None)
 
-    def _keep_sessions(self) -> Sessions:
-        issuer = Issuer(self._keys, self._terms.session, token_bytes)
-        refreshes = Rate.per_minute(self._config.limits.refreshes_per_minute)
-        stored = StoredSessions(self._stores.reads, self._stores.auth, issuer, refreshes)
-        return Sessions(stored, self._keeping.waits, now_ms, self._audit, self._first_uses)
+    def _keep_sessions(self) -> SessionService:
+        issuer = CredentialIssuer(self._keys, self._terms.session, token_bytes)
+        refreshes = RateLimit.per_minute(self._config.limits.refreshes_per_minute)
+        stored = SqliteSessionStore(self._stores.reads, self._stores.auth, issuer, refreshes)
+        return SessionService(stored, self._keeping.waits, now_ms, self._audit, self._first_uses)
 
-    def _make_admin(self, endpoint: str | None) -> "Admin | None":
+    def _make_admin(self, endpoint: str | None) -> "AdminServer | None":
         if endpoint is None or self._counters is None:
             return None
-        from gamed.admin import Admin  # late: only a service with --admin pays for importing prometheus_client
+        pass  # GONE  # late: only a service with --admin pays for importing prometheus_client
         from gamed.ops.metrics import Gauges
 
         gauges = Gauges(
@@ -190,10 +235,10 @@ class Gamed(MultiService):
             lambda: self._site.connections,
             self._site.refused,
         )
-        return Admin(self._reactor, endpoint, self._counters, gauges, self._stores)
+        return AdminServer(self._reactor, endpoint, self._counters, gauges, self._stores)
 
     def _rooms(self) -> Sequence[RouteGroup]:
-        policy = PolicyRoutes(
+        policy = PublicRoutes(
             self._config.mode.value,
             self._terms.providers,
             token_bytes(4).hex(),
@@ -206,9 +251,9 @@ class Gamed(MultiService):
         return policy, *self._sign_in.rooms(), sessions, people, *saves, assets
 
 
-def build(reactor: Any, settings: Settings, manager: Manager | None = None) -> IService:
+def build_service(reactor: Any, settings: Settings, manager: SystemdNotifier | None = None) -> IService:
     """The whole service; opens ports, files and threads only when it is started."""
-    service: IService = Gamed(reactor, settings, manager or Manager())
+    service: IService = GamedService(reactor, settings, manager or SystemdNotifier())
     return service
 
 
@@ -221,17 +266,17 @@ def _new_counters(settings: Settings) -> "Counters | None":
     return Counters([*settings.config.providers, LOCAL])
 
 
-def _new_audit_log(counters: "Counters | None") -> Audit:
+def _new_audit_log(counters: "Counters | None") -> AuditLog:
     if counters is None:
-        return AuditLog()
+        return TwistedAuditLog()
     from gamed.ops.metrics import CountingAuditLog
 
-    return CountingAuditLog(AuditLog(), counters)
+    return CountingAuditLog(TwistedAuditLog(), counters)
 
 
-def _terms(config: Config) -> LoginTerms:
+def _terms(config: Config) -> LoginPolicy:
     times = config.session
-    return LoginTerms(
+    return LoginPolicy(
         config.mode,
         SessionPolicy(times.access_seconds, times.refresh_seconds, times.max_lifetime_seconds),
         tuple(config.providers),
@@ -254,9 +299,9 @@ def _http_policy(settings: Settings) -> HttpSettings:
     )
 
 
-def _every_minute(reactor: Any, sweep: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> Ticker:
+def _every_minute(reactor: Any, sweep: Callable[[], Coroutine[Deferred[Any], Any, object]]) -> PeriodicTask:
     """A ticker of its own for each room: where one cannot sweep, the others still do."""
-    return Ticker(reactor, SWEEP_SECONDS, lambda: Deferred.fromCoroutine(sweep()))
+    return PeriodicTask(reactor, CLEANUP_SECONDS, lambda: Deferred.fromCoroutine(sweep()))
 
 
 def _log_lines(style: LogFormat) -> Callable[[str], None]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 S = TypeVar("S", bound=type[Struct])
 
 
-class Part(Struct, frozen=True, eq=False):
+class Component(Struct, frozen=True, eq=False):
     """Does something, with what it was given once; equal to itself alone, and its text tells nothing of its fields.
 
     They are private, so it is made by position.
@@ -17,7 +17,7 @@ class Part(Struct, frozen=True, eq=False):
     __repr__ = object.__repr__
 
 
-def hides(*names: str) -> Callable[[S], S]:
+def redacts(*names: str) -> Callable[[S], S]:
     """For a struct whose text leaves these fields out."""
 
     def closed(struct: S) -> S:

@@ -1,4 +1,7 @@
-"""`twistd gamed serve`: options, and the service made from them. Nothing here installs a reactor by being imported."""
+"""Modules come to stay: while they are loaded, the garbage collector need not look at them again and again.
+
+`twistd gamed serve`: options, and the service made from them. Nothing here installs a reactor by being imported.
+"""
 
 import gc
 import os
@@ -11,26 +14,26 @@ from twisted.application.service import IService
 from twisted.python import usage
 
 from gamed import __version__
-from gamed.cli import logging, opening, places, reading, stopping
-from gamed.cli.harden import allow_files, harden
-from gamed.cli.lock import Lock
-from gamed.cli.refusal import CONFIGURATION, end, ending
+from gamed.cli import context, paths
+from gamed.cli import serve as cli_serve
+from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
+from gamed.cli.process import Lock, allow_files, harden
 from gamed.config.settings import LogFormat
-from gamed.loading import loading
-from gamed.ops.sd_notify import Manager
+from gamed.gc_pause import gc_paused
+from gamed.ops.systemd import SystemdNotifier
 
 _held: list[Lock] = []
 """Locks of this process; never let go before its end."""
 
 
-class Spoken(usage.Options):
+class StderrOptions(usage.Options):
     """Options that complain on stderr with an exit code, where Twisted's print the usage and end with 1 on stdout."""
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         try:
             super().parseOptions(options)  # type: ignore[no-untyped-call]
         except usage.UsageError as e:
-            end(CONFIGURATION, f"gamed: {e} (see --help)")
+            exit_with(CONFIGURATION, f"gamed: {e} (see --help)")
 
     def opt_version(self) -> None:
         """Show the version and exit."""
@@ -38,7 +41,7 @@ class Spoken(usage.Options):
         raise SystemExit(0)
 
 
-class ServeOptions(Spoken):
+class ServeOptions(StderrOptions):
     """Options of `serve`; `opened` is the configuration once they are parsed."""
 
     synopsis = "[options]"
@@ -60,7 +63,7 @@ class ServeOptions(Spoken):
     optFlags = [  # noqa: RUF012
         ["private-listen", None, "Ports that other machines could reach are published to this machine only."],
     ]
-    opened: reading.Opened
+    opened: context.OpenedConfiguration
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -75,16 +78,16 @@ class ServeOptions(Spoken):
     @property
     def log_format(self) -> LogFormat:
         """Of every line that this process writes, but for a refusal to start."""
-        return logging.log_format(self["log-format"])
+        return cli_serve.log_format(self["log-format"])
 
     def postOptions(self) -> None:
         harden()
-        with ending(), logging.early(self.log_format):
-            logging.choose(getattr(self.parent, "parent", None), self.log_format)
-            self.opened = reading.read_all(places.find(os.environ, self["config"], self["data"]))
+        with exit_on_error(), cli_serve.early(self.log_format):
+            cli_serve.choose(getattr(self.parent, "parent", None), self.log_format)
+            self.opened = context.read_all(paths.find(os.environ, self["config"], self["data"]))
 
 
-class Options(Spoken):
+class Options(StderrOptions):
     """Options of the plugin: one command."""
 
     synopsis = "serve [options]"
@@ -102,34 +105,34 @@ class Options(Spoken):
 
 def makeService(options: Options) -> IService:
     """Return the service of `twistd gamed serve`."""
-    stopping.end_at_once()
+    cli_serve.end_at_once()
     return make_checked(options)
 
 
 def make_checked(options: Options) -> IService:
     """Return the service after all checks. twistd forks later, so that the operator sees a refusal."""
-    with loading():
+    with gc_paused():
         from twisted.internet import reactor
 
         from gamed.http.client_address import RESERVED_FILES
-        from gamed.service import build
+        from gamed.service import build_service
 
-    _keep_time(reactor)
-    serve, manager = options.subOptions, Manager.from_environment(os.environ)
-    with ending(), logging.early(serve.log_format):
+    use_monotonic_clock(reactor)
+    serve, manager = options.subOptions, SystemdNotifier.from_environment(os.environ)
+    with exit_on_error(), cli_serve.early(serve.log_format):
         private = bool(serve["private-listen"])
-        settings, lock = opening.prepare(
+        settings, lock = cli_serve.prepare(
             reactor, serve.opened, serve.listen, private=private, manager=manager, admin=serve["admin"]
         )
         _held.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
-        service: IService = build(reactor, replace(settings, log_format=serve.log_format), manager)
-        stopping.stop_reactor(reactor)
+        service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), manager)
+        cli_serve.stop_reactor(reactor)
         return service
 
 
-def _keep_time(reactor: Any) -> None:
+def use_monotonic_clock(reactor: Any) -> None:
     """Timers run by a clock that nobody sets. Twisted's own run by the wall clock: set back a day, they stand still
     for a day; set forward, every connection is idle."""
     reactor.seconds = monotonic

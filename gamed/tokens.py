@@ -13,11 +13,11 @@ _REST = compile(r"[A-Za-z0-9_-]{49}", ASCII)
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
-class TokenMalformed(Exception):
+class MalformedToken(Exception):
     """Wrong prefix, length, alphabet or checksum."""
 
 
-class Kind(StrEnum):
+class TokenType(StrEnum):
     """What a credential opens, as its prefix says."""
 
     DEVICE_SECRET = "gds_"
@@ -30,17 +30,17 @@ def base64url(raw: bytes) -> str:
     return b2a_base64(raw, newline=False).rstrip(b"=").translate(_URL_SAFE).decode()
 
 
-def mint(kind: Kind, entropy: bytes) -> Secret:
+def generate_token(kind: TokenType, entropy: bytes) -> Secret:
     """Prefix, 43 characters of 32 random bytes, 6 characters of CRC-32 over both."""
     raw = (kind + base64url(entropy)).encode()
     return Secret(raw + checksum(raw))
 
 
-def parse(kind: Kind, text: str) -> Secret:
+def parse_token(kind: TokenType, text: str) -> Secret:
     """The credential, or TokenMalformed; says nothing about whether it was ever issued."""
     raw = text.encode() if text.startswith(kind) and _REST.fullmatch(text, 4) else b""
     if not raw or raw[47:] != checksum(raw[:47]):
-        raise TokenMalformed(f"not of the form {kind.value}...")
+        raise MalformedToken(f"not of the form {kind.value}...")
     return Secret(raw)
 
 

@@ -8,13 +8,13 @@ import click
 from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.commands import gamed
-from gamed.cli.files import FIRST_RUN
+from gamed.cli.main import gamed
+from gamed.cli.paths import FIRST_RUN
 from gamed.config import authentication, game, model, providers
-from gamed.config.values import shown_size
+from gamed.config.validators import format_size
 from tests.support.commands import members
 from tests.support.covers import covers
-from tests.test_layout import ROOMS
+from tests.test_layout import FEATURES, FOLDERS
 from tests.test_spec import ROOT, anchors
 
 LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
@@ -47,7 +47,7 @@ def shown(name: str, value: object) -> str:
     """As the page says it: sizes with their unit."""
     if isinstance(value, bool):
         return str(value).lower()
-    return shown_size(value) if name.endswith("bytes") and isinstance(value, int) and value > 10_000 else str(value)
+    return format_size(value) if name.endswith("bytes") and isinstance(value, int) and value > 10_000 else str(value)
 
 
 class PagesTests(SynchronousTestCase):
@@ -60,17 +60,17 @@ class PagesTests(SynchronousTestCase):
         """The configuration page has each member of the file that gamed accepts, and each limit's default."""
         page = (ROOT / "docs/configuration.md").read_text("utf-8")
         session = {"access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime"}
-        login = {field.name for field in fields(model.LoginRules)}
-        limits = {field.name for field in fields(model.Limits)}
+        login = {field.name for field in fields(model.LoginSettings)}
+        limits = {field.name for field in fields(model.AuthLimits)}
         known = {*authentication.MEMBERS, *providers.MEMBERS, *session, *login, *limits}
         self.assertEqual(sorted(name for name in known if f"`{name}`" not in page), [])
-        defaults = [f"| `{field.name}` | {field.default} |" for field in fields(model.Limits)]
+        defaults = [f"| `{field.name}` | {field.default} |" for field in fields(model.AuthLimits)]
         self.assertEqual([row for row in defaults if row not in page], [])
 
     def test_every_limit_is_described(self) -> None:
         """Each member of game.json has its row, with the default that gamed has."""
         page = (ROOT / "docs/configuration.md").read_text("utf-8")
-        defaults = game.Game()
+        defaults = game.GameSettings()
         rows = {f"| `{name}` | {shown(name, getattr(defaults.saves, name))} |" for name in game.RULES}
         rows.add(f"| `staged_ttl` | {defaults.staged_seconds // 3600}h |")
         rows |= {f"| `access` | {defaults.assets.access} |", f"| `keep_releases` | {defaults.assets.keep_releases} |"}
@@ -93,4 +93,4 @@ class PagesTests(SynchronousTestCase):
     def test_every_room_is_described(self) -> None:
         """The architecture page has a row for each room of the package."""
         page = (ROOT / "docs/architecture.md").read_text("utf-8")
-        self.assertEqual([room for room in ROOMS if f"| `{room}/` |" not in page], [])
+        self.assertEqual([room for room in sorted([*FEATURES, *FOLDERS]) if f"| `{room}/` |" not in page], [])

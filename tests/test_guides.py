@@ -6,8 +6,8 @@ from textwrap import dedent
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.cli.commands import gamed
-from gamed.config.authentication import parse
+from gamed.cli.main import gamed
+from gamed.config.authentication import load
 from gamed.config.model import Config, Mode
 from gamed.http.problem_codes import CODES
 from tests.support.commands import members
@@ -47,7 +47,7 @@ def configured(text: str) -> Config:
     """What gamed makes of a file, with each variable set that it names."""
     secrets = re.findall(r'"client_secret_env": "(\w+)"', text)
     key = b64encode(bytes(range(100, 132))).decode()
-    return parse(text, {**dict.fromkeys(secrets, "a-secret"), "GAMED_MASTER_KEY": key}, None, "the guide").config
+    return load(text, {**dict.fromkeys(secrets, "a-secret"), "GAMED_MASTER_KEY": key}, None, "the guide").config
 
 
 class GuideTests(SynchronousTestCase):

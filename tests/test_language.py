@@ -23,25 +23,24 @@ SKIPPED_FILES = {"tests/test_language.py", "CHANGELOG.md"}
 """This file, and the one that has to name what older versions had."""
 
 FORBIDDEN_WORDS_LEFT = {
-    "crew": 15,
-    "crowd": 128,
+    "crowd": 100,
     "haste": 27,
-    "judged": 667,
+    "judged": 392,
     "judgement": 26,
-    "lane": 372,
-    "mend": 81,
-    "porch": 173,
-    "ruling": 114,
-    "shelf": 145,
-    "shelves": 153,
-    "told": 679,
-    "verdict": 199,
+    "lane": 260,
+    "mend": 76,
+    "porch": 74,
+    "ruling": 37,
+    "shelf": 113,
+    "shelves": 46,
+    "told": 672,
+    "verdict": 129,
     "whoever": 136,
-    "woken": 76,
+    "woken": 19,
 }
 """Places in all files, by word; a word that is missing here may be nowhere."""
-FORBIDDEN_STARTS_LEFT = 184
-VERB_PERCENT = 22
+FORBIDDEN_STARTS_LEFT = 177
+VERB_PERCENT = 25
 """Whole percent of the function docstrings of gamed/ that begin with a verb."""
 
 FORMS = {
@@ -171,7 +170,7 @@ class WordTests(SynchronousTestCase):
             ("class ReadLane(Lane): HTTPLane", ["lane", "lane", "lane"]),
             ("READ_LANES", ["lane"]),
             ("host_shelves._shelf", ["shelves", "shelf"]),
-            ("tests/porch/test_crew.py", ["porch", "crew"]),
+            ("tests/cli/test_crew.py", ["porch", "crew"]),
             ("Crowded: too_many_crowds", ["crowd", "crowd"]),
             ("It is judged, Judge_2 judges in haste.", ["judged", "judged", "judged", "haste"]),
             ("`mend` the verdict; MENDED", ["mend", "verdict", "mend"]),

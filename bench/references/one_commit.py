@@ -1,8 +1,8 @@
 """W1: gamed with a commit of its own for each change. Arguments as of gamed."""
 
 from gamed.cli import main
-from gamed.storage.lanes import WriteLane
+from gamed.database.queues import WriteQueue
 
 if __name__ == "__main__":
-    WriteLane.batch_items = 1
+    WriteQueue.batch_items = 1
     main()

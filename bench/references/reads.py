@@ -4,18 +4,18 @@ import time
 from pathlib import Path
 from sqlite3 import Connection
 
-from gamed.cli.host import Host
+from gamed.cli.context import CommandContext
 from gamed.crypto import Indexer
-from gamed.http_rules.conditions import Conditions
-from gamed.saves.sight import Look, Sight
-from gamed.sessions.presented import access_token
-from gamed.storage.auth.sessions import authenticate
-from gamed.storage.state.reading import look_at
+from gamed.http.conditional import Conditions
+from gamed.saves.commands import ReadRequest, SlotSnapshot
+from gamed.saves.store import read_slot
+from gamed.sessions.credentials import access_token
+from gamed.sessions.tables import authenticate
 
 
 def indexer_of(folder: Path) -> Indexer:
     """With the key of this folder's auth.db."""
-    host = Host(str(folder / "authentication.json"), str(folder / "data"), development=False)
+    host = CommandContext(str(folder / "authentication.json"), str(folder / "data"), development=False)
     return host.open().run(lambda connection, keys: keys.indexer)
 
 
@@ -24,10 +24,10 @@ def player_of(connection: Connection, indexer: Indexer, authorization: str | Non
     return authenticate(connection, indexer, token, time.time_ns() // 1_000_000).player_id
 
 
-def save_of(connection: Connection, player_id: str, slot: str) -> Sight:
-    return look_at(connection, player_id, Look(slot, Conditions(), whole=True))
+def save_of(connection: Connection, player_id: str, slot: str) -> SlotSnapshot:
+    return read_slot(connection, player_id, ReadRequest(slot, Conditions(), whole=True))
 
 
-def head_of(sight: Sight) -> dict[str, str]:
+def head_of(sight: SlotSnapshot) -> dict[str, str]:
     assert sight.target is not None
     return {"ETag": str(sight.target.entity_tag), "Content-Type": "application/octet-stream"}

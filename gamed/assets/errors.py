@@ -68,7 +68,7 @@ class AssetsFull(AssetsError):
     """The disk has no room for what is to be stored; nothing was changed."""
 
 
-class NothingBefore(AssetsError):
+class NoPreviousRelease(AssetsError):
     """A channel pointed at nothing before that is still kept."""
 
 

@@ -1,18 +1,28 @@
-"""An object's file, read by any number of answers at once."""
+"""Where work that waits for the disk is done: not in the thread that serves.
+
+An object's file, read by any number of answers at once.
+"""
 
 import os
 from collections.abc import Callable
 from errno import EAGAIN, EOPNOTSUPP
 from io import FileIO
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from gamed.assets.errors import TooManyOpen
-from gamed.assets.running import Run
 
 T = TypeVar("T")
+
+
+class ThreadRunner(Protocol):
+    """Calls something in another thread; its result, or its error."""
+
+    def __call__(self, work: Callable[[], T]) -> Deferred[T]: ...
+
+
 PART_BYTES: Final = 256 * 1024
 PROBE_BYTES: Final = 128 * 1024
 """Linux reads ahead so much at a time: mostly all of such a stretch is in memory, or nothing."""
@@ -22,11 +32,11 @@ SEEN_SECONDS: Final = 5.0
 REMEMBERED: Final = 8192
 
 
-class OpenFile:
+class SharedFile:
     """Its descriptor lives until it is retired, and as long as a lease does or a read in a thread."""
 
     def __init__(
-        self, file: FileIO, run: Run, seconds: Callable[[], float], closed: Callable[["OpenFile"], None]
+        self, file: FileIO, run: ThreadRunner, seconds: Callable[[], float], closed: Callable[["SharedFile"], None]
     ) -> None:
         self._file = file
         self._run = run
@@ -49,12 +59,12 @@ class OpenFile:
         status = os.fstat(self._file.fileno())
         return status.st_size == self.size and status.st_nlink > 0
 
-    def lease(self) -> "Lease":
+    def lease(self) -> "FileLease":
         """TooManyOpen if it is closed already: others needed its place."""
         if self._file.closed:
             raise TooManyOpen
         self._users += 1
-        return Lease(self)
+        return FileLease(self)
 
     def ready(self, at: int) -> int:
         """How many bytes from there on are in memory, as far as a few looks tell; what was seen is true for a while."""
@@ -110,12 +120,12 @@ class OpenFile:
             self._closed(self)
 
 
-class Lease:
+class FileLease:
     """One answer's use of an open file. What is read after `close` fails, or is still read to its end."""
 
     part_bytes = PART_BYTES
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(self, file: SharedFile) -> None:
         self._file = file
         self._open = True
         self.size = file.size

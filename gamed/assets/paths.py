@@ -12,7 +12,7 @@ from unicodedata import category, normalize
 
 from msgspec import Struct
 
-from gamed.saves.slots import DEVICES
+from gamed.saves.validation import DEVICES
 
 MAX_SEGMENT_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 1024
@@ -37,7 +37,7 @@ class Refused(Struct, frozen=True):
     reason: str
 
 
-def normal(path: str) -> str:
+def normalize_path(path: str) -> str:
     """The form in which manifests hold a path: NFC."""
     return normalize("NFC", path)
 
@@ -55,10 +55,10 @@ def requested(path: str) -> str | None:
     sizes = [len(segment.encode()) for segment in path.split("/")]
     if max(sizes) > DECOMPOSED * MAX_SEGMENT_BYTES or sum(sizes) > DECOMPOSED * MAX_PATH_BYTES:
         return None
-    return normal(path)
+    return normalize_path(path)
 
 
-def flaw(path: str) -> str | None:
+def path_error(path: str) -> str | None:
     """Why a path cannot be in a release; None for a good one, in NFC and with `/` between its segments."""
     if len(path) <= MAX_PATH_BYTES and _PLAIN.fullmatch(path):
         return None
@@ -79,12 +79,12 @@ def careful_flaw(path: str) -> str | None:
     return strange or next(filter(None, map(_segment_flaw, path.split("/"))), None)
 
 
-def clashes(paths: Iterable[str]) -> Iterator[Refused]:
+def conflicting_paths(paths: Iterable[str]) -> Iterator[Refused]:
     """Those of the paths, each in NFC, that cannot be beside one that came before them."""
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path in paths:
-        key = folded(path)
+        key = fold_key(path)
         if (twin := files.get(key)) is not None:
             yield Refused(path, f"the same name as {twin} where case does not count")
             continue
@@ -102,7 +102,7 @@ def _above(key: str, path: str, files: Mapping[str, str], folders: dict[str, str
     return other
 
 
-def folded(path: str) -> str:
+def fold_key(path: str) -> str:
     """What two paths have in common that are one file where case does not count."""
     return path.lower() if path.isascii() else normalize("NFC", normalize("NFC", path).casefold())
 

@@ -1,11 +1,11 @@
 """The porch: files, environment and options in, a service or a command's answer out."""
 
-from gamed.loading import loading
+from gamed.gc_pause import gc_paused
 
 
 def main(*, development: bool = False) -> None:
     """The console script `gamed`; `development` when started as `python -m gamed`."""
-    with loading():
-        from gamed.cli.commands import gamed
+    with gc_paused():
+        from gamed.cli.main import gamed
 
     gamed(prog_name="python -m gamed" if development else "gamed", obj=development)

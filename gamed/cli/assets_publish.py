@@ -8,17 +8,14 @@ from pathlib import Path
 import click
 
 from gamed.assets.errors import PublishRefused
+from gamed.assets.manifest import is_media_type, parse_meta, validate_note
 from gamed.assets.paths import Refused
-from gamed.assets.plan import Order, Plan, Published
-from gamed.assets.publisher import Publisher
-from gamed.assets.release import is_media_type, note_flaw, parse_meta
-from gamed.cli.arguments import TEXT, Text, json_option
-from gamed.cli.assets_host import Assets, Channel, refusing
-from gamed.cli.host import Host
-from gamed.cli.progress import growing
-from gamed.cli.refusal import NotDone, ending, say
-from gamed.cli.words import counted
-from gamed.clock import now_ms
+from gamed.assets.publish import Published, Publisher, PublishPlan, PublishRequest
+from gamed.cli.assets_context import Assets, ChannelType, refusing
+from gamed.cli.context import CommandContext
+from gamed.cli.errors import CommandFailed, echo, exit_on_error
+from gamed.cli.output import TEXT, Text, counted, growing, json_option
+from gamed.components import now_ms
 from gamed.strict_json import JsonMalformed
 
 SHOWN_REFUSALS = 100
@@ -32,7 +29,7 @@ class Note(Text):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         note = super().convert(value, param, ctx)
-        if (flaw := note_flaw(note)) is not None:
+        if (flaw := validate_note(note)) is not None:
             self.fail(f"{flaw}.", param, ctx)
         return note
 
@@ -68,7 +65,7 @@ class Suffix(click.ParamType[tuple[str, str]]):
 
 @click.command(short_help="Make a folder a release, and point a channel at it.")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--channel", type=Channel(), default="stable", show_default=True, help="The channel to point at it.")
+@click.option("--channel", type=ChannelType(), default="stable", show_default=True, help="The channel to point at it.")
 @click.option("--note", type=Note(), default="", help="One line for people, such as 1.4.2.")
 @click.option("--meta", type=Meta(), default="{}", metavar="JSON", help="An object for the game, kept in the manifest.")
 @click.option("--type", "types", type=Suffix(), multiple=True, metavar="EXT=TYPE", help="The media type of such files.")
@@ -78,7 +75,7 @@ class Suffix(click.ParamType[tuple[str, str]]):
 @json_option
 @click.pass_obj
 def publish(  # noqa: PLR0917
-    host: Host,
+    host: CommandContext,
     folder: Path,
     channel: str,
     note: str,
@@ -94,11 +91,11 @@ def publish(  # noqa: PLR0917
     Players see the whole release or none of it: the channel moves last. Only files that the store does not have yet
     are stored. If one file cannot be published, none is, and all such files are named.
     """
-    with ending():
+    with exit_on_error():
         assets = Assets.open(host)
         source = _source(folder, assets)
         limits = assets.game.saves
-        order = Order(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
+        order = PublishRequest(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
         publisher = Publisher(assets.store, growing, now_ms, limits.min_free_bytes, assets.keep)
         try:
             with refusing(assets.store.folder):
@@ -116,24 +113,26 @@ def _source(folder: Path, assets: Assets) -> Path:
     try:
         there = source.is_dir()
     except PermissionError:  # root has become that user
-        raise NotDone(f"{source} is closed to uid {os.geteuid()}, who publishes it; open it to them.") from None
+        raise CommandFailed(f"{source} is closed to uid {os.geteuid()}, who publishes it; open it to them.") from None
     if not there:
-        raise NotDone(f"{source} is {'no folder' if source.exists() else 'not there'}; name a folder with files in it.")
+        raise CommandFailed(
+            f"{source} is {'no folder' if source.exists() else 'not there'}; name a folder with files in it."
+        )
     real, data = source.resolve(), assets.where.data.resolve()
     if real.is_relative_to(data) or data.is_relative_to(real):
-        raise NotDone(f"{real} and the data folder {data} are one inside the other; publish a folder of its own.")
+        raise CommandFailed(f"{real} and the data folder {data} are one inside the other; publish a folder of its own.")
     for own in (assets.where.config, assets.where.game):
         if own.resolve().is_relative_to(real):
-            raise NotDone(f"{own} is in {real}, and everybody could read it; publish a folder of its own.")
+            raise CommandFailed(f"{own} is in {real}, and everybody could read it; publish a folder of its own.")
     return source
 
 
 def _refuse(refused: Sequence[Refused], *, as_json: bool) -> None:
     if as_json:
-        say(json.dumps({"refused": [{"path": each.path, "reason": each.reason} for each in refused]}, indent=2))
+        echo(json.dumps({"refused": [{"path": each.path, "reason": each.reason} for each in refused]}, indent=2))
     shown = [] if as_json else [f"{_shown(each.path)}: {each.reason}" for each in refused[:SHOWN_REFUSALS]]
     more = [f"and {len(refused) - len(shown)} more"] if shown and len(refused) > len(shown) else []
-    raise NotDone("\n".join(["Nothing was published: these cannot be.", *shown, *more]))
+    raise CommandFailed("\n".join(["Nothing was published: these cannot be.", *shown, *more]))
 
 
 def _shown(path: str) -> str:
@@ -147,10 +146,10 @@ def _changed(done: Published) -> bool:
 
 def _report(done: Published, channel: str, *, as_json: bool) -> None:
     if as_json:
-        say(json.dumps(_members(done, channel), indent=2))
+        echo(json.dumps(_members(done, channel), indent=2))
         return
     for line in _lines(done, channel):
-        say(line)
+        echo(line)
 
 
 def _members(done: Published, channel: str) -> dict[str, object]:
@@ -187,6 +186,6 @@ def _lines(done: Published, channel: str) -> Iterator[str]:
         yield f"{channel} points at {done.release}" + (f" (before: {done.before})" if done.before else "")
 
 
-def _stored(plan: Plan, what: str) -> str:
+def _stored(plan: PublishPlan, what: str) -> str:
     files = f"{counted(len(plan.files), 'file')}, {plan.bytes} bytes"
     return f"{files}; {what}: {counted(len(plan.new), 'object')}, {plan.new_bytes} bytes"

@@ -9,29 +9,26 @@ from pathlib import Path
 from secrets import token_bytes
 from sqlite3 import Connection
 
-from gamed.assets import channels
+from gamed.assets import channel_store
 from gamed.assets.errors import AssetsDamaged, AssetsUnreadable, ReleaseNotFound
 from gamed.assets.store import FOLDER, AssetStore
-from gamed.cli import key_file, keys
-from gamed.cli.files import AUTH_DB, STATE_DB
-from gamed.cli.health import to_server
-from gamed.cli.listeners import described
-from gamed.cli.lock import noted
-from gamed.cli.places import Places
-from gamed.cli.reaching import ask, ask_on
-from gamed.cli.reading import Opened
-from gamed.cli.refusal import NotDone, Refusal
-from gamed.clock import now_ms
+from gamed.cli import keys
+from gamed.cli.context import OpenedConfiguration
+from gamed.cli.errors import CommandFailed, SetupError
+from gamed.cli.http_client import ask, ask_on, to_server
+from gamed.cli.listen import described
+from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
+from gamed.cli.process import noted
+from gamed.components import now_ms
 from gamed.config.model import Config, Provider
-from gamed.doctor import local
-from gamed.doctor.answers import Answer, Reached
-from gamed.doctor.findings import Finding, Level, ok, problem, skipped
-from gamed.doctor.local import FileFacts
-from gamed.identity.discovery import ALGORITHMS, PRESET_ALGORITHMS, judge_metadata, metadata_url
-from gamed.identity.provider import ProviderFailure
-from gamed.storage.command import reader
-from gamed.storage.migrations import MigrationError, version_of
-from gamed.store import StoreError
+from gamed.database.errors import DatabaseError
+from gamed.database.migrations import MigrationError, version_of
+from gamed.database.offline import open_reader
+from gamed.ops import doctor_local
+from gamed.ops.doctor_findings import Finding, HttpReply, Level, Reached, ok, problem, skipped
+from gamed.ops.doctor_local import FileFacts
+from gamed.providers.base import ProviderFailure
+from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_url, validate_metadata
 
 Step = Callable[[], list[Finding]]
 RESERVED_FILES = 256
@@ -47,7 +44,7 @@ def facts(path: Path) -> FileFacts | None:
     return FileFacts(state.st_mode & 0o777, state.st_uid)
 
 
-def steps(places: Places, opened: Opened | None, *, complete: bool) -> Sequence[Step]:
+def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) -> Sequence[Step]:
     """Return the steps in the order of the report; without a configuration those that need none.
 
     `complete` means that the configuration and every variable that it names can be used.
@@ -57,7 +54,7 @@ def steps(places: Places, opened: Opened | None, *, complete: bool) -> Sequence[
         partial(_store, places.data / AUTH_DB),
         partial(_store, places.data / STATE_DB),
         partial(_assets, AssetStore(places.data / FOLDER)),
-        lambda: [local.judge_server(server(places.data))],
+        lambda: [doctor_local.check_server(server(places.data))],
     ]
     if opened is None:
         return without
@@ -69,9 +66,9 @@ def steps(places: Places, opened: Opened | None, *, complete: bool) -> Sequence[
         partial(_disk, places.data, opened.game.saves.min_free_bytes),
         partial(_key, places.data, config),
         partial(_limits, config),
-        lambda: [local.judge_proxies(config, local=_only_here(places.data))],
+        lambda: [doctor_local.check_proxies(config, local=_only_here(places.data))],
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
-        lambda: [local.judge_clock(min(offsets, key=abs) if offsets else None)],
+        lambda: [doctor_local.check_clock(min(offsets, key=abs) if offsets else None)],
     ]
 
 
@@ -79,33 +76,33 @@ def server(data: Path) -> Reached | None:
     """What the server of this folder says of its health; None when it left no word of where it listens."""
     try:
         return ask_on(to_server(data), "/healthz")
-    except (NotDone, OSError):
+    except (CommandFailed, OSError):
         return None
 
 
 def instance(data: Path) -> str | None:
     """Of the server of this folder, if it answers."""
     answer = server(data)
-    return answer.headers.get("gamed-instance") if isinstance(answer, Answer) else None
+    return answer.headers.get("gamed-instance") if isinstance(answer, HttpReply) else None
 
 
-def _configuration(places: Places, *, complete: bool) -> list[Finding]:
+def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
     try:
         found = facts(places.config)
     except OSError:  # it was read before root became the service's user, whom systemd may keep from it
         found = None
-    findings = [] if found is None else [local.judge_config_file(str(places.config), found)]
+    findings = [] if found is None else [doctor_local.check_config_file(str(places.config), found)]
     return [finding for finding in findings if complete or finding.level is not Level.OK]
 
 
-def _files(places: Places) -> list[Finding]:
+def _files(places: Paths) -> list[Finding]:
     folder = facts(places.data)
-    findings = [local.judge_folder(str(places.data), folder, os.geteuid())]
-    for name in (AUTH_DB, STATE_DB, key_file.FILE_NAME):
+    findings = [doctor_local.check_folder(str(places.data), folder, os.geteuid())]
+    for name in (AUTH_DB, STATE_DB, keys.FILE_NAME):
         found = facts(places.data / name)
         if folder is not None and found is not None:
-            secret = name == key_file.FILE_NAME
-            judged = local.judge_file(name, str(places.data / name), found, folder.uid, secret=secret)
+            secret = name == keys.FILE_NAME
+            judged = doctor_local.check_file(name, str(places.data / name), found, folder.uid, secret=secret)
             findings.append(judged)
     return findings
 
@@ -114,10 +111,10 @@ def _store(path: Path) -> list[Finding]:
     if facts(path) is None:
         return [skipped(path.name, f"there is no {path}", "Start the service once: gamed serve")]
     try:
-        with reader(path) as run:
+        with open_reader(path) as run:
             schema = run(version_of)
-            return [local.judge_store(path.name, schema, run(_quick))]
-    except (StoreError, MigrationError) as e:
+            return [doctor_local.check_store(path.name, schema, run(_quick))]
+    except (DatabaseError, MigrationError) as e:
         return [
             problem(
                 path.name,
@@ -142,13 +139,13 @@ def _assets(store: AssetStore) -> list[Finding]:
         for channel in names:
             flaws += _flaws(store, channel)
     except AssetsUnreadable as e:
-        return [local.judge_assets(0, [str(e)])]
-    return [local.judge_assets(len(names), flaws)] if names else []
+        return [doctor_local.check_assets(0, [str(e)])]
+    return [doctor_local.check_assets(len(names), flaws)] if names else []
 
 
 def _flaws(store: AssetStore, channel: str) -> list[str]:
     try:
-        channels.whole(store, store.pointer(channel).release)
+        channel_store.check_release(store, store.pointer(channel).release)
     except ReleaseNotFound as e:
         return [f"channel {channel} points at {e}, which is not there"]
     except AssetsDamaged as e:
@@ -158,7 +155,7 @@ def _flaws(store: AssetStore, channel: str) -> list[str]:
 
 def _disk(data: Path, min_free_bytes: int) -> list[Finding]:
     try:
-        return [local.judge_disk(shutil.disk_usage(data).free, min_free_bytes)]
+        return [doctor_local.check_disk(shutil.disk_usage(data).free, min_free_bytes)]
     except OSError as e:
         return [skipped("disk", f"{data}: {e.strerror}")]
 
@@ -166,7 +163,7 @@ def _disk(data: Path, min_free_bytes: int) -> list[Finding]:
 def _key(data: Path, config: Config) -> list[Finding]:
     try:
         choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
-    except (Refusal, NotDone) as e:
+    except (SetupError, CommandFailed) as e:
         return [problem("key", str(e), "Do as it says before anything else: without its key auth.db is worthless.")]
     if choice.fresh:
         return [skipped("key", "there is no auth.db yet to compare it with")]
@@ -176,7 +173,7 @@ def _key(data: Path, config: Config) -> list[Finding]:
 def _limits(config: Config) -> list[Finding]:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = config.limits.connections + RESERVED_FILES
-    return [local.judge_open_files(wanted if hard == resource.RLIM_INFINITY else hard, wanted)]
+    return [doctor_local.check_open_files(wanted if hard == resource.RLIM_INFINITY else hard, wanted)]
 
 
 def _only_here(data: Path) -> bool | None:
@@ -189,26 +186,26 @@ def _only_here(data: Path) -> bool | None:
 
 
 def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Finding]:
-    findings = [local.redirect_uri(config, provider.name)]
+    findings = [doctor_local.redirect_uri(config, provider.name)]
     where = provider.authorization_endpoint
     if provider.issuer is not None:
         answer = ask(metadata_url(provider.issuer))
         _note(answer, offsets)
-        findings.append(local.judge_provider(provider.name, "discovery", answer))
-        if not isinstance(answer, Answer) or answer.status >= 500:
+        findings.append(doctor_local.check_provider(provider.name, "discovery", answer))
+        if not isinstance(answer, HttpReply) or answer.status >= 500:
             return findings
         try:
             accepted = PRESET_ALGORITHMS if provider.name == "google" else ALGORITHMS
-            where = judge_metadata(answer.json(), provider.issuer, accepted).authorization_endpoint
+            where = validate_metadata(answer.json(), provider.issuer, accepted).authorization_endpoint
         except ProviderFailure as e:
             return [*findings, problem(f"provider {provider.name}", str(e), "Compare issuer in authentication.json.")]
     answer = ask(where or "")
     _note(answer, offsets)
-    return [*findings, local.judge_provider(provider.name, "the page for signing in", answer)]
+    return [*findings, doctor_local.check_provider(provider.name, "the page for signing in", answer)]
 
 
 def _note(answer: Reached, offsets: list[int]) -> None:
-    date_ms = answer.date_ms() if isinstance(answer, Answer) else None
+    date_ms = answer.date_ms() if isinstance(answer, HttpReply) else None
     if date_ms is not None:
         offsets.append(date_ms - now_ms())
 

@@ -5,25 +5,23 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from gamed.config.errors import ConfigError, ConfigProblem
+from gamed.config.json_reader import JsonSyntaxError, ObjectReader, PositionedJson, read
 from gamed.config.model import (
     LOOPBACK,
+    AuthLimits,
     Config,
-    Limits,
-    LoginRules,
+    LoginSettings,
     Mode,
     Network,
     Provider,
     Registration,
-    ReturnProof,
-    SessionTimes,
+    ReturnProofSetting,
+    SessionLifetimes,
 )
-from gamed.config.positions import Document, Malformed, read
-from gamed.config.problems import ConfigError, Problem
-from gamed.config.providers import judge_providers, secret_names
-from gamed.config.public_url import origin, public_url
-from gamed.config.section import Section
-from gamed.config.sources import ReadFile, Sources, master_key, variable_name, weak
-from gamed.config.values import choice, count, duration, network, words
+from gamed.config.providers import parse_providers, secret_names
+from gamed.config.secrets import ReadFile, SecretSources, master_key, variable_name, weak
+from gamed.config.validators import choice, count, duration, network, origin, plain_text, public_url
 from gamed.crypto import Secret
 
 FILE_NAME = "authentication.json"
@@ -50,7 +48,7 @@ DEVICE_TRANSACTION = (5, HOUR)
 MAX_LIFETIME = (10, 10 * 8760 * HOUR)
 
 
-class Judged(Struct, frozen=True):
+class LoadedConfiguration(Struct, frozen=True):
     """A file that can be used."""
 
     config: Config
@@ -60,9 +58,9 @@ class Judged(Struct, frozen=True):
     """Variables that hold secrets, or whose _FILE form points to one: not for child processes, nor for /proc."""
 
 
-def parse(
+def load(
     text: str, environ: Mapping[str, str], read_file: ReadFile, file: str = FILE_NAME, *, providers: bool = True
-) -> Judged:
+) -> LoadedConfiguration:
     """The meaning of the text, or ConfigError with everything that is wrong; `file` is the name to complain about.
 
     Secrets are looked up in `environ` and in files that it names; without `providers` theirs are not asked for, and
@@ -70,15 +68,15 @@ def parse(
     """
     try:
         document = read(text)
-    except Malformed as e:
+    except JsonSyntaxError as e:
         raise ConfigError(file, [e.problem]) from None
-    return judge(document, Sources(environ, read_file), file, providers)
+    return validate(document, SecretSources(environ, read_file), file, providers)
 
 
-def judge(document: Document, sources: Sources, file: str, providers: bool) -> Judged:
-    problems: list[Problem] = list(document.slips)
-    warnings: list[Problem] = []
-    top = Section.top(document, problems, warnings)
+def validate(document: PositionedJson, sources: SecretSources, file: str, providers: bool) -> LoadedConfiguration:
+    problems: list[ConfigProblem] = list(document.slips)
+    warnings: list[ConfigProblem] = []
+    top = ObjectReader.top(document, problems, warnings)
     top.only(MEMBERS, HINTS)
     mode = _mode(top) if isinstance(document.value, dict) else None
     address = _public_url(top, mode)
@@ -92,26 +90,26 @@ def judge(document: Document, sources: Sources, file: str, providers: bool) -> J
         session=_session(top.section("session")),
         login=_login(top.section("login")),
         limits=_limits(top.section("limits")),
-        server_name=top.value("server_name", words(64), None),
+        server_name=top.value("server_name", plain_text(64), None),
         trusted_proxies=_trusted_proxies(top),
         cors_origins=top.items("cors_origins", origin, ()),
     )
     if problems:
         raise ConfigError(file, list(dict.fromkeys(problems)))
-    return Judged(config, tuple(warning.line(file) for warning in warnings), _secret_names(top))
+    return LoadedConfiguration(config, tuple(warning.line(file) for warning in warnings), _secret_names(top))
 
 
-def _mode(top: Section) -> Mode | None:
+def _mode(top: ObjectReader) -> Mode | None:
     return top.needed("mode", choice(Mode), 'missing; expected "oauth" or "local"')
 
 
-def _public_url(top: Section, mode: Mode | None) -> str | None:
+def _public_url(top: ObjectReader, mode: Mode | None) -> str | None:
     if mode is Mode.OAUTH:
         return top.needed("public_url", public_url, 'missing; oauth mode needs it, as "https://play.example.org"')
     return top.value("public_url", public_url, None)
 
 
-def _master_key(top: Section, mode: Mode | None, sources: Sources) -> tuple[Secret | None, str]:
+def _master_key(top: ObjectReader, mode: Mode | None, sources: SecretSources) -> tuple[Secret | None, str]:
     """Return the key and where it was found; None and "" without one."""
     missing = "missing; oauth mode needs the name of the variable that holds the master key (`gamed key new` makes one)"
     if mode is Mode.OAUTH and "master_key_env" not in top:
@@ -126,7 +124,7 @@ def _master_key(top: Section, mode: Mode | None, sources: Sources) -> tuple[Secr
     return key, key_origin
 
 
-def _providers(top: Section, mode: Mode | None, sources: Sources | None) -> Mapping[str, Provider]:
+def _providers(top: ObjectReader, mode: Mode | None, sources: SecretSources | None) -> Mapping[str, Provider]:
     """Local mode judges their form, and uses none."""
     if isinstance(top.members.get("providers"), list):
         top.problem("providers", 'expected an object with one member per provider, such as {"discord": {...}}')
@@ -134,7 +132,7 @@ def _providers(top: Section, mode: Mode | None, sources: Sources | None) -> Mapp
     section = top.section("providers")
     if mode is Mode.OAUTH and not section.members and isinstance(top.members.get("providers", {}), dict):
         top.problem("providers", "missing; oauth mode needs at least one provider, such as discord or google")
-    found = judge_providers(section, sources if mode is Mode.OAUTH else None)
+    found = parse_providers(section, sources if mode is Mode.OAUTH else None)
     master = top.members.get("master_key_env")
     for name, provider in section.members.items():
         if isinstance(provider, dict) and master is not None and provider.get("client_secret_env") == master:
@@ -142,9 +140,9 @@ def _providers(top: Section, mode: Mode | None, sources: Sources | None) -> Mapp
     return found if mode is Mode.OAUTH else {}
 
 
-def _session(section: Section) -> SessionTimes:
+def _session(section: ObjectReader) -> SessionLifetimes:
     section.only(("access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime"))
-    usual = SessionTimes()
+    usual = SessionLifetimes()
     access = _time(section, "access_ttl", ACCESS, usual.access_seconds)
     refresh = _time(section, "refresh_ttl", REFRESH, usual.refresh_seconds)
     device = _time(section, "device_transaction_ttl", DEVICE_TRANSACTION, usual.device_transaction_seconds)
@@ -153,10 +151,10 @@ def _session(section: Section) -> SessionTimes:
         section.problem("refresh_ttl", "must be longer than access_ttl")
     if access is not None and cap is not None and cap < access:
         section.problem("max_lifetime", "must not be shorter than access_ttl")
-    return SessionTimes(access or 0, refresh or 0, device or 0, cap)
+    return SessionLifetimes(access or 0, refresh or 0, device or 0, cap)
 
 
-def _time(section: Section, name: str, bounds: tuple[int, int], usual: int) -> int | None:
+def _time(section: ObjectReader, name: str, bounds: tuple[int, int], usual: int) -> int | None:
     """None when it is wrong."""
     seconds = section.value(name, duration(*bounds), None) if name in section else usual
     if seconds is not None and seconds < MINUTE:
@@ -164,29 +162,29 @@ def _time(section: Section, name: str, bounds: tuple[int, int], usual: int) -> i
     return seconds
 
 
-def _login(section: Section) -> LoginRules:
+def _login(section: ObjectReader) -> LoginSettings:
     section.only(("return_proof", "registration"))
-    usual = LoginRules()
-    proof = section.value("return_proof", choice(ReturnProof), usual.return_proof)
-    if proof is ReturnProof.OFF:
+    usual = LoginSettings()
+    proof = section.value("return_proof", choice(ReturnProofSetting), usual.return_proof)
+    if proof is ReturnProofSetting.OFF:
         section.warning("return_proof", "is off: whoever gets a player to open a sign-in link is signed in as them")
-    return LoginRules(proof, section.value("registration", choice(Registration), usual.registration))
+    return LoginSettings(proof, section.value("registration", choice(Registration), usual.registration))
 
 
-def _limits(section: Section) -> Limits:
-    usual: dict[str, int] = asdict(Limits())
+def _limits(section: ObjectReader) -> AuthLimits:
+    usual: dict[str, int] = asdict(AuthLimits())
     section.only(tuple(usual))
-    return Limits(**{name: section.value(name, count, default) for name, default in usual.items()})
+    return AuthLimits(**{name: section.value(name, count, default) for name, default in usual.items()})
 
 
-def _trusted_proxies(top: Section) -> tuple[Network, ...]:
+def _trusted_proxies(top: ObjectReader) -> tuple[Network, ...]:
     networks = top.items("trusted_proxies", network, LOOPBACK)
     if any(trusted.prefixlen == 0 for trusted in networks):
         top.warning("trusted_proxies", "trusts every address: anyone can then pretend to come from anywhere")
     return networks
 
 
-def _secret_names(top: Section) -> tuple[str, ...]:
+def _secret_names(top: ObjectReader) -> tuple[str, ...]:
     master = top.value("master_key_env", variable_name, None)
     names = secret_names(top.section("providers"))
     return (*([master] if master else []), *names)

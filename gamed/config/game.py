@@ -7,10 +7,9 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gamed.config.positions import Malformed, read
-from gamed.config.problems import ConfigError, Problem
-from gamed.config.section import Rule, Section
-from gamed.config.values import choice, duration, flag, number, size
+from gamed.config.errors import ConfigError, ConfigProblem
+from gamed.config.json_reader import Converter, JsonSyntaxError, ObjectReader, read
+from gamed.config.validators import choice, duration, flag, number, size
 from gamed.saves.limits import MIB, SaveLimits
 
 FILE_NAME = "game.json"
@@ -26,23 +25,23 @@ class AssetAccess(StrEnum):
     PLAYERS = "players"
 
 
-class AssetRules(Struct, frozen=True):
+class AssetSettings(Struct, frozen=True):
     """The members of `assets`."""
 
     access: AssetAccess = AssetAccess.PUBLIC
     keep_releases: int = 5
 
 
-class Game(Struct, frozen=True):
+class GameSettings(Struct, frozen=True):
     """The whole file."""
 
     saves: SaveLimits = field(default_factory=SaveLimits)
     staged_seconds: int = DAY
     """How long staged bytes live that no commit took up."""
-    assets: AssetRules = field(default_factory=AssetRules)
+    assets: AssetSettings = field(default_factory=AssetSettings)
 
 
-RULES: Mapping[str, Rule[Any]] = {
+RULES: Mapping[str, Converter[Any]] = {
     "save_bytes": size(1, 2 * GIB),
     "slots": number(1, 100_000),
     "bytes": size(1, TIB),
@@ -64,22 +63,22 @@ MEMBERS = (*RULES, "staged_ttl", "assets")
 ASSETS = ("access", "keep_releases")
 
 
-def parse_game(text: str, file: str = FILE_NAME) -> Game:
+def parse_game(text: str, file: str = FILE_NAME) -> GameSettings:
     """The meaning of the text, or ConfigError with everything that is wrong; `file` is the name to complain about."""
     try:
         document = read(text)
-    except Malformed as e:
+    except JsonSyntaxError as e:
         raise ConfigError(file, [e.problem]) from None
-    problems: list[Problem] = list(document.slips)
-    top = Section.top(document, problems, [], '{"slots": 100}')
+    problems: list[ConfigProblem] = list(document.slips)
+    top = ObjectReader.top(document, problems, [], '{"slots": 100}')
     top.only(MEMBERS)
-    game = Game(_saves(top), top.value("staged_ttl", duration(60, YEAR), DAY), _assets(top.section("assets")))
+    game = GameSettings(_saves(top), top.value("staged_ttl", duration(60, YEAR), DAY), _assets(top.section("assets")))
     if problems:
         raise ConfigError(file, list(dict.fromkeys(problems)))
     return game
 
 
-def _saves(top: Section) -> SaveLimits:
+def _saves(top: ObjectReader) -> SaveLimits:
     defaults = SaveLimits()
     limits = replace(defaults, **{name: top.value(name, rule, getattr(defaults, name)) for name, rule in RULES.items()})
     if limits.save_bytes > limits.bytes:
@@ -88,8 +87,8 @@ def _saves(top: Section) -> SaveLimits:
     return limits
 
 
-def _assets(section: Section) -> AssetRules:
+def _assets(section: ObjectReader) -> AssetSettings:
     section.only(ASSETS)
-    rules = AssetRules()
+    rules = AssetSettings()
     access = section.value("access", choice(AssetAccess), rules.access)
-    return AssetRules(access, section.value("keep_releases", number(1, 1000), rules.keep_releases))
+    return AssetSettings(access, section.value("keep_releases", number(1, 1000), rules.keep_releases))

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network, IPv6Network
 from msgspec import Struct, field
 
 from gamed.crypto import Secret
-from gamed.structs import hides
+from gamed.structs import redacts
 
 Network = IPv4Network | IPv6Network
 LOOPBACK: tuple[Network, ...] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
@@ -20,7 +20,7 @@ class Mode(StrEnum):
     LOCAL = "local"
 
 
-class ReturnProof(StrEnum):
+class ReturnProofSetting(StrEnum):
     """Whether a collect must show that browser and client belong together (PROTOCOL 3.4)."""
 
     REQUIRED = "required"
@@ -35,19 +35,19 @@ class Registration(StrEnum):
     CLOSED = "closed"
 
 
-class Protocol(StrEnum):
+class ProviderProtocol(StrEnum):
     """What a provider speaks."""
 
     OAUTH2 = "oauth2"
     OIDC = "oidc"
 
 
-@hides("client_secret")
+@redacts("client_secret")
 class Provider(Struct, frozen=True):
     """One enabled provider; presets are filled in. An OIDC provider has `issuer`, an OAuth 2.0 one the endpoints."""
 
     name: str
-    protocol: Protocol
+    protocol: ProviderProtocol
     client_id: str
     client_secret: Secret
     label: str
@@ -60,7 +60,7 @@ class Provider(Struct, frozen=True):
     identity_namespace: str | None = None
 
 
-class SessionTimes(Struct, frozen=True):
+class SessionLifetimes(Struct, frozen=True):
     """Lifetimes in whole seconds."""
 
     access_seconds: int = 15 * 60
@@ -69,14 +69,14 @@ class SessionTimes(Struct, frozen=True):
     max_lifetime_seconds: int | None = None
 
 
-class LoginRules(Struct, frozen=True):
+class LoginSettings(Struct, frozen=True):
     """The members of `login`."""
 
-    return_proof: ReturnProof = ReturnProof.REQUIRED
+    return_proof: ReturnProofSetting = ReturnProofSetting.REQUIRED
     registration: Registration = Registration.OPEN
 
 
-class Limits(Struct, frozen=True):
+class AuthLimits(Struct, frozen=True):
     """The members of `limits`; 0 switches one off (PROTOCOL 3.9)."""
 
     starts_per_minute: int = 30
@@ -94,7 +94,7 @@ class Limits(Struct, frozen=True):
         return 4 * self.passwords_per_minute
 
 
-@hides("master_key")
+@redacts("master_key")
 class Config(Struct, frozen=True):
     """The whole file; `master_key` is None only in local mode without `master_key_env`."""
 
@@ -106,9 +106,9 @@ class Config(Struct, frozen=True):
     """For messages: the variable, the file or the credential that the key was found in."""
     providers: Mapping[str, Provider] = field(default_factory=dict)
     """In the file's order; empty in local mode."""
-    session: SessionTimes = SessionTimes()
-    login: LoginRules = LoginRules()
-    limits: Limits = Limits()
+    session: SessionLifetimes = SessionLifetimes()
+    login: LoginSettings = LoginSettings()
+    limits: AuthLimits = AuthLimits()
     server_name: str | None = None
     trusted_proxies: tuple[Network, ...] = LOOPBACK
     """Peers whose X-Forwarded-For is believed; unix sockets always are."""

@@ -6,12 +6,11 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from gamed.config.model import Protocol, Provider
-from gamed.config.problems import Wrong
-from gamed.config.public_url import parse_public_url
-from gamed.config.section import Section
-from gamed.config.sources import Sources, client_secret, variable_name
-from gamed.config.values import field_name, scope, visible, words
+from gamed.config.errors import InvalidValue
+from gamed.config.json_reader import ObjectReader
+from gamed.config.model import Provider, ProviderProtocol
+from gamed.config.secrets import SecretSources, client_secret, variable_name
+from gamed.config.validators import field_name, parse_public_url, plain_text, printable_text, scope
 from gamed.crypto import Secret
 
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "userinfo_endpoint")
@@ -30,7 +29,7 @@ _URL = compile(r"[!-~]{1,2048}", ASCII)
 class Preset(Struct, frozen=True):
     """What is known of a provider, or of a protocol, without the owner saying it."""
 
-    protocol: Protocol
+    protocol: ProviderProtocol
     label: str | None = None
     scopes: tuple[str, ...] = ()
     issuer: str | None = None
@@ -39,7 +38,7 @@ class Preset(Struct, frozen=True):
 
 
 DISCORD = Preset(
-    Protocol.OAUTH2,
+    ProviderProtocol.OAUTH2,
     "Discord",
     ("identify",),
     endpoints={
@@ -49,11 +48,11 @@ DISCORD = Preset(
     },
     subject_field="id",
 )
-GOOGLE = Preset(Protocol.OIDC, "Google", ("openid",), "https://accounts.google.com")
+GOOGLE = Preset(ProviderProtocol.OIDC, "Google", ("openid",), "https://accounts.google.com")
 PRESETS = {"discord": DISCORD, "google": GOOGLE}
 
 
-def judge_providers(section: Section, sources: Sources | None) -> dict[str, Provider]:
+def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dict[str, Provider]:
     """Every provider that is whole, in the file's order; without sources no secret is asked for, and none is there."""
     found = {}
     for name in section.members:
@@ -65,16 +64,16 @@ def judge_providers(section: Section, sources: Sources | None) -> dict[str, Prov
     return found
 
 
-def secret_names(section: Section) -> list[str]:
+def secret_names(section: ObjectReader) -> list[str]:
     """The variables named as client secrets, wherever they are well-formed."""
     named = (section.section(name).value("client_secret_env", variable_name, None) for name in section.members)
     return [name for name in named if name is not None]
 
 
-def _provider(name: str, section: Section, sources: Sources | None) -> Provider | None:
+def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -> Provider | None:
     section.only(MEMBERS, HINTS)
     preset = _preset(name, section)
-    client_id = section.needed("client_id", visible(256))
+    client_id = section.needed("client_id", printable_text(256))
     secret = _secret(section, sources)
     if preset is None:
         return None
@@ -84,29 +83,29 @@ def _provider(name: str, section: Section, sources: Sources | None) -> Provider 
         protocol=preset.protocol,
         client_id=client_id or "",
         client_secret=secret or Secret(b""),
-        label=section.value("label", words(32), preset.label) or name,
+        label=section.value("label", plain_text(32), preset.label) or name,
         scopes=_scopes(name, section, preset),
         issuer=section.value("issuer", _issuer, preset.issuer),
         **{endpoint: url or preset.endpoints.get(endpoint) for endpoint, url in own.items()},
         subject_field=section.value("subject_field", field_name, preset.subject_field),
-        identity_namespace=section.value("identity_namespace", visible(255), None),
+        identity_namespace=section.value("identity_namespace", printable_text(255), None),
     )
     return provider if client_id and (secret or sources is None) else None
 
 
-def _preset(name: str, section: Section) -> Preset | None:
+def _preset(name: str, section: ObjectReader) -> Preset | None:
     """Which protocol this provider speaks; contradictions and gaps are noted."""
     own = [member for member in OAUTH2_ONLY if member in section]
     preset = PRESETS.get(name)
     if preset is None and "issuer" not in section:
-        preset = Preset(Protocol.OAUTH2)
+        preset = Preset(ProviderProtocol.OAUTH2)
         if not own:
             section.problem((), "needs issuer (OpenID Connect), or " + _listed(OAUTH2_ONLY[:4]) + " (OAuth 2.0)")
             return None
         for member in (member for member in OAUTH2_ONLY[:4] if member not in section):
             section.problem(member, "missing; an OAuth 2.0 provider needs " + _listed(OAUTH2_ONLY[:4]))
-    preset = preset or Preset(Protocol.OIDC, scopes=("openid",))
-    if preset.protocol is Protocol.OIDC:
+    preset = preset or Preset(ProviderProtocol.OIDC, scopes=("openid",))
+    if preset.protocol is ProviderProtocol.OIDC:
         for member in own:
             section.problem(member, "not for OpenID Connect, where the issuer says it; leave it out")
     elif "issuer" in section:
@@ -114,16 +113,16 @@ def _preset(name: str, section: Section) -> Preset | None:
     return preset
 
 
-def _scopes(name: str, section: Section, preset: Preset) -> tuple[str, ...]:
+def _scopes(name: str, section: ObjectReader, preset: Preset) -> tuple[str, ...]:
     scopes = section.items("scopes", scope, preset.scopes)
     if name == "google" and scopes != ("openid",):
         section.problem("scopes", 'only "openid" is ever asked of this provider')
-    elif preset.protocol is Protocol.OIDC and "openid" not in scopes:
+    elif preset.protocol is ProviderProtocol.OIDC and "openid" not in scopes:
         section.problem("scopes", 'must hold "openid"')
     return scopes
 
 
-def _secret(section: Section, sources: Sources | None) -> Secret | None:
+def _secret(section: ObjectReader, sources: SecretSources | None) -> Secret | None:
     name = section.needed("client_secret_env", variable_name)
     if name is None or sources is None:
         return None
@@ -133,11 +132,11 @@ def _secret(section: Section, sources: Sources | None) -> Secret | None:
 def _endpoint(value: object) -> str:
     """An https URL, or http on loopback; kept as it is written."""
     if not isinstance(value, str) or not _URL.fullmatch(value) or "\\" in value or "#" in value:
-        raise Wrong('expected a URL such as "https://provider.example/oauth2/token"')
+        raise InvalidValue('expected a URL such as "https://provider.example/oauth2/token"')
     try:
         parts = urlsplit(value)
     except ValueError:
-        raise Wrong('expected a URL such as "https://provider.example/oauth2/token"') from None
+        raise InvalidValue('expected a URL such as "https://provider.example/oauth2/token"') from None
     parse_public_url(f"{parts.scheme}://{parts.netloc}")
     return value
 
@@ -147,10 +146,10 @@ def _issuer(value: object) -> str:
     wrong = ["expected an issuer without a query"] if isinstance(value, str) and "?" in value else []
     try:
         url = _endpoint(value)
-    except Wrong as e:
-        raise Wrong(*wrong, *e.messages) from None
+    except InvalidValue as e:
+        raise InvalidValue(*wrong, *e.messages) from None
     if wrong:
-        raise Wrong(*wrong)
+        raise InvalidValue(*wrong)
     return url
 
 

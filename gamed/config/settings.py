@@ -1,14 +1,14 @@
-"""Everything the service is built from: filled by the porch, consumed by `gamed.service.build`."""
+"""Everything the service is built from: filled by the porch, consumed by `gamed.service.build_service`."""
 
 from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct, field
 
-from gamed.config.game import Game
+from gamed.config.game import GameSettings
 from gamed.config.model import Config
 from gamed.crypto import Secret
-from gamed.structs import hides
+from gamed.structs import redacts
 
 DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
 
@@ -30,7 +30,7 @@ class LogFormat(StrEnum):
     JOURNAL = "journal"
 
 
-@hides("master_key")
+@redacts("master_key")
 class Settings(Struct, frozen=True):
     """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
 
@@ -44,7 +44,7 @@ class Settings(Struct, frozen=True):
     master_key: Secret
     """32 bytes, whatever the source; for `Keys.of`."""
     key_source: KeySource
-    game: Game = field(default_factory=Game)
+    game: GameSettings = field(default_factory=GameSettings)
     log_format: LogFormat = LogFormat.TEXT
     admin: str | None = None
     """The endpoint string of `/metrics` and `/readyz`; None: there is none."""

@@ -1,9 +1,17 @@
-"""The JSON of the two real providers: discovery, tokens, the user (OpenID Connect Discovery 3; Discord's API v10)."""
+"""The JSON of the two real providers: discovery, tokens, the user (OpenID Connect Discovery 3; Discord's API v10).
 
+ID tokens and the keys to check them with (OpenID Connect Core 2, RFC 7517).
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
-from gamed.dev.people import Person
-from gamed.dev.sides import DISCORD, GOOGLE
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+from gamed.dev.clients import DISCORD, GOOGLE, SamplePerson
+from gamed.tokens import base64url
 
 GOOGLE_AUTHORIZE, GOOGLE_TOKEN, GOOGLE_KEYS = "/o/oauth2/v2/auth", "/token", "/oauth2/v3/certs"
 DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER = "/oauth2/authorize", "/api/v10/oauth2/token", "/api/v10/users/@me"
@@ -52,7 +60,7 @@ def google_tokens(access_token: str, id_token: str) -> dict[str, Any]:
     }
 
 
-def discord_user(person: Person) -> dict[str, Any]:
+def discord_user(person: SamplePerson) -> dict[str, Any]:
     """`users/@me` with the scope `identify`."""
     return {
         "id": person.discord_id,
@@ -73,4 +81,38 @@ def discord_user(person: Person) -> dict[str, Any]:
         "mfa_enabled": False,
         "locale": "en-GB",
         "premium_type": 0,
+    }
+
+
+TOKEN_SECONDS = 3600
+
+
+def new_key(kid: str) -> RSAKey:
+    """RSA of 2048 bits."""
+    return RSAKey.generate_key(2048, {"kid": kid, "use": "sig", "alg": "RS256"})
+
+
+def key_set(key: RSAKey) -> dict[str, Any]:
+    """The public half as a JWKS document."""
+    return {"keys": [key.as_dict(private=False)]}
+
+
+def sign(key: RSAKey, claims: Mapping[str, Any]) -> str:
+    """Compact form, RS256."""
+    return jwt.encode({"alg": "RS256", "kid": key.kid}, dict(claims), key, algorithms=["RS256"])
+
+
+def claims(*, issuer: str, client_id: str, subject: str, nonce: str, access_token: str, now_ms: int) -> dict[str, Any]:
+    """As Google fills them for the scope `openid`."""
+    now = now_ms // 1000
+    half = sha256(access_token.encode()).digest()[:16]
+    return {
+        "iss": issuer,
+        "azp": client_id,
+        "aud": client_id,
+        "sub": subject,
+        "at_hash": base64url(half),
+        "nonce": nonce,
+        "iat": now,
+        "exp": now + TOKEN_SECONDS,
     }

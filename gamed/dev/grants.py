@@ -1,22 +1,103 @@
-"""Codes and tokens that were given out, and who may have them (RFC 6749 4.1.3, RFC 7636 4.6)."""
+"""What the authorization endpoint is sent, judged more strictly than the real providers do (RFC 6749 4.1, RFC 7636).
+
+Codes and tokens that were given out, and who may have them (RFC 6749 4.1.3, RFC 7636 4.6).
+"""
 
 from base64 import b64decode
 from binascii import Error
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import sha256
 from re import ASCII, compile
 from typing import Any
-from urllib.parse import unquote_plus
+from urllib.parse import parse_qsl, unquote_plus, urlencode
 
 from msgspec import Struct
 
 from gamed.crypto import Random, Secret
-from gamed.dev.authorize import Asked
-from gamed.dev.people import Person
-from gamed.dev.sides import Client, Side
-from gamed.instants import Now
+from gamed.dev.clients import Client, EmulatedProvider, SamplePerson
+from gamed.structs import redacts
+from gamed.timestamps import Now
 from gamed.tokens import base64url
+
+KNOWN = {"response_type", "client_id", "redirect_uri", "scope", "state", "code_challenge", "code_challenge_method"}
+_CHALLENGE = compile(r"[A-Za-z0-9_-]{43}", ASCII)
+_VISIBLE = compile(r"[ -~]{1,512}", ASCII)
+
+
+class UntrustedClient(Exception):
+    """No redirect may follow: it is not known that the address is the client's. `str` is for the page."""
+
+
+@redacts("state", "challenge", "nonce")
+class AuthorizeParameters(Struct, frozen=True):
+    """A request that may be shown to a person."""
+
+    client: Client
+    redirect_uri: str
+    state: str
+    challenge: str
+    nonce: str | None
+
+
+class AuthorizationError(Struct, frozen=True):
+    """A request that is answered with an error, by way of the browser (RFC 6749 4.1.2.1)."""
+
+    asked: AuthorizeParameters
+    error: str
+    description: str
+
+
+def judge(side: EmulatedProvider, query: str, clients: Iterable[Client]) -> AuthorizeParameters | AuthorizationError:
+    """`query` as it was sent. Raises Untrusted."""
+    sent = _parameters(query)
+    client = next((each for each in clients if each.side is side and each.client_id == sent.get("client_id")), None)
+    if client is None:
+        raise UntrustedClient("Unknown client_id. Is this the client ID of the application?")
+    redirect_uri = sent.get("redirect_uri", "")
+    if redirect_uri not in client.redirect_uris:
+        raise UntrustedClient("This redirect_uri is not registered. Each character counts.")
+    asked = AuthorizeParameters(
+        client, redirect_uri, sent.get("state", ""), sent.get("code_challenge", ""), sent.get("nonce")
+    )
+    found = next(_mistakes(side, sent), None)
+    return asked if found is None else AuthorizationError(asked, *found)
+
+
+def _parameters(query: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        raise UntrustedClient("The query is malformed.") from None
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise UntrustedClient("A parameter is there twice.")
+    return dict(pairs)
+
+
+def _mistakes(side: EmulatedProvider, sent: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Error and description, the first first."""
+    known = KNOWN | {"prompt"} | ({"nonce"} if side.openid else set())
+    for name in sorted(set(sent) - known):
+        yield "invalid_request", f"unknown parameter {name}"
+    if sent.get("response_type") != "code":
+        yield "unsupported_response_type", "response_type must be code"
+    if sent.get("scope") != side.scope:
+        yield "invalid_scope", f"scope must be exactly {side.scope}"
+    if not _VISIBLE.fullmatch(sent.get("state", "")):
+        yield "invalid_request", "state is missing"
+    if sent.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(sent.get("code_challenge", "")):
+        yield "invalid_request", "code_challenge must be of S256"
+    if side.openid and not _VISIBLE.fullmatch(sent.get("nonce", "")):
+        yield "invalid_request", "nonce is missing"
+    if sent.get("prompt", "none") not in side.prompts:
+        yield "invalid_request", "prompt is unknown"
+
+
+def back(asked: AuthorizeParameters, answer: Mapping[str, str]) -> str:
+    """Where the browser goes with an answer."""
+    state = {"state": asked.state} if asked.state else {}
+    return f"{asked.redirect_uri}?{urlencode({**answer, **state})}"
+
 
 CODE_MS = 60_000
 TOKEN_SECONDS = 3600
@@ -24,7 +105,7 @@ KEPT = 1000
 _VERIFIER = compile(r"[A-Za-z0-9._~-]{43,128}", ASCII)
 
 
-class Manner(Enum):
+class ResponseMode(Enum):
     """How the provider behaves once the code comes."""
 
     AT_ONCE = "at once"
@@ -35,14 +116,14 @@ class Manner(Enum):
 class Grant(Struct):
     """One code: whose, for whom, and bound to what."""
 
-    asked: Asked
-    person: Person
-    manner: Manner
+    asked: AuthorizeParameters
+    person: SamplePerson
+    manner: ResponseMode
     expires_ms: int
     used: bool = False
 
 
-class Refusal(Exception):
+class GrantError(Exception):
     """What the token endpoint says no with (RFC 6749 5.2)."""
 
     def __init__(self, status: int, error: str, description: str) -> None:
@@ -59,9 +140,9 @@ class Grants:
         self._now_ms = now_ms
         self._random = random
         self._grants: dict[str, Grant] = {}
-        self._tokens: dict[str, tuple[Person, int]] = {}
+        self._tokens: dict[str, tuple[SamplePerson, int]] = {}
 
-    def issue(self, asked: Asked, person: Person, manner: Manner) -> str:
+    def issue(self, asked: AuthorizeParameters, person: SamplePerson, manner: ResponseMode) -> str:
         """A code for one exchange within a minute."""
         code = f"4/0{base64url(self._random(24))}" if asked.client.side.openid else base64url(self._random(24))
         self._grants[code] = Grant(asked, person, manner, self._now_ms() + CODE_MS)
@@ -71,10 +152,10 @@ class Grants:
     def redeem(self, presented: Client, form: Mapping[str, str]) -> Grant:
         """The grant of a code, once; a code is spent by whoever knows it, even when the rest is wrong."""
         if form.get("grant_type") != "authorization_code":
-            raise Refusal(400, "unsupported_grant_type", "grant_type must be authorization_code")
+            raise GrantError(400, "unsupported_grant_type", "grant_type must be authorization_code")
         grant = self._grants.get(form.get("code", ""))
         if grant is None:
-            raise Refusal(400, "invalid_grant", "unknown code")
+            raise GrantError(400, "invalid_grant", "unknown code")
         used, grant.used = grant.used, True
         for wrong, description in (
             (used, "the code was used before"),
@@ -84,45 +165,47 @@ class Grants:
             (not _proves(form.get("code_verifier", ""), grant.asked.challenge), "the code_verifier does not fit"),
         ):
             if wrong:
-                raise Refusal(400, "invalid_grant", description)
+                raise GrantError(400, "invalid_grant", description)
         return grant
 
-    def token(self, person: Person) -> str:
+    def token(self, person: SamplePerson) -> str:
         """An access token for this person's account."""
         token = base64url(self._random(32))
         self._tokens[token] = person, self._now_ms() + TOKEN_SECONDS * 1000
         _forget(self._tokens)
         return token
 
-    def owner(self, token: str) -> Person | None:
+    def owner(self, token: str) -> SamplePerson | None:
         person, expires_ms = self._tokens.get(token, (None, 0))
         return person if self._now_ms() < expires_ms else None
 
 
-def authenticate(side: Side, clients: Iterable[Client], authorization: str | None, form: Mapping[str, str]) -> Client:
+def authenticate(
+    side: EmulatedProvider, clients: Iterable[Client], authorization: str | None, form: Mapping[str, str]
+) -> Client:
     """The client of a token request: HTTP Basic or form, never both (RFC 6749 2.3.1)."""
     client_id, secret = _presented(authorization, form)
     for client in clients:
         if client.side is side and client.client_id == client_id and client.client_secret.matches(secret):
             return client
-    raise Refusal(401, "invalid_client", "unknown client or wrong client secret")
+    raise GrantError(401, "invalid_client", "unknown client or wrong client secret")
 
 
 def _presented(authorization: str | None, form: Mapping[str, str]) -> tuple[str, Secret]:
     if authorization is None:
         return form.get("client_id", ""), Secret(form.get("client_secret", "").encode())
     if "client_secret" in form:
-        raise Refusal(400, "invalid_request", "the client secret was sent in two ways")
+        raise GrantError(400, "invalid_request", "the client secret was sent in two ways")
     scheme, _, encoded = authorization.partition(" ")
     try:
         text = b64decode(encoded, validate=True).decode()
     except (Error, UnicodeDecodeError):
         text = ""
     if scheme.lower() != "basic" or ":" not in text:
-        raise Refusal(401, "invalid_client", "expected HTTP Basic")
+        raise GrantError(401, "invalid_client", "expected HTTP Basic")
     client_id, secret = (unquote_plus(part) for part in text.split(":", 1))
     if form.get("client_id", client_id) != client_id:
-        raise Refusal(400, "invalid_request", "two client_ids")
+        raise GrantError(400, "invalid_request", "two client_ids")
     return client_id, Secret(secret.encode())
 
 

@@ -1,4 +1,8 @@
-"""The development provider as one Klein app: Discord and Google below one address, everything in memory.
+"""What a person sees at the development provider: plain, and marked so that nobody takes it for the real one.
+
+Requests as the development provider notes them, and its answers.
+
+The development provider as one Klein app: Discord and Google below one address, everything in memory.
 
 Tests use it through `StubTreq(DevelopmentProvider(...).app.resource())`, or on a loopback port; `gamed dev` runs it
 beside the service. What it was sent stays in `sent`, the oldest forgotten, so that a test can look.
@@ -6,24 +10,158 @@ beside the service. What it was sent stays in `sent`, the oldest forgotten, so t
 
 from collections import deque
 from collections.abc import Mapping
+from json import dumps
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from joserfc.jwk import RSAKey
 from klein import Klein
+from msgspec import Struct
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from twisted.web.iweb import IRequest
+from twisted.web.template import Tag, flatten, tags
 
 from gamed.crypto import Random
-from gamed.dev import documents, page, signing
-from gamed.dev.authorize import Asked, Untrusted, Wrong, back, judge
-from gamed.dev.grants import KEPT, Grant, Grants, Manner, Refusal, authenticate
-from gamed.dev.people import BY_KEY, Person
-from gamed.dev.sides import DISCORD, GOOGLE, Client, Side
-from gamed.dev.wire import Sent, html, json, see_other
-from gamed.instants import Now
+from gamed.dev import documents
+from gamed.dev.clients import BY_KEY, DISCORD, GOOGLE, PEOPLE, Client, EmulatedProvider, SamplePerson
+from gamed.dev.grants import (
+    KEPT,
+    AuthorizationError,
+    AuthorizeParameters,
+    Grant,
+    GrantError,
+    Grants,
+    ResponseMode,
+    UntrustedClient,
+    authenticate,
+    back,
+    judge,
+)
+from gamed.structs import redacts
+from gamed.timestamps import Now
+
+MARK = "Development provider"
+MANNERS = {
+    ResponseMode.AT_ONCE: "answers at once",
+    ResponseMode.SLOW: "takes 3 seconds",
+    ResponseMode.FAIL: "fails",
+}
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 27rem; margin: 0 auto; padding: 1rem; }
+header { border: 3px dashed; padding: .5rem 1rem; }
+button { display: block; width: 100%; margin: .5rem 0; padding: .625rem; font: inherit; }
+fieldset { margin: 1rem 0; }
+"""
+
+
+def choice(side: EmulatedProvider, client_id: str, query: str) -> bytes:
+    """Who to be, and how the provider behaves; the form brings `query` back."""
+    form = tags.form(method="post")(
+        tags.input(type="hidden", name="query", value=query),
+        *(tags.button(f"Continue as {person.name}", name="person", value=person.key) for person in PEOPLE),
+        tags.button("Deny", name="person", value=""),
+        tags.fieldset(
+            tags.legend(f"When gamed asks then, {side.name}"),
+            *(
+                tags.div(
+                    tags.label(
+                        tags.input(type="radio", name="manner", value=manner.value, **_chosen(manner)), f" {text}"
+                    )
+                )
+                for manner, text in MANNERS.items()
+            ),
+        ),
+    )
+    return _page(
+        f"This plays {side.name}",
+        tags.p(tags.bdi(client_id), f" asks for the scope “{side.scope}”. Who are you?"),
+        form,
+    )
+
+
+def refused(side: EmulatedProvider, reason: str) -> bytes:
+    """No redirect: the person sees what the developer must mend."""
+    return _page(f"{side.name} would not go on", tags.p(reason))
+
+
+def front() -> bytes:
+    """At `/`, for who looks."""
+    return _page("This plays Discord and Google", tags.p("There is nothing to do here: sign in from a game."))
+
+
+def _chosen(manner: ResponseMode) -> dict[str, str]:
+    return {"checked": "checked"} if manner is ResponseMode.AT_ONCE else {}
+
+
+def _page(title: str, *content: Tag) -> bytes:
+    mark = tags.header(tags.strong(MARK), ": everybody can be anybody here. It runs on this machine only.")
+    head = tags.head(
+        tags.meta(charset="utf-8"),
+        tags.meta(name="viewport", content="width=device-width, initial-scale=1"),
+        tags.title(f"{title} - {MARK}"),
+        tags.style(STYLE),
+    )
+    written: list[bytes] = []
+    flatten(None, tags.html(head, tags.body(mark, Tag("main")(tags.h1(title), *content)), lang="en"), written.append)
+    return b"<!DOCTYPE html>\n" + b"".join(written)
+
+
+MAX_FORM_BYTES = 16 * 1024
+
+
+@redacts("query", "headers", "body")
+class RecordedRequest(Struct, frozen=True):
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    """Names in lower case; a repeated field is joined by a comma."""
+    body: bytes
+
+    @classmethod
+    def of(cls, request: IRequest) -> "RecordedRequest":
+        raw = cast(Any, request)
+        path, _, query = raw.uri.decode("latin-1").partition("?")
+        headers = {
+            name.decode("latin-1").lower(): ", ".join(value.decode("latin-1") for value in values)
+            for name, values in raw.requestHeaders.getAllRawHeaders()
+        }
+        return cls(raw.method.decode("latin-1"), path, query, headers, raw.content.read(MAX_FORM_BYTES))
+
+    @property
+    def form(self) -> dict[str, str]:
+        """Of a body that is a form without a name twice; else nothing."""
+        if self.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
+            return {}
+        pairs = parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
+        return dict(pairs) if len(dict(pairs)) == len(pairs) else {}
+
+
+def json(request: IRequest, value: Mapping[str, Any], status: int = 200) -> bytes:
+    return _body(request, status, "application/json", dumps(value).encode())
+
+
+def html(request: IRequest, body: bytes, status: int = 200) -> bytes:
+    return _body(request, status, "text/html; charset=utf-8", body)
+
+
+def see_other(request: IRequest, url: str) -> bytes:
+    cast(Any, request).setHeader("Location", url)
+    return _body(request, 303, "text/plain", b"")
+
+
+def _body(request: IRequest, status: int, kind: str, body: bytes) -> bytes:
+    raw = cast(Any, request)
+    raw.setResponseCode(status)
+    for name, value in {"Content-Type": kind, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}.items():
+        raw.setHeader(name, value)
+    return body
+
 
 SLOW_SECONDS = 3
 
@@ -46,13 +184,13 @@ class DevelopmentProvider:
     ) -> None:
         self.base = base
         self.clients = clients
-        self.sent: deque[Sent] = deque(maxlen=KEPT)
-        self.key: RSAKey = signing.new_key("development-1")
+        self.sent: deque[RecordedRequest] = deque(maxlen=KEPT)
+        self.key: RSAKey = documents.new_key("development-1")
         self.grants = Grants(now_ms, random)
         self._clock = clock
         self._now_ms = now_ms
 
-    def sign_in(self, url: str, person: str, manner: Manner = Manner.AT_ONCE) -> str:
+    def sign_in(self, url: str, person: str, manner: ResponseMode = ResponseMode.AT_ONCE) -> str:
         """Where a person who opens `url` here and continues as `person` is sent; "" denies. For tests."""
         parts = urlsplit(url)
         side = GOOGLE if parts.path == documents.GOOGLE_AUTHORIZE else DISCORD
@@ -63,7 +201,7 @@ class DevelopmentProvider:
     @app.route("/", methods=["GET"])
     def front(self, request: IRequest) -> bytes:
         self._hear(request)
-        return html(request, page.front())
+        return html(request, front())
 
     @app.route(documents.DISCORD_AUTHORIZE, methods=["GET"])
     def discord_authorize(self, request: IRequest) -> bytes:
@@ -81,29 +219,38 @@ class DevelopmentProvider:
     def google_choose(self, request: IRequest) -> bytes:
         return self._choose(request, GOOGLE)
 
-    def _show(self, request: IRequest, side: Side) -> bytes:
+    def _show(self, request: IRequest, side: EmulatedProvider) -> bytes:
         sent = self._hear(request)
         try:
             asked = judge(side, sent.query, self.clients)
-        except Untrusted as e:
-            return html(request, page.refused(side, str(e)), 400)
-        if isinstance(asked, Wrong):
-            return see_other(request, self._answer(side, asked, None, Manner.AT_ONCE))
-        return html(request, page.choice(side, asked.client.client_id, sent.query))
+        except UntrustedClient as e:
+            return html(request, refused(side, str(e)), 400)
+        if isinstance(asked, AuthorizationError):
+            return see_other(request, self._answer(side, asked, None, ResponseMode.AT_ONCE))
+        return html(request, choice(side, asked.client.client_id, sent.query))
 
-    def _choose(self, request: IRequest, side: Side) -> bytes:
+    def _choose(self, request: IRequest, side: EmulatedProvider) -> bytes:
         form = self._hear(request).form
         try:
             asked = judge(side, form.get("query", ""), self.clients)
-            person, manner = _person(form.get("person", "?")), Manner(form.get("manner", Manner.AT_ONCE.value))
-        except (Untrusted, ValueError) as e:
-            return html(request, page.refused(side, str(e)), 400)
+            person, manner = (
+                _person(form.get("person", "?")),
+                ResponseMode(form.get("manner", ResponseMode.AT_ONCE.value)),
+            )
+        except (UntrustedClient, ValueError) as e:
+            return html(request, refused(side, str(e)), 400)
         return see_other(request, self._answer(side, asked, person, manner))
 
-    def _answer(self, side: Side, asked: Asked | Wrong, person: Person | None, manner: Manner) -> str:
+    def _answer(
+        self,
+        side: EmulatedProvider,
+        asked: AuthorizeParameters | AuthorizationError,
+        person: SamplePerson | None,
+        manner: ResponseMode,
+    ) -> str:
         """The address of the callback. Google names itself there, and adds what nobody asked for."""
         issuer = {"iss": self.base} if side.openid else {}
-        if isinstance(asked, Wrong):
+        if isinstance(asked, AuthorizationError):
             return back(asked.asked, {"error": asked.error, "error_description": asked.description, **issuer})
         if person is None:
             return back(asked, {"error": "access_denied", "error_description": "The person said no", **issuer})
@@ -149,9 +296,9 @@ class DevelopmentProvider:
         return documents.discovery(self.base)
 
     def key_set(self) -> dict[str, Any]:
-        return signing.key_set(self.key)
+        return documents.key_set(self.key)
 
-    def user(self, person: Person) -> dict[str, Any]:
+    def user(self, person: SamplePerson) -> dict[str, Any]:
         return documents.discord_user(person)
 
     def discord_tokens(self, grant: Grant) -> dict[str, Any]:
@@ -162,10 +309,10 @@ class DevelopmentProvider:
         return documents.google_tokens(access_token, self.sign(self.claims(grant, access_token)))
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        return signing.sign(self.key, claims)
+        return documents.sign(self.key, claims)
 
     def claims(self, grant: Grant, access_token: str) -> dict[str, Any]:
-        return signing.claims(
+        return documents.claims(
             issuer=self.base,
             client_id=grant.asked.client.client_id,
             subject=grant.person.google_sub,
@@ -174,22 +321,22 @@ class DevelopmentProvider:
             now_ms=self._now_ms(),
         )
 
-    async def _redeem(self, request: IRequest, side: Side) -> Grant:
+    async def _redeem(self, request: IRequest, side: EmulatedProvider) -> Grant:
         sent = self._hear(request)
         _recognise(side, sent)
         if not sent.form:
-            raise Refusal(400, "invalid_request", "expected a form")
+            raise GrantError(400, "invalid_request", "expected a form")
         client = authenticate(side, self.clients, sent.headers.get("authorization"), sent.form)
         grant = self.grants.redeem(client, sent.form)
-        if grant.manner is Manner.FAIL:
-            raise Refusal(503, "temporarily_unavailable", "as was wished")
-        if grant.manner is Manner.SLOW:
+        if grant.manner is ResponseMode.FAIL:
+            raise GrantError(503, "temporarily_unavailable", "as was wished")
+        if grant.manner is ResponseMode.SLOW:
             await deferLater(self._clock, SLOW_SECONDS)
         return grant
 
-    def _hear(self, request: IRequest) -> Sent:
+    def _hear(self, request: IRequest) -> RecordedRequest:
         """Note the request, and see that it was meant for this address."""
-        sent = Sent.of(request)
+        sent = RecordedRequest.of(request)
         self.sent.append(sent)
         if sent.headers.get("host") != urlsplit(self.base).netloc:
             raise Misdirected
@@ -197,9 +344,9 @@ class DevelopmentProvider:
 
     # -- refusals --
 
-    @app.handle_errors(Refusal)
+    @app.handle_errors(GrantError)
     def refuse(self, request: IRequest, failure: Failure) -> bytes:
-        refusal = cast(Refusal, failure.value)
+        refusal = cast(GrantError, failure.value)
         answer = {"error": refusal.error, "error_description": refusal.description}
         return json(request, answer, refusal.status)
 
@@ -210,14 +357,14 @@ class DevelopmentProvider:
         return html(request, b"<html><body>Not by this name.</body></html>", 421)
 
 
-def _person(key: str) -> Person | None:
+def _person(key: str) -> SamplePerson | None:
     """Nobody for "": they deny. ValueError."""
     if key and key not in BY_KEY:
         raise ValueError("There is no such person.")
     return BY_KEY[key] if key else None
 
 
-def _recognise(side: Side, sent: Sent) -> None:
+def _recognise(side: EmulatedProvider, sent: RecordedRequest) -> None:
     agent = sent.headers.get("user-agent", "")
     if not agent or (side.agent is not None and not side.agent.fullmatch(agent)):
         raise Blocked

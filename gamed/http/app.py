@@ -30,7 +30,7 @@ from werkzeug.routing import BaseConverter, UnicodeConverter
 from gamed.event_log import EventLog
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
 from gamed.http.problems import ErrorTable, Problem, find_problem, merge_tables, plain_problem
-from gamed.http.tracebacks import trace
+from gamed.http.tracebacks import redacted_traceback
 
 _log = EventLog(Logger())
 RenderedError = tuple[Mapping[str, str], bytes]
@@ -102,7 +102,7 @@ class BaseApp(Klein, ABC):
                 error=type(error).__name__,
                 route=template,
                 request=request_id,
-                below=trace(error),
+                below=redacted_traceback(error),
             )
             problem = plain_problem("internal_error")
         headers, body = self.render_problem(problem, request_id)

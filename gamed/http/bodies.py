@@ -13,9 +13,9 @@ from typing import Protocol
 from msgspec import Struct
 from twisted.internet.defer import Deferred
 
+from gamed.http.conditional import Header
 from gamed.http.errors import BodyTooLarge, UnsupportedMediaType
 from gamed.http.headers import RequestHeaders
-from gamed.http_rules.conditions import Header
 
 BODY_BYTES = 8 * 1024
 """Longest body of a route that names no policy (PROTOCOL 1)."""

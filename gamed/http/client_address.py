@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 
 from gamed.event_log import EventLog
-from gamed.limits import prefixes
+from gamed.rate_limit import client_networks
 
 _log = EventLog(Logger())
 Address = IPv4Address | IPv6Address
@@ -182,4 +182,4 @@ class ConnectionLimiter:
         """
         if peer is None or self.is_trusted(peer) or is_trusted(parse_address(peer), LOOPBACK):
             return ()
-        return prefixes(peer)
+        return client_networks(peer)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from gamed.http_rules.conditions import Header
+from gamed.http.conditional import Header
 
 
 class RequestHeaders:

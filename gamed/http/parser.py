@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from gamed.http.errors import BadRequest, HeadTooLarge, MisdirectedRequest, RouteNotFound
 from gamed.http.headers import RequestHeaders
-from gamed.structs import hides
+from gamed.structs import redacts
 
 HEAD_BYTES: Final = 16 * 1024
 HEAD_FIELDS: Final = 64
@@ -43,7 +43,7 @@ _HOST_LITERAL = compile(r"\[([0-9a-f:.]++)\](?::[0-9]{0,5})?", ASCII)
 _CHUNK_SIZE = compile(rb"([0-9A-Fa-f]++)(?:;[\t\x20-\x5b\x5d-\x7e\x80-\xff]*+)?", DOTALL)
 
 
-@hides("target", "headers")
+@redacts("target", "headers")
 class RawRequestHead(Struct, frozen=True):
     """A request head as sent, before its target is decoded."""
 

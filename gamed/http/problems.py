@@ -6,11 +6,11 @@ from json import dumps
 from msgspec import Struct
 from werkzeug import exceptions
 
-from gamed import store
+from gamed.database import errors as database_errors
 from gamed.http import errors
+from gamed.http.conditional import RangeUnsatisfiable
 from gamed.http.problem_codes import CODES
-from gamed.http_rules.ranges import RangeUnsatisfiable
-from gamed.limits import RateLimited
+from gamed.rate_limit import RateLimited
 
 ErrorTable = Mapping[type[Exception], tuple[int, str]]
 """Error class -> (status, code); for a subclass that is not listed, the row of its nearest base class counts."""
@@ -33,13 +33,13 @@ HTTP_ERRORS: ErrorTable = {
     exceptions.MethodNotAllowed: (405, "method_not_allowed"),
     RangeUnsatisfiable: (416, "range_not_satisfiable"),
     RateLimited: (429, "rate_limited"),
-    store.StoreBusy: (503, "busy"),
-    store.StoreFull: (507, "storage_full"),
-    store.StoreUnavailable: (503, "store_unavailable"),
-    store.StoreCorrupt: (503, "store_unavailable"),
+    database_errors.DatabaseBusy: (503, "busy"),
+    database_errors.DiskFull: (507, "storage_full"),
+    database_errors.DatabaseUnavailable: (503, "store_unavailable"),
+    database_errors.DatabaseCorrupt: (503, "store_unavailable"),
 }
 """The errors that every route may raise."""
-TEXT_FOR_THE_LOG = (exceptions.HTTPException, store.StoreCorrupt)
+TEXT_FOR_THE_LOG = (exceptions.HTTPException, database_errors.DatabaseCorrupt)
 """Errors whose text is never part of an answer."""
 
 

@@ -13,8 +13,8 @@ from gamed.http import direct_socket
 from gamed.http.headers import PreparedHeaders, ResponseHeaders, credential_sent
 from gamed.http.routing import Routed
 from gamed.http.site import Site
-from gamed.http.tracebacks import trace
-from gamed.instants import http_date
+from gamed.http.tracebacks import redacted_traceback
+from gamed.timestamps import http_date
 
 _log = EventLog(Logger())
 _STATUS: Final = {status.value: b"%d %b\r\n" % (status.value, status.phrase.encode()) for status in HTTPStatus}
@@ -225,5 +225,5 @@ class ResponseWriter:
             error=type(error).__name__,
             route=self.template,
             request=self.request_id,
-            below=trace(error),
+            below=redacted_traceback(error),
         )

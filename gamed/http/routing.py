@@ -8,7 +8,7 @@ from msgspec import Struct
 from gamed.http.app import BaseApp, HtmlApp
 from gamed.http.bodies import BodyPolicy, RequestHead, SmallBodyPolicy
 from gamed.http.errors import HttpError, MethodNotAllowed, RouteNotFound
-from gamed.structs import hides
+from gamed.structs import redacts
 
 
 class Route(Struct, frozen=True, eq=False):
@@ -23,7 +23,7 @@ class Route(Struct, frozen=True, eq=False):
     body_policy: BodyPolicy
 
 
-@hides("kwargs")
+@redacts("kwargs")
 class RouteMatch(Struct, frozen=True, eq=False):
     """The result of a look-up: a route, or the refusal that is answered instead."""
 

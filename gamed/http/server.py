@@ -7,12 +7,12 @@ from twisted.internet.interfaces import IAddress, IReactorTime
 from twisted.internet.protocol import ServerFactory
 
 from gamed.crypto import Random
-from gamed.http.access_log import AccessLog
+from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
 from gamed.http.client_address import ConnectionLimiter, HttpSettings, peer_host
 from gamed.http.connection import HttpConnection
 from gamed.http.site import Site
-from gamed.instants import Now
+from gamed.timestamps import Now
 
 
 class HttpServer(ServerFactory):
@@ -76,7 +76,7 @@ def build_server(
     settings: HttpSettings,
     clock: IReactorTime,
     *,
-    access_log: AccessLog,
+    access_log: RequestLog,
     now_ms: Now,
     random: Random,
 ) -> HttpServer:

@@ -6,7 +6,7 @@ from typing import Final
 from twisted.internet.interfaces import IReactorTime
 
 from gamed.crypto import Random
-from gamed.http.access_log import AccessLog
+from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
 from gamed.http.bodies import RequestHead
 from gamed.http.client_address import ForwardedFor, HttpSettings
@@ -16,7 +16,7 @@ from gamed.http.headers import RequestHeaders
 from gamed.http.parser import RawRequestHead, check_host, decode_path, split_target
 from gamed.http.route_compiler import compile_routes
 from gamed.http.routing import Routed
-from gamed.instants import Now
+from gamed.timestamps import Now
 
 REQUEST_ID_BYTES: Final = 12
 IDS_DRAWN: Final = 64
@@ -32,7 +32,7 @@ class Site:
         settings: HttpSettings,
         clock: IReactorTime,
         *,
-        access_log: AccessLog,
+        access_log: RequestLog,
         now_ms: Now,
         random: Random,
     ) -> None:

@@ -7,7 +7,7 @@ _SECRET = compile(r"[A-Za-z0-9+/=_~.%-]{16,}", ASCII)
 _MESSAGE_CHARACTERS = 200
 
 
-def trace(error: BaseException | None) -> str:
+def redacted_traceback(error: BaseException | None) -> str:
     """Return the chain of causes, innermost first: module, line and function of each frame, then type and message.
 
     No source line and no local variable is shown. Runs of 16 and more credential characters are blacked out.
@@ -16,7 +16,7 @@ def trace(error: BaseException | None) -> str:
     return "\nthen\n".join(parts)
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Return one line of at most 200 printable characters, without anything long enough to be a credential."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     return _SECRET.sub("[...]", printable)[:_MESSAGE_CHARACTERS]
@@ -36,7 +36,7 @@ def _one(error: BaseException) -> str:
         f"  {frame.f_globals.get('__name__')}:{line} in {frame.f_code.co_name}"
         for frame, line in walk_tb(error.__traceback__)
     ]
-    return "\n".join([*frames, f"  {type(error).__name__}: {redacted(_words(error))}"])
+    return "\n".join([*frames, f"  {type(error).__name__}: {redact(_words(error))}"])
 
 
 def _words(error: BaseException) -> str:

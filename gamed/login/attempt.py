@@ -5,10 +5,10 @@ from enum import Enum
 from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
-from gamed.identity.authorization import challenge_of, make_nonce, make_verifier
-from gamed.identity.provider import Journey
 from gamed.login.transaction import LoginTransaction
-from gamed.structs import hides
+from gamed.providers.base import AuthorizationRequest
+from gamed.providers.messages import challenge_of, make_nonce, make_verifier
+from gamed.structs import redacts
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, base64url, public_id
 
 LIVE_ATTEMPTS = 5
@@ -23,8 +23,8 @@ class AttemptStatus(Enum):
     """Its callback has come and was not what the provider would have sent."""
 
 
-@hides("state_index", "browser_index", "sealed_verifier", "sealed_nonce")
-class Attempt(Struct, frozen=True):
+@redacts("state_index", "browser_index", "sealed_verifier", "sealed_nonce")
+class AuthorizationAttempt(Struct, frozen=True):
     """As it is kept: the state only as an index, verifier and nonce only sealed, both gone once it is not open."""
 
     attempt_id: str
@@ -53,8 +53,8 @@ class Attempt(Struct, frozen=True):
         return keys.sealer.unseal(Purpose.NONCE, self.attempt_id, self.sealed_nonce).decode()
 
 
-@hides("state", "nonce")
-class Drawn(Struct, frozen=True):
+@redacts("state", "nonce")
+class AttemptSecrets(Struct, frozen=True):
     """Fresh values of one attempt, before it is known where the provider wants the browser."""
 
     state: str
@@ -62,13 +62,13 @@ class Drawn(Struct, frozen=True):
     nonce: str | None
 
     @classmethod
-    def fresh(cls, random: Random, uses_nonce: bool) -> "Drawn":
+    def fresh(cls, random: Random, uses_nonce: bool) -> "AttemptSecrets":
         """A state of 256 bits, a verifier of 86 characters, a nonce where the provider signs one (OpenID Connect)."""
         state = base64url(random(ENTROPY_BYTES))
         return cls(state, make_verifier(random), make_nonce(random) if uses_nonce else None)
 
-    def journey(self, redirect_uri: str) -> Journey:
-        return Journey(self.state, challenge_of(self.verifier), self.nonce, redirect_uri)
+    def journey(self, redirect_uri: str) -> AuthorizationRequest:
+        return AuthorizationRequest(self.state, challenge_of(self.verifier), self.nonce, redirect_uri)
 
     def attempt(
         self,
@@ -80,9 +80,9 @@ class Drawn(Struct, frozen=True):
         iss_promised: bool,
         player_id: str | None,
         now_ms: int,
-    ) -> Attempt:
+    ) -> AuthorizationAttempt:
         attempt_id, seal = public_id("att", random(ID_BYTES)), keys.sealer.seal
-        return Attempt(
+        return AuthorizationAttempt(
             attempt_id=attempt_id,
             state_index=state_index(keys.indexer, Secret(self.state.encode())),
             login_id=login.login_id,

@@ -1,146 +1,160 @@
-"""What a browser brings back from a provider, and whether it may be believed: the checks of PROTOCOL 3.3, pure.
+"""A browser comes back from a provider: judged, and its code redeemed once (PROTOCOL 3.3)."""
 
-`parse` is check 1, `judge` are the checks 2 to 8 in their order. `judge` runs inside the transaction that also writes
-its verdict down, so its last check is the compare-and-set.
-"""
-
-from collections.abc import Iterator
-from enum import Enum
-from hmac import compare_digest
-from urllib.parse import unquote_to_bytes
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from gamed.crypto import Index, Secret
-from gamed.login.attempt import Attempt, AttemptStatus
-from gamed.login.errors import CallbackMalformed, LoginError
-from gamed.login.transaction import LoginTransaction, Stage
-from gamed.structs import hides
+from gamed.crypto import DecryptionFailed, Index, Keys, Random
+from gamed.database.errors import DatabaseBusy
+from gamed.login import keys
+from gamed.login.attempt import AuthorizationAttempt, redirect_uri, state_index
+from gamed.login.authorize import VisitRateLimit
+from gamed.login.browser import BrowserLoginService, RedirectToResult
+from gamed.login.callback_rules import (
+    INVALIDATES_ATTEMPT,
+    CallbackCheck,
+    CallbackContext,
+    CallbackDecision,
+    CallbackParameters,
+    CallbackRejected,
+    decide_callback,
+    parse,
+)
+from gamed.login.errors import LoginEnded
+from gamed.login.interfaces import AttemptStore, SignInFailureLog, Transition, TransitionFunction
+from gamed.login.keys import LoginLookup, ProviderIdentity
+from gamed.login.transaction import LoginStage, LoginTransaction
+from gamed.outcomes import LoginFailure
+from gamed.providers.base import ExternalIdentity, IdentityProvider, ProviderFailure
+from gamed.providers.discovery import IdentityNamespace
+from gamed.providers.messages import callback_failure
+from gamed.structs import Component, redacts
+from gamed.timestamps import Now
 
-QUERY_BYTES = 4096
-PARAMETERS = ("state", "code", "error", "iss")
-_NOT_IN_AN_ERROR = frozenset('"\\')
+WRITE_TRIES = 3
+"""What a provider answered cannot be asked again: a busy store is not the end of it."""
 
 
-@hides("error", "iss")
-class Callback(Struct, frozen=True):
-    """A redirect as the provider wrote it (RFC 6749 4.1.2, RFC 9207 2); exactly one of `code` and `error` is there."""
+@redacts("query")
+class CallbackRequest(Struct, frozen=True):
+    """A request to the callback; `browser` is the index of its cookie."""
 
     provider: str
-    """As the path says."""
-    state: Secret
-    """Empty when there was none: nothing is found under that."""
-    code: Secret | None
-    error: str | None
-    iss: str | None
-
-
-class Circumstances(Struct, frozen=True):
-    """What the judgement needs besides callback and rows."""
-
+    query: bytes
     browser: Index | None
-    """Of the cookie; None without one."""
-    enabled: bool
-    """Whether the path's provider is one of this server's."""
-    issuer: str | None
-    """What `iss` must be; None: the provider has no issuer, and `iss` is not looked at."""
-    now_ms: int
+    address: str
+    request_id: str
 
 
-class Ruling(Enum):
-    """What a callback comes to, by the first check that fails; `exchange` when none does."""
+class AlreadyConsumed(Struct, frozen=True):
+    """This callback was not the first; `mine`: this browser has won, and may look at what became of it."""
 
-    PROVIDER_UNKNOWN = 2
-    STATE_UNKNOWN = 3
-    OTHER_BROWSER = 4
-    OTHER_PROVIDER = 5
-    OTHER_ISSUER = 6
-    OVER = 7
-    SPENT = 8
-    EXCHANGE = 9
+    login_id: str
+    mine: bool
 
 
-BURNING = frozenset({Ruling.OTHER_PROVIDER, Ruling.OTHER_ISSUER})
-"""A security event each: the attempt cannot be used any more."""
+class CallbackService(Component, frozen=True):
+    _browsers: BrowserLoginService
+    _attempts: AttemptStore
+    _providers: Mapping[str, IdentityProvider]
+    _journal: SignInFailureLog
+    _keys: Keys
+    _random: Random
+    _now_ms: Now
+    _base: Callable[[], str]
+    _entrance: VisitRateLimit
 
+    async def complete(self, arrival: CallbackRequest) -> RedirectToResult | AlreadyConsumed:
+        """Judge, and if this callback wins, see the exchange through: once begun it must be let finish.
 
-class CallbackRefused(LoginError):
-    """By which check; the login can still be finished by whoever may. OVER: only this attempt was burned before."""
+        CallbacksLimited and CallbackMalformed (no effect), CallbackRefused (none, or the attempt is burned), LoginOver.
+        """
+        await self._entrance.returned(arrival.address)
+        callback = parse(arrival.provider, arrival.query)
+        verdict = await self._judged(callback, arrival)
+        if verdict.ruling in INVALIDATES_ATTEMPT:
+            self._journal.callback_rejected(callback.provider, verdict.ruling.name.lower(), arrival.request_id)
+        if verdict.attempt is None or verdict.login is None or verdict.ruling in INVALIDATES_ATTEMPT:
+            raise CallbackRejected(verdict.ruling)
+        if verdict.ruling is CallbackCheck.OVER:
+            raise LoginEnded(verdict.login.outcome) if verdict.login.final else CallbackRejected(verdict.ruling)
+        if verdict.ruling is CallbackCheck.SPENT:
+            return await self._late(verdict.login, arrival.browser)
+        await self._exchange(callback, verdict.attempt, verdict.login, arrival.request_id)
+        return RedirectToResult(verdict.login.login_id)
 
-    def __init__(self, ruling: Ruling) -> None:
-        self.ruling = ruling
-        super().__init__(ruling.name.lower())
+    async def _judged(self, callback: CallbackParameters, arrival: CallbackRequest) -> CallbackDecision:
+        provider = self._providers.get(callback.provider)
+        known = CallbackContext(
+            arrival.browser, provider is not None, None if provider is None else provider.issuer, self._now_ms()
+        )
+        state = state_index(self._keys.indexer, callback.state)
+        verdict = await self._attempts.spend(
+            state, lambda attempt, login: decide_callback(attempt, login, callback, known)
+        )
+        if verdict.ruling is CallbackCheck.EXCHANGE and verdict.login is not None:
+            self._browsers.tell(verdict.login)
+        return verdict
 
+    async def _late(self, login: LoginTransaction, browser: Index | None) -> AlreadyConsumed:
+        """The first callback of this browser gets its time to end, so that there is something to look at."""
+        mine = login.won_by(browser)
+        if mine and login.stage is LoginStage.EXCHANGING:
+            await self._browsers.exchanged(login)
+        return AlreadyConsumed(login.login_id, mine)
 
-class Verdict(Struct, frozen=True):
-    """`attempt` as it was found; `login` as it is now, claimed by this browser if the ruling is `exchange`."""
+    async def _exchange(
+        self, callback: CallbackParameters, attempt: AuthorizationAttempt, login: LoginTransaction, request_id: str
+    ) -> None:
+        try:
+            identity = await self._redeemed(callback, attempt)
+        except (ProviderFailure, DecryptionFailed) as e:
+            outcome = e.outcome if isinstance(e, ProviderFailure) else LoginFailure.LOGIN_INTERRUPTED
+            self._journal.sign_in_failed(callback.provider, outcome, str(e), request_id)
+            await self._write(login, self._refusing(outcome))
+        except Exception:  # a defect of ours must not keep the game waiting
+            await self._write(login, self._refusing(LoginFailure.LOGIN_INTERRUPTED))
+            raise
+        else:
+            await self._write(login, self._arriving(login, identity, attempt))
 
-    ruling: Ruling
-    attempt: Attempt | None = None
-    login: LoginTransaction | None = None
+    async def _redeemed(self, callback: CallbackParameters, attempt: AuthorizationAttempt) -> ExternalIdentity:
+        provider = self._providers[callback.provider]
+        if callback.code is None:
+            raise callback_failure(callback.error or "")
+        verifier, nonce = attempt.verifier(self._keys), attempt.nonce(self._keys)
+        where = redirect_uri(self._base(), provider.name)
+        return await provider.identify(callback.code, verifier, nonce, where, attempt.login_id)
 
+    async def _write(self, login: LoginTransaction, step: TransitionFunction) -> Transition:
+        for _ in range(WRITE_TRIES - 1):
+            try:
+                return await self._browsers.move(LoginLookup.id(login.login_id), step)
+            except DatabaseBusy:
+                pass
+        return await self._browsers.move(LoginLookup.id(login.login_id), step)
 
-def parse(provider: str, raw_query: bytes) -> Callback:
-    """Return the callback that the query holds (check 1); raise CallbackMalformed, which has no effect.
+    def _refusing(self, outcome: LoginFailure) -> TransitionFunction:
+        now_ms = self._now_ms()
 
-    An empty value counts as absent (RFC 6749 3.1). `state` and `iss` are compared as they are by checks 3 and 6.
-    """
-    if len(raw_query) > QUERY_BYTES:
-        raise CallbackMalformed
-    found: dict[str, str] = {}
-    for name, value in _pairs(raw_query):
-        if name in PARAMETERS and name in found:
-            raise CallbackMalformed
-        found[name] = value
-    state, code, error, iss = (found.get(name) or None for name in PARAMETERS)
-    if (code is None) == (error is None):
-        raise CallbackMalformed
-    if not _printable(code or error or "") or not _NOT_IN_AN_ERROR.isdisjoint(error or ""):
-        raise CallbackMalformed
-    secret = None if code is None else Secret(code.encode())
-    return Callback(provider, Secret((state or "").encode()), secret, error, iss)
+        def step(login: LoginTransaction) -> LoginTransaction:
+            current = login.at(now_ms)
+            return current.refused(outcome, now_ms) if current.stage is LoginStage.EXCHANGING else current
 
+        return step
 
-def judge(attempt: Attempt | None, login: LoginTransaction | None, callback: Callback, known: Circumstances) -> Verdict:
-    """Checks 2 to 8; the rows are those of `callback.state`. First failure wins."""
-    if not known.enabled:
-        return Verdict(Ruling.PROVIDER_UNKNOWN)
-    if attempt is None or login is None:
-        return Verdict(Ruling.STATE_UNKNOWN)
-    if known.browser is None or not compare_digest(attempt.browser_index, known.browser):
-        return Verdict(Ruling.OTHER_BROWSER)
-    if attempt.provider != callback.provider:
-        return Verdict(Ruling.OTHER_PROVIDER, attempt, login)
-    if known.issuer is not None and not _names_issuer(attempt, callback.iss, known.issuer):
-        return Verdict(Ruling.OTHER_ISSUER, attempt, login)
-    current = login.at(known.now_ms)
-    if current.final or attempt.status is AttemptStatus.BURNED:
-        return Verdict(Ruling.OVER, attempt, current)
-    if attempt.status is AttemptStatus.USED or current.stage is not Stage.AUTHORIZING:
-        return Verdict(Ruling.SPENT, attempt, current)
-    return Verdict(Ruling.EXCHANGE, attempt, current.claimed(known.browser, known.now_ms))
+    def _arriving(
+        self, login: LoginTransaction, identity: ExternalIdentity, attempt: AuthorizationAttempt
+    ) -> TransitionFunction:
+        """Whose identity it is, is nobody's business before the game has shown its proof."""
+        now_ms, indexer = self._now_ms(), self._keys.indexer
+        who = ProviderIdentity(
+            identity.index(indexer), IdentityNamespace.where(identity).index(indexer), attempt.player_id
+        )
+        sealed, proof = keys.seal_identity(self._keys, self._random, login.login_id, who)
 
+        def step(login: LoginTransaction) -> LoginTransaction:
+            current = login.at(now_ms)
+            return current.identified(sealed, proof, now_ms) if current.stage is LoginStage.EXCHANGING else current
 
-def _names_issuer(attempt: Attempt, iss: str | None, issuer: str) -> bool:
-    """RFC 9207 2.4: byte for byte if it is there, and there if the provider's metadata promised it."""
-    if iss is None:
-        return not attempt.iss_promised
-    return iss.encode() == issuer.encode()
-
-
-def _printable(text: str) -> bool:
-    """Return whether all characters are %x20-7E, as in every `code` and `error` (RFC 6749 Appendix A.7, A.11)."""
-    return text.isascii() and text.isprintable()
-
-
-def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:
-    for part in filter(None, raw.split(b"&")):
-        name, _, value = part.partition(b"=")
-        yield _text(name), _text(value)
-
-
-def _text(raw: bytes) -> str:
-    try:
-        return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
-    except UnicodeDecodeError:
-        raise CallbackMalformed from None
+        return step

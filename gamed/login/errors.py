@@ -2,19 +2,19 @@
 
 from collections.abc import Mapping
 
-from gamed.limits import RateLimited
-from gamed.login.outcome import Outcome
+from gamed.outcomes import LoginFailure
+from gamed.rate_limit import RateLimited
 
 
 class LoginError(Exception):
     """A login request that does not fit its transaction."""
 
 
-class OutOfOrder(LoginError):
+class InvalidTransition(LoginError):
     """No arrow of the table leaves this stage for this event."""
 
 
-class LoginExpired(OutOfOrder):
+class LoginExpired(InvalidTransition):
     """Only the clock forbids it: the time for this sign-in is over."""
 
 
@@ -33,7 +33,7 @@ class ProviderUnknown(LoginError):
         return "Choose a provider that GET /auth/config lists; in local mode send none."
 
 
-class ProviderUnavailable(LoginError):
+class LoginProviderUnavailable(LoginError):
     """A provider of this server that cannot be used at present."""
 
     def __init__(self, retry_after: int | None = None) -> None:
@@ -41,7 +41,7 @@ class ProviderUnavailable(LoginError):
         super().__init__("This provider cannot be used right now. Try again in a moment.")
 
 
-class Crowded(LoginError):
+class TooManyLogins(LoginError):
     """As many sign-ins are under way as this server takes, and none that nobody attends to."""
 
     retry_after = 15
@@ -80,14 +80,14 @@ class InvalidProof(LoginError):
         super().__init__(f"That is not the code in the browser. {again}")
 
 
-class LinkUnknown(LoginError):
+class UnknownLoginLink(LoginError):
     """No login has this token or id: never had, or forgotten an hour after its end."""
 
 
-class LoginOver(LoginError):
+class LoginEnded(LoginError):
     """The link of a login that has ended; `outcome` is None when it was collected."""
 
-    def __init__(self, outcome: Outcome | None) -> None:
+    def __init__(self, outcome: LoginFailure | None) -> None:
         self.outcome = outcome
         super().__init__("This sign-in is over. Start again from the game.")
 
@@ -104,5 +104,5 @@ class CallbacksLimited(RateLimited):
         return f"Too many sign-ins came back from your network at once. Wait {wait}, then reload this page."
 
 
-class OtherBrowser(LoginError):
+class WrongBrowser(LoginError):
     """The login belongs to the browser that finished it first."""

@@ -1,16 +1,74 @@
-"""One handoff as a table of stages and events (PROTOCOL 3); pure, so that every arrow can be tried."""
+"""What a device says about itself: its own words, cleaned, believed by nobody (PROTOCOL 3.1).
 
+One handoff as a table of stages and events (PROTOCOL 3); pure, so that every arrow can be tried.
+"""
+
+from collections.abc import Mapping
 from enum import Enum
 from hmac import compare_digest
 from typing import Self
+from unicodedata import category, normalize
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gamed.crypto import Index
-from gamed.login.client import Client
-from gamed.login.errors import LoginExpired, OutOfOrder
-from gamed.login.outcome import Outcome
+from gamed.login.errors import InvalidTransition, LoginExpired
+from gamed.outcomes import LoginFailure
+from gamed.players.names import COMPOSED_OF
+
+MAX_CHARACTERS = 64
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Controls, lone surrogates, line and paragraph separators."""
+
+
+class ClientInfoTooLong(ValueError):
+    """A word keeps more than 64 characters when cleaned."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+        super().__init__(f"at most {MAX_CHARACTERS} characters")
+
+
+class ClientInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The four words; absent ones are None."""
+
+    name: str | None = None
+    version: str | None = None
+    platform: str | None = None
+    device_name: str | None = None
+
+    @classmethod
+    def of(cls, words: Mapping[str, str | None]) -> "ClientInfo":
+        """Cleaned; WordsTooLong names the first word that does not fit."""
+        return cls(**{word: _fitting(word, words.get(word)) for word in cls.__struct_fields__})
+
+    @classmethod
+    def from_json(cls, text: str) -> "ClientInfo":
+        return msgspec.json.decode(text, type=cls)
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def _fitting(word: str, text: str | None) -> str | None:
+    """Return the text in NFC, without control and bidirectional characters and without space around it.
+
+    Return None if nothing is left; raise WordsTooLong if more than MAX_CHARACTERS are. The length is checked before the
+    text is composed, which takes time with the square of it.
+    """
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable():
+        text = "".join(c for c in text if category(c) not in _UNSEEN and c not in _BIDIRECTIONAL)
+    text = text.strip()
+    composed = normalize("NFC", text) if len(text) <= COMPOSED_OF * MAX_CHARACTERS else text
+    if len(composed) > MAX_CHARACTERS:
+        raise ClientInfoTooLong(word)
+    return composed or None
+
 
 EXCHANGE_GRACE_MS = 15_000
 """An exchange begun in time may end this much late."""
@@ -20,7 +78,7 @@ DELIVERED_MS = 10 * 60_000
 """How long a repeated collect gives the same credentials."""
 
 
-class Stage(Enum):
+class LoginStage(Enum):
     PENDING = "pending"
     AUTHORIZING = "authorizing"
     EXCHANGING = "exchanging"
@@ -33,7 +91,7 @@ class Stage(Enum):
     EXPIRED = "expired"
 
 
-class Event(Enum):
+class LoginEvent(Enum):
     OPEN = "open"
     CALLBACK = "callback"
     IDENTIFIED = "identified"
@@ -48,13 +106,13 @@ class Event(Enum):
     INTERRUPT = "interrupt"
 
 
-class Intent(Enum):
+class LoginIntent(Enum):
     LOGIN = "login"
     LINK = "link"
     ADOPT = "adopt"
 
 
-class Proof(Enum):
+class ProofMethod(Enum):
     """How the game will have to show that it belongs to the browser."""
 
     NONE = "none"
@@ -63,56 +121,58 @@ class Proof(Enum):
 
 
 MEANING = {
-    Event.OPEN: "a browser begins an attempt",
-    Event.CALLBACK: "an attempt comes back first",
-    Event.IDENTIFIED: "it is known who signs in",
-    Event.REFUSED: "the sign-in cannot go on",
-    Event.COLLECT: "the game collects with a valid proof",
-    Event.EXHAUST: "the fifth wrong finish code",
-    Event.ACKNOWLEDGE: "a credential is used",
-    Event.LAPSE: "ten minutes after the first collect",
-    Event.DECLINE: '"This was not me"',
-    Event.CANCEL: "the game gives up",
-    Event.EXPIRE: "the time is over",
-    Event.INTERRUPT: "the service restarts, or the exchange comes to nothing",
+    LoginEvent.OPEN: "a browser begins an attempt",
+    LoginEvent.CALLBACK: "an attempt comes back first",
+    LoginEvent.IDENTIFIED: "it is known who signs in",
+    LoginEvent.REFUSED: "the sign-in cannot go on",
+    LoginEvent.COLLECT: "the game collects with a valid proof",
+    LoginEvent.EXHAUST: "the fifth wrong finish code",
+    LoginEvent.ACKNOWLEDGE: "a credential is used",
+    LoginEvent.LAPSE: "ten minutes after the first collect",
+    LoginEvent.DECLINE: '"This was not me"',
+    LoginEvent.CANCEL: "the game gives up",
+    LoginEvent.EXPIRE: "the time is over",
+    LoginEvent.INTERRUPT: "the service restarts, or the exchange comes to nothing",
 }
 
 NEXT = {
-    (Stage.PENDING, Event.OPEN): Stage.AUTHORIZING,
-    (Stage.PENDING, Event.DECLINE): Stage.DENIED,
-    (Stage.PENDING, Event.CANCEL): Stage.CANCELLED,
-    (Stage.PENDING, Event.EXPIRE): Stage.EXPIRED,
-    (Stage.AUTHORIZING, Event.OPEN): Stage.AUTHORIZING,
-    (Stage.AUTHORIZING, Event.CALLBACK): Stage.EXCHANGING,
-    (Stage.AUTHORIZING, Event.DECLINE): Stage.DENIED,
-    (Stage.AUTHORIZING, Event.CANCEL): Stage.CANCELLED,
-    (Stage.AUTHORIZING, Event.EXPIRE): Stage.EXPIRED,
-    (Stage.EXCHANGING, Event.IDENTIFIED): Stage.READY,
-    (Stage.EXCHANGING, Event.REFUSED): Stage.FAILED,
-    (Stage.EXCHANGING, Event.INTERRUPT): Stage.FAILED,
-    (Stage.EXCHANGING, Event.CANCEL): Stage.CANCELLED,
-    (Stage.EXCHANGING, Event.EXPIRE): Stage.EXPIRED,
-    (Stage.READY, Event.COLLECT): Stage.DELIVERED,
-    (Stage.READY, Event.REFUSED): Stage.FAILED,
-    (Stage.READY, Event.EXHAUST): Stage.FAILED,
-    (Stage.READY, Event.DECLINE): Stage.DENIED,
-    (Stage.READY, Event.CANCEL): Stage.CANCELLED,
-    (Stage.READY, Event.EXPIRE): Stage.EXPIRED,
-    (Stage.DELIVERED, Event.ACKNOWLEDGE): Stage.COLLECTED,
-    (Stage.DELIVERED, Event.LAPSE): Stage.COLLECTED,
-    (Stage.DELIVERED, Event.CANCEL): Stage.CANCELLED,
+    (LoginStage.PENDING, LoginEvent.OPEN): LoginStage.AUTHORIZING,
+    (LoginStage.PENDING, LoginEvent.DECLINE): LoginStage.DENIED,
+    (LoginStage.PENDING, LoginEvent.CANCEL): LoginStage.CANCELLED,
+    (LoginStage.PENDING, LoginEvent.EXPIRE): LoginStage.EXPIRED,
+    (LoginStage.AUTHORIZING, LoginEvent.OPEN): LoginStage.AUTHORIZING,
+    (LoginStage.AUTHORIZING, LoginEvent.CALLBACK): LoginStage.EXCHANGING,
+    (LoginStage.AUTHORIZING, LoginEvent.DECLINE): LoginStage.DENIED,
+    (LoginStage.AUTHORIZING, LoginEvent.CANCEL): LoginStage.CANCELLED,
+    (LoginStage.AUTHORIZING, LoginEvent.EXPIRE): LoginStage.EXPIRED,
+    (LoginStage.EXCHANGING, LoginEvent.IDENTIFIED): LoginStage.READY,
+    (LoginStage.EXCHANGING, LoginEvent.REFUSED): LoginStage.FAILED,
+    (LoginStage.EXCHANGING, LoginEvent.INTERRUPT): LoginStage.FAILED,
+    (LoginStage.EXCHANGING, LoginEvent.CANCEL): LoginStage.CANCELLED,
+    (LoginStage.EXCHANGING, LoginEvent.EXPIRE): LoginStage.EXPIRED,
+    (LoginStage.READY, LoginEvent.COLLECT): LoginStage.DELIVERED,
+    (LoginStage.READY, LoginEvent.REFUSED): LoginStage.FAILED,
+    (LoginStage.READY, LoginEvent.EXHAUST): LoginStage.FAILED,
+    (LoginStage.READY, LoginEvent.DECLINE): LoginStage.DENIED,
+    (LoginStage.READY, LoginEvent.CANCEL): LoginStage.CANCELLED,
+    (LoginStage.READY, LoginEvent.EXPIRE): LoginStage.EXPIRED,
+    (LoginStage.DELIVERED, LoginEvent.ACKNOWLEDGE): LoginStage.COLLECTED,
+    (LoginStage.DELIVERED, LoginEvent.LAPSE): LoginStage.COLLECTED,
+    (LoginStage.DELIVERED, LoginEvent.CANCEL): LoginStage.CANCELLED,
 }
 
-FINAL = frozenset({Stage.DENIED, Stage.FAILED, Stage.CANCELLED, Stage.EXPIRED, Stage.COLLECTED})
-UNDECIDED = frozenset({Stage.PENDING, Stage.AUTHORIZING})
+FINAL = frozenset(
+    {LoginStage.DENIED, LoginStage.FAILED, LoginStage.CANCELLED, LoginStage.EXPIRED, LoginStage.COLLECTED}
+)
+UNDECIDED = frozenset({LoginStage.PENDING, LoginStage.AUTHORIZING})
 """No browser has won yet."""
 
 OUTCOME = {
-    Event.DECLINE: Outcome.LOGIN_DENIED,
-    Event.CANCEL: Outcome.LOGIN_CANCELLED,
-    Event.EXPIRE: Outcome.LOGIN_EXPIRED,
-    Event.EXHAUST: Outcome.PROOF_ATTEMPTS_EXCEEDED,
-    Event.INTERRUPT: Outcome.LOGIN_INTERRUPTED,
+    LoginEvent.DECLINE: LoginFailure.LOGIN_DENIED,
+    LoginEvent.CANCEL: LoginFailure.LOGIN_CANCELLED,
+    LoginEvent.EXPIRE: LoginFailure.LOGIN_EXPIRED,
+    LoginEvent.EXHAUST: LoginFailure.PROOF_ATTEMPTS_EXCEEDED,
+    LoginEvent.INTERRUPT: LoginFailure.LOGIN_INTERRUPTED,
 }
 """What these events leave behind; `refused` brings its own."""
 
@@ -123,18 +183,18 @@ class LoginTransaction(Struct, frozen=True):
     login_id: str
     secret_index: Index
     token_index: Index
-    intent: Intent
+    intent: LoginIntent
     provider: str
-    client: Client
-    return_proof: Proof
+    client: ClientInfo
+    return_proof: ProofMethod
     loopback_port: int | None
     address_index: Index
     created_ms: int
     expires_ms: int
     stage_ms: int
     """When this stage was entered."""
-    stage: Stage = Stage.PENDING
-    outcome: Outcome | None = None
+    stage: LoginStage = LoginStage.PENDING
+    outcome: LoginFailure | None = None
     requesting_session_id: str | None = None
     browser_index: Index | None = None
     """The browser whose attempt won."""
@@ -162,7 +222,11 @@ class LoginTransaction(Struct, frozen=True):
     @property
     def returnable(self) -> bool:
         """Whether the winning browser should still be sent to the loopback port."""
-        return self.stage is Stage.READY and self.return_proof is Proof.LOOPBACK_OR_CODE and not self.returned_to_game
+        return (
+            self.stage is LoginStage.READY
+            and self.return_proof is ProofMethod.LOOPBACK_OR_CODE
+            and not self.returned_to_game
+        )
 
     @property
     def final(self) -> bool:
@@ -171,11 +235,11 @@ class LoginTransaction(Struct, frozen=True):
     @property
     def deadline_ms(self) -> int:
         """When the clock ends this stage: `expire` (or `interrupt`) before the first collect, `lapse` after it."""
-        if self.stage is Stage.DELIVERED:
+        if self.stage is LoginStage.DELIVERED:
             return self.stage_ms + DELIVERED_MS
-        if self.stage is Stage.EXCHANGING:
+        if self.stage is LoginStage.EXCHANGING:
             return min(self.stage_ms + EXCHANGE_MS, self.expires_ms + EXCHANGE_GRACE_MS)
-        late = self.stage is Stage.READY and self.stage_ms >= self.expires_ms
+        late = self.stage is LoginStage.READY and self.stage_ms >= self.expires_ms
         return self.expires_ms + (EXCHANGE_GRACE_MS if late else 0)
 
     def at(self, now_ms: int) -> Self:
@@ -185,61 +249,61 @@ class LoginTransaction(Struct, frozen=True):
         return self._follow(self._end, self.deadline_ms)
 
     @property
-    def _end(self) -> Event:
+    def _end(self) -> LoginEvent:
         """What the clock makes of this stage."""
-        if self.stage is Stage.DELIVERED:
-            return Event.LAPSE
+        if self.stage is LoginStage.DELIVERED:
+            return LoginEvent.LAPSE
         in_time = self.deadline_ms < self.expires_ms + EXCHANGE_GRACE_MS
-        return Event.INTERRUPT if self.stage is Stage.EXCHANGING and in_time else Event.EXPIRE
+        return LoginEvent.INTERRUPT if self.stage is LoginStage.EXCHANGING and in_time else LoginEvent.EXPIRE
 
-    def after(self, event: Event, now_ms: int) -> Self:
+    def after(self, event: LoginEvent, now_ms: int) -> Self:
         """Takes the arrow; OutOfOrder (or LoginExpired, when only the clock forbids it) changes nothing."""
         current = self.at(now_ms)
         if (current.stage, event) in NEXT:
             return current._follow(event, now_ms)
-        if current.stage is Stage.EXPIRED:
+        if current.stage is LoginStage.EXPIRED:
             raise LoginExpired("This sign-in took too long. Start again from the game.")
-        raise OutOfOrder(f"{event.value} while {current.stage.value}")
+        raise InvalidTransition(f"{event.value} while {current.stage.value}")
 
     def opened(self, now_ms: int) -> Self:
         """Some browser is there; once one has won that is no news."""
         current = self.at(now_ms)
-        return current.after(Event.OPEN, now_ms) if current.stage in UNDECIDED else current
+        return current.after(LoginEvent.OPEN, now_ms) if current.stage in UNDECIDED else current
 
-    def refused(self, outcome: Outcome, now_ms: int) -> Self:
-        return replace(self.after(Event.REFUSED, now_ms), outcome=outcome)
+    def refused(self, outcome: LoginFailure, now_ms: int) -> Self:
+        return replace(self.after(LoginEvent.REFUSED, now_ms), outcome=outcome)
 
     def claimed(self, browser: Index, now_ms: int) -> Self:
         """From now on the login belongs to this browser."""
-        return replace(self.after(Event.CALLBACK, now_ms), browser_index=browser)
+        return replace(self.after(LoginEvent.CALLBACK, now_ms), browser_index=browser)
 
     def identified(self, identity: bytes, proof: bytes, now_ms: int) -> Self:
         """`identity` and `proof` come sealed."""
-        return replace(self.after(Event.IDENTIFIED, now_ms), sealed_identity=identity, sealed_proof=proof)
+        return replace(self.after(LoginEvent.IDENTIFIED, now_ms), sealed_identity=identity, sealed_proof=proof)
 
     def delivered(self, session_id: str, result: bytes, now_ms: int) -> Self:
         """`result` comes sealed; who signed in and the proof have served."""
-        delivered = self.after(Event.COLLECT, now_ms)
+        delivered = self.after(LoginEvent.COLLECT, now_ms)
         return replace(delivered, session_id=session_id, sealed_result=result, sealed_identity=None, sealed_proof=None)
 
     def linked(self, now_ms: int) -> Self:
         """As delivered(), where the game wanted nothing but a link: it made no session and hands out nothing."""
-        return replace(self.after(Event.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
+        return replace(self.after(LoginEvent.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
 
     def lost(self, now_ms: int) -> Self:
         """Delivered, but nobody can open what was: the session ends, and the game is told to sign in again."""
-        return replace(self.after(Event.CANCEL, now_ms), outcome=Outcome.LOGIN_INTERRUPTED)
+        return replace(self.after(LoginEvent.CANCEL, now_ms), outcome=LoginFailure.LOGIN_INTERRUPTED)
 
     def sent_back(self) -> Self:
         """The browser goes to the loopback port now, if it should."""
         return replace(self, returned_to_game=True) if self.returnable else self
 
-    def _follow(self, event: Event, now_ms: int) -> Self:
+    def _follow(self, event: LoginEvent, now_ms: int) -> Self:
         stage = NEXT[self.stage, event]
         if stage is self.stage:
             return self
         moved = replace(self, stage=stage, stage_ms=now_ms)
         if stage not in FINAL:
             return moved
-        erased = replace(moved, client=Client(), sealed_identity=None, sealed_proof=None, sealed_result=None)
+        erased = replace(moved, client=ClientInfo(), sealed_identity=None, sealed_proof=None, sealed_result=None)
         return replace(erased, outcome=OUTCOME.get(event))

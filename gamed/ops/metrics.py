@@ -28,8 +28,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from gamed import __version__
-from gamed.audit import Audit, Event
-from gamed.login.outcome import Outcome
+from gamed.audit import AuditLog, SecurityEvent
+from gamed.outcomes import LoginFailure
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -48,10 +48,10 @@ LIMIT_CODES: Final = frozenset(
 )
 """Problem codes of requests that a limit rejected."""
 SESSION_EVENTS: Final = {
-    Event.SIGN_IN: "created",
-    Event.SIGNED_OUT: "signed_out",
-    Event.SESSION_REVOKED: "revoked",
-    Event.REFRESH_REUSED: "reused",
+    SecurityEvent.SIGN_IN: "created",
+    SecurityEvent.SIGNED_OUT: "signed_out",
+    SecurityEvent.SESSION_REVOKED: "revoked",
+    SecurityEvent.REFRESH_REUSED: "reused",
 }
 """Values of the label `event` of `gamed_sessions_total`."""
 UNKNOWN: Final = "-"
@@ -98,7 +98,7 @@ class Counters:
     def record_request(  # noqa: PLR0917
         self, template: str, method: str, status: int, seconds: float, size: int, received: int, code: str
     ) -> None:
-        """Count a request that has ended; see gamed.ops.access_log.Count."""
+        """Count a request that has ended; see gamed.http.access_log.Count."""
         key = template, method, status, code
         series = self._series.get(key) or self._bind_request(*key)
         for counter in series.counters:
@@ -110,22 +110,22 @@ class Counters:
             if size:
                 self._sent.inc(size)
 
-    def record_event(self, event: Event, values: Mapping[str, str]) -> None:
+    def record_event(self, event: SecurityEvent, values: Mapping[str, str]) -> None:
         """Count a security event; `values` are those of gamed.audit.FIELDS."""
         self._security_events.labels(event.value).inc()
         if event in SESSION_EVENTS:
             self._sessions.labels(SESSION_EVENTS[event]).inc()
-        if event is Event.COMMAND and values.get("command") == "sessions revoke":
+        if event is SecurityEvent.COMMAND and values.get("command") == "sessions revoke":
             self._sessions.labels("revoked").inc()
-        if event in (Event.SIGN_IN, Event.SIGN_IN_REFUSED):
+        if event in (SecurityEvent.SIGN_IN, SecurityEvent.SIGN_IN_REFUSED):
             self._logins.labels(self._known(values.get("provider", "")), values.get("outcome") or "signed_in").inc()
 
-    def record_failed_sign_in(self, provider: str, outcome: Outcome) -> None:
+    def record_failed_sign_in(self, provider: str, outcome: LoginFailure) -> None:
         """Count a sign-in that failed at the provider, or on the way between the provider and this server."""
         self._logins.labels(self._known(provider), outcome.value).inc()
 
     def record_provider_call(self, provider: str, outcome: str, seconds: float) -> None:
-        """Count a request to a provider; see gamed.identity.watched.Called."""
+        """Count a request to a provider; see gamed.providers.client.Called."""
         self._calls.labels(self._known(provider), outcome).inc()
         self._call_seconds.labels(self._known(provider)).observe(seconds)
 
@@ -148,12 +148,12 @@ class Counters:
 class CountingAuditLog:
     """An audit log that also counts its events."""
 
-    def __init__(self, audit: Audit, counters: Counters) -> None:
+    def __init__(self, audit: AuditLog, counters: Counters) -> None:
         self._audit = audit
         self._counters = counters
 
-    def note(self, event: Event, **values: str) -> None:
-        """Count the event and pass it on; see gamed.audit.Audit."""
+    def note(self, event: SecurityEvent, **values: str) -> None:
+        """Count the event and pass it on; see gamed.audit.AuditLog."""
         self._counters.record_event(event, values)
         self._audit.note(event, **values)
 

@@ -40,7 +40,7 @@ class LastIdentity(PlayerError):
         return "This is the last way to sign in as this player. Link another first."
 
 
-class ReauthenticationRequired(PlayerError):
+class AccountReauthenticationRequired(PlayerError):
     """What is asked for needs a sign-in that is not long ago."""
 
     def __str__(self) -> str:

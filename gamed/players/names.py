@@ -1,9 +1,16 @@
-"""Names and passwords of local accounts: which may be chosen, and when two names are one (SPEC 1.3 `local`)."""
+"""Names and passwords of local accounts: which may be chosen, and when two names are one (SPEC 1.3 `local`).
 
+What signs in as a player, and which of it may be taken away (PROTOCOL 3.8).
+"""
+
+from collections.abc import Iterable
 from unicodedata import category, normalize
+
+from msgspec import Struct
 
 from gamed.crypto import Index, Indexer, Purpose, Random, Secret
 from gamed.players.errors import NameMalformed, PasswordMalformed
+from gamed.structs import redacts
 from gamed.tokens import ID_BYTES, public_id
 
 NAME_CHARACTERS = 32
@@ -80,3 +87,35 @@ def parse_password(text: str) -> Secret:
 
 def new_player_id(random: Random) -> str:
     return public_id("ply", random(ID_BYTES))
+
+
+LOCAL = "local"
+"""What stands for a provider where a name and a password of this server sign in."""
+
+
+@redacts("realm")
+class SignInMethod(Struct, frozen=True):
+    """One line of a player's list; instants in epoch milliseconds."""
+
+    provider: str
+    """Its name in the file when it was linked, or LOCAL."""
+    linked_ms: int
+    last_used_ms: int
+    realm: Index | None = None
+    """What gave it (gamed.providers.discovery); None: this server."""
+
+
+class SignInMethods(Struct, frozen=True):
+    """What the owner's configuration lets sign in."""
+
+    local: bool
+    realms: frozenset[Index] = frozenset()
+
+    def open_to(self, identity: SignInMethod) -> bool:
+        """A provider that was taken out, or has another issuer now, signs nobody in."""
+        return self.local if identity.realm is None else identity.realm in self.realms
+
+
+def is_last(identities: Iterable[SignInMethod], provider: str, ways: SignInMethods) -> bool:
+    """Whether nothing that can sign in would be left without this one."""
+    return not any(ways.open_to(identity) for identity in identities if identity.provider != provider)

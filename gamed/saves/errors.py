@@ -26,7 +26,7 @@ class InvalidCommit(SaveError):
     """Entries of a commit that cannot be read; the member `errors` has a pointer (RFC 6901) and a detail for each."""
 
 
-class BadPrecondition(SaveError):
+class InvalidCondition(SaveError):
     """Two conditions, an unquoted tag, or a condition that this method does not take."""
 
 
@@ -98,23 +98,23 @@ class PreconditionRequired(SaveError):
     """The slot holds or held something, and the request does not say what it knows of it."""
 
 
-class Refused(SaveError):
+class ConflictError(SaveError):
     """The condition is false; the members show the sides of the disagreement."""
 
 
-class VersionConflict(Refused):
+class VersionConflict(ConflictError):
     """Another version is current."""
 
 
-class DeletedConflict(Refused):
+class DeletedConflict(ConflictError):
     """The slot was deleted since."""
 
 
-class WeakValidator(Refused):
+class WeakValidator(ConflictError):
     """A weak entity-tag was sent."""
 
 
-class Superseded(Refused):
+class Superseded(ConflictError):
     """These bytes were written in time, and replaced since."""
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gamed.sessions.credentials import Pair
+from gamed.sessions.credentials import CredentialPair
 from gamed.sessions.errors import SessionError
 
 SHARED_STORE_MS = 30_000
@@ -17,7 +17,7 @@ SHARED_STORE_MS = 30_000
 two processes of one player that share one stored credential may both have sent it."""
 
 
-class Answer(Enum):
+class RotationDecision(Enum):
     """What the credential gets."""
 
     ROTATE = "a new generation"
@@ -27,7 +27,7 @@ class Answer(Enum):
     REVOKED = "nothing: the session ended before"
 
 
-class Line(Struct, frozen=True):
+class RotationState(Struct, frozen=True):
     """A session's newest generation; instants in epoch milliseconds."""
 
     generation: int
@@ -39,36 +39,36 @@ class Line(Struct, frozen=True):
     ends_ms: int | None
     """The session's greatest age, if it has one."""
 
-    def rotated(self, now_ms: int) -> "Line":
+    def rotated(self, now_ms: int) -> "RotationState":
         """The next generation, handed out now and not used yet."""
         return replace(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
 
-    def marked(self, generation: int) -> "Line":
+    def marked(self, generation: int) -> "RotationState":
         """After a credential of `generation` was presented."""
         return replace(self, used=self.used or generation == self.generation)
 
 
-def judge(line: Line, generation: int, expires_ms: int, now_ms: int) -> Answer:
+def decide(line: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
     """The answer for a credential of `generation` that expires at `expires_ms`."""
     if line.revoked:
-        return Answer.REVOKED
+        return RotationDecision.REVOKED
     if now_ms >= expires_ms or (line.ends_ms is not None and now_ms >= line.ends_ms):
-        return Answer.EXPIRED
+        return RotationDecision.EXPIRED
     if generation == line.generation:
-        return Answer.ROTATE
+        return RotationDecision.ROTATE
     if generation == line.generation - 1 and (not line.used or now_ms - line.rotated_ms <= SHARED_STORE_MS):
-        return Answer.REPEAT
-    return Answer.REUSED
+        return RotationDecision.REPEAT
+    return RotationDecision.REUSED
 
 
 class Refreshed(Struct, frozen=True):
     """What a refresh hands out, whether it was made now or before."""
 
     session_id: str
-    pair: Pair
+    pair: CredentialPair
 
 
-class Refusal(Struct, frozen=True):
+class RefreshRejected(Struct, frozen=True):
     """Why a credential got nothing; a return value, because what was written along with it must stay."""
 
     error: type[SessionError]
@@ -79,7 +79,7 @@ class Refusal(Struct, frozen=True):
 
     def __eq__(self, other: object) -> bool:
         """Compare all but the session."""
-        return isinstance(other, Refusal) and (self.error, self.ended) == (other.error, other.ended)
+        return isinstance(other, RefreshRejected) and (self.error, self.ended) == (other.error, other.ended)
 
     def __hash__(self) -> int:
         return hash((self.error, self.ended))

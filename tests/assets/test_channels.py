@@ -1,16 +1,17 @@
 """Channels moved by hand: to a release that is whole, back, away (PROTOCOL 5)."""
 
-from gamed.assets import channels, disk
-from gamed.assets.disk import pointing
+from gamed.assets import channel_store
+from gamed.assets import store as asset_store
 from gamed.assets.errors import (
     AssetsBusy,
     AssetsDamaged,
     ChannelNotFound,
-    NothingBefore,
+    NoPreviousRelease,
     PointerMalformed,
     ReleaseNotFound,
 )
-from tests.assets.kit import AssetsCase, served
+from gamed.assets.store import pointing
+from tests.assets.helpers import AssetsCase, served
 
 
 class ChannelTests(AssetsCase):
@@ -18,9 +19,9 @@ class ChannelTests(AssetsCase):
         super().setUp()
         self.one, self.two, self.three = (self.release(text) for text in ("one", "two", "three"))
 
-    def point(self, channel: str, release: str) -> channels.Moved:
+    def point(self, channel: str, release: str) -> channel_store.ChannelUpdate:
         self.now_ms += 1000
-        return channels.point(self.store, channel, release, self.keep, self.now_ms)
+        return channel_store.set_channel(self.store, channel, release, self.keep, self.now_ms)
 
     def pointed(self, channel: str = "stable") -> str:
         return self.store.pointer(channel).release
@@ -29,14 +30,14 @@ class ChannelTests(AssetsCase):
         """Back, further back, and then there is nothing; publishing goes on from there."""
         self.assertEqual([self.rollback(), self.rollback()], [self.two, self.one])
         self.assertEqual(served(self.store), {"a.txt": b"one"})
-        self.assertRaises(NothingBefore, self.rollback)
+        self.assertRaises(NoPreviousRelease, self.rollback)
         self.assertEqual(self.pointed(), self.one)
         self.release("four")
         self.assertEqual(self.rollback(), self.one)
 
     def test_point(self) -> None:
         """At any release that is kept, also of a new channel; at the same one nothing changes."""
-        self.assertEqual(self.point("stable", self.one), channels.Moved("stable", self.one, self.three))
+        self.assertEqual(self.point("stable", self.one), channel_store.ChannelUpdate("stable", self.one, self.three))
         self.assertEqual(self.point("beta", self.two).before, None)
         before = self.tree()
         self.assertEqual(self.point("beta", self.two).before, self.two)
@@ -45,7 +46,7 @@ class ChannelTests(AssetsCase):
     def test_only_at_whole_releases(self) -> None:
         """Never published, damaged, or with an object missing or cut off: the channel stays where it is."""
         self.assertRaises(ReleaseNotFound, self.point, "stable", "r" + "0" * 16)
-        lost = next(iter(channels.whole(self.store, self.two).files.values()))
+        lost = next(iter(channel_store.check_release(self.store, self.two).files.values()))
         path = self.store.object_path(lost.sha256)
         path.write_bytes(b"tw")
         self.assertRaises(AssetsDamaged, self.point, "stable", self.two)
@@ -63,11 +64,11 @@ class ChannelTests(AssetsCase):
 
     def test_drop(self) -> None:
         """The channel is gone, its releases stay for now; a channel that is none is said to be none."""
-        self.assertEqual(channels.drop(self.store, "stable", self.keep, self.now_ms), self.three)
+        self.assertEqual(channel_store.delete_channel(self.store, "stable", self.keep, self.now_ms), self.three)
         self.assertRaises(ChannelNotFound, self.store.pointer, "stable")
         self.assertEqual(len(self.store.releases()), 3)
-        self.assertEqual(sorted(channels.read_marks(self.store)), sorted([self.one, self.two, self.three]))
-        self.assertRaises(ChannelNotFound, channels.drop, self.store, "stable", self.keep, self.now_ms)
+        self.assertEqual(sorted(channel_store.read_marks(self.store)), sorted([self.one, self.two, self.three]))
+        self.assertRaises(ChannelNotFound, channel_store.delete_channel, self.store, "stable", self.keep, self.now_ms)
         self.assertRaises(ChannelNotFound, self.rollback)
 
     def test_damaged_pointer(self) -> None:
@@ -75,23 +76,23 @@ class ChannelTests(AssetsCase):
         path = self.store.folder / "channels/stable.json"
         path.write_bytes(b"damaged")
         self.assertRaises(PointerMalformed, self.rollback)
-        self.assertEqual(self.point("stable", self.two), channels.Moved("stable", self.two, None, True))
+        self.assertEqual(self.point("stable", self.two), channel_store.ChannelUpdate("stable", self.two, None, True))
         path.write_bytes(b"damaged")
-        self.assertIsNone(channels.drop(self.store, "stable", self.keep, self.now_ms))
+        self.assertIsNone(channel_store.delete_channel(self.store, "stable", self.keep, self.now_ms))
         self.assertEqual(self.store.channels(), [])
 
     def test_one_at_a_time(self) -> None:
         """While another moves a pointer, this waits, and says so in the end."""
-        self.patch(disk, "PATIENCE_SECONDS", 0.1)
+        self.patch(asset_store, "PATIENCE_SECONDS", 0.1)
         with pointing(self.store.folder):
             self.assertRaises(AssetsBusy, self.point, "stable", self.one)
         self.assertEqual(self.point("stable", self.one).release, self.one)
 
     def test_marks(self) -> None:
         """What falls out of a channel's past is marked as of that moment; what is needed again is not."""
-        self.assertEqual(channels.read_marks(self.store), {self.one: self.now_ms})
+        self.assertEqual(channel_store.read_marks(self.store), {self.one: self.now_ms})
         at = self.now_ms
         self.point("stable", self.one)
-        self.assertEqual(channels.read_marks(self.store), {self.two: at + 1000})
+        self.assertEqual(channel_store.read_marks(self.store), {self.two: at + 1000})
         self.point("old", self.two)
-        self.assertEqual(channels.read_marks(self.store), {})
+        self.assertEqual(channel_store.read_marks(self.store), {})

@@ -8,11 +8,11 @@ from time import time
 from hypothesis import given
 from hypothesis.strategies import dictionaries, integers, sampled_from, sets
 
-from gamed.assets import channels, listing, marks
-from gamed.assets.disk import publishing
+from gamed.assets import channel, channel_store, verify
+from gamed.assets.channel import ChannelPointer
 from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsUnreadable
-from gamed.assets.pointer import Pointer
-from tests.assets.kit import HOUR_MS, AssetsCase, served
+from gamed.assets.store import publishing
+from tests.assets.helpers import HOUR_MS, AssetsCase, served
 
 IDS = [f"r{letter * 16}" for letter in "abcd"]
 
@@ -46,10 +46,10 @@ class CollectTests(AssetsCase):
 
     def test_needed_by_another_channel(self) -> None:
         """One channel is enough, and its past, too."""
-        channels.point(self.store, "old", self.one, self.keep, self.now_ms)
+        channel_store.set_channel(self.store, "old", self.one, self.keep, self.now_ms)
         self.now_ms += 48 * HOUR_MS
         self.assertEqual(self.collect().releases, [])
-        channels.point(self.store, "old", self.three, self.keep, self.now_ms)
+        channel_store.set_channel(self.store, "old", self.three, self.keep, self.now_ms)
         self.now_ms += 48 * HOUR_MS
         self.assertEqual(self.collect().releases, [])
 
@@ -68,7 +68,7 @@ class CollectTests(AssetsCase):
     def test_needed_again(self) -> None:
         """A release that was not needed for long, and is pointed at again, stays; the clock begins anew afterwards."""
         self.now_ms += 48 * HOUR_MS
-        channels.point(self.store, "stable", self.one, self.keep, self.now_ms)
+        channel_store.set_channel(self.store, "stable", self.one, self.keep, self.now_ms)
         self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.two]))
 
     def test_published_again(self) -> None:
@@ -104,7 +104,7 @@ class CollectTests(AssetsCase):
     def test_lost_marks(self) -> None:
         """Without the marks, or with damaged ones, everything lives a day longer."""
         self.now_ms += 48 * HOUR_MS
-        path = self.store.folder / marks.FILE_NAME
+        path = self.store.folder / channel.FILE_NAME
         for damage in (path.unlink, lambda: path.write_bytes(b"{"), lambda: path.write_bytes(b'{"releases": 5}')):
             damage()
             self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.one]))
@@ -182,14 +182,14 @@ class CollectTests(AssetsCase):
 
     def test_overview(self) -> None:
         """What each release takes, alone and together; and what is not needed."""
-        found = listing.overview(self.store, self.keep, self.now_ms)
+        found = verify.overview(self.store, self.keep, self.now_ms)
         self.assertEqual([each.release for each in found.releases], [self.three, self.two, self.one])
         self.assertEqual([each.own_bytes for each in found.releases], [5, 3, 3])
         self.assertEqual([each.unneeded_ms for each in found.releases], [None, None, self.now_ms])
         self.assertEqual((found.objects, found.bytes, found.release_bytes), (4, 25, 53))
         (self.store.folder / "channels/stable.json").write_bytes(b"")
         (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"")
-        found = listing.overview(self.store, self.keep, self.now_ms)
+        found = verify.overview(self.store, self.keep, self.now_ms)
         self.assertEqual(found.damaged, ["channel stable", f"release {self.one}"])
 
 
@@ -202,13 +202,13 @@ class MarkTests(AssetsCase):
     )
     def test_rule(self, before: dict[str, int], there: set[str], needed: set[str], now_ms: int) -> None:
         """Exactly what is there and not needed is marked, as of then or now, never later."""
-        now = marks.marked(before, there, needed, now_ms)
+        now = channel.marked(before, there, needed, now_ms)
         self.assertEqual(set(now), there - needed)
         self.assertEqual(now, {each: min(before.get(each, now_ms), now_ms) for each in now})
-        self.assertEqual(marks.parse_marks(marks.marks_bytes(now)), now)
+        self.assertEqual(channel.parse_marks(channel.marks_bytes(now)), now)
 
     def test_kept(self) -> None:
         """Of each channel so many, what it points at first."""
-        one = Pointer(IDS[0], 1).to(IDS[1], 2).to(IDS[2], 3)
-        self.assertEqual(marks.kept([one, Pointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
-        self.assertEqual(marks.kept([one], 1), {IDS[2]})
+        one = ChannelPointer(IDS[0], 1).to(IDS[1], 2).to(IDS[2], 3)
+        self.assertEqual(channel.retained([one, ChannelPointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
+        self.assertEqual(channel.retained([one], 1), {IDS[2]})

@@ -5,14 +5,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gamed.assets.disk import publishing
-from gamed.assets.store import AssetStore
+from gamed.assets.store import AssetStore, publishing
 from gamed.cli import doctor_local
-from gamed.doctor.findings import Level
-from gamed.storage.command import once
-from gamed.storage.migrations import prepare_files
-from tests.assets.kit import AssetsCase, contents, served
-from tests.backup.kit import command
+from gamed.database.migrations import prepare_files
+from gamed.database.offline import run_transaction
+from gamed.ops.doctor_findings import Level
+from tests.assets.helpers import AssetsCase, contents, served
+from tests.cli.backup_helpers import command
 from tests.support.covers import covers
 from tests.support.stores import ask
 
@@ -76,7 +75,7 @@ class PublishCommandTests(CommandCase):
         )
         manifest = json.loads(self.store.manifest(done["release"]))
         self.assertEqual((manifest["meta"], manifest["files"]["data/level1.pck"]["type"]), ({"a": 1}, "a/b"))
-        told = once(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM command_log"))
+        told = run_transaction(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM command_log"))
         self.assertEqual(told, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
 
     def test_refused_files(self) -> None:

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 
 from gamed.assets.store import AssetStore
-from gamed.assets.verifying import verify
-from tests.assets.kit import HOUR_MS, AssetsCase, served, unseen
-from tests.backup.kit import dies
+from gamed.assets.verify import verify
+from tests.assets.helpers import HOUR_MS, AssetsCase, served, unseen
+from tests.cli.backup_helpers import dies
 from tests.support.covers import covers
 
 OLD = {"readme.txt": b"old", "kept.txt": b"kept"}

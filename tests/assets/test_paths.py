@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.strategies import characters, lists, one_of, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.assets.paths import careful_flaw, clashes, flaw, folded, normal, requested
+from gamed.assets.paths import careful_flaw, conflicting_paths, fold_key, normalize_path, path_error, requested
 from tests.support.covers import covers
 
 ANY = text(characters(exclude_categories=()))
@@ -38,7 +38,7 @@ class FlawTests(SynchronousTestCase):
             "~",
             "-rf",
         ):
-            self.assertIsNone(flaw(path), path)
+            self.assertIsNone(path_error(path), path)
 
     def test_bad_paths(self) -> None:
         """Traversal, what a terminal or a log would obey, what Windows reads otherwise."""
@@ -75,12 +75,12 @@ class FlawTests(SynchronousTestCase):
             ("aux .txt", "device"),
             ("CONIN$", "device"),
         ):
-            self.assertIn(reason, str(flaw(path)), path)
+            self.assertIn(reason, str(path_error(path)), path)
 
     @given(ANY)
     def test_what_passes_is_one_place_below(self, path: str) -> None:
         """However strange, what is let through is UTF-8, in NFC, and climbs nowhere."""
-        if flaw(path) is None:
+        if path_error(path) is None:
             self.assertEqual(normalize("NFC", path).encode().decode(), path)
             self.assertTrue(all(segment not in ("", ".", "..") for segment in path.split("/")))
             self.assertTrue(all(segment.isprintable() or not segment.isascii() for segment in path.split("/")))
@@ -89,13 +89,13 @@ class FlawTests(SynchronousTestCase):
     @given(one_of(ANY, text("aA./ \\con:~\x7f", max_size=12), lists(SEGMENTS, max_size=4).map("/".join)))
     def test_first_sight(self, path: str) -> None:
         """What is good at first sight is good by every rule."""
-        self.assertEqual(flaw(path), careful_flaw(path))
+        self.assertEqual(path_error(path), careful_flaw(path))
 
     def test_first_sight_of_each_character(self) -> None:
         """Each ASCII character at the begin, in the middle and at the end of a name."""
         for character in map(chr, range(128)):
             for path in (f"{character}a", f"a{character}b", f"a{character}", character, f"a/{character}/b"):
-                self.assertEqual(flaw(path), careful_flaw(path), repr(path))
+                self.assertEqual(path_error(path), careful_flaw(path), repr(path))
 
 
 class RequestedTests(SynchronousTestCase):
@@ -103,7 +103,7 @@ class RequestedTests(SynchronousTestCase):
         """The longest names of a manifest are found in NFC and in NFD, which takes three times the bytes at most."""
         segment = "\N{GREEK SMALL LETTER IOTA WITH DIALYTIKA AND TONOS}" * 127
         for path in ("data/level.pck", "\u00e9t\u00e9.txt", segment, "/".join([segment] * 4)):
-            self.assertIsNone(flaw(path))
+            self.assertIsNone(path_error(path))
             self.assertEqual([requested(normalize(form, path)) for form in ("NFC", "NFD")], [path, path])
 
     def test_too_long(self) -> None:
@@ -125,27 +125,27 @@ class ClashTests(SynchronousTestCase):
         for first, second in (
             ("Data/a", "data/A"),
             ("straße", "STRASSE"),
-            (normal("e\u0301"), "É"),
-            (normal("e\u0301"), normal("\u00e9")),
+            (normalize_path("e\u0301"), "É"),
+            (normalize_path("e\u0301"), normalize_path("\u00e9")),
             ("ΣΑΣ", "σας"),
         ):
-            [clash] = clashes([first, second])
+            [clash] = conflicting_paths([first, second])
             self.assertEqual(clash.path, second)
             self.assertIn(first, clash.reason)
 
     def test_file_and_folder(self) -> None:
         """A name is a file or a folder, in either order."""
         for paths in (["a", "a/b"], ["a/b", "a"], ["A/b/c", "a/B"], ["x/y/z", "x/y/w", "x/Y"]):
-            [clash] = clashes(paths)
+            [clash] = conflicting_paths(paths)
             self.assertEqual(clash.path, paths[-1])
             self.assertIn("a file and a folder", clash.reason)
 
     def test_no_clash(self) -> None:
         """Folders that differ in case only are one folder on some systems, with both files in it."""
-        self.assertEqual(list(clashes(["Data/a", "data/b", "data.x", "dat", "data/c/d", "data/c/e"])), [])
+        self.assertEqual(list(conflicting_paths(["Data/a", "data/b", "data.x", "dat", "data/c/d", "data/c/e"])), [])
 
-    @given(lists(NAMES.map(normal).filter(bool), max_size=8))
+    @given(lists(NAMES.map(normalize_path).filter(bool), max_size=8))
     def test_clash_is_the_same_either_way(self, names: list[str]) -> None:
         """There is a clash or none, whatever the order."""
-        self.assertEqual(bool(list(clashes(names))), bool(list(clashes(reversed(names)))))
-        self.assertEqual(bool(list(clashes(names))), len({folded(name) for name in names}) < len(names))
+        self.assertEqual(bool(list(conflicting_paths(names))), bool(list(conflicting_paths(reversed(names)))))
+        self.assertEqual(bool(list(conflicting_paths(names))), len({fold_key(name) for name in names}) < len(names))

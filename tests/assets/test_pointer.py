@@ -4,11 +4,11 @@ from hypothesis import given
 from hypothesis.strategies import integers, lists, one_of, sampled_from
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.assets.channel import ChannelPointer, PointerHistoryEntry, parse_pointer, pointer_bytes
 from gamed.assets.errors import PointerMalformed
-from gamed.assets.pointer import Pointer, Pointing, parse_pointer, pointer_bytes
 
 A, B, C, D = (f"r{letter * 16}" for letter in "abcd")
-BEGUN = Pointer(A, 1).to(B, 2).to(C, 3)
+BEGUN = ChannelPointer(A, 1).to(B, 2).to(C, 3)
 
 
 class PointerTests(SynchronousTestCase):
@@ -16,7 +16,9 @@ class PointerTests(SynchronousTestCase):
         """Each rollback leads one release further into the past, never back to what was withdrawn."""
         once = BEGUN.back(4)
         assert once is not None
-        self.assertEqual((once.release, once.history), (B, (Pointing(C, 3, True), Pointing(A, 1))))
+        self.assertEqual(
+            (once.release, once.history), (B, (PointerHistoryEntry(C, 3, True), PointerHistoryEntry(A, 1)))
+        )
         twice = once.back(5)
         assert twice is not None
         self.assertEqual(twice.release, A)
@@ -48,7 +50,7 @@ class PointerTests(SynchronousTestCase):
     @given(lists(one_of(sampled_from([A, B, C, D]), integers(0, 0)), max_size=12))
     def test_any_walk(self, steps: list[str | int]) -> None:
         """Whatever the owner does: no release twice, nothing lost, and it is read as it was written."""
-        pointer, seen = Pointer(A, 0), {A}
+        pointer, seen = ChannelPointer(A, 0), {A}
         for number, step in enumerate(steps, 1):
             pointer = pointer.to(step, number) if isinstance(step, str) else pointer.back(number) or pointer
             seen |= {pointer.release}

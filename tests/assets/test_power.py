@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tests.assets.kit import FILES, AssetsCase
+from tests.assets.helpers import FILES, AssetsCase
 from tests.support.covers import covers
 
 

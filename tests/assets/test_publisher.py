@@ -10,14 +10,13 @@ from pathlib import Path
 from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 from unicodedata import normalize
 
-from gamed.assets import channels
-from gamed.assets.disk import publishing
+from gamed.assets import channel_store
 from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsFull, PublishRefused
-from gamed.assets.plan import Order
-from gamed.assets.publisher import Publisher
-from gamed.assets.release import parse_manifest
-from gamed.assets.scanning import SourceUnusable, digest_of, scan
-from tests.assets.kit import FILES, NOW_MS, AssetsCase, meddling, served, unseen
+from gamed.assets.manifest import parse_manifest
+from gamed.assets.publish import Publisher, PublishRequest
+from gamed.assets.scan import UnusableSource, digest_of, scan_folder
+from gamed.assets.store import publishing
+from tests.assets.helpers import FILES, NOW_MS, AssetsCase, meddling, served, unseen
 from tests.support.covers import covers
 
 MIB = 1024 * 1024
@@ -98,7 +97,7 @@ class PublishTests(AssetsCase):
     def test_dry_run(self) -> None:
         """Everything is read, nothing is written: not even a folder."""
         self.put(FILES)
-        plan = self.publisher().plan(Order(self.source, "stable"))
+        plan = self.publisher().plan(PublishRequest(self.source, "stable"))
         self.assertEqual((len(plan.files), len(plan.new)), (4, 3))
         self.assertFalse(self.store.folder.exists())
 
@@ -231,8 +230,8 @@ class RefusedTests(AssetsCase):
 
     def test_changed_meanwhile(self) -> None:
         """Bytes that change behind the reader's back, with the length as before, are found by their time."""
-        [file] = [each for each in scan(self.source).files if each.path == "readme.txt"]
-        error = self.assertRaises(SourceUnusable, digest_of, file, lambda chunk: self.put({"readme.txt": b"HELLO"}))
+        [file] = [each for each in scan_folder(self.source).files if each.path == "readme.txt"]
+        error = self.assertRaises(UnusableSource, digest_of, file, lambda chunk: self.put({"readme.txt": b"HELLO"}))
         self.assertEqual(str(error), "changed while it was read")
 
     def test_unreadable_folder(self) -> None:
@@ -244,11 +243,11 @@ class RefusedTests(AssetsCase):
         """What the owner wants to keep free stays free; what needs no room is published all the same."""
         self.put({"new.bin": b"new"})
         publisher = self.publisher(min_free_bytes=2**60)
-        self.assertRaises(AssetsFull, publisher.publish, Order(self.source, "stable"))
-        self.assertRaises(AssetsFull, publisher.plan, Order(self.source, "stable"))
+        self.assertRaises(AssetsFull, publisher.publish, PublishRequest(self.source, "stable"))
+        self.assertRaises(AssetsFull, publisher.plan, PublishRequest(self.source, "stable"))
         self.assertEqual(self.tree(), self.before)
         (self.source / "new.bin").unlink()
-        self.assertIsNotNone(publisher.publish(Order(self.source, "stable", "a note")).release)
+        self.assertIsNotNone(publisher.publish(PublishRequest(self.source, "stable", "a note")).release)
 
     def test_disk_full(self) -> None:
         """A write that finds no room leaves nothing behind."""
@@ -267,7 +266,7 @@ class RefusedTests(AssetsCase):
         seen = iter([100_000])
         publisher = Publisher(self.store, unseen, lambda: NOW_MS, 0, 1, lambda folder: next(seen, -1))
         self.put({"new.bin": b""})
-        self.assertRaises(AssetsFull, publisher.publish, Order(self.source, "stable"))
+        self.assertRaises(AssetsFull, publisher.publish, PublishRequest(self.source, "stable"))
         self.assertEqual(self.tree(), self.before)
 
     def test_interrupted(self) -> None:
@@ -301,7 +300,7 @@ class RefusedTests(AssetsCase):
         first = self.store.pointer("stable").release
         with publishing(self.store.folder):
             self.assertRaises(AssetsBusy, self.publish)
-            channels.point(self.store, "beta", first, self.keep, self.now_ms)
+            channel_store.set_channel(self.store, "beta", first, self.keep, self.now_ms)
         self.assertEqual(self.store.pointer("beta").release, first)
 
 

@@ -8,7 +8,7 @@ from hypothesis.strategies import binary, dictionaries, integers, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.assets.errors import ManifestMalformed
-from gamed.assets.release import (
+from gamed.assets.manifest import (
     MAX_FILE_BYTES,
     MAX_MANIFEST_BYTES,
     AssetFile,
@@ -17,10 +17,10 @@ from gamed.assets.release import (
     is_object,
     is_release,
     manifest_bytes,
-    note_flaw,
     parse_manifest,
     parse_meta,
     release_id,
+    validate_note,
 )
 from gamed.strict_json import JsonMalformed
 
@@ -137,9 +137,9 @@ class NameTests(SynchronousTestCase):
 class OwnerTests(SynchronousTestCase):
     def test_notes(self) -> None:
         """One line."""
-        self.assertIsNone(note_flaw("1.4.2 – fixes"))
-        self.assertIn("one line", str(note_flaw("a\nb")))
-        self.assertIn("200", str(note_flaw("x" * 201)))
+        self.assertIsNone(validate_note("1.4.2 – fixes"))
+        self.assertIn("one line", str(validate_note("a\nb")))
+        self.assertIn("200", str(validate_note("x" * 201)))
 
     def test_meta(self) -> None:
         """A JSON object, not so deep that the manifest could not be read."""

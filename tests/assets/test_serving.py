@@ -4,10 +4,10 @@ from base64 import b64encode
 from hashlib import sha256
 from itertools import product
 
-from gamed.instants import http_date
-from gamed.web.assets import INLINE_BYTES
-from gamed.web.sending import CHUNK_BYTES
-from tests.assets.serving_kit import NOW_MS, OPENED_MS, ServingCase
+from gamed.assets.routes import INLINE_BYTES
+from gamed.http.streaming import CHUNK_BYTES
+from gamed.timestamps import http_date
+from tests.assets.serving_helpers import NOW_MS, OPENED_MS, ServingCase
 from tests.support.covers import covers
 from tests.support.http import Answer, request_bytes
 

@@ -7,15 +7,13 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from gamed.assets.delivery import Delivery, Look
-from gamed.assets.library import LOOK_SECONDS, Library
-from gamed.assets.objects import KEPT_SECONDS, Objects
-from gamed.assets.reading import AssetReader
-from gamed.assets.release import AssetFile, Manifest
+from gamed.assets.cache import LOOK_SECONDS, OBJECT_TTL_SECONDS, ObjectCache, ReleaseCache
+from gamed.assets.manifest import AssetFile, Manifest
+from gamed.assets.service import AssetRequest, AssetResponse, AssetService
 from gamed.assets.store import AssetStore
-from gamed.http_rules.conditions import parse_conditions
-from gamed.instants import http_date
-from tests.assets.serving_kit import NOW_MS, OPENED_MS, ServingCase, at_once
+from gamed.http.conditional import parse_conditions
+from gamed.timestamps import http_date
+from tests.assets.serving_helpers import NOW_MS, OPENED_MS, ServingCase, at_once
 from tests.support.http import Answer
 
 ORIGIN = "https://page.example"
@@ -52,19 +50,19 @@ class AtHandTests(ServingCase):
         super().setUp()
         self.release = self.folder.publish("stable", FILES)
         store = AssetStore(self.folder.path)
-        self.objects = Objects(store, at_once, self.clock.seconds, 8)
+        self.objects = ObjectCache(store, at_once, self.clock.seconds, 8)
         self.addCleanup(self.objects.close)
-        self.reader = AssetReader(Library(store, at_once, self.clock.seconds), self.objects, OPENED_MS)
+        self.reader = AssetService(ReleaseCache(store, at_once, self.clock.seconds), self.objects, OPENED_MS)
 
-    def at_hand(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> Delivery | None:
+    def at_hand(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse | None:
         return self.reader.file_at_hand(name, path, (fields or {}).get)
 
-    def looked_for(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> Delivery:
+    def looked_for(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse:
         header = (fields or {}).get
-        look = Look(parse_conditions(header), header("range"), True)
+        look = AssetRequest(parse_conditions(header), header("range"), True)
         return self.successResultOf(Deferred.fromCoroutine(self.reader.file(name, path, look)))
 
-    def shown(self, found: Delivery) -> Any:
+    def shown(self, found: AssetResponse) -> Any:
         content = found.content
         return found.item, found.modified, found.part, content if isinstance(content, bytes) else type(content)
 
@@ -116,7 +114,7 @@ class AtHandTests(ServingCase):
         """A file that was deleted is missed when its bytes would be read again, and not before."""
         self.looked_for("a/small.txt", name=self.release)
         self.folder.object_path(SMALL).unlink()
-        for seconds, there in ((KEPT_SECONDS - 1, True), (1, False)):
+        for seconds, there in ((OBJECT_TTL_SECONDS - 1, True), (1, False)):
             self.clock.advance(seconds)
             self.looked_for("large")  # channels are looked at
             self.assertEqual(self.at_hand("a/small.txt") is not None, there)

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from twisted.internet.defer import Deferred
 
-from gamed.assets.library import KEPT_RELEASES, KEPT_SECONDS
-from gamed.instants import http_date
-from tests.assets.serving_kit import NOW_MS, ServingCase
+from gamed.assets.cache import KEPT_RELEASES, RELEASE_TTL_SECONDS
+from gamed.timestamps import http_date
+from tests.assets.serving_helpers import NOW_MS, ServingCase
 from tests.support.covers import covers
 
 T = TypeVar("T")
@@ -110,7 +110,7 @@ class GoneTests(ServingCase):
         (self.folder.path / "releases" / f"{gone}.json").unlink()
         self.folder.object_path(NEW).unlink()
         self.refused(self.get(f"/assets/{gone}/b"), 404, "release_not_found")
-        self.clock.advance(KEPT_SECONDS + 1)
+        self.clock.advance(RELEASE_TTL_SECONDS + 1)
         self.folder.object_path(OLD).unlink()
         self.refused(self.get(f"/assets/{gone}"), 404, "release_not_found")
         self.refused(self.get(f"/assets/objects/{self.folder.object_path(OLD).name}"), 404, "file_not_found")

@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
 
-from tests.assets.serving_kit import Folder
+from tests.assets.serving_helpers import Folder
 from tests.e2e.cases import ServiceCase
 from tests.e2e.service import ROOT
 from tests.proxies.cases import in_front

@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from gamed.assets.delivery import Stored
-from gamed.assets.library import KEPT_SECONDS
-from gamed.assets.objects import CACHE_BYTES, KEPT_OPEN, OVERHEAD_BYTES, SMALL_BYTES
-from tests.assets.serving_kit import ServingCase, at_once
+from gamed.assets.cache import CACHE_BYTES, KEPT_OPEN, OVERHEAD_BYTES, RELEASE_TTL_SECONDS, SMALL_BYTES
+from gamed.assets.service import StoredObject
+from tests.assets.serving_helpers import ServingCase, at_once
 
 T = TypeVar("T")
 LARGE = b"large " * 50_000
@@ -32,7 +31,7 @@ class KeptTests(ServingCase):
             for path, data in files.items():
                 self.assertEqual(self.get(f"/assets/stable/{path}").body, data)
                 self.assertLessEqual(len(self.objects.open), 3)
-        self.clock.advance(KEPT_SECONDS + 1)
+        self.clock.advance(RELEASE_TTL_SECONDS + 1)
         self.objects.sweep()
         self.assertEqual(self.objects.open, set())
 
@@ -78,7 +77,7 @@ class KeptTests(ServingCase):
         self.assertEqual(known.body, files["0"])
         self.assertEqual(self.get("/assets/stable/1").body, files["1"])
 
-    def deferred(self, name: str) -> Deferred[Stored]:
+    def deferred(self, name: str) -> Deferred[StoredObject]:
         return Deferred.fromCoroutine(self.objects.get(name))
 
     def test_small_ones(self) -> None:
@@ -92,7 +91,7 @@ class KeptTests(ServingCase):
         self.assertLessEqual(len(kept) * (SMALL_BYTES + OVERHEAD_BYTES), CACHE_BYTES)
         self.assertIn(self.folder.object_path(files["0"]).name, kept)
         self.assertNotIn(self.folder.object_path(files["1"]).name, kept)
-        self.clock.advance(KEPT_SECONDS + 1)
+        self.clock.advance(RELEASE_TTL_SECONDS + 1)
         self.objects.sweep()
         self.assertEqual((len(kept), self.objects._weight), (0, 0))
 

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from unicodedata import normalize
 
-from gamed.assets.release import AssetFile, Manifest
-from tests.assets.serving_kit import NOW_MS, ServingCase
+from gamed.assets.manifest import AssetFile, Manifest
+from tests.assets.serving_helpers import NOW_MS, ServingCase
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Answer
 

@@ -13,9 +13,9 @@ from selectors import EVENT_READ, DefaultSelector
 from statistics import median
 from threading import Thread
 
-from gamed.assets.objects import KEPT_OPEN
-from gamed.assets.release import AssetFile, Manifest
-from tests.assets.serving_kit import NOW_MS, Folder
+from gamed.assets.cache import KEPT_OPEN
+from gamed.assets.manifest import AssetFile, Manifest
+from tests.assets.serving_helpers import NOW_MS, Folder
 from tests.assets.test_serving_names import BELOW_A_RELEASE, NAMES, UNREADABLE
 from tests.contract.live import token_of
 from tests.e2e.cases import ServiceCase

@@ -2,11 +2,12 @@
 
 from itertools import product
 
-from gamed.sessions.credentials import Pair
-from gamed.storage.auth import players, sessions
-from tests.assets.serving_kit import ServingCase
-from tests.sessions.desk import ANNA, NOW_MS
-from tests.sessions.house import House, text
+from gamed.players import tables as player_tables
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import CredentialPair
+from tests.assets.serving_helpers import ServingCase
+from tests.sessions.fixtures import ANNA, NOW_MS
+from tests.sessions.server import House, text
 from tests.support.covers import covers
 from tests.support.stores import memory_stores
 
@@ -28,7 +29,7 @@ class PlayersTests(ServingCase):
         names = ("", "stable", self.release, "stable/a", f"{self.release}/b", f"objects/{self.object}")
         self.addresses = [f"/assets/{name}" for name in names]
 
-    def speaking(self, pair: Pair) -> dict[str, str]:
+    def speaking(self, pair: CredentialPair) -> dict[str, str]:
         return {"Authorization": f"Bearer {text(pair.access)}"}
 
     @covers("threats/44")
@@ -74,12 +75,14 @@ class PlayersTests(ServingCase):
     def test_revoked(self) -> None:
         """From the next request on."""
         self.assertEqual(self.get("/assets/stable/a", self.bearer).status, 200)
-        unit = self.house.stores.auth.submit(lambda connection: sessions.revoke(connection, self.session_id, NOW_MS))
+        unit = self.house.stores.auth.submit(
+            lambda connection: session_tables.revoke(connection, self.session_id, NOW_MS)
+        )
         self.successResultOf(unit)
         self.refused(self.get("/assets/stable/a", self.bearer), 401, "session_revoked")
 
     def test_blocked(self) -> None:
-        unit = self.house.stores.auth.submit(lambda connection: players.set_state(connection, ANNA, "blocked"))
+        unit = self.house.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, "blocked"))
         self.successResultOf(unit)
         self.refused(self.get("/assets/stable/a", self.bearer), 403, "player_blocked")
 

@@ -17,16 +17,15 @@ from twisted.internet.task import deferLater
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
 
-from gamed.assets.library import Library
-from gamed.assets.objects import Objects
-from gamed.assets.reading import AssetReader
+from gamed.assets.cache import ObjectCache, ReleaseCache
+from gamed.assets.routes import AssetRoutes
+from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
 from gamed.http import direct_socket
 from gamed.http.client_address import HttpSettings
 from gamed.http.direct_socket import unsent_bytes
 from gamed.http.server import build_server
-from gamed.web.assets import AssetRoutes
-from tests.assets.serving_kit import NOW_MS, Folder
+from tests.assets.serving_helpers import NOW_MS, Folder
 from tests.support.certificates import certificate
 from tests.support.http import Lines
 
@@ -66,9 +65,9 @@ class FilesCase(TestCase):
         self.assets.publish("stable", {"pack": DATA})
         self.runs = 0
         store, seconds = AssetStore(self.assets.path), reactor.seconds  # type: ignore[attr-defined]
-        self.objects = Objects(store, self.away, seconds, 8)
+        self.objects = ObjectCache(store, self.away, seconds, 8)
         self.addCleanup(self.objects.close)
-        routes = AssetRoutes(AssetReader(Library(store, self.away, seconds), self.objects, NOW_MS))
+        routes = AssetRoutes(AssetService(ReleaseCache(store, self.away, seconds), self.objects, NOW_MS))
         policy, real = HttpSettings("localhost"), reactor
         self.log = Lines()
         self.site = build_server(

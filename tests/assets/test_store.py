@@ -6,6 +6,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.assets.channel import ChannelPointer, pointer_bytes
 from gamed.assets.errors import (
     AssetsDamaged,
     ChannelNotFound,
@@ -14,8 +15,7 @@ from gamed.assets.errors import (
     PointerMalformed,
     ReleaseNotFound,
 )
-from gamed.assets.pointer import Pointer, pointer_bytes
-from gamed.assets.release import AssetFile, Manifest, manifest_bytes, release_id
+from gamed.assets.manifest import AssetFile, Manifest, manifest_bytes, release_id
 from gamed.assets.store import AssetStore
 from tests.support.stores import data_folder
 
@@ -38,7 +38,7 @@ class StoreTests(SynchronousTestCase):
         return target
 
     def fill(self) -> None:
-        self.put("channels/stable.json", pointer_bytes(Pointer(RELEASE, 0)))
+        self.put("channels/stable.json", pointer_bytes(ChannelPointer(RELEASE, 0)))
         self.put(f"releases/{RELEASE}.json", MANIFEST)
         self.put(f"objects/{HASH[:2]}/{HASH}", CONTENT)
 
@@ -68,9 +68,9 @@ class StoreTests(SynchronousTestCase):
         seen = [self.store.stamp()]
         self.put("releases/other.json", b"")
         self.assertEqual(self.store.stamp(), seen[0])
-        self.put("channels/beta.json", pointer_bytes(Pointer(RELEASE, 0)))
+        self.put("channels/beta.json", pointer_bytes(ChannelPointer(RELEASE, 0)))
         seen.append(self.store.stamp())
-        self.put("channels/beta.json", pointer_bytes(Pointer(RELEASE, 0)))
+        self.put("channels/beta.json", pointer_bytes(ChannelPointer(RELEASE, 0)))
         seen.append(self.store.stamp())
         (self.folder / "channels/beta.json").unlink()
         seen.append(self.store.stamp())
@@ -80,7 +80,7 @@ class StoreTests(SynchronousTestCase):
     def test_names_are_no_paths(self) -> None:
         """A name of another form is not looked for, wherever it would lead."""
         self.fill()
-        self.put("secret.json", pointer_bytes(Pointer(RELEASE, 0)))
+        self.put("secret.json", pointer_bytes(ChannelPointer(RELEASE, 0)))
         for name in ("../secret", "stable.json", "", ".", "STABLE", "stable\0"):
             self.assertRaises(ChannelNotFound, self.store.pointer, name)
         self.assertRaises(ReleaseNotFound, self.store.manifest, f"../releases/{RELEASE}")

@@ -1,8 +1,8 @@
 """Every byte read again: what is damaged or missing is named, with whom it concerns (PROTOCOL 5)."""
 
 from gamed.assets.errors import ReleaseNotFound
-from gamed.assets.verifying import Verified, verify
-from tests.assets.kit import FILES, AssetsCase, meddling, unseen
+from gamed.assets.verify import VerifyResult, verify
+from tests.assets.helpers import FILES, AssetsCase, meddling, unseen
 
 
 class VerifyTests(AssetsCase):
@@ -12,7 +12,7 @@ class VerifyTests(AssetsCase):
         self.one = str(self.done.release)
         self.two = self.release("two")
 
-    def verify(self, release: str | None = None) -> Verified:
+    def verify(self, release: str | None = None) -> VerifyResult:
         return verify(self.store, unseen, release)
 
     def test_all_is_well(self) -> None:

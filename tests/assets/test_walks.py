@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, sampled_from, tuples
 from msgspec import Struct, field
 
-from gamed.assets import channels
-from gamed.assets.errors import ChannelNotFound, NothingBefore, ReleaseNotFound
-from gamed.assets.verifying import verify
-from tests.assets.kit import HOUR_MS, AssetsCase, served, unseen
+from gamed.assets import channel_store
+from gamed.assets.errors import ChannelNotFound, NoPreviousRelease, ReleaseNotFound
+from gamed.assets.verify import verify
+from tests.assets.helpers import HOUR_MS, AssetsCase, served, unseen
 from tests.support.examples import examples
 
 WORDS = (
@@ -77,20 +77,28 @@ class WalkTests(AssetsCase):
                 self.publishing(model, channel, number)
             case "point" if model.published:
                 release = model.published[number % len(model.published)]
-                channels.point(self.store, channel, release, self.keep, self.now_ms)
+                channel_store.set_channel(self.store, channel, release, self.keep, self.now_ms)
                 model.point(channel, release, self.now_ms)
             case "point":
                 self.assertRaises(
-                    ReleaseNotFound, channels.point, self.store, channel, "r" + "0" * 16, self.keep, self.now_ms
+                    ReleaseNotFound,
+                    channel_store.set_channel,
+                    self.store,
+                    channel,
+                    "r" + "0" * 16,
+                    self.keep,
+                    self.now_ms,
                 )
             case "rollback":
                 self.rolling_back(model, channel)
             case "drop" if channel in model.pasts:
-                channels.drop(self.store, channel, self.keep, self.now_ms)
+                channel_store.delete_channel(self.store, channel, self.keep, self.now_ms)
                 del model.pasts[channel]
                 model.mark(self.now_ms)
             case "drop":
-                self.assertRaises(ChannelNotFound, channels.drop, self.store, channel, self.keep, self.now_ms)
+                self.assertRaises(
+                    ChannelNotFound, channel_store.delete_channel, self.store, channel, self.keep, self.now_ms
+                )
             case "hours":
                 self.now_ms += number * HOUR_MS
             case "day":
@@ -109,9 +117,9 @@ class WalkTests(AssetsCase):
         past = model.pasts.get(channel, [])
         before = next((release for release, withdrawn in past[1:] if not withdrawn), None)
         if before is None:
-            kind = NothingBefore if past else ChannelNotFound
-            self.assertRaises(kind, channels.rollback, self.store, channel, self.keep, self.now_ms)
+            kind = NoPreviousRelease if past else ChannelNotFound
+            self.assertRaises(kind, channel_store.rollback, self.store, channel, self.keep, self.now_ms)
         else:
-            moved = channels.rollback(self.store, channel, self.keep, self.now_ms)
+            moved = channel_store.rollback(self.store, channel, self.keep, self.now_ms)
             self.assertEqual(moved.release, before)
             model.point(channel, before, self.now_ms, withdrawn=True)

@@ -58,13 +58,13 @@ class InsideTests(SynchronousTestCase):
 class WhereTests(SynchronousTestCase):
     def test_the_innermost_room_has_it(self) -> None:
         """What Twisted does for a room is the room's; what a room asks of the socket is the socket's."""
-        saving = f"{READING};_read (gamed/web/saves.py)"
+        saving = f"{READING};_read (gamed/saves/routes.py)"
         answering = f"{READING};send_result (gamed/http/request.py)"
         for stack, name in (
             (READING, "head, route, gates"),
             (REACTOR, "reactor's turn"),
-            (f"{saving};read (gamed/saves/shelf.py);__init__ (twisted/internet/defer.py)", "handler"),
-            (f"{saving};submit (gamed/storage/lanes.py)", "to the lane and back"),
+            (f"{saving};read (gamed/saves/service.py);__init__ (twisted/internet/defer.py)", "handler"),
+            (f"{saving};submit (gamed/database/queues.py)", "to the lane and back"),
             (f"{answering};line (gamed/ops/metrics.py)", "log line, counts"),
             (f"{answering};write (twisted/internet/tcp.py)", "reactor's turn"),
             ("main (runpy.py)", REST),

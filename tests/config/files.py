@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import Any
 
-from gamed.config.authentication import Judged, parse
-from gamed.config.problems import ConfigError
+from gamed.config.authentication import LoadedConfiguration, load
+from gamed.config.errors import ConfigError
 
 KEY = bytes(range(100, 132)).replace(b"d", b"\xfe")
 KEY_TEXT = b64encode(KEY).decode()
@@ -61,14 +61,14 @@ def changed(base: Mapping[str, Any], **members: Any) -> dict[str, Any]:
 
 def judge(
     config: Mapping[str, Any], environ: Mapping[str, str] = ENVIRON, files: Mapping[str, bytes] = {}, **options: Any
-) -> Judged:
-    return parse(json.dumps(config), environ, reader(files), **options)
+) -> LoadedConfiguration:
+    return load(json.dumps(config), environ, reader(files), **options)
 
 
 def complaints(text: str | Mapping[str, Any], environ: Mapping[str, str] = ENVIRON, **files: bytes) -> list[str]:
     """The lines of the ConfigError; [] when the file is good."""
     try:
-        parse(text if isinstance(text, str) else json.dumps(text), environ, reader(files))
+        load(text if isinstance(text, str) else json.dumps(text), environ, reader(files))
     except ConfigError as e:
         return str(e).split("\n")
     return []

@@ -2,7 +2,16 @@ from ipaddress import ip_network
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.model import LOOPBACK, Limits, LoginRules, Mode, Protocol, Registration, ReturnProof, SessionTimes
+from gamed.config.model import (
+    LOOPBACK,
+    AuthLimits,
+    LoginSettings,
+    Mode,
+    ProviderProtocol,
+    Registration,
+    ReturnProofSetting,
+    SessionLifetimes,
+)
 from tests.config.files import ENVIRON, GONE, KEY, LOCAL, OAUTH, changed, complaints, judge, told
 from tests.support.covers import covers
 
@@ -16,9 +25,9 @@ class WholeFileTests(SynchronousTestCase):
         self.assertEqual(config.mode, Mode.LOCAL)
         self.assertEqual((config.public_url, config.master_key, config.server_name), (None, None, None))
         self.assertEqual(config.providers, {})
-        self.assertEqual(config.session, SessionTimes(900, 2592000, 600, None))
-        self.assertEqual(config.login, LoginRules(ReturnProof.REQUIRED, Registration.OPEN))
-        self.assertEqual(config.limits, Limits())
+        self.assertEqual(config.session, SessionLifetimes(900, 2592000, 600, None))
+        self.assertEqual(config.login, LoginSettings(ReturnProofSetting.REQUIRED, Registration.OPEN))
+        self.assertEqual(config.limits, AuthLimits())
         self.assertEqual(config.trusted_proxies, LOOPBACK)
         self.assertEqual(config.cors_origins, ())
         self.assertEqual((judged.warnings, judged.secret_names), ((), ()))
@@ -111,7 +120,7 @@ class ComplaintTests(SynchronousTestCase):
 
     def test_given_name(self) -> None:
         """The complaint begins with the name the porch gives the file."""
-        from gamed.config.problems import ConfigError
+        from gamed.config.errors import ConfigError
 
         error = self.assertRaises(ConfigError, judge, {}, file="/etc/gamed/authentication.json")
         self.assertEqual(str(error), '/etc/gamed/authentication.json:1:1: mode: missing; expected "oauth" or "local"')
@@ -355,12 +364,14 @@ class ProviderTests(SynchronousTestCase):
     def test_presets(self) -> None:
         """Discord and Google need an id and a secret; everything else is known (SPEC 4.5)."""
         discord, google = judge(OAUTH).config.providers.values()
-        self.assertEqual((discord.protocol, discord.label, discord.scopes), (Protocol.OAUTH2, "Discord", ("identify",)))
+        self.assertEqual(
+            (discord.protocol, discord.label, discord.scopes), (ProviderProtocol.OAUTH2, "Discord", ("identify",))
+        )
         self.assertEqual(discord.authorization_endpoint, "https://discord.com/oauth2/authorize")
         self.assertEqual(discord.token_endpoint, "https://discord.com/api/v10/oauth2/token")
         self.assertEqual(discord.userinfo_endpoint, "https://discord.com/api/v10/users/@me")
         self.assertEqual((discord.subject_field, discord.identity_namespace), ("id", None))
-        self.assertEqual((google.protocol, google.label, google.scopes), (Protocol.OIDC, "Google", ("openid",)))
+        self.assertEqual((google.protocol, google.label, google.scopes), (ProviderProtocol.OIDC, "Google", ("openid",)))
         self.assertEqual((google.issuer, google.token_endpoint), ("https://accounts.google.com", None))
 
     def test_presets_can_be_changed(self) -> None:
@@ -385,8 +396,10 @@ class ProviderTests(SynchronousTestCase):
             "forge-1": {**own, **endpoints, "subject_field": "id", "scopes": ["read:user"]},
         }
         keycloak, forge = judge(changed(OAUTH, providers=providers)).config.providers.values()
-        self.assertEqual((keycloak.protocol, keycloak.scopes), (Protocol.OIDC, ("openid", "roles")))
-        self.assertEqual((forge.protocol, forge.scopes, forge.label), (Protocol.OAUTH2, ("read:user",), "forge-1"))
+        self.assertEqual((keycloak.protocol, keycloak.scopes), (ProviderProtocol.OIDC, ("openid", "roles")))
+        self.assertEqual(
+            (forge.protocol, forge.scopes, forge.label), (ProviderProtocol.OAUTH2, ("read:user",), "forge-1")
+        )
 
     def test_gaps_and_contradictions(self) -> None:
         """What another provider lacks, or says twice, is told by member."""

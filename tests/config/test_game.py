@@ -3,15 +3,15 @@
 from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.game import MEMBERS, RULES, AssetAccess, Game, parse_game
-from gamed.config.problems import ConfigError
+from gamed.config.errors import ConfigError
+from gamed.config.game import MEMBERS, RULES, AssetAccess, GameSettings, parse_game
 from gamed.saves.limits import MIB, SaveLimits
 
 
 class GameTests(SynchronousTestCase):
     def test_nothing_is_needed(self) -> None:
         """An empty object is the defaults."""
-        self.assertEqual(parse_game("{}"), Game())
+        self.assertEqual(parse_game("{}"), GameSettings())
 
     def test_every_limit_has_a_member(self) -> None:
         """No limit that the file cannot set."""

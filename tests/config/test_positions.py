@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.positions import Malformed, decode, read
-from gamed.config.problems import Position
+from gamed.config.errors import Position
+from gamed.config.json_reader import JsonSyntaxError, decode, read
 
 JSON = st.recursive(
     st.none()
@@ -37,7 +37,7 @@ class ReadTests(SynchronousTestCase):
             valid = False
         try:
             document = read(text)
-        except Malformed as e:
+        except JsonSyntaxError as e:
             self.assertGreaterEqual(e.problem.position, Position(1, 1))
             self.assertFalse(valid and "deeper" not in str(e) and "surrogate" not in str(e), text)
         else:
@@ -106,7 +106,7 @@ class ReadTests(SynchronousTestCase):
             "[" * 100000: (1, 18, "nested deeper than 16 levels"),
         }
         for text, (line, column, message) in cases.items():
-            problem = self.assertRaises(Malformed, read, text).problem
+            problem = self.assertRaises(JsonSyntaxError, read, text).problem
             self.assertEqual((problem.position, problem.message), (Position(line, column), message), text[:40])
 
     def test_surrogate_pairs_join(self) -> None:
@@ -121,8 +121,8 @@ class DecodeTests(SynchronousTestCase):
 
     def test_other_encodings(self) -> None:
         """Latin-1 and UTF-16 are told at their first bad byte."""
-        latin = self.assertRaises(Malformed, decode, '{\n "server_name": "Jörg"}'.encode("latin-1")).problem
+        latin = self.assertRaises(JsonSyntaxError, decode, '{\n "server_name": "Jörg"}'.encode("latin-1")).problem
         self.assertEqual(latin.position, Position(2, 19))
-        wide = self.assertRaises(Malformed, decode, "{}".encode("utf-16")).problem
+        wide = self.assertRaises(JsonSyntaxError, decode, "{}".encode("utf-16")).problem
         self.assertEqual(wide.position, Position(1, 1))
         self.assertEqual(wide.message, "not UTF-8; save the file with the encoding UTF-8")

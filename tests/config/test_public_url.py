@@ -1,7 +1,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.problems import Wrong
-from gamed.config.public_url import parse_public_url
+from gamed.config.errors import InvalidValue
+from gamed.config.validators import parse_public_url
 from tests.config.files import LOCAL, OAUTH, changed, judge, told
 from tests.support.covers import covers
 
@@ -160,7 +160,7 @@ class PublicUrlTests(SynchronousTestCase):
             for text in texts:
                 try:
                     url = parse_public_url(text)
-                except Wrong:
+                except InvalidValue:
                     continue
                 self.fail(f"{kind}: {text!r} was taken as {url}")
 
@@ -195,7 +195,7 @@ class PublicUrlTests(SynchronousTestCase):
     def test_no_value_is_shown(self) -> None:
         """A password pasted into the address does not end up in the complaint."""
         for text in ("https://anna:sesame@x.example", "https://x.example/sesame", "https://x.example?sesame", "sesame"):
-            self.assertNotIn("sesame", str(self.assertRaises(Wrong, parse_public_url, text)))
+            self.assertNotIn("sesame", str(self.assertRaises(InvalidValue, parse_public_url, text)))
 
     def test_in_the_configuration(self) -> None:
         """The configuration holds the canonical form; other types than text are refused."""

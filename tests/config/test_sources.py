@@ -2,8 +2,8 @@ from base64 import b64encode, urlsafe_b64encode
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.config.problems import ConfigError, Wrong
-from gamed.config.sources import variable_name
+from gamed.config.errors import ConfigError, InvalidValue
+from gamed.config.secrets import variable_name
 from tests.config.files import ENVIRON, KEY, KEY_TEXT, LOCAL, OAUTH, changed, judge, parse
 from tests.support.covers import covers
 
@@ -176,10 +176,10 @@ class VariableNameTests(SynchronousTestCase):
     def test_not_a_name(self) -> None:
         """Other text is refused with what was meant."""
         for value in ("2KEY", "MY KEY", "MY-KEY", "$GAMED_MASTER_KEY", "${KEY}", "KEY=abc", "Ключ", "K" * 129, "a.b"):
-            self.assertIn("NAME of an environment variable", str(self.assertRaises(Wrong, variable_name, value)))
+            self.assertIn("NAME of an environment variable", str(self.assertRaises(InvalidValue, variable_name, value)))
         for value in ("", 1, None, ["KEY"]):
-            self.assertIn("expected the name of an env", str(self.assertRaises(Wrong, variable_name, value)))
-        self.assertIn("without _FILE", str(self.assertRaises(Wrong, variable_name, "GAMED_MASTER_KEY_FILE")))
+            self.assertIn("expected the name of an env", str(self.assertRaises(InvalidValue, variable_name, value)))
+        self.assertIn("without _FILE", str(self.assertRaises(InvalidValue, variable_name, "GAMED_MASTER_KEY_FILE")))
 
     def test_secrets_are_recognised(self) -> None:
         """Keys and client secrets in every common spelling are refused where a name belongs, and not repeated."""
@@ -194,7 +194,7 @@ class VariableNameTests(SynchronousTestCase):
             "q7w8e9r0t1y2u3i4o5p6a7s8d9f0g1h2",
         ]
         for secret in secrets:
-            said = str(self.assertRaises(Wrong, variable_name, secret))
+            said = str(self.assertRaises(InvalidValue, variable_name, secret))
             self.assertIn("never the secret itself", said)
             self.assertNotIn(secret, said)
 

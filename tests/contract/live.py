@@ -9,8 +9,8 @@ from re import search
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from tests.assets.serving_kit import Folder
-from tests.e2e.keeper import gamed
+from tests.assets.serving_helpers import Folder
+from tests.e2e.client import gamed
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
 

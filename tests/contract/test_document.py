@@ -2,11 +2,8 @@
 
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import Any, cast
 
-from klein import Klein
 from msgspec import convert
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
@@ -14,20 +11,19 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 from twisted.trial.unittest import SynchronousTestCase
 
-import gamed.web
 from gamed.http.app import BaseApp, HtmlApp
 from gamed.http.problem_codes import CODES
 from gamed.http.route_compiler import template_of
-from gamed.login.outcome import Outcome
+from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
+from gamed.outcomes import LoginFailure
+from gamed.saves.batch import parse_commit
+from gamed.saves.batch_routes import CommitRequest
 from gamed.saves.limits import SaveLimits
-from gamed.saves.proposal import accept
-from gamed.web.admin import AdminRoutes
-from gamed.web.commits import CommitRequest
-from gamed.web.login import MAX_WAIT_SECONDS, CollectBody, StartBody
-from gamed.web.sessions import LogoutBody, RefreshBody
+from gamed.sessions.routes import LogoutBody, RefreshBody
 from tests.contract.document import closed, codes, examples, load, media, operations, resolve
 from tests.support.covers import covers
 from tests.support.errors import ALL_ERRORS
+from tests.support.routes import public_apps
 
 BODIES: dict[str, Any] = {
     "start_login": StartBody,
@@ -42,18 +38,10 @@ ANY_PATH = {(404, "route_not_found"), (405, "method_not_allowed")}
 URI = "urn:gamed:openapi"
 
 
-def rooms() -> Iterator[Klein]:
-    """The app of every room that players reach: that of `--admin` has a port of its own and no contract."""
-    for module in iter_modules(gamed.web.__path__):
-        for value in vars(import_module(f"gamed.web.{module.name}")).values():
-            if isinstance(value, type) and isinstance(getattr(value, "app", None), Klein) and value is not AdminRoutes:
-                yield value.app
-
-
 def routes() -> dict[tuple[str, str], str]:
     """Method and path -> the handler's name; a HEAD that comes with GET is not told apart (PROTOCOL 1)."""
     found = {}
-    for app in rooms():
+    for app in public_apps():
         for rule in app.url_map.iter_rules():
             for method in (rule.methods or set()) - ({"HEAD"} if "GET" in (rule.methods or ()) else set()):
                 found[method, template_of(rule.rule)] = rule.endpoint
@@ -129,7 +117,10 @@ class CodeTests(SynchronousTestCase):
         A form that is posted to a path without a token is answered with a problem: no browser route has that path.
         """
         pages = {
-            template_of(rule.rule) for app in rooms() if isinstance(app, HtmlApp) for rule in app.url_map.iter_rules()
+            template_of(rule.rule)
+            for app in public_apps()
+            if isinstance(app, HtmlApp)
+            for rule in app.url_map.iter_rules()
         }
         for each in operations():
             kind = "text/html" if each.path in pages else "application/problem+json"
@@ -151,7 +142,9 @@ class CodeTests(SynchronousTestCase):
 
     def test_tables(self) -> None:
         """Each problem that an operation may answer is in the tables of its app; without a row it would be a 500."""
-        apps = {template_of(rule.rule): cast(BaseApp, app) for app in rooms() for rule in app.url_map.iter_rules()}
+        apps = {
+            template_of(rule.rule): cast(BaseApp, app) for app in public_apps() for rule in app.url_map.iter_rules()
+        }
         for each in operations():
             known = set(apps[each.path].errors.values()) | {(500, "internal_error")}
             described = {(status, code) for status, answer in each.responses.items() for code in codes(answer)}
@@ -160,7 +153,7 @@ class CodeTests(SynchronousTestCase):
     def test_outcomes(self) -> None:
         """A login that failed says why with one of the codes of PROTOCOL 3.5; the table has no further code."""
         failed = load()["components"]["schemas"]["Failed"]["properties"]["problem"]["properties"]["code"]["enum"]
-        self.assertEqual(failed, [outcome.value for outcome in Outcome])
+        self.assertEqual(failed, [outcome.value for outcome in LoginFailure])
         self.assertEqual({code for _, code in answered()} | set(failed), set(CODES))
 
     def test_every_operation_has_what_any_request_may_meet(self) -> None:
@@ -246,4 +239,6 @@ class ExampleTests(SynchronousTestCase):
         """Each entry, too, says what a commit wants to know."""
         commit = load()["paths"]["/game/commit"]["post"]["requestBody"]["content"]["application/json"]
         shown = [convert(value, CommitRequest, strict=True).writes for _, value in examples(commit)]
-        self.assertEqual([len(accept(writes, SaveLimits())) for writes in shown], [len(writes) for writes in shown])
+        self.assertEqual(
+            [len(parse_commit(writes, SaveLimits())) for writes in shown], [len(writes) for writes in shown]
+        )

@@ -15,7 +15,7 @@ from tests.contract import live
 from tests.contract.conventions import Answer, complaints
 from tests.contract.document import PAGE, operations
 from tests.e2e.cases import ServiceCase
-from tests.e2e.keeper import write_game
+from tests.e2e.client import write_game
 from tests.e2e.service import ROOT, Service
 from tests.support.covers import covers
 from tests.support.examples import AMOUNT, FEW, examples

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.problem_codes import CODES
-from gamed.login.outcome import Outcome
+from gamed.outcomes import LoginFailure
 from tests.contract.document import load, operations
 from tests.contract.test_document import answered
 from tests.support.covers import covers
@@ -41,7 +41,7 @@ class PageTests(SynchronousTestCase):
         """It begins with one of four words; what is worth waiting for is worth repeating."""
         said = {code: retryable for code, _, retryable in rows()}
         self.assertEqual([code for code, word in said.items() if not RETRYABLE.match(word)], [])
-        ends = {outcome.value for outcome in Outcome}
+        ends = {outcome.value for outcome in LoginFailure}
         waits = [code for code, row in CODES.items() if row.retry_after and code not in ends]
         self.assertEqual([code for code in waits if not said[code].startswith("yes")], [])
 

@@ -8,12 +8,12 @@ from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.dev.documents import DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, DISCOVERY, GOOGLE_AUTHORIZE
-from gamed.dev.listening import ProviderService
+from gamed.dev.servers import ProviderService
 from tests.e2e.cases import ServiceCase
 from tests.support.provider import development_provider
 from tests.test_layout import ROOT, house, imports
 
-OPENED = "import sys, gamed.cli.commands, gamed.tap, gamed.service, gamed.cli.serving; print(*sys.modules)"
+OPENED = "import sys, gamed.cli.main, gamed.tap, gamed.service, gamed.cli.serve; print(*sys.modules)"
 
 
 class AloneTests(SynchronousTestCase):
@@ -26,16 +26,14 @@ class AloneTests(SynchronousTestCase):
             if any(target == "gamed.dev" or target.startswith("gamed.dev.") for target in imports(source, modules))
         }
         outside = {module for module in importers if not module.startswith("gamed.dev.")}
-        self.assertEqual(outside, {"gamed.cli.dev_folder", "gamed.cli.dev_samples", "gamed.cli.dev_service"})
+        self.assertEqual(outside, {"gamed.cli.dev_setup", "gamed.cli.dev"})
         named = {
             module
             for module, source in modules.items()
             for target in imports(source, modules)
-            if target in ("gamed.cli.dev_service", "gamed.cli.dev_folder", "gamed.cli.dev_command")
+            if target in ("gamed.cli.dev", "gamed.cli.dev_setup", "gamed.cli.dev")
         }
-        self.assertEqual(
-            named, {"gamed.cli.late", "gamed.cli.dev_command", "gamed.cli.dev_samples", "gamed.cli.dev_service"}
-        )
+        self.assertEqual(named, {"gamed.cli.main", "gamed.cli.dev", "gamed.cli.dev_setup"})
 
     def test_serve_does_not_load_it(self) -> None:
         """Everything that `serve` consists of is imported, and nothing of the provider is."""

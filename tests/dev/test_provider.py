@@ -12,9 +12,8 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.authorize import Untrusted
-from gamed.dev.grants import Manner, challenge_of
-from gamed.dev.people import PEOPLE
+from gamed.dev.clients import PEOPLE
+from gamed.dev.grants import ResponseMode, UntrustedClient, challenge_of
 from gamed.dev.provider import SLOW_SECONDS
 from tests.support.provider import (
     BASE,
@@ -75,7 +74,9 @@ class ProviderCase(SynchronousTestCase):
         self.http.flush()
         return sent
 
-    def callback(self, asked: Mapping[str, str], person: str = "anna", manner: Manner = Manner.AT_ONCE) -> dict:
+    def callback(
+        self, asked: Mapping[str, str], person: str = "anna", manner: ResponseMode = ResponseMode.AT_ONCE
+    ) -> dict:
         """Parameters of the callback after this person continued."""
         path = "/oauth2/authorize" if "nonce" not in asked else "/o/oauth2/v2/auth"
         url = self.provider.sign_in(f"{BASE}{path}?{urlencode(asked)}", person, manner)
@@ -140,7 +141,7 @@ class BrowserTests(ProviderCase):
         ):
             query = urlencode({**DISCORD, **changed})
             self.assertEqual(self.ask("GET", f"/oauth2/authorize?{query}")[0], 400, changed)
-            self.assertRaises(Untrusted, self.provider.sign_in, f"{BASE}/oauth2/authorize?{query}", "anna")
+            self.assertRaises(UntrustedClient, self.provider.sign_in, f"{BASE}/oauth2/authorize?{query}", "anna")
         for query in (urlencode(DISCORD) + "&scope=identify", "", "client_id"):
             self.assertEqual(self.ask("GET", f"/oauth2/authorize?{query}")[0], 400, query)
 
@@ -255,9 +256,9 @@ class DiscordTests(ProviderCase):
 
     def test_manners(self) -> None:
         """Slow and failing, as the person at the page wished."""
-        form = self.discord_form(code=self.callback(DISCORD, manner=Manner.FAIL)["code"])
+        form = self.discord_form(code=self.callback(DISCORD, manner=ResponseMode.FAIL)["code"])
         self.assertEqual(self.exchange(form)[0], 503)
-        form = self.discord_form(code=self.callback(DISCORD, manner=Manner.SLOW)["code"])
+        form = self.discord_form(code=self.callback(DISCORD, manner=ResponseMode.SLOW)["code"])
         headers = {"Content-Type": FORM, "Authorization": BASIC}
         slow = self.begin("POST", "/api/v10/oauth2/token", headers, data=urlencode(form).encode())
         self.clock.advance(SLOW_SECONDS - 1)

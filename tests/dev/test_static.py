@@ -7,7 +7,7 @@ from typing import Any
 from treq.testing import StubTreq
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.static import MAX_NAME, MAX_PATH, StaticFiles, names_of, origins
+from gamed.dev.servers import MAX_NAME, MAX_PATH, StaticFiles, names_of, origins
 from tests.support.covers import covers
 
 

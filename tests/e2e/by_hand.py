@@ -6,7 +6,7 @@ from urllib.parse import urlencode, urlsplit
 from gamed.dev.documents import DISCORD_AUTHORIZE
 from tests.e2e.providers import DISCORD, ProviderCase
 from tests.e2e.wire import Answer, ask
-from tests.web_login.desk import Page
+from tests.login.browser_fixtures import Page
 
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
 

@@ -8,9 +8,9 @@ from time import time_ns
 from twisted.internet import reactor
 
 from gamed.crypto import Secret
-from gamed.dev.listening import ProviderService
+from gamed.dev.clients import DISCORD, GOOGLE, Client
 from gamed.dev.provider import DevelopmentProvider
-from gamed.dev.sides import DISCORD, GOOGLE, Client
+from gamed.dev.servers import ProviderService
 
 SIDES = {"discord": DISCORD, "google": GOOGLE}
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote_plus
 from msgspec import Struct
 
 from gamed.dev import documents
-from tests.e2e import foreign
+from tests.e2e import other_origin as foreign
 from tests.e2e.cases import Player, ServiceCase
 from tests.e2e.chromium import Window
 from tests.e2e.recorder import Exchange, Recorder

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page
 
+from tests.cli.process import GAMED, ROOT, PorchTestCase, free_port
 from tests.e2e.chromium import Window
-from tests.e2e.foreign import installed
-from tests.porch.process import GAMED, ROOT, PorchTestCase, free_port
+from tests.e2e.other_origin import installed
 
 SIDES = ("mine", "theirs")
 AXE = "async () => (await axe.run()).violations.map(v => v.id + ': ' + v.nodes.map(n => n.html).join(' '))"

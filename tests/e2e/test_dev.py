@@ -2,9 +2,9 @@
 
 import json
 
+from tests.cli.process import GAMED, PorchTestCase, free_port
 from tests.e2e.cases import PATIENCE_SECONDS, Player
 from tests.e2e.chromium import Window
-from tests.porch.process import GAMED, PorchTestCase, free_port
 from tests.support.python_client import gamed_client as gc
 
 

@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.keeper import CONFIG, Keeper, write_game
+from tests.e2e.client import CONFIG, Keeper, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
 

@@ -5,7 +5,7 @@ from resource import RLIM_INFINITY, RLIMIT_FSIZE, prlimit
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.keeper import CONFIG, Keeper, gamed, write_game
+from tests.e2e.client import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
 
 LIMIT = 64 * 1024

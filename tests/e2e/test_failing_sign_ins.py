@@ -8,8 +8,8 @@ from contextlib import closing, contextmanager
 
 from tests.e2e.by_hand import HandCase
 from tests.e2e.wire import Answer
-from tests.web_login.desk import Page
-from tests.web_login.test_pages import code
+from tests.login.browser_fixtures import Page
+from tests.login.test_pages import code
 
 PATIENCE_SECONDS = 60
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.service import FIRST_USES_SECONDS
-from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
+from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import ask
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
+from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import PATIENCE_SECONDS, ask
 from tests.support.examples import examples

@@ -10,7 +10,7 @@ from threading import Event, Thread
 from msgspec import Struct, field
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.keeper import CONFIG, Keeper, digest, gamed, write_game
+from tests.e2e.client import CONFIG, Keeper, digest, gamed, write_game
 from tests.e2e.service import Service
 from tests.support.examples import examples
 

@@ -5,8 +5,8 @@ import threading
 
 from tests.e2e.by_hand import HandCase
 from tests.e2e.providers import DISCORD
-from tests.web_login.desk import Page
-from tests.web_login.test_pages import code
+from tests.login.browser_fixtures import Page
+from tests.login.test_pages import code
 
 
 class KilledSignIns(HandCase):

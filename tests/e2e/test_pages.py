@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 from playwright.sync_api import Browser, Page
 from twisted.trial.unittest import TestCase
 
-from gamed.web.pages.layout import PAGE_HEADERS
+from gamed.login.pages.layout import PAGE_HEADERS
 from tests.e2e.chromium import chromium
-from tests.e2e.foreign import installed
+from tests.e2e.other_origin import installed
+from tests.login import gallery
+from tests.login.gallery import Shown
+from tests.login.test_page_texts import words
 from tests.support.covers import covers
-from tests.web_pages import gallery
-from tests.web_pages.gallery import Shown
-from tests.web_pages.test_words import words
 
 HERE, EVIL = "https://game.example/", "https://evil.example/"
 NARROW = {"width": 320, "height": 568}

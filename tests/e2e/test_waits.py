@@ -7,7 +7,7 @@ from time import sleep
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.keeper import CONFIG, Keeper, gamed, write_game
+from tests.e2e.client import CONFIG, Keeper, gamed, write_game
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer, ask
 

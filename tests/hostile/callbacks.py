@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from gamed.web.pages import texts
-from tests.hostile.far import ISSUER, MARK
-from tests.web_login.desk import Page
+from gamed.login.pages import texts
+from tests.hostile.fake_provider import ISSUER, MARK
+from tests.login.browser_fixtures import Page
 
 if TYPE_CHECKING:
-    from tests.hostile.kit import HostileCase, Trip
+    from tests.hostile.helpers import HostileCase, Trip
 
 Act = Callable[[Any, Any], Page]
 MALFORMED, UNKNOWN, OTHER = texts.CALLBACK_MALFORMED, texts.CALLBACK_UNKNOWN, texts.CALLBACK_BROWSER

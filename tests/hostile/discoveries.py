@@ -2,8 +2,8 @@
 
 from gzip import compress
 
-from gamed.identity.endpoint import TIMEOUT_SECONDS
-from tests.hostile.far import DISCOVERY, ISSUER, MARK, Idp, Reply
+from gamed.providers.client import TIMEOUT_SECONDS
+from tests.hostile.fake_provider import DISCOVERY, ISSUER, MARK, Idp, Reply
 from tests.hostile.modes import HOUR, MISCONFIGURED, UNAVAILABLE, Mode, Twist, always, error
 
 FOREIGN = f"https://{MARK.lower()}.example"

@@ -12,10 +12,10 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP384R1
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec import Struct
 
-from gamed.identity.endpoint import TIMEOUT_SECONDS
-from gamed.login.outcome import Outcome
+from gamed.outcomes import LoginFailure
+from gamed.providers.client import TIMEOUT_SECONDS
 from gamed.tokens import base64url
-from tests.hostile.far import (
+from tests.hostile.fake_provider import (
     ABSENT,
     ACCESS,
     CLIENT_SECRET,
@@ -29,10 +29,14 @@ from tests.hostile.far import (
     Idp,
     Reply,
 )
-from tests.identity.signing import ES, RSA, RSA_NEW, Signer, compact, ec, hs256, rsa
+from tests.providers.signing import ES, RSA, RSA_NEW, Signer, compact, ec, hs256, rsa
 
-ERROR, UNAVAILABLE = Outcome.PROVIDER_ERROR, Outcome.PROVIDER_UNAVAILABLE
-MISCONFIGURED, DENIED, SKEW = Outcome.PROVIDER_MISCONFIGURED, Outcome.PROVIDER_DENIED, Outcome.SERVER_CLOCK_SKEW
+ERROR, UNAVAILABLE = LoginFailure.PROVIDER_ERROR, LoginFailure.PROVIDER_UNAVAILABLE
+MISCONFIGURED, DENIED, SKEW = (
+    LoginFailure.PROVIDER_MISCONFIGURED,
+    LoginFailure.PROVIDER_DENIED,
+    LoginFailure.SERVER_CLOCK_SKEW,
+)
 Twist = Callable[[Any], None]
 HOUR = 3600
 
@@ -41,7 +45,7 @@ class Mode(Struct, frozen=True):
     name: str
     twist: Twist
     """Done to the provider before the browser is sent there."""
-    outcome: Outcome | None = ERROR
+    outcome: LoginFailure | None = ERROR
     cause: str = ""
     """Stands in the owner's line."""
     provider: str = "idp"
@@ -307,7 +311,7 @@ KEY_SETS = (
 )
 
 
-def _tokens(reply: Reply, outcome: Outcome = ERROR, cause: str = "", **more: Any) -> dict[str, Any]:
+def _tokens(reply: Reply, outcome: LoginFailure = ERROR, cause: str = "", **more: Any) -> dict[str, Any]:
     return {"twist": always(DISCORD_TOKEN, reply), "outcome": outcome, "cause": cause, "provider": "discord", **more}
 
 
@@ -415,7 +419,7 @@ _IDS = (
 )
 
 
-def _user(twist: Twist, outcome: Outcome = ERROR, cause: str = "", **more: Any) -> dict[str, Any]:
+def _user(twist: Twist, outcome: LoginFailure = ERROR, cause: str = "", **more: Any) -> dict[str, Any]:
     return {"twist": twist, "outcome": outcome, "cause": cause, "provider": "discord", **more}
 
 

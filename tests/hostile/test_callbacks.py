@@ -3,14 +3,14 @@
 from typing import Any
 from urllib.parse import quote
 
-from gamed.login.outcome import Outcome
-from gamed.web.pages import texts
+from gamed.login.pages import texts
+from gamed.outcomes import LoginFailure
 from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
-from tests.hostile.far import ISSUER, MARK, TOKEN, Reply
-from tests.hostile.kit import HostileCase, Trip, method_name
-from tests.login.far_provider import FarProvider
+from tests.hostile.fake_provider import ISSUER, MARK, TOKEN, Reply
+from tests.hostile.helpers import HostileCase, Trip, method_name
+from tests.login.browser_fixtures import Page
+from tests.login.fake_provider import FarProvider
 from tests.support.covers import covers
-from tests.web_login.desk import Page
 
 PROMISED = "authorization_response_iss_parameter_supported"
 
@@ -97,7 +97,7 @@ class Errors(CallbackCase):
             self.before, self.saved = self.lasting(), self.saves()
             trip = self.depart()
             page = self.return_(trip, code="", error=error, error_description=f"<b>{MARK}</b>", error_uri=f"//{MARK}")
-            self.ends(trip, page, Outcome(code), "callback: ")
+            self.ends(trip, page, LoginFailure(code), "callback: ")
             self.assertEqual((self.lasting(), self.saves(), self.far.calls(TOKEN)), (self.before, self.saved, []))
             self.nothing_leaks()
             self.assertLess(len(self.owner_lines()[0]), 400)
@@ -107,7 +107,7 @@ class Errors(CallbackCase):
         trip, attacker = self.depart(), self.depart()
         self.far.visited(attacker.url)
         self.heard.clear()
-        self.ends(trip, self.return_(trip, code=attacker.code), Outcome.PROVIDER_ERROR, "nonce is not the one")
+        self.ends(trip, self.return_(trip, code=attacker.code), LoginFailure.PROVIDER_ERROR, "nonce is not the one")
         self.sent_once()
 
 
@@ -130,16 +130,16 @@ class Late(CallbackCase):
         self.return_(trip)
         self.mend()
         page = trip.browser.get(self.callback(trip, code="code-of-another"))
-        self.assertEqual((page.status, page.heading), (410, texts.OVER[Outcome.PROVIDER_ERROR][0]))
+        self.assertEqual((page.status, page.heading), (410, texts.OVER[LoginFailure.PROVIDER_ERROR][0]))
         self.assertEqual(len(self.far.calls(TOKEN)), 1)
         self.signs_in()
 
     def test_over(self) -> None:
         """Cancelled, declined, or out of time: 410, no code leaves, the game knows."""
         for end, outcome in (
-            (self.cancelled, Outcome.LOGIN_CANCELLED),
-            (self.declined, Outcome.LOGIN_DENIED),
-            (self.expired, Outcome.LOGIN_EXPIRED),
+            (self.cancelled, LoginFailure.LOGIN_CANCELLED),
+            (self.declined, LoginFailure.LOGIN_DENIED),
+            (self.expired, LoginFailure.LOGIN_EXPIRED),
         ):
             trip = self.depart()
             end(trip)

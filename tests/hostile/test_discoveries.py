@@ -3,10 +3,10 @@
 from typing import Any
 
 from tests.hostile.discoveries import REFUSED, STALE
-from tests.hostile.kit import WORDS, HostileCase, tests_of
+from tests.hostile.helpers import WORDS, HostileCase, tests_of
 from tests.hostile.modes import Mode
+from tests.login.browser_fixtures import Page
 from tests.support.covers import covers
-from tests.web_login.desk import Page
 
 
 class DiscoveryCase(HostileCase):

@@ -1,6 +1,6 @@
 """A code is redeemed at a provider that misbehaves: typed for the game, plain for the player, clear for the owner."""
 
-from tests.hostile.kit import HostileCase, tests_of
+from tests.hostile.helpers import HostileCase, tests_of
 from tests.hostile.modes import CLAIMS, EXCHANGES, KEY_SETS, SIGNATURES, TOKENS, USERS, Mode
 from tests.support.covers import covers
 

@@ -2,13 +2,13 @@
 
 from typing import Any, ClassVar
 
-from gamed.login.transaction import Intent
-from tests.hostile.kit import HostileCase, tests_of
+from gamed.login.transaction import LoginIntent
+from tests.hostile.helpers import HostileCase, tests_of
 from tests.hostile.modes import EXCHANGES, Mode
-from tests.login.desk import ANNA, PASSWORD
+from tests.login.browser_fixtures import Game, Page, Surfer
+from tests.login.fixtures import ANNA, PASSWORD
+from tests.login.test_pages import code as code_on
 from tests.support.covers import covers
-from tests.web_login.desk import Game, Page, Surfer
-from tests.web_login.test_pages import code as code_on
 
 OTHERS = {"idp": "discord", "discord": "idp"}
 EVERY = 12
@@ -17,7 +17,7 @@ MODES = tuple(dict.fromkeys([*{mode.outcome: mode for mode in _BAD}.values(), *_
 
 
 class IntentCase(HostileCase):
-    intent: Intent
+    intent: LoginIntent
     token: str | None = None
     typed: ClassVar[dict[str, str]]
 
@@ -59,23 +59,23 @@ class IntentCase(HostileCase):
 
 @covers("threats/11")
 class Linking(IntentCase):
-    intent = Intent.LINK
+    intent = LoginIntent.LINK
     typed: ClassVar = {}
 
     def prepared(self, mode: Mode) -> str:
         """Somebody who signed in at the other provider a moment ago."""
         self.serve_hostile(OTHERS[mode.provider])
-        self.intent = Intent.LOGIN
+        self.intent = LoginIntent.LOGIN
         trip = self.depart()
         complete = trip.game.collect(finish_code=code_on(self.return_(trip))).json
-        self.intent, self.token = Intent.LINK, complete["access_token"]
+        self.intent, self.token = LoginIntent.LINK, complete["access_token"]
         self.enable(mode.provider)
         return str(complete["player"]["id"])
 
 
 @covers("threats/11")
 class Adopting(IntentCase):
-    intent = Intent.ADOPT
+    intent = LoginIntent.ADOPT
     typed: ClassVar = {"name": "Anna", "password": PASSWORD}
 
     def prepared(self, mode: Mode) -> str:

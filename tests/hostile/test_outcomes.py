@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from gamed.identity.breaker import FAILURES, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
-from gamed.login.outcome import Outcome
-from tests.hostile.far import DISCORD_TOKEN, DISCORD_USER, DISCOVERY, KEYS, TOKEN, Reply
-from tests.hostile.kit import HostileCase
+from gamed.outcomes import LoginFailure
+from gamed.providers.circuit_breaker import FAILURES, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS
+from tests.hostile.fake_provider import DISCORD_TOKEN, DISCORD_USER, DISCOVERY, KEYS, TOKEN, Reply
+from tests.hostile.helpers import HostileCase
 from tests.hostile.modes import error
 from tests.support.covers import covers
 
-UNAVAILABLE = Outcome.PROVIDER_UNAVAILABLE
+UNAVAILABLE = LoginFailure.PROVIDER_UNAVAILABLE
 
 
 class OutcomeCase(HostileCase):
-    def fails(self, outcome: Outcome, cause: str = "", waits: float = 0) -> None:
+    def fails(self, outcome: LoginFailure, cause: str = "", waits: float = 0) -> None:
         self.heard.clear()
         trip = self.depart()
         self.ends(trip, self.return_(trip, waits), outcome, cause)
@@ -77,7 +77,7 @@ class BreakerTests(OutcomeCase):
         """A provider that answers, whatever it says, is not left alone."""
         self.far.always(DISCORD_TOKEN, error("invalid_grant"))
         for _ in range(2 * FAILURES):
-            self.fails(Outcome.PROVIDER_ERROR)
+            self.fails(LoginFailure.PROVIDER_ERROR)
         self.mend()
         self.signs_in()
 
@@ -167,7 +167,7 @@ class ClockTests(OutcomeCase):
         for seconds in (-86_400, -3_700, -121, 800, 4_000, 86_400):
             self.late(seconds)
             side = "ahead of" if seconds > 0 else "behind"
-            self.fails(Outcome.SERVER_CLOCK_SKEW, f"clock is {abs(seconds)} s {side} the provider's; set it right")
+            self.fails(LoginFailure.SERVER_CLOCK_SKEW, f"clock is {abs(seconds)} s {side} the provider's; set it right")
             self.nothing_leaks()
 
     def test_small(self) -> None:
@@ -180,20 +180,20 @@ class ClockTests(OutcomeCase):
         """Without a Date nobody knows whose clock it is: the provider's error."""
         for seconds in (-3_700, 4_000):
             self.late(seconds, date=False)
-            self.fails(Outcome.PROVIDER_ERROR)
+            self.fails(LoginFailure.PROVIDER_ERROR)
 
     def test_not_an_excuse(self) -> None:
         """A wrong Date excuses no token that is out of time by it as well."""
         self.late(0)
         self.far.clock_ms = lambda: self.desk.now_ms() - 7_200_000
         self.far.changes["exp"] = self.far.now_ms() // 1000 - 50_000
-        self.fails(Outcome.PROVIDER_ERROR, "exp is over")
+        self.fails(LoginFailure.PROVIDER_ERROR, "exp is over")
 
     def test_set_right(self) -> None:
         """Once the clock is right, players sign in; the clock is not the provider's failure."""
         self.late(4_000)
         for _ in range(FAILURES + 1):
-            self.fails(Outcome.SERVER_CLOCK_SKEW)
+            self.fails(LoginFailure.SERVER_CLOCK_SKEW)
         self.mend()
         self.signs_in()
 
@@ -205,7 +205,7 @@ class MisconfiguredTests(OutcomeCase):
     def tried(self, name: str, path: str, reply: Reply, *words: str) -> None:
         self.serve_hostile(name)
         self.far.always(path, reply)
-        self.fails(Outcome.PROVIDER_MISCONFIGURED)
+        self.fails(LoginFailure.PROVIDER_MISCONFIGURED)
         [line] = self.owner_lines()
         for word in words:
             self.assertIn(word, line)
@@ -234,7 +234,7 @@ class MisconfiguredTests(OutcomeCase):
         for trip, (path, reply, outcome) in zip(
             trips,
             (
-                (TOKEN, error("invalid_client", 401), Outcome.PROVIDER_MISCONFIGURED),
+                (TOKEN, error("invalid_client", 401), LoginFailure.PROVIDER_MISCONFIGURED),
                 (KEYS, Reply(500), UNAVAILABLE),
             ),
             strict=True,

@@ -8,14 +8,14 @@ from twisted.internet import reactor as installed
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
-from gamed.identity.endpoint import TIMEOUT_SECONDS
-from gamed.identity.wire import build_agent
-from gamed.login.outcome import Outcome
-from tests.hostile.far import ACCESS, MARK
-from tests.hostile.kit import HostileCase
-from tests.identity import test_sockets as wire
+from gamed.outcomes import LoginFailure
+from gamed.providers.client import TIMEOUT_SECONDS
+from gamed.providers.transport import build_agent
+from tests.hostile.fake_provider import ACCESS, MARK
+from tests.hostile.helpers import HostileCase
+from tests.login.browser_fixtures import Page
+from tests.providers import test_sockets as wire
 from tests.support.covers import covers
-from tests.web_login.desk import Page
 
 reactor: Any = installed
 DRIPPING_TURNS = 10
@@ -23,7 +23,7 @@ DRIPPING_TURNS = 10
 Script = Callable[[wire.FarProtocol], None]
 OK = wire.HEAD
 TOKENS = f'{{"access_token":"{ACCESS}","token_type":"Bearer"}}'.encode()
-UNAVAILABLE, ERROR = Outcome.PROVIDER_UNAVAILABLE, Outcome.PROVIDER_ERROR
+UNAVAILABLE, ERROR = LoginFailure.PROVIDER_UNAVAILABLE, LoginFailure.PROVIDER_ERROR
 
 
 def whole(body: bytes) -> Script:
@@ -42,7 +42,7 @@ class Socket(Struct, frozen=True):
     name: str
     scripts: tuple[Script, ...]
     """Of the connections in their order: the token endpoint, then the account."""
-    outcome: Outcome
+    outcome: LoginFailure
     cause: str
     at_once: bool = False
     """Whether the script runs before a byte was received."""

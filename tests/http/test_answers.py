@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.client_address import HttpSettings
 from gamed.http.site import IDS_DRAWN, Site
 from gamed.sessions.errors import TokenInvalid, TokenMissing
-from tests.http.rooms import SECRET, CollectRoom, EchoRoom, PagesRoom
+from tests.http.apps import SECRET, CollectRoom, EchoRoom, PagesRoom
 from tests.support.covers import covers
 from tests.support.errors import problem_of
 from tests.support.http import BASE_HOST, START_MS, Answer, Browser, Lines, request_bytes

@@ -5,7 +5,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.connection import HELD_BYTES
 from gamed.http.errors import BadRequest
-from tests.http.rooms import EchoRoom, OpenGate, Sink, Turnstile
+from tests.http.apps import EchoRoom, OpenGate, Sink, Turnstile
 from tests.support.covers import covers
 from tests.support.http import Browser, Connection, request_bytes
 

@@ -10,10 +10,10 @@ from twisted.internet.interfaces import ISSLTransport
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import alsoProvides
 
+from gamed.database.errors import DatabaseBusy
 from gamed.http.bodies import NO_BODY, RequestHead
 from gamed.http.parser import HEAD_BYTES, ChunkedDecoder
-from gamed.store import StoreBusy
-from tests.http.rooms import EchoRoom, Sink, Turnstile
+from tests.http.apps import EchoRoom, Sink, Turnstile
 from tests.support.http import Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
@@ -134,7 +134,7 @@ class LeavingTests(SynchronousTestCase):
             connection.transport.unregisterProducer()
             connection.leave()
             decision: Deferred[object] = turnstile.waiting.pop()
-            decision.errback(StoreBusy())
+            decision.errback(DatabaseBusy())
             turnstile.heads.clear()
             browser.log.lines.clear()
 

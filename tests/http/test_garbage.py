@@ -6,7 +6,7 @@ from weakref import ref
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.request import Request
-from tests.http.rooms import EchoRoom
+from tests.http.apps import EchoRoom
 from tests.support.http import Browser, request_bytes
 
 JSON = {"Content-Type": "application/json"}

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.http.rooms import EchoRoom, PagesRoom
+from tests.http.apps import EchoRoom, PagesRoom
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection
 

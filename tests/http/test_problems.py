@@ -6,12 +6,12 @@ from string import ascii_lowercase
 from twisted.trial.unittest import SynchronousTestCase
 from werkzeug.exceptions import BadGateway, NotFound
 
+from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
 from gamed.http.errors import BadRequest, HttpError, InvalidRequest, MethodNotAllowed
 from gamed.http.problem_codes import CODES
 from gamed.http.problems import HTTP_ERRORS, merge_tables, plain_problem
-from gamed.http.tracebacks import redacted, trace
-from gamed.store import StoreBusy, StoreCorrupt, StoreFull, StoreUnavailable
-from tests.http.rooms import SECRET, EchoRoom
+from gamed.http.tracebacks import redact, redacted_traceback
+from tests.http.apps import SECRET, EchoRoom
 from tests.support.covers import covers
 from tests.support.errors import ALL_ERRORS, problem_of
 from tests.support.http import Browser
@@ -129,9 +129,9 @@ class TableTests(SynchronousTestCase):
 
     def test_conflicting_tables(self) -> None:
         """Two tables may share a row; different rows for one class are refused at start."""
-        table = {StoreBusy: (503, "busy"), KeyError: (404, "save_not_found")}
+        table = {DatabaseBusy: (503, "busy"), KeyError: (404, "save_not_found")}
         self.assertEqual(merge_tables([table, table]), HTTP_ERRORS | table)
-        self.assertRaises(ValueError, merge_tables, [{StoreBusy: (503, "unhealthy")}])
+        self.assertRaises(ValueError, merge_tables, [{DatabaseBusy: (503, "unhealthy")}])
         self.assertRaises(ValueError, merge_tables, [table, {KeyError: (400, "save_not_found")}])
 
     def test_every_error_of_the_web_has_a_row(self) -> None:
@@ -171,10 +171,10 @@ class BodyTests(SynchronousTestCase):
 
     def test_retry_after(self) -> None:
         """The error's own seconds, else the code's; in the body and in the field."""
-        problem = problem_of(StoreBusy())
+        problem = problem_of(DatabaseBusy())
         assert problem is not None
-        self.assertEqual((problem.headers["Retry-After"], self.body(StoreBusy())["retry_after"]), ("1", 1))
-        error = StoreBusy("Wait.")
+        self.assertEqual((problem.headers["Retry-After"], self.body(DatabaseBusy())["retry_after"]), ("1", 1))
+        error = DatabaseBusy("Wait.")
         error.retry_after = 12  # type: ignore[attr-defined]
         self.assertEqual(self.body(error)["retry_after"], 12)
 
@@ -193,9 +193,9 @@ class BodyTests(SynchronousTestCase):
 
     def test_stores(self) -> None:
         """What a store says has a code; a damaged one is an internal error that tells no details."""
-        self.assertEqual(self.body(StoreFull("/var/lib: no space"))["code"], "storage_full")
-        self.assertEqual(self.body(StoreUnavailable())["code"], "store_unavailable")
-        self.assertNotIn("page 7", str(self.body(StoreCorrupt("page 7"))))
+        self.assertEqual(self.body(DiskFull("/var/lib: no space"))["code"], "storage_full")
+        self.assertEqual(self.body(DatabaseUnavailable())["code"], "store_unavailable")
+        self.assertNotIn("page 7", str(self.body(DatabaseCorrupt("page 7"))))
 
     def test_werkzeug(self) -> None:
         """Klein's own errors are ours; one that we never raise is unexpected."""
@@ -298,19 +298,21 @@ class TraceTests(SynchronousTestCase):
             except KeyError as e:
                 raise ValueError("outer") from e
         except ValueError as e:
-            text = trace(e)
+            text = redacted_traceback(e)
         self.assertLess(text.index("KeyError: 'inner'"), text.index("ValueError: outer"))
 
     def test_words(self) -> None:
         """One short line; what may be a credential is blacked out."""
-        self.assertEqual(redacted("bad\r\n" + SECRET), "bad  [...]")
-        self.assertLessEqual(len(redacted("a b " * 200)), 200)
+        self.assertEqual(redact("bad\r\n" + SECRET), "bad  [...]")
+        self.assertLessEqual(len(redact("a b " * 200)), 200)
 
     @covers("threats/48")
     def test_a_message_is_one_line(self) -> None:
         """No kind of line end or control character of an exception's message reaches the log."""
         message = "a\u2028[gamed.security] erased\x85b\x1b[2Kc\u202ed"
-        self.assertEqual(trace(ValueError(message)).splitlines(), ["  ValueError: a [gamed.security] erased b [2Kc d"])
+        self.assertEqual(
+            redacted_traceback(ValueError(message)).splitlines(), ["  ValueError: a [gamed.security] erased b [2Kc d"]
+        )
 
     def test_an_error_that_cannot_be_shown(self) -> None:
         """A Secret among the arguments refuses; the trace is made all the same."""
@@ -319,4 +321,4 @@ class TraceTests(SynchronousTestCase):
             def __str__(self) -> str:
                 raise TypeError
 
-        self.assertIn("Shy: (not shown)", trace(Shy()))
+        self.assertIn("Shy: (not shown)", redacted_traceback(Shy()))

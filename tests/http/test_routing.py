@@ -12,11 +12,11 @@ from werkzeug.exceptions import Forbidden, MethodNotAllowed, NotFound
 from gamed.http import errors
 from gamed.http.app import RouteGroup, make_app
 from gamed.http.bodies import BodyPolicy, SmallBodyPolicy
+from gamed.http.json_body import write_json
 from gamed.http.request import Request
 from gamed.http.route_compiler import compile_routes, template_of
 from gamed.http.routing import RouteTable
-from gamed.web.json_io import write_json
-from tests.http.rooms import CollectRoom, EchoRoom, PagesRoom
+from tests.http.apps import CollectRoom, EchoRoom, PagesRoom
 from tests.support.http import Browser
 
 TOKEN = "A" * 21 + "b"

@@ -3,7 +3,7 @@
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.http.rooms import EchoRoom, OpenGate, Sink, Turnstile
+from tests.http.apps import EchoRoom, OpenGate, Sink, Turnstile
 from tests.support.http import Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")

@@ -9,7 +9,7 @@ from gamed.http.client_address import RESERVED_FILES, HttpSettings, spare_files
 from gamed.http.closing import LAST_ANSWER_SECONDS
 from gamed.http.connection import FIRST_REQUEST_SECONDS
 from gamed.http.direct_socket import PROGRESS_BYTES, StalledWrite
-from tests.http.rooms import EchoRoom, OpenGate, Sink, Turnstile
+from tests.http.apps import EchoRoom, OpenGate, Sink, Turnstile
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
 

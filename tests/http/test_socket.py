@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.http import direct_socket
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
-from tests.http.rooms import EchoRoom, OpenGate
+from tests.http.apps import EchoRoom, OpenGate
 from tests.support.http import Answer, Browser, Lines, parse_answers, request_bytes
 
 GET = request_bytes("GET", "/echo/text")

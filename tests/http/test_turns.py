@@ -8,8 +8,8 @@ from time import monotonic
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.http.rooms import EchoRoom
-from tests.porch.process import PorchTestCase
+from tests.cli.process import PorchTestCase
+from tests.http.apps import EchoRoom
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection, parse_answers, request_bytes
 

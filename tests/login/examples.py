@@ -5,8 +5,7 @@ from itertools import count
 from msgspec.structs import replace
 
 from gamed.crypto import Index, Keys, Secret
-from gamed.login.client import Client
-from gamed.login.transaction import FINAL, Intent, LoginTransaction, Proof, Stage
+from gamed.login.transaction import FINAL, ClientInfo, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 
 START_MS = 1_800_000_000_000
 TTL_MS = 600_000
@@ -28,16 +27,16 @@ def keys() -> Keys:
     return Keys.of(Secret(b"k" * 32), Counting())
 
 
-def a_login(stage: Stage = Stage.PENDING, stage_ms: int = START_MS, **changes: object) -> LoginTransaction:
+def a_login(stage: LoginStage = LoginStage.PENDING, stage_ms: int = START_MS, **changes: object) -> LoginTransaction:
     """A login in the given stage, with everything a stage may hold."""
     login = LoginTransaction(
         login_id="lgn_example",
         secret_index=Index(b"s" * 32),
         token_index=Index(b"t" * 32),
-        intent=Intent.LOGIN,
+        intent=LoginIntent.LOGIN,
         provider="local",
-        client=Client(name="MyGame"),
-        return_proof=Proof.CODE,
+        client=ClientInfo(name="MyGame"),
+        return_proof=ProofMethod.CODE,
         loopback_port=None,
         address_index=Index(b"a" * 32),
         created_ms=START_MS,
@@ -45,11 +44,11 @@ def a_login(stage: Stage = Stage.PENDING, stage_ms: int = START_MS, **changes: o
         stage_ms=stage_ms,
         stage=stage,
     )
-    if stage in (Stage.EXCHANGING, Stage.READY, Stage.DELIVERED):
+    if stage in (LoginStage.EXCHANGING, LoginStage.READY, LoginStage.DELIVERED):
         login = replace(login, browser_index=BROWSER)
-    if stage is Stage.READY:
+    if stage is LoginStage.READY:
         login = replace(login, sealed_identity=b"identity", sealed_proof=b"proof")
-    if stage is Stage.DELIVERED:
+    if stage is LoginStage.DELIVERED:
         login = replace(login, session_id="ses_example", sealed_result=b"result")
     assert stage not in FINAL or login.sealed_identity is None
     return replace(login, **changes)

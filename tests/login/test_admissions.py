@@ -6,30 +6,27 @@ from msgspec.structs import replace
 
 from gamed.config.model import Registration
 from gamed.crypto import Purpose
-from gamed.login.account_check import Refusal
-from gamed.login.browser import Ask, SeeDone
-from gamed.login.callback import CallbackRefused
-from gamed.login.collecting import Complete, Failed, Linked
-from gamed.login.done import GoBack
+from gamed.login.browser import Finished, RedirectToResult, SignInPrompt
+from gamed.login.callback_rules import CallbackRejected
+from gamed.login.collect import Complete, Failed, Linked
 from gamed.login.errors import InvalidStart, LoginCollected, ReauthenticationRequired
-from gamed.login.local import Refused
-from gamed.login.outcome import Outcome
-from gamed.login.starting import Started
-from gamed.login.transaction import DELIVERED_MS, Intent, Stage
-from gamed.sessions.credentials import RECENT_MS
+from gamed.login.local import FormError, FormRejected
+from gamed.login.start import StartedLogin
+from gamed.login.transaction import DELIVERED_MS, LoginIntent, LoginStage
+from gamed.outcomes import LoginFailure
+from gamed.players import tables as player_tables
+from gamed.sessions.credentials import RECENT_MS, LogoutScope
 from gamed.sessions.errors import TokenExpired, TokenInvalid, TokenMissing
-from gamed.sessions.session import Scope
-from gamed.storage.auth import players
-from tests.login.desk import ANNA, APPROVAL, PASSWORD, Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER, START_MS
-from tests.login.far_provider import ISSUER, FarProvider
+from tests.login.fake_provider import ISSUER, FarProvider
+from tests.login.fixtures import ANNA, APPROVAL, PASSWORD, Desk, HandoffCase, done
 from tests.support.covers import covers
 
 IDENTITY = "SELECT player_id, provider, linked_ms, last_used_ms FROM identity ORDER BY linked_ms"
 
 
 class AdmissionCase(HandoffCase):
-    def collected(self, desk: Desk, started: Started) -> Any:
+    def collected(self, desk: Desk, started: StartedLogin) -> Any:
         return desk.collect(started, code=desk.code(started))
 
     def player(self, desk: Desk, who: str = "anna") -> str:
@@ -72,13 +69,13 @@ class Identities(AdmissionCase):
     def test_registration(self) -> None:
         """Closed: nobody new, nothing written. Approval: the newcomer is there, and waits; approved, signs in."""
         desk = self.oauth(FarProvider(), registration=Registration.CLOSED)
-        self.assertEqual(self.collected(desk, desk.signed_in()), Failed(Outcome.REGISTRATION_CLOSED))
+        self.assertEqual(self.collected(desk, desk.signed_in()), Failed(LoginFailure.REGISTRATION_CLOSED))
         self.assertEqual((desk.rows(IDENTITY), desk.rows("SELECT count(*) FROM player")), ([], [(1,)]))
         desk = self.oauth(FarProvider(), registration=APPROVAL)
         for _ in range(2):
-            self.assertEqual(self.collected(desk, desk.signed_in()), Failed(Outcome.PLAYER_PENDING))
+            self.assertEqual(self.collected(desk, desk.signed_in()), Failed(LoginFailure.PLAYER_PENDING))
         [(player_id, *_)] = desk.rows(IDENTITY)
-        desk.write(lambda c: players.set_state(c, player_id, "active"))
+        desk.write(lambda c: player_tables.set_state(c, player_id, "active"))
         complete = self.collected(desk, desk.signed_in())
         self.assertEqual((complete.result.player_id, complete.result.created), (player_id, False))
 
@@ -94,14 +91,14 @@ class Identities(AdmissionCase):
         """No session, and the identity stays theirs."""
         desk = self.oauth(FarProvider())
         player_id = self.player(desk)
-        desk.write(lambda c: players.set_state(c, player_id, "blocked"))
-        self.assertEqual(self.collected(desk, desk.signed_in()), Failed(Outcome.PLAYER_BLOCKED))
+        desk.write(lambda c: player_tables.set_state(c, player_id, "blocked"))
+        self.assertEqual(self.collected(desk, desk.signed_in()), Failed(LoginFailure.PLAYER_BLOCKED))
         self.assertEqual(desk.rows("SELECT count(*) FROM identity"), [(1,)])
 
 
 class Adopting(AdmissionCase):
-    def adopting(self, desk: Desk, who: str = "anna", **typed: str) -> Started:
-        started = desk.start(intent=Intent.ADOPT)
+    def adopting(self, desk: Desk, who: str = "anna", **typed: str) -> StartedLogin:
+        started = desk.start(intent=LoginIntent.ADOPT)
         typed = {"name": "Anna", "password": PASSWORD, **typed}
         desk.returned(desk.depart(started, **typed), who=who)
         return started
@@ -121,26 +118,26 @@ class Adopting(AdmissionCase):
         desk = self.oauth(FarProvider())
         self.collected(desk, self.adopting(desk))
         with self.assertRaises(InvalidStart):
-            desk.start(intent=Intent.ADOPT)
+            desk.start(intent=LoginIntent.ADOPT)
 
     def test_never_straight(self) -> None:
         """The page comes first, whoever opens it; without name and password nobody is sent on."""
         desk = self.oauth(far := FarProvider())
-        started = desk.start(port=51004, intent=Intent.ADOPT)
-        self.assertIsInstance(desk.enter(started), Ask)
-        self.assertEqual(desk.go(started), Refused(started.login, Refusal.WRONG))
+        started = desk.start(port=51004, intent=LoginIntent.ADOPT)
+        self.assertIsInstance(desk.enter(started), SignInPrompt)
+        self.assertEqual(desk.go(started), FormRejected(started.login, FormError.WRONG))
         self.assertEqual(far.journeys, [])
 
     @covers("threats/11")
     def test_wrong_passwords(self) -> None:
         """The same sentence for an unknown name; counted as at any sign-in; the login lives."""
         desk = Desk(self.oauth().terms, passwords_per_minute=2, providers={"discord": (far := FarProvider())})
-        started = desk.start(intent=Intent.ADOPT)
+        started = desk.start(intent=LoginIntent.ADOPT)
         for name, password in (("Anna", "wrong horse"), ("nobody", PASSWORD)):
-            self.assertEqual(desk.go(started, name=name, password=password).refusal, Refusal.WRONG)
-        self.assertEqual(desk.go(started, name="Anna", password="wrong horse").refusal, Refusal.WRONG)
+            self.assertEqual(desk.go(started, name=name, password=password).refusal, FormError.WRONG)
+        self.assertEqual(desk.go(started, name="Anna", password="wrong horse").refusal, FormError.WRONG)
         limited = desk.go(started, name="Anna", password=PASSWORD)
-        self.assertEqual((limited.refusal, limited.retry_after), (Refusal.LIMIT, 30))
+        self.assertEqual((limited.refusal, limited.retry_after), (FormError.LIMIT, 30))
         self.assertEqual(far.journeys, [])
         desk.clock.advance(30)
         desk.depart(started, name="Anna", password=PASSWORD)
@@ -148,18 +145,18 @@ class Adopting(AdmissionCase):
     def test_whose_browser_it_was(self) -> None:
         """The password of one browser does not speak for the trip of another."""
         desk = self.oauth(FarProvider())
-        started = desk.start(intent=Intent.ADOPT)
+        started = desk.start(intent=LoginIntent.ADOPT)
         state = desk.depart(started, name="Anna", password=PASSWORD)
-        with self.assertRaises(CallbackRefused):
+        with self.assertRaises(CallbackRejected):
             desk.returned(state, OTHER, who="mallory")
-        self.assertEqual(desk.go(started, OTHER), Refused(desk.login(started), Refusal.WRONG))
-        self.assertEqual(desk.returned(state, BROWSER, who="anna"), SeeDone(started.login.login_id))
+        self.assertEqual(desk.go(started, OTHER), FormRejected(desk.login(started), FormError.WRONG))
+        self.assertEqual(desk.returned(state, BROWSER, who="anna"), RedirectToResult(started.login.login_id))
 
     def test_somebodys_already(self) -> None:
         """An identity that signs in a player is never moved to another."""
         desk = self.oauth(FarProvider())
         player_id = self.player(desk, "anna")
-        self.assertEqual(self.collected(desk, self.adopting(desk, "anna")), Failed(Outcome.IDENTITY_IN_USE))
+        self.assertEqual(self.collected(desk, self.adopting(desk, "anna")), Failed(LoginFailure.IDENTITY_IN_USE))
         self.assertEqual([row[0] for row in desk.rows(IDENTITY)], [player_id])
 
     def test_one_of_each_provider(self) -> None:
@@ -168,15 +165,15 @@ class Adopting(AdmissionCase):
             desk = self.oauth(FarProvider())
             late = self.adopting(desk, second)
             self.collected(desk, self.adopting(desk, "anna"))
-            self.assertEqual(self.collected(desk, late), Failed(Outcome.PROVIDER_ALREADY_LINKED))
+            self.assertEqual(self.collected(desk, late), Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
             self.assertEqual(len(desk.rows(IDENTITY)), 1)
 
     def test_blocked(self) -> None:
         """A blocked player adopts nothing."""
         desk = self.oauth(FarProvider())
         started = self.adopting(desk)
-        desk.write(lambda c: players.set_state(c, ANNA, "blocked"))
-        self.assertEqual(self.collected(desk, started), Failed(Outcome.PLAYER_BLOCKED))
+        desk.write(lambda c: player_tables.set_state(c, ANNA, "blocked"))
+        self.assertEqual(self.collected(desk, started), Failed(LoginFailure.PLAYER_BLOCKED))
         self.assertEqual(desk.rows(IDENTITY), [])
 
     def test_closed(self) -> None:
@@ -192,8 +189,8 @@ class Linking(AdmissionCase):
         complete = self.collected(desk, desk.signed_in("anna"))
         return desk, complete.result.player_id, complete.result.pair.access.reveal().decode()
 
-    def linking(self, desk: Desk, token: str, who: str = "anna") -> Started:
-        return desk.signed_in(who, provider="google", intent=Intent.LINK, token=token)
+    def linking(self, desk: Desk, token: str, who: str = "anna") -> StartedLogin:
+        return desk.signed_in(who, provider="google", intent=LoginIntent.LINK, token=token)
 
     def test_to_the_end(self) -> None:
         """No session is made; from now on both sign in the same player; a lost answer is given again."""
@@ -203,7 +200,7 @@ class Linking(AdmissionCase):
         self.assertEqual(self.collected(desk, started), Linked("google"))
         self.assertEqual(desk.collect(started), Linked("google"))
         self.assertEqual(desk.rows("SELECT session_id FROM session"), sessions_before)
-        self.assertEqual(desk.done_page(started), GoBack(signed_in=True, linked=True))
+        self.assertEqual(desk.done_page(started), Finished(signed_in=True, linked=True))
         self.assertEqual(self.collected(desk, desk.signed_in("anna", provider="google")).result.player_id, player_id)
         desk.clock.advance(DELIVERED_MS / 1000)
         with self.assertRaises(LoginCollected):
@@ -222,32 +219,32 @@ class Linking(AdmissionCase):
         desk, _, token = self.two()
         for wrong, error in ((None, TokenMissing), ("gat_x", TokenInvalid)):
             with self.assertRaises(error):
-                desk.start(intent=Intent.LINK, token=wrong)
+                desk.start(intent=LoginIntent.LINK, token=wrong)
         desk.clock.advance(RECENT_MS / 1000)
-        desk.start(intent=Intent.LINK, token=token)
+        desk.start(intent=LoginIntent.LINK, token=token)
         desk.clock.advance(0.001)
         with self.assertRaises(ReauthenticationRequired):
-            desk.start(intent=Intent.LINK, token=token)
+            desk.start(intent=LoginIntent.LINK, token=token)
         desk.clock.advance(300)
         with self.assertRaises(TokenExpired):
-            desk.start(intent=Intent.LINK, token=token)
+            desk.start(intent=LoginIntent.LINK, token=token)
         self.assertEqual(len(desk.rows("SELECT 1 FROM login WHERE intent = 'link'")), 1)
 
     def test_the_page_names_the_player(self) -> None:
         """The id, or the name of the local account; never straight to the provider."""
         desk, player_id, token = self.two()
-        started = desk.start(port=51004, intent=Intent.LINK, token=token)
-        self.assertEqual(desk.enter(started), Ask(started.login, player_id))
+        started = desk.start(port=51004, intent=LoginIntent.LINK, token=token)
+        self.assertEqual(desk.enter(started), SignInPrompt(started.login, player_id))
 
     def test_the_asking_session_ends(self) -> None:
         """Before the collect: session_revoked, nothing linked. Before the link is opened: at once."""
         desk, _, token = self.two()
-        started, unopened = self.linking(desk, token), desk.start(intent=Intent.LINK, token=token)
-        done(desk.sessions.log_out(token, None, Scope.THIS))
-        self.assertEqual(self.collected(desk, started), Failed(Outcome.SESSION_REVOKED))
+        started, unopened = self.linking(desk, token), desk.start(intent=LoginIntent.LINK, token=token)
+        done(desk.sessions.log_out(token, None, LogoutScope.THIS))
+        self.assertEqual(self.collected(desk, started), Failed(LoginFailure.SESSION_REVOKED))
         self.assertEqual(len(desk.rows(IDENTITY)), 1)
-        self.assertEqual(desk.enter(unopened), SeeDone(unopened.login.login_id))
-        self.assertEqual(desk.collect(unopened), Failed(Outcome.SESSION_REVOKED))
+        self.assertEqual(desk.enter(unopened), RedirectToResult(unopened.login.login_id))
+        self.assertEqual(desk.collect(unopened), Failed(LoginFailure.SESSION_REVOKED))
         self.assertEqual(desk.log.lines, ["failed discord session_revoked req-1: the session that asked has ended"])
 
     @covers("threats/11")
@@ -256,25 +253,25 @@ class Linking(AdmissionCase):
         desk, _, token = self.two()
         bo = lambda: self.collected(desk, desk.signed_in("bo", provider="google")).result.player_id  # noqa: E731
         other = bo()
-        self.assertEqual(self.collected(desk, self.linking(desk, token, "bo")), Failed(Outcome.IDENTITY_IN_USE))
+        self.assertEqual(self.collected(desk, self.linking(desk, token, "bo")), Failed(LoginFailure.IDENTITY_IN_USE))
         self.assertEqual(self.collected(desk, self.linking(desk, token, "anna")), Linked("google"))
         for who in ("anna", "chidi"):
             outcome = self.collected(desk, self.linking(desk, token, who))
-            self.assertEqual(outcome, Failed(Outcome.PROVIDER_ALREADY_LINKED))
+            self.assertEqual(outcome, Failed(LoginFailure.PROVIDER_ALREADY_LINKED))
         self.assertEqual(bo(), other)
 
     def test_blocked(self) -> None:
         """A player who was blocked meanwhile gets no other way in."""
         desk, player_id, token = self.two()
         started = self.linking(desk, token)
-        desk.write(lambda c: players.set_state(c, player_id, "blocked"))
-        self.assertEqual(self.collected(desk, started), Failed(Outcome.PLAYER_BLOCKED))
+        desk.write(lambda c: player_tables.set_state(c, player_id, "blocked"))
+        self.assertEqual(self.collected(desk, started), Failed(LoginFailure.PLAYER_BLOCKED))
 
     def test_cancelled(self) -> None:
         """Before the collect nothing comes of it."""
         desk, _, token = self.two()
         started = self.linking(desk, token)
         desk.cancel(started)
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_CANCELLED))
-        self.assertIs(desk.login(started).stage, Stage.CANCELLED)
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_CANCELLED))
+        self.assertIs(desk.login(started).stage, LoginStage.CANCELLED)
         self.assertEqual(len(desk.rows(IDENTITY)), 1)

@@ -10,26 +10,26 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
-from gamed.login.attempt import Attempt, AttemptStatus
-from gamed.login.callback import (
-    BURNING,
+from gamed.login.attempt import AttemptStatus, AuthorizationAttempt
+from gamed.login.callback_rules import (
+    INVALIDATES_ATTEMPT,
     PARAMETERS,
     QUERY_BYTES,
-    Callback,
-    Circumstances,
-    Ruling,
-    Verdict,
-    judge,
+    CallbackCheck,
+    CallbackContext,
+    CallbackDecision,
+    CallbackParameters,
+    decide_callback,
     parse,
 )
 from gamed.login.errors import CallbackMalformed
-from gamed.login.transaction import FINAL, LoginTransaction, Stage
+from gamed.login.transaction import FINAL, LoginStage, LoginTransaction
 from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
 from tests.support.covers import covers
 
 ISSUER = "https://id.example"
-AUTHORIZING = a_login(Stage.AUTHORIZING)
-ATTEMPT = Attempt(
+AUTHORIZING = a_login(LoginStage.AUTHORIZING)
+ATTEMPT = AuthorizationAttempt(
     attempt_id="att_example",
     state_index=Index(b"i" * 32),
     login_id=AUTHORIZING.login_id,
@@ -40,16 +40,16 @@ ATTEMPT = Attempt(
     sealed_verifier=b"verifier",
 )
 CALLBACK = parse("discord", b"state=s&code=c")
-KNOWN = Circumstances(BROWSER, True, None, START_MS)
+KNOWN = CallbackContext(BROWSER, True, None, START_MS)
 
 
 def judged(
-    attempt: Attempt | None = ATTEMPT,
+    attempt: AuthorizationAttempt | None = ATTEMPT,
     login: LoginTransaction | None = AUTHORIZING,
-    callback: Callback = CALLBACK,
+    callback: CallbackParameters = CALLBACK,
     **known: Any,
-) -> Verdict:
-    return judge(attempt, login, callback, replace(KNOWN, **known))
+) -> CallbackDecision:
+    return decide_callback(attempt, login, callback, replace(KNOWN, **known))
 
 
 class Parse(SynchronousTestCase):
@@ -148,84 +148,88 @@ class Judge(SynchronousTestCase):
         for callback in (CALLBACK, parse("discord", b"state=s&error=access_denied")):
             verdict = judged(callback=callback)
             assert verdict.login is not None
-            self.assertEqual((verdict.ruling, verdict.attempt), (Ruling.EXCHANGE, ATTEMPT))
-            self.assertIs(verdict.login.stage, Stage.EXCHANGING)
+            self.assertEqual((verdict.ruling, verdict.attempt), (CallbackCheck.EXCHANGE, ATTEMPT))
+            self.assertIs(verdict.login.stage, LoginStage.EXCHANGING)
             self.assertTrue(verdict.login.won_by(BROWSER))
 
     def test_2_provider(self) -> None:
         """Not enabled (any more): nothing else is looked at."""
-        self.assertEqual(judged(enabled=False), Verdict(Ruling.PROVIDER_UNKNOWN))
+        self.assertEqual(judged(enabled=False), CallbackDecision(CallbackCheck.PROVIDER_UNKNOWN))
 
     def test_3_state(self) -> None:
         """Nothing is found under it."""
-        self.assertEqual(judged(attempt=None, login=None), Verdict(Ruling.STATE_UNKNOWN))
+        self.assertEqual(judged(attempt=None, login=None), CallbackDecision(CallbackCheck.STATE_UNKNOWN))
 
     def test_4_browser(self) -> None:
         """No cookie, or another one: the state stays unspent, in whatever stage."""
-        for browser, stage in product((None, OTHER, Index(BROWSER[:-1] + b"x"), Index(b"")), Stage):
-            self.assertEqual(judged(login=a_login(stage), browser=browser), Verdict(Ruling.OTHER_BROWSER))
+        for browser, stage in product((None, OTHER, Index(BROWSER[:-1] + b"x"), Index(b"")), LoginStage):
+            self.assertEqual(
+                judged(login=a_login(stage), browser=browser), CallbackDecision(CallbackCheck.OTHER_BROWSER)
+            )
 
     @covers("threats/13")
     def test_5_provider_of_the_attempt(self) -> None:
         """An answer at another provider's path: mixed up, or meant to be."""
         verdict = judged(callback=parse("google", b"state=s&code=c"))
-        self.assertEqual(verdict, Verdict(Ruling.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
+        self.assertEqual(verdict, CallbackDecision(CallbackCheck.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
 
     @covers("threats/13")
     def test_6_issuer(self) -> None:
         """RFC 9207: byte for byte if it is there; there, if it was promised; no matter where no issuer is known."""
         for iss, promised, ruling in (
-            (ISSUER, True, Ruling.EXCHANGE),
-            (ISSUER, False, Ruling.EXCHANGE),
-            (None, False, Ruling.EXCHANGE),
-            (None, True, Ruling.OTHER_ISSUER),
-            (ISSUER + "/", False, Ruling.OTHER_ISSUER),
-            (ISSUER.upper(), True, Ruling.OTHER_ISSUER),
-            ("https://evil.example", False, Ruling.OTHER_ISSUER),
-            ("https://evil.example", True, Ruling.OTHER_ISSUER),
-            ("ä", True, Ruling.OTHER_ISSUER),
+            (ISSUER, True, CallbackCheck.EXCHANGE),
+            (ISSUER, False, CallbackCheck.EXCHANGE),
+            (None, False, CallbackCheck.EXCHANGE),
+            (None, True, CallbackCheck.OTHER_ISSUER),
+            (ISSUER + "/", False, CallbackCheck.OTHER_ISSUER),
+            (ISSUER.upper(), True, CallbackCheck.OTHER_ISSUER),
+            ("https://evil.example", False, CallbackCheck.OTHER_ISSUER),
+            ("https://evil.example", True, CallbackCheck.OTHER_ISSUER),
+            ("ä", True, CallbackCheck.OTHER_ISSUER),
         ):
             attempt, callback = replace(ATTEMPT, iss_promised=promised), replace(CALLBACK, iss=iss)
             self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).ruling, ruling, (iss, promised))
-            self.assertIs(judged(attempt, callback=callback, issuer=None).ruling, Ruling.EXCHANGE)
+            self.assertIs(judged(attempt, callback=callback, issuer=None).ruling, CallbackCheck.EXCHANGE)
 
     def test_7_over(self) -> None:
         """A final login, one that only the clock has ended, a burned attempt: 410; the outcome is the login's."""
         for stage in FINAL:
             login = a_login(stage)
-            self.assertEqual(judged(login=login), Verdict(Ruling.OVER, ATTEMPT, login))
+            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.OVER, ATTEMPT, login))
         late = judged(now_ms=START_MS + TTL_MS)
         assert late.login is not None
-        self.assertEqual((late.ruling, late.login.stage), (Ruling.OVER, Stage.EXPIRED))
+        self.assertEqual((late.ruling, late.login.stage), (CallbackCheck.OVER, LoginStage.EXPIRED))
         burned = replace(ATTEMPT, status=AttemptStatus.BURNED)
-        self.assertIs(judged(burned).ruling, Ruling.OVER)
+        self.assertIs(judged(burned).ruling, CallbackCheck.OVER)
 
     @covers("2.3/3", "2.3/8", "threats/14")
     def test_7_used(self) -> None:
         """A state is spent once, whatever became of its login."""
-        for stage in set(Stage) - FINAL:
-            self.assertIs(judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).ruling, Ruling.SPENT)
+        for stage in set(LoginStage) - FINAL:
+            self.assertIs(
+                judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).ruling, CallbackCheck.SPENT
+            )
 
     def test_8_compare_and_set(self) -> None:
         """An open attempt of a login that another one has won comes too late."""
-        for stage in (Stage.EXCHANGING, Stage.READY, Stage.DELIVERED):
+        for stage in (LoginStage.EXCHANGING, LoginStage.READY, LoginStage.DELIVERED):
             login = a_login(stage)
-            self.assertEqual(judged(login=login), Verdict(Ruling.SPENT, ATTEMPT, login))
+            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.SPENT, ATTEMPT, login))
 
     def test_in_time(self) -> None:
         """To the last millisecond."""
-        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).ruling, Ruling.EXCHANGE)
+        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).ruling, CallbackCheck.EXCHANGE)
 
     def test_first_failure_wins(self) -> None:
         """Every combination of failing checks is told the first of them."""
-        spoilers: list[tuple[Ruling, dict[str, Any]]] = [
-            (Ruling.PROVIDER_UNKNOWN, {"enabled": False}),
-            (Ruling.STATE_UNKNOWN, {"attempt": None, "login": None}),
-            (Ruling.OTHER_BROWSER, {"browser": OTHER}),
-            (Ruling.OTHER_PROVIDER, {"callback": parse("google", b"state=s&code=c&iss=x")}),
-            (Ruling.OTHER_ISSUER, {"issuer": ISSUER}),
-            (Ruling.OVER, {"now_ms": START_MS + TTL_MS}),
-            (Ruling.SPENT, {"used": True}),
+        spoilers: list[tuple[CallbackCheck, dict[str, Any]]] = [
+            (CallbackCheck.PROVIDER_UNKNOWN, {"enabled": False}),
+            (CallbackCheck.STATE_UNKNOWN, {"attempt": None, "login": None}),
+            (CallbackCheck.OTHER_BROWSER, {"browser": OTHER}),
+            (CallbackCheck.OTHER_PROVIDER, {"callback": parse("google", b"state=s&code=c&iss=x")}),
+            (CallbackCheck.OTHER_ISSUER, {"issuer": ISSUER}),
+            (CallbackCheck.OVER, {"now_ms": START_MS + TTL_MS}),
+            (CallbackCheck.SPENT, {"used": True}),
         ]
         for chosen in product((False, True), repeat=len(spoilers)):
             failing = [spoiler for spoiler, wanted in zip(spoilers, chosen, strict=True) if wanted]
@@ -234,18 +238,18 @@ class Judge(SynchronousTestCase):
                 arguments |= spoiler
             if arguments.pop("used", False) and arguments.get("attempt", ATTEMPT) is not None:
                 arguments["attempt"] = replace(ATTEMPT, status=AttemptStatus.USED)
-            expected = failing[0][0] if failing else Ruling.EXCHANGE
+            expected = failing[0][0] if failing else CallbackCheck.EXCHANGE
             self.assertIs(judged(**arguments).ruling, expected, [ruling for ruling, _ in failing])
 
     def test_what_burns(self) -> None:
         """Only what the attempt's own browser brings can burn it: a stranger spends nothing."""
-        self.assertEqual(BURNING, {Ruling.OTHER_PROVIDER, Ruling.OTHER_ISSUER})
+        self.assertEqual(INVALIDATES_ATTEMPT, {CallbackCheck.OTHER_PROVIDER, CallbackCheck.OTHER_ISSUER})
         stranger = judged(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
-        self.assertNotIn(stranger.ruling, BURNING)
+        self.assertNotIn(stranger.ruling, INVALIDATES_ATTEMPT)
 
     @given(
         st.tuples(
-            st.sampled_from(Stage),
+            st.sampled_from(LoginStage),
             st.sampled_from(AttemptStatus),
             st.sampled_from([BROWSER, OTHER, None]),
             st.sampled_from([(None, False), (ISSUER, False), (ISSUER, True)]),
@@ -262,6 +266,6 @@ class Judge(SynchronousTestCase):
             attempt, a_login(stage), callback, browser=browser, issuer=issuer, now_ms=START_MS + TTL_MS * late
         )
         named = issuer is None or iss == issuer or (iss is None and not promised)
-        fresh = status is AttemptStatus.OPEN and stage is Stage.AUTHORIZING and late < 1
+        fresh = status is AttemptStatus.OPEN and stage is LoginStage.AUTHORIZING and late < 1
         all_hold = browser == BROWSER and path == "discord" and named and fresh
-        self.assertEqual(verdict.ruling is Ruling.EXCHANGE, all_hold)
+        self.assertEqual(verdict.ruling is CallbackCheck.EXCHANGE, all_hold)

@@ -4,22 +4,22 @@ from collections import Counter
 from functools import partial
 from random import Random
 
-from gamed.login.collecting import Collect, Complete, Failed
+from gamed.login.collect import CollectRequest, Complete, Failed
 from gamed.login.errors import LoginCollected
-from gamed.login.outcome import Outcome
-from gamed.login.proof import Presented
-from gamed.sessions.credentials import Pair
+from gamed.login.keys import PresentedProof
+from gamed.outcomes import LoginFailure
+from gamed.sessions.credentials import CredentialPair
 from gamed.sessions.errors import SessionError
-from tests.login.desk import Desk, HandoffCase
-from tests.login.far_provider import FarProvider
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import Desk, HandoffCase
 from tests.login.test_races import result_of, together
 
 RUNS = 1000
-CANCELLED = Failed(Outcome.LOGIN_CANCELLED)
+CANCELLED = Failed(LoginFailure.LOGIN_CANCELLED)
 
 
 class CancelRaces(HandoffCase):
-    def works(self, desk: Desk, pair: Pair) -> list[bool]:
+    def works(self, desk: Desk, pair: CredentialPair) -> list[bool]:
         """Access token and refresh credential, each tried."""
         tries = (partial(desk.sessions.authenticate, access(pair)), partial(desk.sessions.refresh, refresh(pair)))
         return [not isinstance(result_of(attempt()), SessionError) for attempt in tries]
@@ -31,7 +31,7 @@ class CancelRaces(HandoffCase):
         for run in range(RUNS):
             desk.clock.advance(1)
             started = desk.signed_in(f"p{run % 7}", address=f"10.{run % 256}.{run // 256}.1")
-            collect = Collect(desk.secret(started), presented=Presented.finish_code(desk.code(started)))
+            collect = CollectRequest(desk.secret(started), presented=PresentedProof.finish_code(desk.code(started)))
             acts = [partial(desk.collecting.deliver, collect)] * dice.randint(1, 3)
             acts.insert(dice.randint(0, len(acts)), partial(desk.handoff.cancel, collect.secret))  # type: ignore[arg-type]
             results = together(desk, *acts)
@@ -74,9 +74,9 @@ class CancelRaces(HandoffCase):
         self.assertGreater(min(seen.values()), 50)
 
 
-def access(pair: Pair) -> str:
+def access(pair: CredentialPair) -> str:
     return pair.access.reveal().decode()
 
 
-def refresh(pair: Pair) -> str:
+def refresh(pair: CredentialPair) -> str:
     return pair.refresh.reveal().decode()

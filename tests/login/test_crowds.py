@@ -4,32 +4,33 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gamed.config.model import Limits
+from gamed.config.model import AuthLimits
 from gamed.crypto import Index
-from gamed.identity import provider as failures
-from gamed.limits import RateLimited
-from gamed.login.account_check import Form
-from gamed.login.browser import Ask, SeeDone
-from gamed.login.callback import CallbackRefused
-from gamed.login.collecting import Failed
-from gamed.login.departing import Depart
+from gamed.database import rate_limits
+from gamed.login import store as login_store
+from gamed.login.authorize import RedirectToProvider
+from gamed.login.browser import RedirectToResult, SignInPrompt
+from gamed.login.callback_rules import CallbackRejected
+from gamed.login.collect import Failed
 from gamed.login.errors import (
     CallbackMalformed,
     CallbacksLimited,
-    Crowded,
     InvalidStart,
-    LinkUnknown,
-    ProviderUnavailable,
+    LoginProviderUnavailable,
     ProviderUnknown,
+    TooManyLogins,
+    UnknownLoginLink,
 )
-from gamed.login.outcome import Outcome
-from gamed.login.terms import NO_LIMITS
-from gamed.login.transaction import Intent
+from gamed.login.local import SignInForm
+from gamed.login.policy import NO_LIMITS
+from gamed.login.transaction import LoginIntent
+from gamed.outcomes import LoginFailure
+from gamed.providers import base
+from gamed.rate_limit import RateLimited
 from gamed.sessions.errors import TokenMissing
-from gamed.storage.auth import limits, starts
-from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER
-from tests.login.far_provider import FarProvider
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import Desk, HandoffCase, done
 from tests.support.covers import covers
 
 NETWORK = "2001:db8:7"
@@ -82,7 +83,12 @@ class StartsPerMinute(CrowdCase):
     def test_refused_starts_count(self) -> None:
         """Count a start that is refused for what it asks, as it is work too; over the limit say so instead."""
         desk = self.crowd(starts_per_minute=5)
-        refusals = ({"name": "x" * 65}, {"provider": "discord"}, {"intent": Intent.LINK}, {"intent": Intent.ADOPT})
+        refusals = (
+            {"name": "x" * 65},
+            {"provider": "discord"},
+            {"intent": LoginIntent.LINK},
+            {"intent": LoginIntent.ADOPT},
+        )
         for start in refusals:
             with self.assertRaises((InvalidStart, ProviderUnknown)):
                 desk.start(**start)
@@ -99,9 +105,9 @@ class StartsPerMinute(CrowdCase):
         far = FarProvider()
         desk = self.oauth(far, limits=replace(NO_LIMITS, starts_per_minute=2))
         with self.assertRaises(TokenMissing):
-            desk.start(intent=Intent.LINK)
-        far.down = failures.ProviderUnavailable("down")
-        with self.assertRaises(ProviderUnavailable):
+            desk.start(intent=LoginIntent.LINK)
+        far.down = base.ProviderUnavailable("down")
+        with self.assertRaises(LoginProviderUnavailable):
             desk.start()
         far.down = None
         self.refused(desk, 30)
@@ -178,7 +184,7 @@ class LiveInAll(CrowdCase):
         waiting = desk.asked(first, wait_seconds=25)
         self.assertNoResult(waiting)
         newcomer = desk.start()
-        self.assertEqual(self.successResultOf(waiting), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_EXPIRED))
         self.assertEqual(desk.collect(attended).stage, "at_provider")
         for started in (second, newcomer):
             self.assertEqual(desk.collect(started).stage, "waiting_for_browser")
@@ -190,7 +196,7 @@ class LiveInAll(CrowdCase):
         for each in started:
             desk.sign_in(each, password="wrong horse")
         before = self.everything(desk)
-        with self.assertRaises(Crowded):
+        with self.assertRaises(TooManyLogins):
             desk.start()
         self.assertEqual(self.everything(desk), before)
         desk.decline(started[0])
@@ -205,7 +211,7 @@ class LiveInAll(CrowdCase):
         second = desk.start()
         desk.clock.advance(300)
         desk.start()
-        self.assertEqual(desk.collect(first), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(desk.collect(first), Failed(LoginFailure.LOGIN_EXPIRED))
         self.assertEqual(desk.collect(second).stage, "waiting_for_browser")
 
     def test_a_lowered_limit(self) -> None:
@@ -221,7 +227,7 @@ class LiveInAll(CrowdCase):
 
     def test_outcomes_are_bounded(self) -> None:
         """Ended logins are remembered up to a number; the oldest is forgotten first."""
-        self.patch(starts, "ENDED_ROWS", 3)
+        self.patch(login_store, "ENDED_ROWS", 3)
         desk = self.crowd()
         started = [desk.start() for _ in range(5)]
         for each in started:
@@ -260,16 +266,16 @@ class Entries(CrowdCase):
         desk = self.crowd(entries_per_minute=60)
         started = desk.start()
         for _ in range(30):
-            self.assertIsInstance(desk.enter(started), Ask)
-            with self.assertRaises(LinkUnknown):
-                done(desk.departing.enter(Form("x" * 22, BROWSER, "203.0.113.7"), None))
+            self.assertIsInstance(desk.enter(started), SignInPrompt)
+            with self.assertRaises(UnknownLoginLink):
+                done(desk.departing.enter(SignInForm("x" * 22, BROWSER, "203.0.113.7"), None))
         before = self.everything(desk)
         with self.assertRaises(RateLimited) as caught:
             desk.enter(started)
         self.assertEqual((caught.exception.retry_after, self.everything(desk)), (1, before))
-        self.assertIsInstance(desk.enter(started, address="203.0.113.8"), Ask)
+        self.assertIsInstance(desk.enter(started, address="203.0.113.8"), SignInPrompt)
         desk.clock.advance(1)
-        self.assertIsInstance(desk.enter(started), Ask)
+        self.assertIsInstance(desk.enter(started), SignInPrompt)
 
     def test_departures(self) -> None:
         """Leaving for a provider counts as often again, apart from visits; a refused one makes no attempt."""
@@ -277,7 +283,7 @@ class Entries(CrowdCase):
         started = desk.start()
         for _ in range(2):
             desk.enter(started)
-            self.assertIsInstance(desk.go(started), Depart)
+            self.assertIsInstance(desk.go(started), RedirectToProvider)
         before = self.everything(desk)
         for refused in (desk.go, desk.enter):
             with self.assertRaises(RateLimited):
@@ -298,15 +304,15 @@ class Callbacks(CrowdCase):
         desk = self.desk_of(60)
         state = desk.depart(started := desk.start())
         for _ in range(60):
-            with self.assertRaises(CallbackRefused):
+            with self.assertRaises(CallbackRejected):
                 desk.returned("A" * 43)
         with self.assertRaises(CallbacksLimited) as caught:
             desk.returned(state)
         self.assertEqual(caught.exception.retry_after, 1)
-        with self.assertRaises(CallbackRefused):
+        with self.assertRaises(CallbackRejected):
             desk.returned("A" * 43, address="203.0.113.8")
         desk.clock.advance(1)
-        self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(state), RedirectToResult(started.login.login_id))
 
     def test_malformed_ones_count(self) -> None:
         """Count a callback before it is parsed."""
@@ -321,7 +327,7 @@ class Callbacks(CrowdCase):
         """A refused callback writes nothing and burns nothing: reloading it later finishes the sign-in."""
         desk = self.desk_of(1)
         state = desk.depart(started := desk.start())
-        with self.assertRaises(CallbackRefused):
+        with self.assertRaises(CallbackRejected):
             desk.returned("A" * 43)
         before = self.everything(desk)
         for other in ({}, {"code": "c", "iss": "https://evil.example"}, {"provider": "google"}, {"error": "e"}):
@@ -330,18 +336,18 @@ class Callbacks(CrowdCase):
             self.assertEqual(caught.exception.retry_after, 60)
         self.assertEqual((self.everything(desk), self.far.calls, desk.log.lines), (before, [], []))
         desk.clock.advance(60)
-        self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(state), RedirectToResult(started.login.login_id))
 
     def test_ipv6(self) -> None:
         """Count a /64 as one client, and let a /48 have eight times as many."""
         desk = self.desk_of(2)
         for place in ("0::1", "0::2"):
-            with self.assertRaises(CallbackRefused):
+            with self.assertRaises(CallbackRejected):
                 desk.returned("A" * 43, address=f"{NETWORK}:{place}")
         with self.assertRaises(CallbacksLimited):
             desk.returned("A" * 43, address=f"{NETWORK}:0:5::3")
         for number in range(14):
-            with self.assertRaises(CallbackRefused):
+            with self.assertRaises(CallbackRejected):
                 desk.returned("A" * 43, address=f"{NETWORK}:{1 + number // 2}::{number}")
         with self.assertRaises(CallbacksLimited):
             desk.returned("A" * 43, address=f"{NETWORK}:ff::1")
@@ -351,19 +357,19 @@ class Callbacks(CrowdCase):
         desk = self.oauth(self.far, limits=replace(NO_LIMITS, callbacks_per_minute=1, entries_per_minute=1))
         started = desk.start()
         desk.enter(started)
-        self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(desk.depart(started)), RedirectToResult(started.login.login_id))
 
     def test_off(self) -> None:
         """With 0 there is no limit, and nothing is written for it."""
         desk = self.desk_of(0)
         for _ in range(200):
-            with self.assertRaises(CallbackRefused):
+            with self.assertRaises(CallbackRejected):
                 desk.returned("A" * 43)
         self.assertEqual(desk.rows("SELECT * FROM limit_bucket"), [])
 
     def test_default(self) -> None:
         """Sixty."""
-        self.assertEqual(Limits().callbacks_per_minute, 60)
+        self.assertEqual(AuthLimits().callbacks_per_minute, 60)
 
 
 class Sweeping(CrowdCase):
@@ -378,12 +384,12 @@ class Sweeping(CrowdCase):
     def test_in_steps(self) -> None:
         """A sweep of very many is many units, none of them long; it ends, and takes those of another clock along."""
         desk = self.crowd()
-        count = 2 * limits.SWEEP_ROWS + 500
+        count = 2 * rate_limits.CLEANUP_ROWS + 500
         arrivals = [desk.now_ms() + offset for offset in (-1000, 86_400_000)]
         rows = [{"i": Index(n.to_bytes(32, "big")), "at": arrivals[n % 2]} for n in range(count)]
         desk.write(lambda c: c.executemany("INSERT INTO limit_bucket VALUES (:i, :at)", rows).rowcount)
-        removed = desk.write(lambda c: limits.sweep(c, desk.now_ms()))
-        self.assertEqual(removed, 2 * limits.SWEEP_ROWS)
+        removed = desk.write(lambda c: rate_limits.delete_idle(c, desk.now_ms()))
+        self.assertEqual(removed, 2 * rate_limits.CLEANUP_ROWS)
         done(desk.limits.sweep(desk.now_ms()))
         self.assertEqual(desk.rows("SELECT 1 FROM limit_bucket"), [])
 

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from gamed.login.collecting import Complete, Failed
-from gamed.login.done import Over
+from gamed.login.browser import Ended
+from gamed.login.collect import Complete, Failed
 from gamed.login.errors import LoginCollected
-from gamed.login.outcome import Outcome
-from gamed.login.starting import Started
+from gamed.login.start import StartedLogin
+from gamed.outcomes import LoginFailure
+from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionRevoked
-from gamed.storage.auth import sessions
-from tests.login.desk import Desk, HandoffCase, done
-from tests.login.far_provider import FarProvider
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import Desk, HandoffCase, done
 from tests.support.covers import covers
 
-INTERRUPTED = Failed(Outcome.LOGIN_INTERRUPTED)
+INTERRUPTED = Failed(LoginFailure.LOGIN_INTERRUPTED)
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
 HOW = {
     "one bit": "substr({0}, 1, length({0}) - 1) || x'00'",
@@ -27,14 +27,14 @@ OTHER_COLUMN = {"sealed_proof": "identity", "sealed_identity": "proof", "sealed_
 
 
 class Damaged(HandoffCase):
-    def two(self) -> tuple[Desk, Started]:
+    def two(self) -> tuple[Desk, StartedLogin]:
         """Signed in twice, by two people; the first sign-in is the one to be damaged."""
         desk = self.oauth(FarProvider())
         started = desk.signed_in("anna")
         self.other = desk.signed_in("bo")
         return desk, started
 
-    def damage(self, desk: Desk, started: Started, column: str, how: str) -> None:
+    def damage(self, desk: Desk, started: StartedLogin, column: str, how: str) -> None:
         value = HOW[how].format(column, OTHER_COLUMN[column])
         query = f"UPDATE login SET {column} = CAST({value} AS BLOB) WHERE login_id = :login_id"
         desk.write(lambda c: c.execute(query, {"login_id": started.login.login_id}) and None)
@@ -42,7 +42,7 @@ class Damaged(HandoffCase):
     def lasting(self, desk: Desk) -> list[Any]:
         return [desk.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in LASTING]
 
-    def owner_reads(self, desk: Desk, started: Started, value: str) -> None:
+    def owner_reads(self, desk: Desk, started: StartedLogin, value: str) -> None:
         """One line that names what was damaged, and that is all it says."""
         lines = [line for line in desk.security if "decryption_failed" in line]
         self.assertEqual(lines, [f"decryption_failed value={value} row={started.login.login_id}"])
@@ -58,7 +58,7 @@ class Damaged(HandoffCase):
                 self.assertEqual(desk.collect(started, code=code), INTERRUPTED, (column, how))
                 self.assertEqual(desk.collect(started, code=code), INTERRUPTED, (column, how))
                 self.assertEqual(self.lasting(desk), before)
-                self.assertEqual(desk.done_page(started), Over(Outcome.LOGIN_INTERRUPTED))
+                self.assertEqual(desk.done_page(started), Ended(LoginFailure.LOGIN_INTERRUPTED))
                 self.owner_reads(desk, started, value)
                 self.assertIsInstance(desk.collect(self.other, code=desk.code(self.other)), Complete)
 
@@ -70,7 +70,7 @@ class Damaged(HandoffCase):
                 self.other, started = desk.signed_in("bo"), desk.signed_in("anna", port=port)
                 self.damage(desk, started, "sealed_proof", how)
                 waiting = desk.asked(started, wait_seconds=25, seen="proof_required")
-                self.assertEqual(desk.done_page(started), Over(Outcome.LOGIN_INTERRUPTED), how)
+                self.assertEqual(desk.done_page(started), Ended(LoginFailure.LOGIN_INTERRUPTED), how)
                 self.assertEqual(done(waiting), INTERRUPTED)
                 self.owner_reads(desk, started, "proof")
 
@@ -94,7 +94,7 @@ class Damaged(HandoffCase):
         login = desk.collect(started, code=desk.code(started)).login
         self.damage(desk, started, "sealed_result", "one bit")
         desk.stores.auth.pause()
-        used = desk.stores.auth.submit(lambda c: sessions.mark_used(c, login.session_id, 1, desk.now_ms()))
+        used = desk.stores.auth.submit(lambda c: session_tables.mark_used(c, login.session_id, 1, desk.now_ms()))
         collect = desk.asked(started)
         desk.stores.auth.resume()
         done(used)

@@ -1,18 +1,18 @@
 """The first proven collect judges for itself: what was true when the game asked may be over when it is its turn."""
 
-from gamed.login.collecting import Collect, Collected, Complete, Failed, Pending
-from gamed.login.outcome import Outcome
-from gamed.login.proof import Presented
-from gamed.login.starting import Started
-from tests.login.desk import Desk, HandoffCase, done
+from gamed.login.collect import Collected, CollectRequest, Complete, Failed, Pending
+from gamed.login.keys import PresentedProof
+from gamed.login.start import StartedLogin
+from gamed.outcomes import LoginFailure
+from tests.login.fixtures import Desk, HandoffCase, done
 
 SEALED = "SELECT sealed_identity IS NULL, sealed_proof IS NULL, sealed_result IS NULL, wrong_codes FROM login"
 
 
 class Delivering(HandoffCase):
-    def deliver(self, desk: Desk, started: Started, presented: Presented | None) -> Collected:
+    def deliver(self, desk: Desk, started: StartedLogin, presented: PresentedProof | None) -> Collected:
         """Without the look that a collect takes before it."""
-        answer: Collected = done(desk.collecting.deliver(Collect(desk.secret(started), presented=presented)))
+        answer: Collected = done(desk.collecting.deliver(CollectRequest(desk.secret(started), presented=presented)))
         return answer
 
     def sessions(self, desk: Desk) -> int:
@@ -35,14 +35,14 @@ class Delivering(HandoffCase):
         desk.sign_in(started)
         code = desk.code(started)
         desk.clock.advance(600)
-        answer = self.deliver(desk, started, Presented.finish_code(code))
-        self.assertEqual((answer, self.sessions(desk)), (Failed(Outcome.LOGIN_EXPIRED), 0))
+        answer = self.deliver(desk, started, PresentedProof.finish_code(code))
+        self.assertEqual((answer, self.sessions(desk)), (Failed(LoginFailure.LOGIN_EXPIRED), 0))
 
     def test_too_early(self) -> None:
         """At every stage before `ready` a proof is as good as none."""
         desk = self.desk()
         started = desk.start()
-        for presented in (Presented.finish_code("BKTRVW"), Presented.ticket("x" * 43), None):
+        for presented in (PresentedProof.finish_code("BKTRVW"), PresentedProof.ticket("x" * 43), None):
             self.assertEqual(self.deliver(desk, started, presented), Pending("waiting_for_browser", 600))
         self.assertEqual(desk.login(started).wrong_codes, 0)
 
@@ -52,7 +52,7 @@ class Delivering(HandoffCase):
             desk = self.desk()
             started = desk.start()
             desk.sign_in(started)
-            presented = Presented.finish_code(desk.code(started))
+            presented = PresentedProof.finish_code(desk.code(started))
             getattr(desk, end)(started)
             self.assertIsInstance(self.deliver(desk, started, presented), Failed)
             self.assertEqual(self.sessions(desk), 0)
@@ -69,7 +69,7 @@ class Delivering(HandoffCase):
         """One that comes before `ready` waits like a collect without."""
         desk = self.desk()
         started = desk.start()
-        waiting = desk.asked(started, wait_seconds=25, presented=Presented.finish_code("BKTRVW"))
+        waiting = desk.asked(started, wait_seconds=25, presented=PresentedProof.finish_code("BKTRVW"))
         self.assertNoResult(waiting)
         desk.sign_in(started)
         self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))

@@ -7,23 +7,27 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index, Purpose, Secret
-from gamed.identity.authorization import challenge_of
-from gamed.identity.provider import Destination, Journey, ProviderError, ProviderMisconfigured, ProviderUnavailable
 from gamed.login import errors
 from gamed.login.attempt import LIVE_ATTEMPTS
-from gamed.login.browser import Ask, SeeDone
-from gamed.login.callback import CallbackRefused, Ruling
-from gamed.login.collecting import Failed, Pending
-from gamed.login.departing import GONE, Depart
-from gamed.login.done import Over
-from gamed.login.errors import LinkUnknown, LoginOver, OtherBrowser
-from gamed.login.local import Refused
-from gamed.login.outcome import Outcome
-from gamed.login.straight import goes_straight
-from gamed.login.transaction import Intent, Stage
-from tests.login.desk import ADDRESS, BASE, PASSWORD, Desk, HandoffCase
+from gamed.login.authorize import GONE, RedirectToProvider, may_skip_consent_page
+from gamed.login.browser import Ended, RedirectToResult, SignInPrompt
+from gamed.login.callback_rules import CallbackCheck, CallbackRejected
+from gamed.login.collect import Failed, Pending
+from gamed.login.errors import LoginEnded, UnknownLoginLink, WrongBrowser
+from gamed.login.local import FormRejected
+from gamed.login.transaction import LoginIntent, LoginStage
+from gamed.outcomes import LoginFailure
+from gamed.providers.base import (
+    AuthorizationRequest,
+    AuthorizationUrl,
+    ProviderError,
+    ProviderMisconfigured,
+    ProviderUnavailable,
+)
+from gamed.providers.messages import challenge_of
 from tests.login.examples import BROWSER, OTHER, a_login
-from tests.login.far_provider import ISSUER, FarProvider
+from tests.login.fake_provider import ISSUER, FarProvider
+from tests.login.fixtures import ADDRESS, BASE, PASSWORD, Desk, HandoffCase
 from tests.support.covers import covers
 
 HERE, ELSEWHERE = Index(b"a" * 32), Index(b"z" * 32)
@@ -34,10 +38,10 @@ class Straight(SynchronousTestCase):
     def test_every_combination(self) -> None:
         """Only with a port, to sign in, from the starter's own address, and not from a link on some page."""
         sites = (None, "none", "same-origin", "same-site", "cross-site", "none,none", "")
-        for port, intent, address, site in product((51004, None), Intent, (HERE, ELSEWHERE), sites):
+        for port, intent, address, site in product((51004, None), LoginIntent, (HERE, ELSEWHERE), sites):
             login = a_login(loopback_port=port, intent=intent)
-            straight = port == 51004 and intent is Intent.LOGIN and address == HERE and site in (None, "none")
-            self.assertEqual(goes_straight(login, address, site), straight, (port, intent, site))
+            straight = port == 51004 and intent is LoginIntent.LOGIN and address == HERE and site in (None, "none")
+            self.assertEqual(may_skip_consent_page(login, address, site), straight, (port, intent, site))
 
 
 class Entering(HandoffCase):
@@ -46,7 +50,7 @@ class Entering(HandoffCase):
         desk = self.oauth(far := FarProvider())
         started = desk.start(port=51004)
         for site in (None, "none"):
-            self.assertIsInstance(desk.enter(started, site=site), Depart)
+            self.assertIsInstance(desk.enter(started, site=site), RedirectToProvider)
         self.assertEqual(desk.collect(started), Pending("at_provider", 600))
         self.assertEqual(len(far.journeys), 2)
 
@@ -60,18 +64,18 @@ class Entering(HandoffCase):
             desk.enter(started, OTHER, address="2001:db8::7"),
             desk.enter(codeless := desk.start()),
         ):
-            self.assertIsInstance(answer, Ask)
+            self.assertIsInstance(answer, SignInPrompt)
         self.assertEqual(desk.rows("SELECT * FROM login WHERE loopback_port = 51004"), before)
         self.assertEqual((desk.rows("SELECT 1 FROM authorization_attempt"), far.journeys), ([], []))
-        self.assertIs(desk.login(codeless).stage, Stage.PENDING)
+        self.assertIs(desk.login(codeless).stage, LoginStage.PENDING)
 
     def test_the_same_home(self) -> None:
         """One /64 of IPv6 is one home; the address of a browser behind another one is not."""
         desk = self.oauth(FarProvider())
         started = desk.start(port=51004)
         started = replace(started, login=desk.login(started))
-        self.assertIsInstance(desk.enter(started, address="::ffff:203.0.113.7"), Depart)
-        self.assertIsInstance(desk.enter(started, address="203.0.113.8"), Ask)
+        self.assertIsInstance(desk.enter(started, address="::ffff:203.0.113.7"), RedirectToProvider)
+        self.assertIsInstance(desk.enter(started, address="203.0.113.8"), SignInPrompt)
 
     def test_after_a_change_of_mode(self) -> None:
         """A login whose way to sign in is gone since a restart is ended with a word, from either mode."""
@@ -80,19 +84,19 @@ class Entering(HandoffCase):
             started = desk.start()
             desk.providers.clear()
             desk.providers.update({now.name: now} if now else {})
-            self.assertEqual(desk.enter(started), SeeDone(started.login.login_id))
-            self.assertEqual(desk.collect(started), Failed(Outcome.PROVIDER_UNAVAILABLE))
+            self.assertEqual(desk.enter(started), RedirectToResult(started.login.login_id))
+            self.assertEqual(desk.collect(started), Failed(LoginFailure.PROVIDER_UNAVAILABLE))
             name = was.name if was else "local"
             self.assertEqual(desk.log.lines, [f"failed {name} provider_unavailable req-1: {GONE}"])
 
     def test_a_provider_taken_out(self) -> None:
         """While the page was open: the button says so, whatever was asked."""
-        for intent in (Intent.LOGIN, Intent.ADOPT):
+        for intent in (LoginIntent.LOGIN, LoginIntent.ADOPT):
             desk = self.oauth(FarProvider(), FarProvider("google"))
             started = desk.start(intent=intent)
             del desk.providers["discord"]
-            self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
-            self.assertEqual(desk.collect(started), Failed(Outcome.PROVIDER_UNAVAILABLE))
+            self.assertEqual(desk.go(started), RedirectToResult(started.login.login_id))
+            self.assertEqual(desk.collect(started), Failed(LoginFailure.PROVIDER_UNAVAILABLE))
             self.assertEqual(desk.log.lines, [f"failed discord provider_unavailable req-1: {GONE}"])
 
     def test_where_nothing_is_asked(self) -> None:
@@ -101,16 +105,16 @@ class Entering(HandoffCase):
         started = desk.start()
         state = desk.depart(started)
         desk.returned(state)
-        with self.assertRaises(OtherBrowser):
+        with self.assertRaises(WrongBrowser):
             desk.enter(started, OTHER)
-        with self.assertRaises(OtherBrowser):
+        with self.assertRaises(WrongBrowser):
             desk.go(started, OTHER)
-        self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
+        self.assertEqual(desk.go(started), RedirectToResult(started.login.login_id))
         desk.cancel(started)
         for act in (desk.enter, desk.go):
-            with self.assertRaises(LoginOver):
+            with self.assertRaises(LoginEnded):
                 act(started)
-            with self.assertRaises(LinkUnknown):
+            with self.assertRaises(UnknownLoginLink):
                 act(replace(started, token="A" * 22))
 
 
@@ -161,11 +165,11 @@ class Attempts(HandoffCase):
             states = [desk.depart(started) for _ in range(LIVE_ATTEMPTS + 1)]
             self.assertEqual(len(desk.rows("SELECT 1 FROM authorization_attempt")), LIVE_ATTEMPTS)
             if chosen == 0:
-                with self.assertRaises(CallbackRefused) as refused:
+                with self.assertRaises(CallbackRejected) as refused:
                     desk.returned(states[chosen])
-                self.assertIs(refused.exception.ruling, Ruling.STATE_UNKNOWN)
+                self.assertIs(refused.exception.ruling, CallbackCheck.STATE_UNKNOWN)
             else:
-                self.assertEqual(desk.returned(states[chosen]), SeeDone(started.login.login_id))
+                self.assertEqual(desk.returned(states[chosen]), RedirectToResult(started.login.login_id))
 
     def test_five_of_each_login(self) -> None:
         """One login's attempts do not push out another's."""
@@ -174,7 +178,7 @@ class Attempts(HandoffCase):
         state = desk.depart(mine)
         for _ in range(20):
             desk.depart(other, OTHER)
-        self.assertEqual(desk.returned(state), SeeDone(mine.login.login_id))
+        self.assertEqual(desk.returned(state), RedirectToResult(mine.login.login_id))
 
     def test_burned_ones_do_not_pile_up(self) -> None:
         """However often a browser spoils its own attempts, a login keeps a handful of rows, and can be finished."""
@@ -182,17 +186,17 @@ class Attempts(HandoffCase):
         started = desk.start()
         for _ in range(3 * LIVE_ATTEMPTS):
             state = desk.depart(started)
-            with self.assertRaises(CallbackRefused):
+            with self.assertRaises(CallbackRejected):
                 desk.returned(state, code="c", iss="https://evil.example")
         self.assertLessEqual(len(desk.rows("SELECT 1 FROM authorization_attempt")), 2 * LIVE_ATTEMPTS)
-        self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(desk.depart(started)), RedirectToResult(started.login.login_id))
 
 
 class NobodyThere(HandoffCase):
     def test_start_while_it_is_left_alone(self) -> None:
         """503 with the seconds the breaker says, and no row."""
         desk = self.oauth(far := FarProvider(down=ProviderUnavailable("left alone", 17)))
-        with self.assertRaises(errors.ProviderUnavailable) as refused:
+        with self.assertRaises(errors.LoginProviderUnavailable) as refused:
             desk.start()
         self.assertEqual(refused.exception.retry_after, 17)
         self.assertNotIn("left alone", str(refused.exception))
@@ -206,9 +210,9 @@ class NobodyThere(HandoffCase):
         No other browser is shown anything; the next sign-in works as soon as the provider does.
         """
         for cause, outcome in (
-            (ProviderMisconfigured("discovery: another issuer"), Outcome.PROVIDER_MISCONFIGURED),
-            (ProviderError("discovery: not JSON"), Outcome.PROVIDER_ERROR),
-            (ProviderUnavailable("discovery: no connection", 17), Outcome.PROVIDER_UNAVAILABLE),
+            (ProviderMisconfigured("discovery: another issuer"), LoginFailure.PROVIDER_MISCONFIGURED),
+            (ProviderError("discovery: not JSON"), LoginFailure.PROVIDER_ERROR),
+            (ProviderUnavailable("discovery: no connection", 17), LoginFailure.PROVIDER_UNAVAILABLE),
         ):
             for straight in (True, False):
                 desk = self.oauth(far := FarProvider())
@@ -216,49 +220,49 @@ class NobodyThere(HandoffCase):
                 waiting = desk.asked(started, wait_seconds=25)
                 far.down = cause
                 answer = desk.enter(started) if straight else desk.go(started)
-                self.assertEqual(answer, SeeDone(started.login.login_id))
+                self.assertEqual(answer, RedirectToResult(started.login.login_id))
                 self.assertEqual(self.successResultOf(waiting), Failed(outcome))
-                self.assertEqual(desk.done_page(started), Over(outcome))
+                self.assertEqual(desk.done_page(started), Ended(outcome))
                 self.assertEqual(desk.log.lines, [f"failed discord {outcome.value} req-1: {cause}"])
                 self.assertEqual(desk.rows("SELECT 1 FROM authorization_attempt"), [])
-                with self.assertRaises(OtherBrowser):
+                with self.assertRaises(WrongBrowser):
                     desk.done_page(started, OTHER)
-                with self.assertRaises(LoginOver) as over:
+                with self.assertRaises(LoginEnded) as over:
                     desk.enter(started, OTHER)
                 self.assertIs(over.exception.outcome, outcome)
                 far.down = None
                 again = desk.start()
-                self.assertEqual(desk.returned(desk.depart(again)), SeeDone(again.login.login_id))
+                self.assertEqual(desk.returned(desk.depart(again)), RedirectToResult(again.login.login_id))
 
     @covers("threats/7")
     def test_who_cannot_end_it(self) -> None:
         """Whoever only opens the link and is shown the page ends nothing, whatever the provider does meanwhile."""
         for intent, port, site, address in (
-            (Intent.LOGIN, None, None, ADDRESS),
-            (Intent.LOGIN, 51004, "cross-site", ADDRESS),
-            (Intent.LOGIN, 51004, None, "198.51.100.9"),
-            (Intent.ADOPT, 51004, None, ADDRESS),
+            (LoginIntent.LOGIN, None, None, ADDRESS),
+            (LoginIntent.LOGIN, 51004, "cross-site", ADDRESS),
+            (LoginIntent.LOGIN, 51004, None, "198.51.100.9"),
+            (LoginIntent.ADOPT, 51004, None, ADDRESS),
         ):
             desk = self.oauth(far := FarProvider())
             started = desk.start(port=port, intent=intent)
             far.down = ProviderUnavailable("left alone", 17)
             for browser in (OTHER, BROWSER):
-                self.assertIsInstance(desk.enter(started, browser, site, address), Ask)
+                self.assertIsInstance(desk.enter(started, browser, site, address), SignInPrompt)
             self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
             self.assertEqual(desk.log.lines, [])
             far.down = None
             state = desk.depart(started, name="Anna", password=PASSWORD)
-            self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+            self.assertEqual(desk.returned(state), RedirectToResult(started.login.login_id))
 
     def test_adopting_without_the_password(self) -> None:
         """The name and password are asked first: a wrong one ends nothing, though the provider is down."""
         desk = self.oauth(far := FarProvider())
-        started = desk.start(intent=Intent.ADOPT)
+        started = desk.start(intent=LoginIntent.ADOPT)
         far.down = ProviderUnavailable("left alone", 17)
-        self.assertIsInstance(desk.go(started, OTHER, name="Anna", password="wrong horse"), Refused)
+        self.assertIsInstance(desk.go(started, OTHER, name="Anna", password="wrong horse"), FormRejected)
         self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
-        self.assertEqual(desk.go(started, name="Anna", password=PASSWORD), SeeDone(started.login.login_id))
-        self.assertEqual(desk.collect(started), Failed(Outcome.PROVIDER_UNAVAILABLE))
+        self.assertEqual(desk.go(started, name="Anna", password=PASSWORD), RedirectToResult(started.login.login_id))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.PROVIDER_UNAVAILABLE))
 
     def test_too_late_to_end_it(self) -> None:
         """The provider fails one browser while another one comes back from it: who won keeps the login."""
@@ -266,7 +270,7 @@ class NobodyThere(HandoffCase):
         class Failing(FarProvider):
             meanwhile: str | None = None
 
-            async def authorization_url(self, journey: Journey) -> Destination:
+            async def authorization_url(self, journey: AuthorizationRequest) -> AuthorizationUrl:
                 if self.meanwhile is None:
                     return await super().authorization_url(journey)
                 desk.returned(self.meanwhile)
@@ -275,7 +279,7 @@ class NobodyThere(HandoffCase):
         desk = self.oauth(far := Failing())
         started = desk.start()
         far.meanwhile = desk.depart(started)
-        with self.assertRaises(OtherBrowser):
+        with self.assertRaises(WrongBrowser):
             desk.go(started, OTHER)
         self.assertEqual(desk.collect(started, desk.code(started)).result.created, True)
 
@@ -295,7 +299,7 @@ class NobodyThere(HandoffCase):
 
         desk, started = desk_of(far := Slow())
         far.meanwhile = lambda: desk.cancel(started)
-        with self.assertRaises(LoginOver):
+        with self.assertRaises(LoginEnded):
             desk.go(started)
         desk, started = desk_of(far := Slow())
 
@@ -304,7 +308,7 @@ class NobodyThere(HandoffCase):
             desk.returned(desk.depart(started, OTHER), OTHER)
 
         far.meanwhile = another
-        with self.assertRaises(OtherBrowser):
+        with self.assertRaises(WrongBrowser):
             desk.go(started)
         self.assertEqual(desk.rows("SELECT count(*) FROM authorization_attempt"), [(1,)])
         desk, started = desk_of(far := Slow())
@@ -314,5 +318,5 @@ class NobodyThere(HandoffCase):
             desk.returned(desk.depart(started))
 
         far.meanwhile = another_tab
-        self.assertEqual(desk.go(started), SeeDone(started.login.login_id))
+        self.assertEqual(desk.go(started), RedirectToResult(started.login.login_id))
         self.assertEqual(desk.rows("SELECT count(*) FROM authorization_attempt"), [(1,)])

@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import gamed
 from gamed.login.diagram import page
-from gamed.login.transaction import MEANING, NEXT, Event, Stage
+from gamed.login.transaction import MEANING, NEXT, LoginEvent, LoginStage
 from tests.login.examples import START_MS, TTL_MS, a_login
 
 DOCS = Path(gamed.__file__).parents[1] / "docs"
@@ -20,10 +20,10 @@ class Diagram(SynchronousTestCase):
     def test_the_clock(self) -> None:
         """The page gives the deadlines that the code computes, also of an exchange that ends after the lifetime."""
         rows = {line.split("`")[1]: line.split(" | ")[1] for line in page().splitlines() if line.startswith("| `")}
-        late = a_login(Stage.READY, stage_ms=START_MS + TTL_MS)
-        in_time = a_login(Stage.READY, stage_ms=START_MS + TTL_MS - 1)
-        begun = a_login(Stage.EXCHANGING, stage_ms=START_MS)
-        begun_late = a_login(Stage.EXCHANGING, stage_ms=START_MS + TTL_MS - 1)
+        late = a_login(LoginStage.READY, stage_ms=START_MS + TTL_MS)
+        in_time = a_login(LoginStage.READY, stage_ms=START_MS + TTL_MS - 1)
+        begun = a_login(LoginStage.EXCHANGING, stage_ms=START_MS)
+        begun_late = a_login(LoginStage.EXCHANGING, stage_ms=START_MS + TTL_MS - 1)
         self.assertEqual((late.deadline_ms, in_time.deadline_ms), (START_MS + TTL_MS + 15_000, START_MS + TTL_MS))
         self.assertEqual(rows["ready"], "at `device_transaction_ttl`; 15 s later if its exchange ended after that")
         self.assertEqual((begun.deadline_ms, begun_late.deadline_ms), (START_MS + 60_000, START_MS + TTL_MS + 15_000))
@@ -33,4 +33,4 @@ class Diagram(SynchronousTestCase):
         """One line per arrow, and every event is explained."""
         for (before, event), after in NEXT.items():
             self.assertIn(f"\n    {before.value} --> {after.value}: {event.value}\n", page())
-        self.assertEqual(set(MEANING), set(Event))
+        self.assertEqual(set(MEANING), set(LoginEvent))

@@ -8,17 +8,17 @@ from sqlite3 import Connection
 
 from msgspec.structs import replace
 
-from gamed.config.model import Limits
+from gamed.config.model import AuthLimits
 from gamed.crypto import Index
-from gamed.limits import RateLimited
-from gamed.login.client import Client
-from gamed.login.collecting import Complete
-from gamed.login.crowd import Crowd, address_indexes
-from gamed.storage.auth import starts
-from gamed.storage.files import AUTH, StoreFile, connect, prepare
-from gamed.storage.migrations import prepare_files
-from tests.login.desk import HandoffCase
+from gamed.database.connection import AUTH, DatabaseFile, connect, prepare
+from gamed.database.migrations import prepare_files
+from gamed.login import store as login_store
+from gamed.login.collect import Complete
+from gamed.login.policy import LoginQuota, address_indexes
+from gamed.login.transaction import ClientInfo
+from gamed.rate_limit import RateLimited
 from tests.login.examples import Counting, a_login, keys
+from tests.login.fixtures import HandoffCase
 from tests.support.examples import examples
 from tests.support.stores import data_folder
 
@@ -27,13 +27,13 @@ STARTS = 50_000 // SCALE
 SPACING_MS = 6 * SCALE
 BATCH = 125
 BYTES = 20_000_000 // SCALE
-LIMITS = replace(Limits(), live_logins=Limits().live_logins // SCALE)
+LIMITS = replace(AuthLimits(), live_logins=AuthLimits().live_logins // SCALE)
 
 
 class Flood:
     """Starts as the lane makes them, without the wire in front: each from an address of its own."""
 
-    def __init__(self, connection: Connection, words: Client) -> None:
+    def __init__(self, connection: Connection, words: ClientInfo) -> None:
         self.words = words
         self.connection, self.indexer, self.random = connection, keys().indexer, Counting()
         self.now_ms, self.made = a_login().created_ms, 0
@@ -55,7 +55,7 @@ class Flood:
             expires_ms=self.now_ms + 600_000,
             stage_ms=self.now_ms,
         )
-        starts.start(self.connection, login, Crowd.of(LIMITS, self.indexer, address))
+        login_store.start_login(self.connection, login, LoginQuota.of(LIMITS, self.indexer, address))
 
     def run(self, count: int) -> None:
         for _ in range(count // BATCH):
@@ -68,30 +68,30 @@ class Flood:
 class FileTests(HandoffCase):
     def test_the_file_stays_small(self) -> None:
         """So many wait, some outcomes are remembered, and from there on nothing grows."""
-        self.flood(Client("MyGame", "1.4.2", "windows", "ANNA-PC"))
+        self.flood(ClientInfo("MyGame", "1.4.2", "windows", "ANNA-PC"))
 
     def test_whatever_the_devices_say(self) -> None:
         """The longest words there can be do not make the file larger than allowed, either."""
-        self.flood(Client(*(letter * 64 for letter in "\U00010400\U00010401\U00010402\U00010403")))
+        self.flood(ClientInfo(*(letter * 64 for letter in "\U00010400\U00010401\U00010402\U00010403")))
 
-    def flood(self, words: Client) -> None:
-        self.patch(starts, "ENDED_ROWS", starts.ENDED_ROWS // SCALE)
+    def flood(self, words: ClientInfo) -> None:
+        self.patch(login_store, "ENDED_ROWS", login_store.ENDED_ROWS // SCALE)
         folder = data_folder(self)
         prepare_files(folder)
-        connection = connect(StoreFile.at(folder, AUTH).uri)
+        connection = connect(DatabaseFile.at(folder, AUTH).uri)
         self.addCleanup(connection.close)
         prepare(connection)
         connection.execute("PRAGMA synchronous = OFF")  # nothing is tried here that a disk would have to keep
         flood = Flood(connection, words)
         flood.run(STARTS)
         counted = dict(connection.execute("SELECT stage, logins FROM login_count WHERE logins > 0").fetchall())
-        self.assertEqual(counted, {"pending": LIMITS.live_logins, "expired": starts.ENDED_ROWS})
+        self.assertEqual(counted, {"pending": LIMITS.live_logins, "expired": login_store.ENDED_ROWS})
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.assertLess(size(folder), BYTES)
 
     def test_others_sign_in(self) -> None:
         """In the middle of it a player starts, opens the link, signs in and collects; a greedy address may not."""
-        desk = self.desk(limits=replace(Limits(), live_logins=50, starts_per_minute=2))
+        desk = self.desk(limits=replace(AuthLimits(), live_logins=50, starts_per_minute=2))
         addresses = iter(f"10.1.{number >> 8}.{number & 255}" for number in range(1000))
 
         def flood() -> None:

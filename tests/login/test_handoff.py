@@ -4,34 +4,40 @@ from msgspec.structs import replace
 
 from gamed.config.model import Mode
 from gamed.crypto import Secret
-from gamed.login.account_check import Refusal
-from gamed.login.browser import Ask, SeeDone
-from gamed.login.collecting import Complete, Failed, Pending
-from gamed.login.done import GoBack, Over, Return, ShowCode, Working
-from gamed.login.entry import Key
+from gamed.login.browser import (
+    Ended,
+    Finished,
+    InProgress,
+    RedirectToResult,
+    ReturnToGame,
+    ShowFinishCode,
+    SignInPrompt,
+)
+from gamed.login.collect import Complete, Failed, Pending
 from gamed.login.errors import (
     DeviceSecretInvalid,
     InvalidProof,
     InvalidStart,
-    LinkUnknown,
     LoginCollected,
-    LoginOver,
-    OtherBrowser,
+    LoginEnded,
     ProviderUnknown,
+    UnknownLoginLink,
+    WrongBrowser,
 )
-from gamed.login.local import Refused
-from gamed.login.outcome import Outcome
-from gamed.login.proof import Presented
-from gamed.login.starting import Start
-from gamed.login.transaction import DELIVERED_MS, Event, Intent, Proof, Stage
+from gamed.login.keys import LoginLookup, PresentedProof
+from gamed.login.local import FormError, FormRejected
+from gamed.login.start import StartRequest
+from gamed.login.tables import CLEANUP_ROWS
+from gamed.login.transaction import DELIVERED_MS, LoginEvent, LoginIntent, LoginStage, ProofMethod
+from gamed.outcomes import LoginFailure
+from gamed.players import tables as player_tables
 from gamed.players.errors import PasswordsBusy
+from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import to_bytes
 from gamed.sessions.errors import SessionRevoked
-from gamed.sessions.first_uses import FirstUses
-from gamed.storage.auth import players, sessions
-from gamed.storage.auth.logins import SWEEP_ROWS
-from tests.login.desk import ANNA, APPROVAL, CLOSED, OFF, PASSWORD, TERMS, Desk, HandoffCase, done
+from gamed.sessions.service import FirstUses
 from tests.login.examples import BROWSER, OTHER, START_MS
+from tests.login.fixtures import ANNA, APPROVAL, CLOSED, OFF, PASSWORD, TERMS, Desk, HandoffCase, done
 from tests.support.covers import covers
 
 LASTING = ("player", "local_account", "identity", "session", "access_token", "refresh_credential")
@@ -59,7 +65,7 @@ class Starting(HandoffCase):
         desk = self.desk()
         started = desk.start(name="MyGame")
         login = desk.login(started)
-        self.assertEqual((login.stage, login.provider, login.client.name), (Stage.PENDING, "local", "MyGame"))
+        self.assertEqual((login.stage, login.provider, login.client.name), (LoginStage.PENDING, "local", "MyGame"))
         self.assertEqual(login.expires_ms, START_MS + 600_000)
         row = repr(desk.rows("SELECT * FROM login"))
         self.assertNotIn(started.token, row)
@@ -68,18 +74,18 @@ class Starting(HandoffCase):
 
     def test_the_proof_that_will_be_asked_for(self) -> None:
         """A port makes the loopback way possible; without one only the code is left; the owner may ask for none."""
-        self.assertIs(self.desk().start(port=51004).login.return_proof, Proof.LOOPBACK_OR_CODE)
-        self.assertIs(self.desk().start().login.return_proof, Proof.CODE)
-        self.assertIs(self.desk(return_proof=OFF).start(port=51004).login.return_proof, Proof.NONE)
+        self.assertIs(self.desk().start(port=51004).login.return_proof, ProofMethod.LOOPBACK_OR_CODE)
+        self.assertIs(self.desk().start().login.return_proof, ProofMethod.CODE)
+        self.assertIs(self.desk(return_proof=OFF).start(port=51004).login.return_proof, ProofMethod.NONE)
 
     def test_what_cannot_start(self) -> None:
         """Local mode has no provider and nothing to link; oauth mode needs one of its own; too long a word is named."""
         local, oauth = self.desk(), self.desk(mode=Mode.OAUTH)
-        good = Start(None, Intent.LOGIN, {}, None, "::1")
+        good = StartRequest(None, LoginIntent.LOGIN, {}, None, "::1")
         for desk, start, error in (
             (local, replace(good, provider="discord"), ProviderUnknown),
-            (local, replace(good, intent=Intent.LINK), InvalidStart),
-            (local, replace(good, intent=Intent.ADOPT), InvalidStart),
+            (local, replace(good, intent=LoginIntent.LINK), InvalidStart),
+            (local, replace(good, intent=LoginIntent.ADOPT), InvalidStart),
             (local, replace(good, words={"name": "x" * 65}), InvalidStart),
             (oauth, good, InvalidStart),
             (oauth, replace(good, provider="google"), ProviderUnknown),
@@ -91,7 +97,7 @@ class Starting(HandoffCase):
     def test_which_providers_there_are(self) -> None:
         """Who names none is told where they are listed."""
         with self.assertRaises(InvalidStart) as caught:
-            done(self.desk(mode=Mode.OAUTH).starting.start(Start(None, Intent.LOGIN, {}, None, "::1")))
+            done(self.desk(mode=Mode.OAUTH).starting.start(StartRequest(None, LoginIntent.LOGIN, {}, None, "::1")))
         self.assertEqual(str(caught.exception), "/provider: is missing; GET /auth/config lists which there are")
 
 
@@ -101,18 +107,18 @@ class SigningIn(HandoffCase):
         desk = self.desk()
         started = desk.start(name="MyGame")
         self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
-        self.assertEqual(desk.sign_in(started, name=" ANNA "), SeeDone(started.login.login_id))
+        self.assertEqual(desk.sign_in(started, name=" ANNA "), RedirectToResult(started.login.login_id))
         self.assertEqual(desk.collect(started), Pending("proof_required", 600))
         complete = desk.collect(started, code=desk.code(started))
         self.assertIsInstance(complete, Complete)
         self.assertEqual((complete.result.player_id, complete.result.created), (ANNA, False))
         caller = desk.write(
-            lambda c: sessions.authenticate(c, desk.keys.indexer, complete.result.pair.access, desk.now_ms())
+            lambda c: session_tables.authenticate(c, desk.keys.indexer, complete.result.pair.access, desk.now_ms())
         )
         self.assertEqual((caller.player_id, caller.session_id), (ANNA, complete.login.session_id))
         [(client, provider, login_id)] = desk.rows("SELECT client, provider, login_id FROM session")
         self.assertEqual((client, provider, login_id), ('{"name":"MyGame"}', "local", started.login.login_id))
-        self.assertEqual(desk.done_page(started), GoBack(signed_in=True))
+        self.assertEqual(desk.done_page(started), Finished(signed_in=True))
 
     def test_nothing_lasting_before_the_first_proven_collect(self) -> None:
         """A new account, an old one, wrong proofs: the tables of players and sessions are what they were."""
@@ -149,7 +155,7 @@ class SigningIn(HandoffCase):
         desk.create(first, "Bert", "another password")
         created = desk.collect(first, code=desk.code(first)).result
         self.assertTrue(created.created)
-        self.assertIsInstance(desk.sign_in(again, name="bert", password="another password"), SeeDone)
+        self.assertIsInstance(desk.sign_in(again, name="bert", password="another password"), RedirectToResult)
         result = desk.collect(again, code=desk.code(again)).result
         self.assertEqual((result.player_id, result.created), (created.player_id, False))
 
@@ -160,10 +166,10 @@ class SigningIn(HandoffCase):
         for fields in ({"name": "nobody"}, {"password": "wrong horse"}, {"name": "a b"}, {"password": "short"}):
             started = desk.start()
             refused = desk.sign_in(started, **fields)
-            self.assertIsInstance(refused, Refused)
-            self.assertIs(refused.refusal, Refusal.WRONG)
+            self.assertIsInstance(refused, FormRejected)
+            self.assertIs(refused.refusal, FormError.WRONG)
             self.assertEqual(desk.collect(started), Pending("at_provider", 600))
-            self.assertIsInstance(desk.sign_in(started), SeeDone)
+            self.assertIsInstance(desk.sign_in(started), RedirectToResult)
 
     def test_too_many_at_once(self) -> None:
         """While passwords queue up the form comes back with a time, and the game is told nothing new."""
@@ -172,21 +178,21 @@ class SigningIn(HandoffCase):
         started = desk.start()
         for act in (desk.sign_in, desk.create):
             refused = act(started, name="Bert")
-            self.assertEqual((refused.refusal, refused.retry_after), (Refusal.BUSY, 2))
+            self.assertEqual((refused.refusal, refused.retry_after), (FormError.BUSY, 2))
         self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
 
     def test_what_cannot_be_created(self) -> None:
         """A malformed name or password, a name that is taken in any spelling, anything where registration is closed."""
         desk, closed = self.desk(), self.desk(registration=CLOSED)
         for where, name, password, refusal in (
-            (desk, "a b", PASSWORD, Refusal.NAME_MALFORMED),
-            (desk, "", PASSWORD, Refusal.NAME_MALFORMED),
-            (desk, "Bert", "short", Refusal.PASSWORD_MALFORMED),
-            (desk, "\uff21NNA", PASSWORD, Refusal.NAME_TAKEN),
-            (closed, "Bert", PASSWORD, Refusal.CLOSED),
+            (desk, "a b", PASSWORD, FormError.NAME_MALFORMED),
+            (desk, "", PASSWORD, FormError.NAME_MALFORMED),
+            (desk, "Bert", "short", FormError.PASSWORD_MALFORMED),
+            (desk, "\uff21NNA", PASSWORD, FormError.NAME_TAKEN),
+            (closed, "Bert", PASSWORD, FormError.CLOSED),
         ):
             refused = where.create(where.start(), name, password)
-            self.assertEqual((type(refused), refused.refusal), (Refused, refusal))
+            self.assertEqual((type(refused), refused.refusal), (FormRejected, refusal))
 
     def test_two_new_accounts_of_one_name(self) -> None:
         """Both browsers succeed; the first game to collect gets the name, the other is told."""
@@ -195,7 +201,7 @@ class SigningIn(HandoffCase):
         desk.create(one, "Bert")
         desk.create(two, "BERT")
         self.assertIsInstance(desk.collect(two, code=desk.code(two)), Complete)
-        self.assertEqual(desk.collect(one, code=desk.code(one)), Failed(Outcome.IDENTITY_IN_USE))
+        self.assertEqual(desk.collect(one, code=desk.code(one)), Failed(LoginFailure.IDENTITY_IN_USE))
         self.assertEqual(len(desk.rows("SELECT 1 FROM player")), 2)
 
     def test_approval(self) -> None:
@@ -203,13 +209,13 @@ class SigningIn(HandoffCase):
         desk = self.desk(registration=APPROVAL)
         first, later, approved = desk.start(), desk.start(), desk.start()
         desk.create(first, "Bert")
-        self.assertEqual(desk.collect(first, code=desk.code(first)), Failed(Outcome.PLAYER_PENDING))
+        self.assertEqual(desk.collect(first, code=desk.code(first)), Failed(LoginFailure.PLAYER_PENDING))
         self.assertEqual(desk.rows("SELECT state FROM player WHERE player_id <> :a", a=ANNA), [("pending",)])
         self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
         desk.sign_in(later, name="Bert")
-        self.assertEqual(desk.collect(later, code=desk.code(later)), Failed(Outcome.PLAYER_PENDING))
+        self.assertEqual(desk.collect(later, code=desk.code(later)), Failed(LoginFailure.PLAYER_PENDING))
         [(bert,)] = desk.rows("SELECT player_id FROM player WHERE state = 'pending'")
-        desk.write(lambda c: players.set_state(c, bert, "active"))
+        desk.write(lambda c: player_tables.set_state(c, bert, "active"))
         desk.sign_in(approved, name="Bert")
         self.assertEqual(desk.collect(approved, code=desk.code(approved)).result.player_id, bert)
 
@@ -220,7 +226,7 @@ class SigningIn(HandoffCase):
         desk.create(started, "Bert")
         desk.terms = replace(TERMS, registration=CLOSED)
         desk.collecting = desk.new_collecting()
-        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(Outcome.REGISTRATION_CLOSED))
+        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(LoginFailure.REGISTRATION_CLOSED))
         self.assertEqual(len(desk.rows("SELECT 1 FROM player")), 1)
 
     def test_blocked_in_between(self) -> None:
@@ -228,10 +234,10 @@ class SigningIn(HandoffCase):
         desk = self.desk()
         started = desk.start()
         desk.sign_in(started)
-        desk.write(lambda c: players.set_state(c, ANNA, "blocked"))
-        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(Outcome.PLAYER_BLOCKED))
+        desk.write(lambda c: player_tables.set_state(c, ANNA, "blocked"))
+        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(LoginFailure.PLAYER_BLOCKED))
         self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
-        self.assertEqual(desk.done_page(started), Over(Outcome.PLAYER_BLOCKED))
+        self.assertEqual(desk.done_page(started), Ended(LoginFailure.PLAYER_BLOCKED))
 
 
 class Proving(HandoffCase):
@@ -247,11 +253,11 @@ class Proving(HandoffCase):
         desk = self.desk()
         back, reopened = desk.start(port=51004), desk.start(port=51004)
         desk.sign_in(back)
-        self.assertIsInstance(desk.done_page(back), Return)
-        self.assertIsInstance(desk.done_page(back), ShowCode)
+        self.assertIsInstance(desk.done_page(back), ReturnToGame)
+        self.assertIsInstance(desk.done_page(back), ShowFinishCode)
         desk.sign_in(reopened)
-        self.assertEqual(done(desk.browsers.enter(reopened.token, BROWSER)), SeeDone(reopened.login.login_id))
-        self.assertIsInstance(desk.done_page(reopened), ShowCode)
+        self.assertEqual(done(desk.browsers.enter(reopened.token, BROWSER)), RedirectToResult(reopened.login.login_id))
+        self.assertIsInstance(desk.done_page(reopened), ShowFinishCode)
 
     def test_a_form_sent_twice_does_not_spend_the_way(self) -> None:
         """A double click on the button still ends at the game's port."""
@@ -259,7 +265,7 @@ class Proving(HandoffCase):
         started = desk.start(port=51004)
         desk.sign_in(started)
         desk.sign_in(started)
-        self.assertIsInstance(desk.done_page(started), Return)
+        self.assertIsInstance(desk.done_page(started), ReturnToGame)
 
     @covers("threats/9")
     def test_five_wrong_codes(self) -> None:
@@ -278,9 +284,9 @@ class Proving(HandoffCase):
             if left[-1]:
                 self.assertEqual(desk.collect(started), Pending("proof_required", 600))
         self.assertEqual(left, [4, 3, 2, 1, 0])
-        self.assertEqual(desk.collect(started, code=code), Failed(Outcome.PROOF_ATTEMPTS_EXCEEDED))
+        self.assertEqual(desk.collect(started, code=code), Failed(LoginFailure.PROOF_ATTEMPTS_EXCEEDED))
         self.assertEqual(desk.rows("SELECT sealed_proof, sealed_identity FROM login"), [(None, None)])
-        self.assertEqual(desk.done_page(started), Over(Outcome.PROOF_ATTEMPTS_EXCEEDED))
+        self.assertEqual(desk.done_page(started), Ended(LoginFailure.PROOF_ATTEMPTS_EXCEEDED))
 
     def test_a_proof_before_ready_is_ignored(self) -> None:
         """It is neither right nor wrong, and does not count."""
@@ -296,7 +302,7 @@ class Proving(HandoffCase):
         """A proof sent along with a long poll before `ready` is not tried when it becomes ready."""
         desk = self.desk()
         started = desk.start()
-        waiting = desk.asked(started, wait_seconds=25, presented=Presented.finish_code("BBBBBB"))
+        waiting = desk.asked(started, wait_seconds=25, presented=PresentedProof.finish_code("BBBBBB"))
         desk.sign_in(started)
         self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))
         self.assertEqual(desk.login(started).wrong_codes, 0)
@@ -320,10 +326,10 @@ class Proving(HandoffCase):
         waiting = desk.asked(started, wait_seconds=25)
         desk.sign_in(started)
         self.assertIsInstance(self.successResultOf(waiting), Complete)
-        self.assertEqual(desk.done_page(started), GoBack(signed_in=True))
+        self.assertEqual(desk.done_page(started), Finished(signed_in=True))
         slow = desk.start()
         desk.sign_in(slow)
-        self.assertEqual(desk.done_page(slow), GoBack(signed_in=False))
+        self.assertEqual(desk.done_page(slow), Finished(signed_in=False))
 
 
 class Repeating(HandoffCase):
@@ -349,20 +355,20 @@ class Repeating(HandoffCase):
         """Once a credential was used there is nothing left to collect or cancel, and nothing sealed is kept."""
         desk = self.desk()
         started, first = self.complete(desk)
-        desk.write(lambda c: sessions.mark_used(c, first.login.session_id, 1, desk.now_ms()))
+        desk.write(lambda c: session_tables.mark_used(c, first.login.session_id, 1, desk.now_ms()))
         with self.assertRaises(LoginCollected):
             desk.collect(started)
         with self.assertRaises(LoginCollected):
             desk.cancel(started)
         self.assertEqual(desk.rows("SELECT stage, sealed_result FROM login"), [("collected", None)])
-        self.assertEqual(desk.done_page(started), GoBack(signed_in=True, final=True))
+        self.assertEqual(desk.done_page(started), Finished(signed_in=True, final=True))
 
     def test_a_used_delivery_is_remembered_for_an_hour(self) -> None:
         """A game that asks again after the sweep hears that it has its credentials, not that it is unknown."""
         desk = self.desk()
         started, first = self.complete(desk)
         desk.clock.advance(590)
-        desk.write(lambda c: sessions.mark_used(c, first.login.session_id, 1, desk.now_ms()))
+        desk.write(lambda c: session_tables.mark_used(c, first.login.session_id, 1, desk.now_ms()))
         for seconds, known in ((20, True), (3579, True), (2, False)):
             desk.clock.advance(seconds)
             done(desk.handoff.sweep())
@@ -399,11 +405,11 @@ class Ending(HandoffCase):
             prepare(started)
             desk.cancel(started)
             desk.cancel(started)
-            self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_CANCELLED))
+            self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_CANCELLED))
         declined = desk.start()
         desk.decline(declined)
         desk.cancel(declined)
-        self.assertEqual(desk.collect(declined), Failed(Outcome.LOGIN_DENIED))
+        self.assertEqual(desk.collect(declined), Failed(LoginFailure.LOGIN_DENIED))
 
     def test_cancel_after_the_delivery(self) -> None:
         """Its session is revoked with the same write: neither credential works, and none is handed out again."""
@@ -414,9 +420,9 @@ class Ending(HandoffCase):
         desk.cancel(started)
         with self.assertRaises(SessionRevoked):
             desk.write(
-                lambda c: sessions.authenticate(c, desk.keys.indexer, complete.result.pair.access, desk.now_ms())
+                lambda c: session_tables.authenticate(c, desk.keys.indexer, complete.result.pair.access, desk.now_ms())
             )
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_CANCELLED))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_CANCELLED))
         self.assertEqual(desk.rows("SELECT sealed_result FROM login"), [(None,)])
         desk.cancel(started)
 
@@ -426,10 +432,10 @@ class Ending(HandoffCase):
         started = desk.start()
         self.assertIsNone(desk.decline(started, OTHER))
         self.assertIsNone(desk.decline(started, BROWSER))
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_DENIED))
-        with self.assertRaises(LoginOver) as caught:
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_DENIED))
+        with self.assertRaises(LoginEnded) as caught:
             done(desk.browsers.enter(started.token, BROWSER))
-        self.assertIs(caught.exception.outcome, Outcome.LOGIN_DENIED)
+        self.assertIs(caught.exception.outcome, LoginFailure.LOGIN_DENIED)
 
     def test_decline_at_the_code(self) -> None:
         """The winning browser may still say no, another may not; after that the code is worth nothing."""
@@ -437,10 +443,10 @@ class Ending(HandoffCase):
         started = desk.start()
         desk.sign_in(started)
         code = desk.code(started)
-        with self.assertRaises(OtherBrowser):
+        with self.assertRaises(WrongBrowser):
             desk.decline(started, OTHER)
         self.assertIsNone(desk.decline(started))
-        self.assertEqual(desk.collect(started, code=code), Failed(Outcome.LOGIN_DENIED))
+        self.assertEqual(desk.collect(started, code=code), Failed(LoginFailure.LOGIN_DENIED))
 
     def test_decline_too_late(self) -> None:
         """Once the game has its credentials the page sends the browser to what it can see: go back to the game."""
@@ -448,7 +454,7 @@ class Ending(HandoffCase):
         started = desk.start()
         desk.sign_in(started)
         desk.collect(started, code=desk.code(started))
-        self.assertEqual(desk.decline(started), SeeDone(started.login.login_id))
+        self.assertEqual(desk.decline(started), RedirectToResult(started.login.login_id))
 
     @covers("3/3")
     def test_expiry_needs_no_sweep(self) -> None:
@@ -458,14 +464,14 @@ class Ending(HandoffCase):
         desk.sign_in(ready)
         code = desk.code(ready)
         desk.clock.advance(600)
-        self.assertEqual(desk.collect(ready, code=code), Failed(Outcome.LOGIN_EXPIRED))
-        self.assertEqual(desk.collect(pending), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(desk.collect(ready, code=code), Failed(LoginFailure.LOGIN_EXPIRED))
+        self.assertEqual(desk.collect(pending), Failed(LoginFailure.LOGIN_EXPIRED))
         for act in (desk.sign_in, desk.decline, lambda s: done(desk.browsers.enter(s.token, BROWSER))):
-            with self.assertRaises(LoginOver) as caught:
+            with self.assertRaises(LoginEnded) as caught:
                 act(pending)
-            self.assertIs(caught.exception.outcome, Outcome.LOGIN_EXPIRED)
+            self.assertIs(caught.exception.outcome, LoginFailure.LOGIN_EXPIRED)
         desk.cancel(pending)
-        self.assertEqual(desk.collect(pending), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(desk.collect(pending), Failed(LoginFailure.LOGIN_EXPIRED))
 
     def test_the_sweep(self) -> None:
         """It erases what expired, tells who waits, keeps outcomes for an hour, and then forgets the row."""
@@ -480,28 +486,28 @@ class Ending(HandoffCase):
         self.assertEqual(desk.rows(stages), [("collected", None, None, None), ("expired", None, None, None)])
         desk.clock.advance(3599)
         done(desk.handoff.sweep())
-        self.assertEqual(desk.collect(ready), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(desk.collect(ready), Failed(LoginFailure.LOGIN_EXPIRED))
         desk.clock.advance(2)
         done(desk.handoff.sweep())
         self.assertEqual(desk.rows("SELECT 1 FROM login"), [])
         with self.assertRaises(DeviceSecretInvalid):
             desk.collect(ready)
-        with self.assertRaises(LinkUnknown):
+        with self.assertRaises(UnknownLoginLink):
             done(desk.browsers.enter(ready.token, BROWSER))
-        with self.assertRaises(LinkUnknown):
+        with self.assertRaises(UnknownLoginLink):
             desk.done_page(ready)
 
     def test_a_long_sweep(self) -> None:
         """More than one batch is worked off, and what is not due yet stays."""
         desk = self.desk()
-        for _ in range(2 * SWEEP_ROWS + 1):
+        for _ in range(2 * CLEANUP_ROWS + 1):
             desk.start()
         desk.clock.advance(1)
         desk.start()
         desk.clock.advance(599)
         done(desk.handoff.sweep())
         stages = desk.rows("SELECT stage, count(*) FROM login GROUP BY stage ORDER BY stage")
-        self.assertEqual(stages, [("expired", 2 * SWEEP_ROWS + 1), ("pending", 1)])
+        self.assertEqual(stages, [("expired", 2 * CLEANUP_ROWS + 1), ("pending", 1)])
 
     def test_final_logins_keep_no_attempt_secrets(self) -> None:
         """Verifier and nonce of every attempt go with the login's end."""
@@ -522,13 +528,13 @@ class Ending(HandoffCase):
         """Only what was being exchanged fails; a login at any other stage goes on."""
         desk = self.desk()
         exchanging, pending = desk.start(), desk.start()
-        key, now_ms = Key.token(desk.keys.indexer, exchanging.token), desk.now_ms()
-        done(desk.browsers.advance(key, lambda login: login.after(Event.OPEN, now_ms).claimed(BROWSER, now_ms)))
-        self.assertEqual(desk.done_page(exchanging), Working())
+        key, now_ms = LoginLookup.token(desk.keys.indexer, exchanging.token), desk.now_ms()
+        done(desk.browsers.advance(key, lambda login: login.after(LoginEvent.OPEN, now_ms).claimed(BROWSER, now_ms)))
+        self.assertEqual(desk.done_page(exchanging), InProgress())
         done(desk.handoff.recover())
-        self.assertEqual(desk.collect(exchanging), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(desk.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
         self.assertEqual(desk.collect(pending), Pending("waiting_for_browser", 600))
-        self.assertEqual(desk.done_page(exchanging), Over(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(desk.done_page(exchanging), Ended(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_unknown_secrets(self) -> None:
         """A device secret of no login is refused for collect and cancel alike."""
@@ -545,14 +551,14 @@ class Entering(HandoffCase):
         """Asked while undecided; from the win on its winner is led to done, another is told so."""
         desk = self.desk()
         started = desk.start()
-        self.assertIsInstance(done(desk.browsers.enter(started.token, None)), Ask)
+        self.assertIsInstance(done(desk.browsers.enter(started.token, None)), SignInPrompt)
         self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
         desk.sign_in(started)
-        self.assertIsInstance(done(desk.browsers.enter(started.token, BROWSER)), SeeDone)
+        self.assertIsInstance(done(desk.browsers.enter(started.token, BROWSER)), RedirectToResult)
         for stranger in (OTHER, None):
-            with self.assertRaises(OtherBrowser):
+            with self.assertRaises(WrongBrowser):
                 done(desk.browsers.enter(started.token, stranger))
-            with self.assertRaises(OtherBrowser):
+            with self.assertRaises(WrongBrowser):
                 desk.done_page(started, stranger)
 
     def test_nobody_else_sees_how_it_ended(self) -> None:
@@ -561,5 +567,5 @@ class Entering(HandoffCase):
         started = desk.start()
         for act in (lambda s: None, desk.sign_in, desk.cancel):
             act(started)
-            with self.assertRaises(OtherBrowser):
+            with self.assertRaises(WrongBrowser):
                 desk.done_page(started, OTHER)

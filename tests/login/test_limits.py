@@ -6,14 +6,14 @@ from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
-from gamed.limits import Rate, RateLimited, prefix, prefixes
-from gamed.login.account_check import Refusal
-from gamed.login.browser import SeeDone
-from tests.login.desk import HandoffCase, done
+from gamed.login.browser import RedirectToResult
+from gamed.login.local import FormError
+from gamed.rate_limit import RateLimit, RateLimited, client_network, client_networks
+from tests.login.fixtures import HandoffCase, done
 from tests.support.covers import covers
 
 NOW_MS = 1_800_000_000_000
-FIVE = Rate.per_minute(5)
+FIVE = RateLimit.per_minute(5)
 
 
 class Rule(SynchronousTestCase):
@@ -34,7 +34,7 @@ class Rule(SynchronousTestCase):
         """Nothing is ever refused."""
         arrival = None
         for _ in range(1000):
-            arrival = Rate.per_minute(0).after(arrival, NOW_MS)
+            arrival = RateLimit.per_minute(0).after(arrival, NOW_MS)
         self.assertEqual(arrival, NOW_MS)
 
     def test_a_clock_set_back_locks_nobody_out(self) -> None:
@@ -50,7 +50,7 @@ class Rule(SynchronousTestCase):
     @given(st.lists(st.integers(0, 20_000), max_size=60), st.integers(1, 30))
     def test_never_more_than_the_rate(self, gaps: list[int], count: int) -> None:
         """In any minute at most the burst and what the minute itself allows."""
-        rate, arrival, now_ms, passed = Rate.per_minute(count), None, NOW_MS, []
+        rate, arrival, now_ms, passed = RateLimit.per_minute(count), None, NOW_MS, []
         for gap in gaps:
             now_ms += gap
             try:
@@ -64,10 +64,10 @@ class Rule(SynchronousTestCase):
 
     def test_prefixes(self) -> None:
         """IPv4 whole, IPv6 by its /64 and eightfold by its /48, mapped IPv4 as IPv4, a socket as itself."""
-        self.assertEqual(prefixes("203.0.113.7"), (("203.0.113.7/32", 1),))
-        self.assertEqual(prefixes("2001:db8:1:2::7%eth0"), (("2001:db8:1:2::/64", 1), ("2001:db8:1::/48", 8)))
-        self.assertEqual(prefix("::ffff:203.0.113.7"), prefix("203.0.113.7"))
-        self.assertEqual(prefixes("unix"), (("unix", 1),))
+        self.assertEqual(client_networks("203.0.113.7"), (("203.0.113.7/32", 1),))
+        self.assertEqual(client_networks("2001:db8:1:2::7%eth0"), (("2001:db8:1:2::/64", 1), ("2001:db8:1::/48", 8)))
+        self.assertEqual(client_network("::ffff:203.0.113.7"), client_network("203.0.113.7"))
+        self.assertEqual(client_networks("unix"), (("unix", 1),))
 
 
 class Buckets(HandoffCase):
@@ -75,17 +75,17 @@ class Buckets(HandoffCase):
         """Refused by one bucket, the others are not counted, and nothing is written."""
         desk = self.desk()
         tight, wide = Index(b"t" * 32), Index(b"w" * 32)
-        done(desk.limits.take({wide: FIVE, tight: Rate(60_000, 1)}, NOW_MS))
+        done(desk.limits.take({wide: FIVE, tight: RateLimit(60_000, 1)}, NOW_MS))
         before = desk.rows("SELECT * FROM limit_bucket")
         with self.assertRaises(RateLimited):
-            done(desk.limits.take({wide: FIVE, tight: Rate(60_000, 1)}, NOW_MS))
+            done(desk.limits.take({wide: FIVE, tight: RateLimit(60_000, 1)}, NOW_MS))
         self.assertEqual(desk.rows("SELECT * FROM limit_bucket"), before)
 
     def test_sweep(self) -> None:
         """A bucket that is empty again is forgotten, one that still limits stays."""
         desk = self.desk()
         one, two = Index(b"1" * 32), Index(b"2" * 32)
-        done(desk.limits.take({one: FIVE, two: Rate(60_000, 1)}, NOW_MS))
+        done(desk.limits.take({one: FIVE, two: RateLimit(60_000, 1)}, NOW_MS))
         done(desk.limits.sweep(NOW_MS + 12_000))
         self.assertEqual(desk.rows("SELECT bucket_index FROM limit_bucket"), [(two,)])
 
@@ -97,12 +97,12 @@ class Passwords(HandoffCase):
         desk = self.desk(passwords_per_minute=5)
         started = desk.start()
         for spelling in ("Anna", "ANNA", "anna", "\uff21nna", " Anna "):
-            self.assertIs(desk.sign_in(started, name=spelling, password="wrong horse").refusal, Refusal.WRONG)
+            self.assertIs(desk.sign_in(started, name=spelling, password="wrong horse").refusal, FormError.WRONG)
         refused = desk.sign_in(started)
-        self.assertEqual((refused.refusal, refused.retry_after), (Refusal.LIMIT, 12))
-        self.assertIs(desk.sign_in(started, name="Bert").refusal, Refusal.WRONG)
+        self.assertEqual((refused.refusal, refused.retry_after), (FormError.LIMIT, 12))
+        self.assertIs(desk.sign_in(started, name="Bert").refusal, FormError.WRONG)
         elsewhere = replace(desk.form(started), address="203.0.113.8")
-        self.assertIsInstance(done(desk.local.sign_in(elsewhere)), SeeDone)
+        self.assertIsInstance(done(desk.local.sign_in(elsewhere)), RedirectToResult)
 
     def test_per_address(self) -> None:
         """Twenty tries a minute whatever the names, sign-in and creation alike; the refused one asks no password."""
@@ -111,8 +111,8 @@ class Passwords(HandoffCase):
         for number in range(20):
             act = desk.create if number < 5 else desk.sign_in
             refused = act(started, name="Anna" if number < 5 else f"name{number}")
-            self.assertIn(refused.refusal, (Refusal.NAME_TAKEN, Refusal.WRONG))
-        self.assertIs(desk.sign_in(started, name="somebody").refusal, Refusal.LIMIT)
+            self.assertIn(refused.refusal, (FormError.NAME_TAKEN, FormError.WRONG))
+        self.assertIs(desk.sign_in(started, name="somebody").refusal, FormError.LIMIT)
 
     @covers("threats/39")
     def test_a_refused_try_leaves_nothing(self) -> None:
@@ -121,7 +121,7 @@ class Passwords(HandoffCase):
         started, other = desk.start(), desk.start()
         desk.sign_in(started, name="nobody")
         before = desk.rows("SELECT * FROM limit_bucket ORDER BY 1")
-        self.assertIs(desk.sign_in(other, name="nobody").refusal, Refusal.LIMIT)
+        self.assertIs(desk.sign_in(other, name="nobody").refusal, FormError.LIMIT)
         self.assertEqual(desk.rows("SELECT * FROM limit_bucket ORDER BY 1"), before)
         self.assertEqual(desk.collect(other).stage, "waiting_for_browser")
 

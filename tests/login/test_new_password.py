@@ -1,11 +1,11 @@
 """The owner gives an account a new password: what was proved with the old one counts no more (PROTOCOL 3.5, 3.8)."""
 
-from gamed.login.collecting import Complete, Failed
-from gamed.login.outcome import Outcome
-from gamed.login.transaction import Intent
-from gamed.storage.auth.accounts import set_password
-from tests.login.desk import ANNA, PASSWORD, PASSWORD_HASH, Desk, HandoffCase
-from tests.login.far_provider import FarProvider
+from gamed.login.collect import Complete, Failed
+from gamed.login.transaction import LoginIntent
+from gamed.outcomes import LoginFailure
+from gamed.players.tables import set_password
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import ANNA, PASSWORD, PASSWORD_HASH, Desk, HandoffCase
 
 
 class NewPasswordTests(HandoffCase):
@@ -20,7 +20,7 @@ class NewPasswordTests(HandoffCase):
         code = desk.code(started)
         desk.clock.advance(1)
         self.change(desk)
-        self.assertEqual(desk.collect(started, code=code), Failed(Outcome.SESSION_REVOKED))
+        self.assertEqual(desk.collect(started, code=code), Failed(LoginFailure.SESSION_REVOKED))
         self.assertEqual(desk.rows("SELECT count(*) FROM session"), [(0,)])
         desk.clock.advance(1)
         started = desk.start()
@@ -30,12 +30,12 @@ class NewPasswordTests(HandoffCase):
     def test_adoption_under_way(self) -> None:
         """Nor does an account at a provider get the player of a password that is no more."""
         desk = self.oauth(FarProvider())
-        started = desk.start(intent=Intent.ADOPT)
+        started = desk.start(intent=LoginIntent.ADOPT)
         state = desk.depart(started, name="Anna", password=PASSWORD)
         desk.clock.advance(1)
         self.change(desk)
         desk.returned(state)
-        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(Outcome.SESSION_REVOKED))
+        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(LoginFailure.SESSION_REVOKED))
         self.assertEqual(desk.rows("SELECT count(*) FROM identity"), [(0,)])
 
     def test_a_clock_set_back(self) -> None:

@@ -7,26 +7,26 @@ from typing import Any
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred, fail
 
-from gamed.login.account_check import Form
-from gamed.login.browser import SeeDone
-from gamed.login.collecting import Collect, Complete, Failed, Pending
-from gamed.login.errors import LoginOver, OtherBrowser
-from gamed.login.outcome import Outcome
-from gamed.login.proof import Presented
-from gamed.login.returning import Spent
-from gamed.login.starting import Started
-from gamed.login.transaction import EXCHANGE_MS, Stage
-from gamed.store import StoreBusy
-from tests.login.desk import Desk, HandoffCase, done
+from gamed.database.errors import DatabaseBusy
+from gamed.login.browser import RedirectToResult
+from gamed.login.callback import AlreadyConsumed
+from gamed.login.collect import CollectRequest, Complete, Failed, Pending
+from gamed.login.errors import LoginEnded, WrongBrowser
+from gamed.login.keys import PresentedProof
+from gamed.login.local import SignInForm
+from gamed.login.start import StartedLogin
+from gamed.login.transaction import EXCHANGE_MS, LoginStage
+from gamed.outcomes import LoginFailure
 from tests.login.examples import BROWSER, OTHER
-from tests.login.far_provider import FarProvider
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import Desk, HandoffCase, done
 from tests.login.test_races import together
 from tests.support.covers import covers
 
 
 @covers("2.3/8")
 class Callbacks(HandoffCase):
-    def begun(self) -> tuple[Desk, FarProvider, Started, str]:
+    def begun(self) -> tuple[Desk, FarProvider, StartedLogin, str]:
         desk = self.oauth(far := FarProvider())
         started = desk.start()
         return desk, far, started, desk.depart(started)
@@ -38,7 +38,9 @@ class Callbacks(HandoffCase):
             desk, far, started, state = self.begun()
             acts = [partial(desk.come_back, state, who=who) for who in codes]
             results = together(desk, *acts)
-            self.assertEqual(results, [SeeDone(started.login.login_id), Spent(started.login.login_id, mine=True)])
+            self.assertEqual(
+                results, [RedirectToResult(started.login.login_id), AlreadyConsumed(started.login.login_id, mine=True)]
+            )
             self.assertEqual([call["code"] for call in far.calls], [f"{codes[0]}|{state}".encode()])
 
     def test_two_browsers(self) -> None:
@@ -47,31 +49,33 @@ class Callbacks(HandoffCase):
             desk, far, started, _ = self.begun()
             acts = [partial(desk.come_back, desk.depart(started, who), who) for who in (first, second)]
             results = together(desk, *acts)
-            self.assertEqual(results, [SeeDone(started.login.login_id), Spent(started.login.login_id, mine=False)])
+            self.assertEqual(
+                results, [RedirectToResult(started.login.login_id), AlreadyConsumed(started.login.login_id, mine=False)]
+            )
             self.assertEqual(len(far.calls), 1)
             self.assertTrue(desk.login(started).won_by(first))
 
     def test_against_an_end(self) -> None:
         """Cancel and decline: before the callback no code is sent; after it a cancel ends the exchange all the same."""
-        for end, outcome in (("cancel", Outcome.LOGIN_CANCELLED), ("decline", Outcome.LOGIN_DENIED)):
+        for end, outcome in (("cancel", LoginFailure.LOGIN_CANCELLED), ("decline", LoginFailure.LOGIN_DENIED)):
             desk, far, started, state = self.begun()
             act = self.ending(desk, started, end)
             _, over = together(desk, act, partial(desk.come_back, state))
-            self.assertIsInstance(over, LoginOver)
+            self.assertIsInstance(over, LoginEnded)
             self.assertEqual((desk.collect(started), far.calls), (Failed(outcome), []))
         desk, far, started, state = self.begun()
         together(desk, partial(desk.come_back, state), self.ending(desk, started, "cancel"))
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_CANCELLED))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_CANCELLED))
         self.assertEqual(desk.rows("SELECT sealed_identity FROM login"), [(None,)])
         desk, far, started, state = self.begun()
         back, declined = together(
             desk, partial(desk.come_back, state), partial(desk.browsers.decline, started.token, OTHER)
         )
-        self.assertIsInstance(back, SeeDone)
-        self.assertIsInstance(declined, OtherBrowser)
-        self.assertIs(desk.login(started).stage, Stage.READY)
+        self.assertIsInstance(back, RedirectToResult)
+        self.assertIsInstance(declined, WrongBrowser)
+        self.assertIs(desk.login(started).stage, LoginStage.READY)
 
-    def ending(self, desk: Desk, started: Started, how: str) -> Any:
+    def ending(self, desk: Desk, started: StartedLogin, how: str) -> Any:
         if how == "cancel":
             return partial(desk.handoff.cancel, desk.secret(started))
         return partial(desk.browsers.decline, started.token, BROWSER)
@@ -82,7 +86,7 @@ class Callbacks(HandoffCase):
             desk, far, _, state = self.begun()
             desk.clock.advance(600 if late else 599.999)
             _, back = together(desk, desk.handoff.sweep, partial(desk.come_back, state))
-            self.assertIsInstance(back, LoginOver if late else SeeDone)
+            self.assertIsInstance(back, LoginEnded if late else RedirectToResult)
             self.assertEqual(len(far.calls), 0 if late else 1)
 
     def test_against_a_sixth_attempt(self) -> None:
@@ -91,11 +95,11 @@ class Callbacks(HandoffCase):
         for _ in range(4):
             desk.depart(started)
         results = together(desk, partial(desk.come_back, state), partial(self.another, desk, started))
-        self.assertIsInstance(results[0], SeeDone)
+        self.assertIsInstance(results[0], RedirectToResult)
         self.assertEqual(len(far.calls), 1)
 
-    async def another(self, desk: Desk, started: Started) -> Any:
-        return await desk.departing.go(Form(started.token, OTHER, "198.51.100.1"))
+    async def another(self, desk: Desk, started: StartedLogin) -> Any:
+        return await desk.departing.go(SignInForm(started.token, OTHER, "198.51.100.1"))
 
 
 class Restarts(HandoffCase):
@@ -104,14 +108,14 @@ class Restarts(HandoffCase):
         desk = self.oauth(far := FarProvider(holding=True))
         started = desk.start()
         desk.come_back(desk.depart(started)).send(None)
-        self.assertEqual((desk.login(started).stage, len(far.calls)), (Stage.EXCHANGING, 1))
+        self.assertEqual((desk.login(started).stage, len(far.calls)), (LoginStage.EXCHANGING, 1))
         desk.stores.auth.pause()
         recovering = Deferred.fromCoroutine(desk.handoff.recover())
         hasty = desk.asked(started)
         self.assertFalse(hasty.called)
         desk.stores.auth.resume()
         done(recovering)
-        self.assertEqual(done(hasty), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(done(hasty), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_recovery_that_fails(self) -> None:
         """The store is busy at the start: what is read is read all the same, and the clock ends the exchange."""
@@ -121,14 +125,14 @@ class Restarts(HandoffCase):
 
         class Busy:
             def submit(self, unit: object) -> Deferred[None]:
-                return fail(StoreBusy())
+                return fail(DatabaseBusy())
 
         logins = replace(desk.logins, _writes=Busy())
-        with self.assertRaises(StoreBusy):
+        with self.assertRaises(DatabaseBusy):
             done(replace(desk.handoff, _logins=logins).recover())
         self.assertEqual(desk.collect(started), Pending("exchanging", 600))
         desk.clock.advance(EXCHANGE_MS / 1000)
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_recovery_that_succeeds_late(self) -> None:
         """It ends what an earlier process was exchanging, also before the clock was set back, and nothing else."""
@@ -140,7 +144,7 @@ class Restarts(HandoffCase):
             if login is before:
                 started_ms = desk.now_ms() + 1
         done(desk.handoff.recover(started_ms))
-        interrupted = Failed(Outcome.LOGIN_INTERRUPTED)
+        interrupted = Failed(LoginFailure.LOGIN_INTERRUPTED)
         self.assertEqual([desk.collect(from_the_future), desk.collect(before)], [interrupted] * 2)
         self.assertEqual(desk.collect(since), Pending("exchanging", 599))
 
@@ -154,10 +158,10 @@ class Restarts(HandoffCase):
         desk.stores.reads.resume = lambda: None
         recovering = Deferred.fromCoroutine(desk.handoff.recover())
         self.assertFalse(recovering.called)
-        self.assertIs(desk.login(started).stage, Stage.EXCHANGING)
+        self.assertIs(desk.login(started).stage, LoginStage.EXCHANGING)
         under_way.callback(None)
         done(recovering)
-        self.assertIs(desk.login(started).stage, Stage.FAILED)
+        self.assertIs(desk.login(started).stage, LoginStage.FAILED)
 
 
 class FirstSignIns(HandoffCase):
@@ -166,7 +170,10 @@ class FirstSignIns(HandoffCase):
         for order in permutations((0, 1)):
             desk = self.oauth(FarProvider())
             games = [desk.signed_in("anna") for _ in range(2)]
-            collects = [Collect(desk.secret(game), presented=Presented.finish_code(desk.code(game))) for game in games]
+            collects = [
+                CollectRequest(desk.secret(game), presented=PresentedProof.finish_code(desk.code(game)))
+                for game in games
+            ]
             one, two = together(desk, *(partial(desk.collecting.deliver, collects[number]) for number in order))
             self.assertIsInstance(one, Complete)
             self.assertEqual(one.result.player_id, two.result.player_id)

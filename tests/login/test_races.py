@@ -14,18 +14,17 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from gamed.crypto import Secret
-from gamed.login.browser import SeeDone
-from gamed.login.collecting import Collect, Complete, Failed, Pending
-from gamed.login.entry import Key
-from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected, LoginError, LoginOver, OtherBrowser
-from gamed.login.outcome import Outcome
-from gamed.login.proof import Presented
-from gamed.login.starting import Started
-from gamed.login.transaction import EXCHANGE_GRACE_MS, Event, Stage
+from gamed.login.browser import RedirectToResult
+from gamed.login.collect import CollectRequest, Complete, Failed, Pending
+from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected, LoginEnded, LoginError, WrongBrowser
+from gamed.login.keys import LoginLookup, PresentedProof
+from gamed.login.start import StartedLogin
+from gamed.login.transaction import EXCHANGE_GRACE_MS, LoginEvent, LoginStage
+from gamed.outcomes import LoginFailure
+from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionError, SessionRevoked
-from gamed.storage.auth import sessions
-from tests.login.desk import Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
+from tests.login.fixtures import Desk, HandoffCase, done
 from tests.support.covers import covers
 
 Act = Callable[[], Any]
@@ -55,8 +54,8 @@ class Browsers(HandoffCase):
             started = desk.start()
             forms = [desk.form(started, browser) for browser in (first, second)]
             won, lost = together(desk, *(partial(desk.local.sign_in, form) for form in forms))
-            self.assertEqual(won, SeeDone(started.login.login_id))
-            self.assertIsInstance(lost, OtherBrowser)
+            self.assertEqual(won, RedirectToResult(started.login.login_id))
+            self.assertIsInstance(lost, WrongBrowser)
             self.assertTrue(desk.login(started).won_by(first))
             self.assertIsInstance(desk.collect(started, code=desk.code(started, first)), Complete)
 
@@ -69,8 +68,8 @@ class Browsers(HandoffCase):
             lambda: desk.local.sign_in(desk.form(started, BROWSER)),
             lambda: desk.local.sign_in(desk.form(started, OTHER, password="wrong horse")),
         )
-        self.assertEqual(right, SeeDone(started.login.login_id))
-        self.assertIsInstance(wrong, OtherBrowser)
+        self.assertEqual(right, RedirectToResult(started.login.login_id))
+        self.assertIsInstance(wrong, WrongBrowser)
 
     def test_a_decline_before_the_sign_in(self) -> None:
         """Whoever said no first: nobody signs in any more."""
@@ -80,8 +79,8 @@ class Browsers(HandoffCase):
             no = partial(desk.browsers.decline, started.token, decliner)
             declined, over = together(desk, no, partial(desk.local.sign_in, desk.form(started)))
             self.assertIsNone(declined)
-            self.assertIsInstance(over, LoginOver)
-            self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_DENIED))
+            self.assertIsInstance(over, LoginEnded)
+            self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_DENIED))
 
     def test_a_decline_after_the_sign_in(self) -> None:
         """The winner may still say no; a stranger comes too late and the game gets its credentials."""
@@ -90,12 +89,12 @@ class Browsers(HandoffCase):
             started = desk.start()
             no = partial(desk.browsers.decline, started.token, decliner)
             signed_in, answer = together(desk, partial(desk.local.sign_in, desk.form(started)), no)
-            self.assertIsInstance(signed_in, SeeDone)
+            self.assertIsInstance(signed_in, RedirectToResult)
             if decliner is BROWSER:
                 self.assertIsNone(answer)
-                self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_DENIED))
+                self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_DENIED))
             else:
-                self.assertIsInstance(answer, OtherBrowser)
+                self.assertIsInstance(answer, WrongBrowser)
                 self.assertIsInstance(desk.collect(started, code=desk.code(started)), Complete)
 
     def test_two_visits_of_done(self) -> None:
@@ -109,10 +108,10 @@ class Browsers(HandoffCase):
 
 @covers("threats/12")
 class Games(HandoffCase):
-    def ready(self, desk: Desk) -> tuple[Started, Collect]:
+    def ready(self, desk: Desk) -> tuple[StartedLogin, CollectRequest]:
         started = desk.start()
         desk.sign_in(started)
-        return started, Collect(desk.secret(started), presented=Presented.finish_code(desk.code(started)))
+        return started, CollectRequest(desk.secret(started), presented=PresentedProof.finish_code(desk.code(started)))
 
     def test_two_collects(self) -> None:
         """Both prove it: one session is made, and both are given it."""
@@ -129,7 +128,7 @@ class Games(HandoffCase):
         _, collect = self.ready(desk)
         cancel = partial(desk.handoff.cancel, collect.secret)
         results = together(desk, cancel, partial(desk.collecting.deliver, collect))
-        self.assertEqual(results, [None, Failed(Outcome.LOGIN_CANCELLED)])
+        self.assertEqual(results, [None, Failed(LoginFailure.LOGIN_CANCELLED)])
         self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
 
     def test_cancel_after_collect(self) -> None:
@@ -141,7 +140,7 @@ class Games(HandoffCase):
         self.assertIsNone(cancelled)
         token = complete.result.pair.access
         with self.assertRaises(SessionRevoked):
-            desk.write(lambda c: sessions.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
+            desk.write(lambda c: session_tables.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
         self.assertEqual(desk.rows("SELECT stage, sealed_result FROM login"), [("cancelled", None)])
 
     def test_first_use_against_cancel(self) -> None:
@@ -150,7 +149,9 @@ class Games(HandoffCase):
         _, collect = self.ready(desk)
         complete = done(desk.collecting.deliver(collect))
         desk.stores.auth.pause()
-        used = desk.stores.auth.submit(lambda c: sessions.mark_used(c, complete.login.session_id, 1, desk.now_ms()))
+        used = desk.stores.auth.submit(
+            lambda c: session_tables.mark_used(c, complete.login.session_id, 1, desk.now_ms())
+        )
         cancelled = Deferred.fromCoroutine(desk.handoff.cancel(collect.secret))
         desk.stores.auth.resume()
         done(used)
@@ -161,7 +162,7 @@ class Games(HandoffCase):
         """Each is counted though all were sent together: the sixth is not judged."""
         desk = self.desk()
         _, right = self.ready(desk)
-        wrong = Collect(right.secret, presented=Presented.finish_code("BBBBBB"))
+        wrong = CollectRequest(right.secret, presented=PresentedProof.finish_code("BBBBBB"))
         answers = together(desk, *[lambda: desk.collecting.deliver(wrong)] * 6, lambda: desk.collecting.deliver(right))
         self.assertEqual([type(answer) for answer in answers], [InvalidProof] * 5 + [Failed] * 2)
         self.assertEqual([answer.members["attempts_left"] for answer in answers[:5]], [4, 3, 2, 1, 0])
@@ -202,7 +203,7 @@ class Edges(HandoffCase):
             desk.clock.advance(599.999)
             if late:
                 desk.clock.advance(0.001)
-                self.assertEqual(desk.collect(started, code=code), Failed(Outcome.LOGIN_EXPIRED))
+                self.assertEqual(desk.collect(started, code=code), Failed(LoginFailure.LOGIN_EXPIRED))
                 self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
             else:
                 self.assertIsInstance(desk.collect(started, code=code), Complete)
@@ -213,9 +214,9 @@ class Edges(HandoffCase):
         desk.local = replace(desk.local, _check=replace(desk.check, _passwords=Slow(desk.clock)))
         started = desk.start()
         desk.clock.advance(599)
-        with self.assertRaises(LoginOver):
+        with self.assertRaises(LoginEnded):
             desk.sign_in(started)
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_EXPIRED))
 
     def test_a_late_exchange(self) -> None:
         """Begun in time, ended 10 s late: the game sees it through, but not for more than 15 s."""
@@ -223,28 +224,28 @@ class Edges(HandoffCase):
             desk = self.desk()
             started = desk.start()
             desk.clock.advance(595)
-            step(desk, started, lambda login, now: login.after(Event.OPEN, now).claimed(BROWSER, now))
+            step(desk, started, lambda login, now: login.after(LoginEvent.OPEN, now).claimed(BROWSER, now))
             desk.clock.advance(15)
             done(desk.handoff.sweep())
             self.assertEqual(desk.collect(started), Pending("exchanging", 0))
             ready = step(desk, started, lambda login, now: login.identified(b"who", b"proof", now))
-            self.assertIs(ready.stage, Stage.READY)
+            self.assertIs(ready.stage, LoginStage.READY)
             self.assertEqual(desk.collect(started), Pending("proof_required", 0))
             desk.clock.advance(4.999 if collected else EXCHANGE_GRACE_MS / 1000 - 10)
-            expected = Pending("proof_required", 0) if collected else Failed(Outcome.LOGIN_EXPIRED)
+            expected = Pending("proof_required", 0) if collected else Failed(LoginFailure.LOGIN_EXPIRED)
             self.assertEqual(desk.collect(started), expected)
 
     def test_an_exchange_nobody_ends(self) -> None:
         """What came of it was lost: after a minute the sweep tells the game, which need not wait for the ttl."""
         desk = self.desk()
         started = desk.start()
-        step(desk, started, lambda login, now: login.after(Event.OPEN, now).claimed(BROWSER, now))
+        step(desk, started, lambda login, now: login.after(LoginEvent.OPEN, now).claimed(BROWSER, now))
         desk.clock.advance(59)
         done(desk.handoff.sweep())
         self.assertIsInstance(desk.collect(started), Pending)
         desk.clock.advance(1)
         done(desk.handoff.sweep())
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_the_clock_goes_back(self) -> None:
         """A login lives longer then; nothing breaks and nothing is collected twice."""
@@ -258,8 +259,8 @@ class Edges(HandoffCase):
         self.assertEqual(len(desk.rows("SELECT 1 FROM session")), 1)
 
 
-def step(desk: Desk, started: Started, move: Callable[..., Any]) -> Any:
+def step(desk: Desk, started: StartedLogin, move: Callable[..., Any]) -> Any:
     """One arrow, as the provider's side takes it."""
     now_ms = desk.now_ms()
-    key = Key.token(desk.keys.indexer, started.token)
+    key = LoginLookup.token(desk.keys.indexer, started.token)
     return done(desk.browsers.advance(key, lambda login: move(login.at(now_ms), now_ms)))

@@ -3,7 +3,15 @@
 from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 
-from gamed.identity.provider import (
+from gamed.database.errors import DatabaseBusy
+from gamed.login.browser import Ended, InProgress, RedirectToResult, ReturnToGame, ShowFinishCode
+from gamed.login.callback import AlreadyConsumed
+from gamed.login.callback_rules import CallbackCheck, CallbackRejected
+from gamed.login.collect import Complete, Failed, Pending
+from gamed.login.errors import CallbackMalformed, InvalidProof, LoginEnded, WrongBrowser
+from gamed.login.transaction import EXCHANGE_GRACE_MS, LoginStage
+from gamed.outcomes import LoginFailure
+from gamed.providers.base import (
     ProviderDenied,
     ProviderError,
     ProviderFailure,
@@ -11,24 +19,15 @@ from gamed.identity.provider import (
     ProviderUnavailable,
     ServerClockSkew,
 )
-from gamed.login.browser import SeeDone
-from gamed.login.callback import CallbackRefused, Ruling
-from gamed.login.collecting import Complete, Failed, Pending
-from gamed.login.done import Over, Return, ShowCode, Working
-from gamed.login.errors import CallbackMalformed, InvalidProof, LoginOver, OtherBrowser
-from gamed.login.outcome import Outcome
-from gamed.login.returning import Spent
-from gamed.login.transaction import EXCHANGE_GRACE_MS, Stage
+from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionRevoked
-from gamed.storage.auth import sessions
-from gamed.store import StoreBusy
-from tests.login.desk import BASE, Desk, HandoffCase, done
 from tests.login.examples import BROWSER, OTHER
-from tests.login.far_provider import ISSUER, FarProvider
+from tests.login.fake_provider import ISSUER, FarProvider
+from tests.login.fixtures import BASE, Desk, HandoffCase, done
 from tests.login.test_handoff import lasting
 from tests.support.covers import covers
 
-NO_EFFECT = (Ruling.PROVIDER_UNKNOWN, Ruling.STATE_UNKNOWN, Ruling.OTHER_BROWSER)
+NO_EFFECT = (CallbackCheck.PROVIDER_UNKNOWN, CallbackCheck.STATE_UNKNOWN, CallbackCheck.OTHER_BROWSER)
 
 
 @covers("1/9")
@@ -39,7 +38,7 @@ class GoodPaths(HandoffCase):
         started = desk.start(name="MyGame")
         state = desk.depart(started)
         self.assertEqual(desk.collect(started), Pending("at_provider", 600))
-        self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(state), RedirectToResult(started.login.login_id))
         self.assertEqual(desk.collect(started), Pending("proof_required", 600))
         complete = desk.collect(started, code=desk.code(started))
         self.assertIsInstance(complete, Complete)
@@ -49,7 +48,7 @@ class GoodPaths(HandoffCase):
         self.assertEqual(call["login_id"], started.login.login_id)
         self.assertEqual(desk.rows("SELECT provider, client FROM session"), [("google", '{"name":"MyGame"}')])
         token = complete.result.pair.access
-        caller = desk.write(lambda c: sessions.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
+        caller = desk.write(lambda c: session_tables.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
         self.assertEqual(caller.player_id, complete.result.player_id)
 
     def test_through_the_port(self) -> None:
@@ -58,8 +57,8 @@ class GoodPaths(HandoffCase):
         started = desk.start(port=51004)
         desk.returned(desk.depart(started))
         sent = desk.done_page(started)
-        self.assertIsInstance(sent, Return)
-        self.assertIsInstance(desk.done_page(started), ShowCode)
+        self.assertIsInstance(sent, ReturnToGame)
+        self.assertIsInstance(desk.done_page(started), ShowFinishCode)
         self.assertIsInstance(desk.collect(started, ticket=sent.ticket), Complete)
 
     def test_nothing_lasts_before_the_proof(self) -> None:
@@ -84,11 +83,11 @@ class GoodPaths(HandoffCase):
         waiting = desk.asked(started, wait_seconds=25, seen="at_provider")
         back = Deferred.fromCoroutine(desk.come_back(state))
         self.assertEqual(self.successResultOf(waiting), Pending("exchanging", 600))
-        self.assertIsInstance(desk.done_page(started), Working)
+        self.assertIsInstance(desk.done_page(started), InProgress)
         waiting = desk.asked(started, wait_seconds=25, seen="exchanging")
         self.assertNoResult(waiting)
         far.answer()
-        self.assertEqual(self.successResultOf(back), SeeDone(started.login.login_id))
+        self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
         self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))
 
     @covers("2.2/11", "2.2/12", "threats/47")
@@ -120,22 +119,22 @@ class Refused(HandoffCase):
         with self.assertRaises(CallbackMalformed):
             desk.returned(state, code="c", error="e")
         for ruling, browser, other in (
-            (Ruling.PROVIDER_UNKNOWN, BROWSER, {"provider": "nobody"}),
-            (Ruling.PROVIDER_UNKNOWN, BROWSER, {"provider": "login"}),
-            (Ruling.OTHER_BROWSER, OTHER, {}),
-            (Ruling.OTHER_BROWSER, None, {}),
-            (Ruling.OTHER_BROWSER, OTHER, {"error": "access_denied"}),
+            (CallbackCheck.PROVIDER_UNKNOWN, BROWSER, {"provider": "nobody"}),
+            (CallbackCheck.PROVIDER_UNKNOWN, BROWSER, {"provider": "login"}),
+            (CallbackCheck.OTHER_BROWSER, OTHER, {}),
+            (CallbackCheck.OTHER_BROWSER, None, {}),
+            (CallbackCheck.OTHER_BROWSER, OTHER, {"error": "access_denied"}),
         ):
-            with self.assertRaises(CallbackRefused) as refused:
+            with self.assertRaises(CallbackRejected) as refused:
                 desk.returned(state, browser, **other)
             self.assertIs(refused.exception.ruling, ruling)
         for unknown in (state[:-1], state + "A", "", "A" * 43):
-            with self.assertRaises(CallbackRefused) as refused:
+            with self.assertRaises(CallbackRejected) as refused:
                 desk.returned(unknown)
-            self.assertIs(refused.exception.ruling, Ruling.STATE_UNKNOWN)
+            self.assertIs(refused.exception.ruling, CallbackCheck.STATE_UNKNOWN)
         self.assertEqual([desk.rows("SELECT * FROM login"), desk.rows("SELECT * FROM authorization_attempt")], before)
         self.assertEqual((far.calls, desk.log.lines), ([], []))
-        self.assertEqual(desk.returned(state, iss=ISSUER, code="anna"), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(state, iss=ISSUER, code="anna"), RedirectToResult(started.login.login_id))
 
     def test_burned(self) -> None:
         """Checks 5 and 6: the attempt is spent, one line names the check and nothing else; the login can go on."""
@@ -146,16 +145,16 @@ class Refused(HandoffCase):
             desk = self.oauth(google := FarProvider("google", issuer=ISSUER), discord := FarProvider())
             started = desk.start()
             state = desk.depart(started)
-            with self.assertRaises(CallbackRefused):
+            with self.assertRaises(CallbackRejected):
                 desk.returned(state, **other)
             self.assertEqual(desk.log.lines, [f"rejected {other.get('provider', 'google')} {name} req-1"])
             self.assertEqual(desk.rows("SELECT status, sealed_verifier FROM authorization_attempt"), [("burned", None)])
-            with self.assertRaises(CallbackRefused) as again:
+            with self.assertRaises(CallbackRejected) as again:
                 desk.returned(state)
-            self.assertIs(again.exception.ruling, Ruling.OVER)
+            self.assertIs(again.exception.ruling, CallbackCheck.OVER)
             self.assertEqual((google.calls, discord.calls), ([], []))
-            self.assertIs(desk.login(started).stage, Stage.AUTHORIZING)
-            self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
+            self.assertIs(desk.login(started).stage, LoginStage.AUTHORIZING)
+            self.assertEqual(desk.returned(desk.depart(started)), RedirectToResult(started.login.login_id))
 
     @covers("threats/13")
     def test_promised_issuer(self) -> None:
@@ -163,21 +162,21 @@ class Refused(HandoffCase):
         desk = self.oauth(far := FarProvider("google", issuer=ISSUER, iss_promised=True))
         state = desk.depart(desk.start())
         far.iss_promised = False
-        with self.assertRaises(CallbackRefused):
+        with self.assertRaises(CallbackRejected):
             desk.returned(state)
 
     def test_over(self) -> None:
         """Cancelled, declined, expired: 410 with the outcome, and the code is never sent."""
         for end, outcome in (
-            (lambda desk, started: desk.cancel(started), Outcome.LOGIN_CANCELLED),
-            (lambda desk, started: desk.decline(started), Outcome.LOGIN_DENIED),
-            (lambda desk, started: desk.clock.advance(600), Outcome.LOGIN_EXPIRED),
+            (lambda desk, started: desk.cancel(started), LoginFailure.LOGIN_CANCELLED),
+            (lambda desk, started: desk.decline(started), LoginFailure.LOGIN_DENIED),
+            (lambda desk, started: desk.clock.advance(600), LoginFailure.LOGIN_EXPIRED),
         ):
             desk = self.oauth(far := FarProvider())
             started = desk.start()
             state = desk.depart(started)
             end(desk, started)
-            with self.assertRaises(LoginOver) as over:
+            with self.assertRaises(LoginEnded) as over:
                 desk.returned(state)
             self.assertEqual((over.exception.outcome, far.calls), (outcome, []))
 
@@ -188,11 +187,11 @@ class Refused(HandoffCase):
         state = desk.depart(started)
         first = Deferred.fromCoroutine(desk.come_back(state))
         second, third = (Deferred.fromCoroutine(desk.come_back(state, who=who)) for who in ("bo", "anna"))
-        spent = Spent(started.login.login_id, mine=True)
+        spent = AlreadyConsumed(started.login.login_id, mine=True)
         self.assertEqual(self.successResultOf(second), spent)
         self.assertNoResult(third)
         far.answer()
-        self.assertEqual(self.successResultOf(first), SeeDone(started.login.login_id))
+        self.assertEqual(self.successResultOf(first), RedirectToResult(started.login.login_id))
         self.assertEqual(self.successResultOf(third), spent)
         self.assertEqual(desk.returned(state), spent)
         self.assertEqual(len(far.calls), 1)
@@ -206,7 +205,7 @@ class Refused(HandoffCase):
         desk.clock.advance(EXCHANGE_GRACE_MS / 1000 - 1)
         self.assertNoResult(second)
         desk.clock.advance(1.3)
-        self.assertEqual(self.successResultOf(second), Spent(started.login.login_id, mine=True))
+        self.assertEqual(self.successResultOf(second), AlreadyConsumed(started.login.login_id, mine=True))
 
     def test_twice_while_the_service_ends(self) -> None:
         """Nobody waits for anything then."""
@@ -223,7 +222,7 @@ class Refused(HandoffCase):
         started = desk.start()
         one, two = desk.depart(started), desk.depart(started)
         desk.returned(two)
-        self.assertEqual(desk.returned(one, who="bo"), Spent(started.login.login_id, mine=True))
+        self.assertEqual(desk.returned(one, who="bo"), AlreadyConsumed(started.login.login_id, mine=True))
         self.assertEqual(len(far.calls), 1)
 
 
@@ -236,10 +235,12 @@ class TwoBrowsers(HandoffCase):
             started = desk.start()
             states = {browser: desk.depart(started, browser) for browser in (BROWSER, OTHER)}
             won = Deferred.fromCoroutine(desk.come_back(states[winner], winner, who="anna"))
-            self.assertEqual(desk.returned(states[loser], loser, who="bo"), Spent(started.login.login_id, mine=False))
+            self.assertEqual(
+                desk.returned(states[loser], loser, who="bo"), AlreadyConsumed(started.login.login_id, mine=False)
+            )
             far.answer()
-            self.assertIsInstance(self.successResultOf(won), SeeDone)
-            with self.assertRaises(OtherBrowser):
+            self.assertIsInstance(self.successResultOf(won), RedirectToResult)
+            with self.assertRaises(WrongBrowser):
                 desk.done_page(started, loser)
             self.assertIsInstance(desk.collect(started, code=desk.code(started, winner)), Complete)
             self.assertEqual([call["code"].partition(b"|")[0] for call in far.calls], [b"anna"])
@@ -251,32 +252,32 @@ class TwoBrowsers(HandoffCase):
         started = desk.start()
         state = desk.depart(started)
         desk.depart(started, OTHER)
-        with self.assertRaises(CallbackRefused):
+        with self.assertRaises(CallbackRejected):
             desk.returned(state, OTHER)
-        self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(state), RedirectToResult(started.login.login_id))
 
 
 @covers("7/5")
 class Failures(HandoffCase):
-    def failed(self, desk: Desk, outcome: Outcome, **other: str) -> None:
+    def failed(self, desk: Desk, outcome: LoginFailure, **other: str) -> None:
         started = desk.start()
         state = desk.depart(started)
-        self.assertEqual(desk.returned(state, **other), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(state, **other), RedirectToResult(started.login.login_id))
         self.assertEqual(desk.collect(started), Failed(outcome))
-        self.assertEqual(desk.done_page(started), Over(outcome))
+        self.assertEqual(desk.done_page(started), Ended(outcome))
         [line] = desk.log.lines
         self.assertTrue(line.startswith(f"failed discord {outcome.value} req-1: "), line)
 
     def test_errors_of_the_redirect(self) -> None:
         """PROTOCOL's mapping; anyone's words never reach the log; no code, so nothing is sent."""
         for error, outcome in (
-            ("access_denied", Outcome.PROVIDER_DENIED),
-            ("temporarily_unavailable", Outcome.PROVIDER_UNAVAILABLE),
-            ("server_error", Outcome.PROVIDER_UNAVAILABLE),
-            ("invalid_scope", Outcome.PROVIDER_MISCONFIGURED),
-            ("unauthorized_client", Outcome.PROVIDER_MISCONFIGURED),
-            ("Access_Denied", Outcome.PROVIDER_MISCONFIGURED),
-            ("{0} <b>forged line", Outcome.PROVIDER_MISCONFIGURED),
+            ("access_denied", LoginFailure.PROVIDER_DENIED),
+            ("temporarily_unavailable", LoginFailure.PROVIDER_UNAVAILABLE),
+            ("server_error", LoginFailure.PROVIDER_UNAVAILABLE),
+            ("invalid_scope", LoginFailure.PROVIDER_MISCONFIGURED),
+            ("unauthorized_client", LoginFailure.PROVIDER_MISCONFIGURED),
+            ("Access_Denied", LoginFailure.PROVIDER_MISCONFIGURED),
+            ("{0} <b>forged line", LoginFailure.PROVIDER_MISCONFIGURED),
         ):
             desk = self.oauth(far := FarProvider())
             self.failed(desk, outcome, error=error, error_description="SAID BY THE PROVIDER")
@@ -307,7 +308,7 @@ class Failures(HandoffCase):
         waiting = desk.asked(started, wait_seconds=25, seen="exchanging")
         self.assertNoResult(waiting)
         far.answer(ProviderError("token_endpoint: answered 500"))
-        self.assertEqual(self.successResultOf(waiting), Failed(Outcome.PROVIDER_ERROR))
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.PROVIDER_ERROR))
         self.successResultOf(back)
 
     def test_a_defect(self) -> None:
@@ -316,7 +317,7 @@ class Failures(HandoffCase):
         started = desk.start()
         with self.assertRaises(ZeroDivisionError):
             desk.returned(desk.depart(started))
-        self.assertEqual(desk.collect(started), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     @covers("2.2/12")
     def test_damaged_rows(self) -> None:
@@ -334,9 +335,9 @@ class Failures(HandoffCase):
             started = desk.start()
             state, _ = desk.depart(started), desk.depart(started)
             desk.write(lambda c, damage=damage: c.execute(damage) and None)
-            self.assertEqual(desk.returned(state), SeeDone(started.login.login_id))
-            self.assertEqual((desk.collect(started), far.calls), (Failed(Outcome.LOGIN_INTERRUPTED), []))
-            self.assertEqual(desk.done_page(started), Over(Outcome.LOGIN_INTERRUPTED))
+            self.assertEqual(desk.returned(state), RedirectToResult(started.login.login_id))
+            self.assertEqual((desk.collect(started), far.calls), (Failed(LoginFailure.LOGIN_INTERRUPTED), []))
+            self.assertEqual(desk.done_page(started), Ended(LoginFailure.LOGIN_INTERRUPTED))
             [line] = desk.log.lines
             self.assertRegex(line, r"^failed google login_interrupted req-1: (PKCE|NONCE) of att_\S+ cannot be opened$")
 
@@ -349,20 +350,20 @@ class Failures(HandoffCase):
             async def advance(self, key, step):  # type: ignore[no-untyped-def]
                 tries.append(key)
                 if len(tries) < 3:
-                    raise StoreBusy
+                    raise DatabaseBusy
                 return await desk.logins.advance(key, step)
 
         busy = replace(desk.browsers, _logins=Busy())
         desk.returning = replace(desk.returning, _browsers=busy)
         started = desk.start()
-        self.assertEqual(desk.returned(desk.depart(started)), SeeDone(started.login.login_id))
+        self.assertEqual(desk.returned(desk.depart(started)), RedirectToResult(started.login.login_id))
         self.assertEqual(desk.collect(started), Pending("proof_required", 600))
 
 
 class Time(HandoffCase):
     def test_a_late_exchange(self) -> None:
         """Begun in the last second, ended up to 15 s late; then the clock has won."""
-        for late, told in ((14.9, Pending("proof_required", 0)), (16.0, Failed(Outcome.LOGIN_EXPIRED))):
+        for late, told in ((14.9, Pending("proof_required", 0)), (16.0, Failed(LoginFailure.LOGIN_EXPIRED))):
             desk = self.oauth(far := FarProvider(holding=True))
             started = desk.start()
             state = desk.depart(started)
@@ -373,7 +374,7 @@ class Time(HandoffCase):
             self.assertEqual(desk.collect(started), Pending("exchanging", 0))
             desk.clock.advance(late)
             far.answer()
-            self.assertEqual(self.successResultOf(back), SeeDone(started.login.login_id))
+            self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
             self.assertEqual(desk.collect(started), told)
 
     def test_a_restart_while_exchanging(self) -> None:
@@ -383,14 +384,14 @@ class Time(HandoffCase):
         state, other = desk.depart(exchanging), desk.depart(waiting)
         Deferred.fromCoroutine(desk.come_back(state))
         done(desk.handoff.recover())
-        self.assertEqual(desk.collect(exchanging), Failed(Outcome.LOGIN_INTERRUPTED))
-        with self.assertRaises(LoginOver):
+        self.assertEqual(desk.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
+        with self.assertRaises(LoginEnded):
             desk.returned(state)
         self.assertEqual(len(far.calls), 1)
         far.answer()
-        self.assertEqual(desk.collect(exchanging), Failed(Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual(desk.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
         far.holding = False
-        self.assertEqual(desk.returned(other), SeeDone(waiting.login.login_id))
+        self.assertEqual(desk.returned(other), RedirectToResult(waiting.login.login_id))
 
     def test_cancelled_while_exchanging(self) -> None:
         """What comes from the provider afterwards is nobody's."""
@@ -399,8 +400,8 @@ class Time(HandoffCase):
         back = Deferred.fromCoroutine(desk.come_back(desk.depart(started)))
         desk.cancel(started)
         far.answer()
-        self.assertEqual(self.successResultOf(back), SeeDone(started.login.login_id))
-        self.assertEqual(desk.done_page(started), Over(Outcome.LOGIN_CANCELLED))
+        self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
+        self.assertEqual(desk.done_page(started), Ended(LoginFailure.LOGIN_CANCELLED))
         self.assertEqual(desk.rows("SELECT sealed_identity, sealed_proof FROM login"), [(None, None)])
 
     @covers("threats/12")
@@ -412,4 +413,4 @@ class Time(HandoffCase):
         desk.cancel(started)
         with self.assertRaises(SessionRevoked):
             token = complete.result.pair.access
-            desk.write(lambda c: sessions.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
+            desk.write(lambda c: session_tables.authenticate(c, desk.keys.indexer, token, desk.now_ms()))

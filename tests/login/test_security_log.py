@@ -1,14 +1,14 @@
 """What the owner's log says of sign-ins, and the code of a newcomer who waits (PROTOCOL 3.5, 3.8)."""
 
-from gamed.login.collecting import Complete, Failed
-from gamed.login.done import Over
+from gamed.login.browser import Ended
+from gamed.login.collect import Complete, Failed
 from gamed.login.errors import InvalidProof
-from gamed.login.outcome import Outcome
-from gamed.login.transaction import Intent
-from gamed.players.approval import approval_code, same_code
-from gamed.storage.auth import players
-from tests.login.desk import ANNA, APPROVAL, REQUEST, Desk, HandoffCase
-from tests.login.far_provider import FarProvider
+from gamed.login.keys import approval_code, same_code
+from gamed.login.transaction import LoginIntent
+from gamed.outcomes import LoginFailure
+from gamed.players import tables as player_tables
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import ANNA, APPROVAL, REQUEST, Desk, HandoffCase
 
 
 class SecurityLogTests(HandoffCase):
@@ -39,10 +39,10 @@ class SecurityLogTests(HandoffCase):
         desk = self.oauth(FarProvider(), FarProvider("google"))
         answer = self.complete(desk)
         player, token = answer.result.player_id, answer.result.pair.access.reveal().decode()
-        linking = desk.signed_in("bo", intent=Intent.LINK, token=token, provider="google")
+        linking = desk.signed_in("bo", intent=LoginIntent.LINK, token=token, provider="google")
         desk.collect(linking, code=desk.code(linking))
         self.assertEqual(desk.security[1:], [f"identity_linked player={player} provider=google"])
-        adopting = desk.start(intent=Intent.ADOPT)
+        adopting = desk.start(intent=LoginIntent.ADOPT)
         state = desk.depart(adopting, name="Anna", password="correct horse")
         desk.returned(state, who="chidi")
         session = desk.collect(adopting, code=desk.code(adopting)).login.session_id
@@ -63,7 +63,7 @@ class SecurityLogTests(HandoffCase):
         for _ in range(2):
             desk.decline(started)
         desk.clock.advance(120)
-        desk.write(lambda connection: players.set_state(connection, ANNA, "blocked"))
+        desk.write(lambda connection: player_tables.set_state(connection, ANNA, "blocked"))
         blocked = desk.start()
         desk.sign_in(blocked)
         desk.collect(blocked, code=desk.code(blocked))
@@ -99,14 +99,14 @@ class ApprovalTests(HandoffCase):
         for _ in range(2):
             started = desk.signed_in("bo")
             answer = desk.collect(started, code=desk.code(started))
-            self.assertEqual(answer, Failed(Outcome.PLAYER_PENDING))
+            self.assertEqual(answer, Failed(LoginFailure.PLAYER_PENDING))
             page = desk.done_page(started)
-            self.assertEqual(page, Over(Outcome.PLAYER_PENDING, answer.approval_code))
+            self.assertEqual(page, Ended(LoginFailure.PLAYER_PENDING, answer.approval_code))
             codes.add(answer.approval_code)
         [(player,)] = desk.rows("SELECT player_id FROM player WHERE state = 'pending'")
         self.assertEqual(codes, {approval_code(desk.keys.indexer, player)})
         self.assertRegex(codes.pop(), "^[B-DF-HJ-NP-TV-XZ]{3}-[B-DF-HJ-NP-TV-XZ]{3}$")
-        desk.write(lambda connection: players.change_state(connection, player, "pending", "active"))
+        desk.write(lambda connection: player_tables.change_state(connection, player, "pending", "active"))
         started = desk.signed_in("bo")
         self.assertEqual(desk.collect(started, code=desk.code(started)).result.player_id, player)
 

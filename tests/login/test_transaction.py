@@ -6,18 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.login.errors import LoginExpired, OutOfOrder
-from gamed.login.outcome import Outcome
+from gamed.login.errors import InvalidTransition, LoginExpired
 from gamed.login.transaction import (
     DELIVERED_MS,
     EXCHANGE_GRACE_MS,
     EXCHANGE_MS,
     FINAL,
     NEXT,
-    Event,
+    LoginEvent,
+    LoginStage,
     LoginTransaction,
-    Stage,
 )
+from gamed.outcomes import LoginFailure
 from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
 from tests.support.covers import covers
 
@@ -57,10 +57,10 @@ class Table(SynchronousTestCase):
     @covers("3/1", "3/2")
     def test_every_stage_meets_every_event(self) -> None:
         """An arrow leads where the drawing says; every other pair is OutOfOrder and changes nothing."""
-        for stage, event in product(Stage, Event):
+        for stage, event in product(LoginStage, LoginEvent):
             login, wanted = a_login(stage), ARROWS.get(stage.value, {}).get(event.value)
             if wanted is None:
-                with self.assertRaises(OutOfOrder, msg=f"{event} while {stage}"):
+                with self.assertRaises(InvalidTransition, msg=f"{event} while {stage}"):
                     login.after(event, START_MS)
             else:
                 self.assertEqual(login.after(event, START_MS).stage.value, wanted)
@@ -68,11 +68,11 @@ class Table(SynchronousTestCase):
     def test_final_stages_are_final(self) -> None:
         """No arrow leaves a final stage, and every other stage can be left."""
         leaving = {stage for stage, _ in NEXT}
-        self.assertEqual(leaving, set(Stage) - FINAL)
+        self.assertEqual(leaving, set(LoginStage) - FINAL)
 
     def test_every_stage_can_be_reached(self) -> None:
         """Nothing in the table is dead."""
-        self.assertEqual(set(NEXT.values()) | {Stage.PENDING}, set(Stage))
+        self.assertEqual(set(NEXT.values()) | {LoginStage.PENDING}, set(LoginStage))
 
     def test_final_stages_keep_no_secret(self) -> None:
         """Identity, proof and result are erased with the arrow that ends a login."""
@@ -84,25 +84,28 @@ class Table(SynchronousTestCase):
     def test_every_end_without_credentials_has_an_outcome(self) -> None:
         """A game is told why, except by a collected login, which gave it something."""
         expected = {
-            Event.DECLINE: Outcome.LOGIN_DENIED,
-            Event.CANCEL: Outcome.LOGIN_CANCELLED,
-            Event.EXPIRE: Outcome.LOGIN_EXPIRED,
-            Event.INTERRUPT: Outcome.LOGIN_INTERRUPTED,
-            Event.EXHAUST: Outcome.PROOF_ATTEMPTS_EXCEEDED,
+            LoginEvent.DECLINE: LoginFailure.LOGIN_DENIED,
+            LoginEvent.CANCEL: LoginFailure.LOGIN_CANCELLED,
+            LoginEvent.EXPIRE: LoginFailure.LOGIN_EXPIRED,
+            LoginEvent.INTERRUPT: LoginFailure.LOGIN_INTERRUPTED,
+            LoginEvent.EXHAUST: LoginFailure.PROOF_ATTEMPTS_EXCEEDED,
         }
         for (stage, event), after in NEXT.items():
-            if after in FINAL - {Stage.COLLECTED} and event is not Event.REFUSED:
+            if after in FINAL - {LoginStage.COLLECTED} and event is not LoginEvent.REFUSED:
                 self.assertIs(a_login(stage).after(event, START_MS).outcome, expected[event])
-        self.assertIs(a_login(Stage.READY).refused(Outcome.PLAYER_BLOCKED, START_MS).outcome, Outcome.PLAYER_BLOCKED)
+        self.assertIs(
+            a_login(LoginStage.READY).refused(LoginFailure.PLAYER_BLOCKED, START_MS).outcome,
+            LoginFailure.PLAYER_BLOCKED,
+        )
 
     def test_a_second_attempt_changes_nothing(self) -> None:
         """Opening again while authorizing leaves the row as it was: no write is needed."""
-        login = a_login(Stage.AUTHORIZING)
-        self.assertIs(login.after(Event.OPEN, START_MS + 5), login)
+        login = a_login(LoginStage.AUTHORIZING)
+        self.assertIs(login.after(LoginEvent.OPEN, START_MS + 5), login)
 
     def test_collect_swaps_identity_and_proof_for_the_result(self) -> None:
         """Once delivered, neither who signed in nor the proof is kept."""
-        login = a_login(Stage.READY).delivered("ses_1", b"sealed", START_MS)
+        login = a_login(LoginStage.READY).delivered("ses_1", b"sealed", START_MS)
         self.assertEqual((login.sealed_identity, login.sealed_proof, login.sealed_result), (None, None, b"sealed"))
 
 
@@ -110,45 +113,45 @@ class Time(SynchronousTestCase):
     @covers("2.1/24", "3/3", "8/7")
     def test_the_ttl_ends_every_stage_before_the_first_collect(self) -> None:
         """At the last millisecond everything works, at the next nothing but to be expired, swept or not."""
-        for stage in (Stage.PENDING, Stage.AUTHORIZING, Stage.READY):
+        for stage in (LoginStage.PENDING, LoginStage.AUTHORIZING, LoginStage.READY):
             login = a_login(stage)
             self.assertIs(login.at(EXPIRES_MS - 1), login)
-            self.assertIs(login.at(EXPIRES_MS).stage, Stage.EXPIRED)
-            for event in Event:
-                with self.assertRaises(OutOfOrder):
+            self.assertIs(login.at(EXPIRES_MS).stage, LoginStage.EXPIRED)
+            for event in LoginEvent:
+                with self.assertRaises(InvalidTransition):
                     login.after(event, EXPIRES_MS)
 
     def test_an_exchange_may_end_late(self) -> None:
         """Begun in time, it ends up to 15 s late; what it found can be collected until then, and then expired wins."""
         end = EXPIRES_MS + EXCHANGE_GRACE_MS
-        exchanging = a_login(Stage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 1)
+        exchanging = a_login(LoginStage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 1)
         ready = exchanging.identified(b"who", b"proof", end - 1)
-        self.assertIs(ready.stage, Stage.READY)
-        self.assertIs(ready.delivered("ses", b"result", end - 1).stage, Stage.DELIVERED)
-        self.assertIs(ready.at(end).stage, Stage.EXPIRED)
+        self.assertIs(ready.stage, LoginStage.READY)
+        self.assertIs(ready.delivered("ses", b"result", end - 1).stage, LoginStage.DELIVERED)
+        self.assertIs(ready.at(end).stage, LoginStage.EXPIRED)
         with self.assertRaises(LoginExpired):
             exchanging.identified(b"who", b"proof", end)
 
     def test_an_exchange_that_ended_in_time_gets_no_grace(self) -> None:
         """The 15 seconds belong to a late exchange, not to a slow player."""
-        exchanging = a_login(Stage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 2)
+        exchanging = a_login(LoginStage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 2)
         ready = exchanging.identified(b"who", b"proof", EXPIRES_MS - 1)
-        self.assertIs(ready.at(EXPIRES_MS).stage, Stage.EXPIRED)
+        self.assertIs(ready.at(EXPIRES_MS).stage, LoginStage.EXPIRED)
 
     def test_an_exchange_that_comes_to_nothing(self) -> None:
         """Its answer was lost, or could not be written down: after a minute it is interrupted, long before the ttl."""
-        exchanging = a_login(Stage.AUTHORIZING).claimed(BROWSER, START_MS)
+        exchanging = a_login(LoginStage.AUTHORIZING).claimed(BROWSER, START_MS)
         self.assertIs(exchanging.at(START_MS + EXCHANGE_MS - 1), exchanging)
         ended = exchanging.at(START_MS + EXCHANGE_MS)
-        self.assertEqual((ended.stage, ended.outcome), (Stage.FAILED, Outcome.LOGIN_INTERRUPTED))
+        self.assertEqual((ended.stage, ended.outcome), (LoginStage.FAILED, LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_delivery_outlives_the_ttl(self) -> None:
         """Collected at the last moment, the credentials can be asked for again for ten minutes."""
-        delivered = a_login(Stage.READY).delivered("ses", b"result", EXPIRES_MS - 1)
+        delivered = a_login(LoginStage.READY).delivered("ses", b"result", EXPIRES_MS - 1)
         lapses = EXPIRES_MS - 1 + DELIVERED_MS
         self.assertIs(delivered.at(lapses - 1), delivered)
         lapsed = delivered.at(lapses)
-        self.assertEqual((lapsed.stage, lapsed.outcome, lapsed.sealed_result), (Stage.COLLECTED, None, None))
+        self.assertEqual((lapsed.stage, lapsed.outcome, lapsed.sealed_result), (LoginStage.COLLECTED, None, None))
 
     def test_an_end_by_the_clock_is_dated_by_the_clock(self) -> None:
         """The hour a final login is kept counts from when it ended, not from when somebody noticed."""
@@ -156,7 +159,7 @@ class Time(SynchronousTestCase):
 
     def test_only_the_winner_is_the_winner(self) -> None:
         """No browser and another browser are not the one that came first; before it came, nobody is."""
-        login = a_login(Stage.EXCHANGING)
+        login = a_login(LoginStage.EXCHANGING)
         self.assertEqual([login.won_by(b) for b in (BROWSER, OTHER, None)], [True, False, False])
         self.assertFalse(a_login().won_by(None))
 
@@ -165,8 +168,8 @@ class Histories(SynchronousTestCase):
     """Any list of events at any times."""
 
     @covers("threats/12")
-    @given(st.lists(st.tuples(st.sampled_from(Event), st.integers(0, 200_000)), max_size=30))
-    def test_no_history_collects_twice(self, history: list[tuple[Event, int]]) -> None:
+    @given(st.lists(st.tuples(st.sampled_from(LoginEvent), st.integers(0, 200_000)), max_size=30))
+    def test_no_history_collects_twice(self, history: list[tuple[LoginEvent, int]]) -> None:
         """At most one collect is ever taken, never after an end, and an ended login holds no secret."""
         login, now_ms, collects = a_login(), START_MS, 0
         for event, passed in history:
@@ -174,29 +177,29 @@ class Histories(SynchronousTestCase):
             before = login.at(now_ms)
             try:
                 login = taken(login, event, now_ms)
-            except OutOfOrder:
+            except InvalidTransition:
                 self.assertNotIn((before.stage, event), NEXT)
                 login = before
             else:
                 self.assertNotIn(before.stage, FINAL)
-                collects += event is Event.COLLECT
+                collects += event is LoginEvent.COLLECT
             if login.stage in FINAL:
                 self.assertEqual([getattr(login, name) for name in SECRETS], [None] * 3)
-                self.assertEqual(login.outcome is None, login.stage is Stage.COLLECTED)
+                self.assertEqual(login.outcome is None, login.stage is LoginStage.COLLECTED)
             self.assertLessEqual(login.stage_ms, now_ms)
         self.assertLessEqual(collects, 1)
 
 
-def taken(login: LoginTransaction, event: Event, now_ms: int) -> LoginTransaction:
+def taken(login: LoginTransaction, event: LoginEvent, now_ms: int) -> LoginTransaction:
     """The event with what comes along with it."""
     match event:
-        case Event.CALLBACK:
+        case LoginEvent.CALLBACK:
             return login.claimed(BROWSER, now_ms)
-        case Event.IDENTIFIED:
+        case LoginEvent.IDENTIFIED:
             return login.identified(b"who", b"proof", now_ms)
-        case Event.REFUSED:
-            return login.refused(Outcome.PROVIDER_DENIED, now_ms)
-        case Event.COLLECT:
+        case LoginEvent.REFUSED:
+            return login.refused(LoginFailure.PROVIDER_DENIED, now_ms)
+        case LoginEvent.COLLECT:
             return login.delivered("ses", b"result", now_ms)
         case _:
             return login.after(event, now_ms)

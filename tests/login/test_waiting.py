@@ -1,11 +1,11 @@
 """The long poll: ends at once with news, at its time without, and never keeps anybody (PROTOCOL 3.5)."""
 
-from gamed.limits import RateLimited
-from gamed.login.collecting import Complete, Failed, Pending
+from gamed.login.collect import Complete, Failed, Pending
 from gamed.login.errors import DeviceSecretInvalid
-from gamed.login.outcome import Outcome
-from gamed.login.proof import Presented
-from tests.login.desk import HandoffCase, done
+from gamed.login.keys import PresentedProof
+from gamed.outcomes import LoginFailure
+from gamed.rate_limit import RateLimited
+from tests.login.fixtures import HandoffCase, done
 
 
 class LongPoll(HandoffCase):
@@ -33,10 +33,10 @@ class LongPoll(HandoffCase):
         self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))
         waiting = desk.asked(declined, wait_seconds=25)
         desk.decline(declined)
-        self.assertEqual(self.successResultOf(waiting), Failed(Outcome.LOGIN_DENIED))
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_DENIED))
         waiting = desk.asked(cancelled, wait_seconds=25)
         desk.cancel(cancelled)
-        self.assertEqual(self.successResultOf(waiting), Failed(Outcome.LOGIN_CANCELLED))
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_CANCELLED))
 
     def test_no_wait_for_what_the_game_does_not_know(self) -> None:
         """A stage other than `seen` is told at once, however long the wait; absent, `seen` is the first stage."""
@@ -55,7 +55,7 @@ class LongPoll(HandoffCase):
         desk.clock.advance(590)
         waiting = desk.asked(started, wait_seconds=25)
         desk.clock.advance(10.5)
-        self.assertEqual(self.successResultOf(waiting), Failed(Outcome.LOGIN_EXPIRED))
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_EXPIRED))
 
     def test_a_newer_collect_takes_the_place(self) -> None:
         """The older one gets its 202 at once, whether the newer one waits or not."""
@@ -107,7 +107,7 @@ class LongPoll(HandoffCase):
         desk = self.desk()
         started = desk.start()
         desk.sign_in(started)
-        proof = Presented.finish_code(desk.code(started))
+        proof = PresentedProof.finish_code(desk.code(started))
         desk.stores.auth.pause()
         proven = desk.asked(started, presented=proof)
         poll = desk.asked(started, wait_seconds=25, seen="proof_required")

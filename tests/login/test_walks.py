@@ -7,18 +7,17 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from gamed.identity.provider import ProviderError, ProviderUnavailable
-from gamed.limits import RateLimited
-from gamed.login.browser import Ask
-from gamed.login.collecting import Complete, Failed
-from gamed.login.departing import Depart
-from gamed.login.done import Return, ShowCode
+from gamed.login.authorize import RedirectToProvider
+from gamed.login.browser import ReturnToGame, ShowFinishCode, SignInPrompt
+from gamed.login.collect import Complete, Failed
 from gamed.login.errors import InvalidProof, LoginCollected, LoginError
-from gamed.login.outcome import Outcome
-from gamed.login.transaction import FINAL, UNDECIDED, LoginTransaction, Stage
-from tests.login.desk import HandoffCase, done
+from gamed.login.transaction import FINAL, UNDECIDED, LoginStage, LoginTransaction
+from gamed.outcomes import LoginFailure
+from gamed.providers.base import ProviderError, ProviderUnavailable
+from gamed.rate_limit import RateLimited
 from tests.login.examples import BROWSER, OTHER
-from tests.login.far_provider import FarProvider
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import HandoffCase, done
 from tests.login.test_handoff import lasting
 
 WALKS, STEPS = 60, 30
@@ -59,8 +58,13 @@ class Walks(HandoffCase):
                 with self.subTest(seed=seed, act=act.__name__):
                     self.holds()
             ends |= {self.last.outcome or self.last.stage, *(["ticket"] if self.walk.tickets else [])}
-        wanted = {Outcome.LOGIN_DENIED, Outcome.LOGIN_CANCELLED, Outcome.LOGIN_EXPIRED, Outcome.PROVIDER_ERROR}
-        self.assertLessEqual(wanted | {Outcome.PROVIDER_UNAVAILABLE, Stage.DELIVERED, "ticket"}, ends)
+        wanted = {
+            LoginFailure.LOGIN_DENIED,
+            LoginFailure.LOGIN_CANCELLED,
+            LoginFailure.LOGIN_EXPIRED,
+            LoginFailure.PROVIDER_ERROR,
+        }
+        self.assertLessEqual(wanted | {LoginFailure.PROVIDER_UNAVAILABLE, LoginStage.DELIVERED, "ticket"}, ends)
 
     # -- what may happen --
 
@@ -91,9 +95,9 @@ class Walks(HandoffCase):
         self.sent(browser, self.server.go(self.started, browser))
 
     def sent(self, browser: Any, answer: Any) -> None:
-        if isinstance(answer, Depart):
+        if isinstance(answer, RedirectToProvider):
             self.walk.states.append((answer.url.partition("state=")[2], browser))
-        self.assertFalse(isinstance(answer, Ask) and self.stage() not in UNDECIDED)
+        self.assertFalse(isinstance(answer, SignInPrompt) and self.stage() not in UNDECIDED)
 
     def comes_back(self) -> None:
         if not self.walk.states:
@@ -112,9 +116,9 @@ class Walks(HandoffCase):
         browser = self.browser()
         shown = self.server.done_page(self.started, browser)
         self.assertTrue(self.server.login(self.started).won_by(browser))
-        if isinstance(shown, ShowCode):
+        if isinstance(shown, ShowFinishCode):
             self.walk.proofs.add(shown.code)
-        if isinstance(shown, Return):
+        if isinstance(shown, ReturnToGame):
             self.assertEqual(self.walk.tickets, set(), "the ticket leaves once")
             self.walk.tickets.add(shown.ticket)
 
@@ -151,7 +155,7 @@ class Walks(HandoffCase):
             try:
                 self.server.cancel(self.started)
             except LoginCollected:
-                self.assertIs(self.stage(), Stage.COLLECTED)
+                self.assertIs(self.stage(), LoginStage.COLLECTED)
 
     def provider_changes(self) -> None:
         self.far.down = self.dice.choice((None, None, DOWN))
@@ -169,7 +173,7 @@ class Walks(HandoffCase):
 
     # -- what must hold --
 
-    def stage(self) -> Stage:
+    def stage(self) -> LoginStage:
         return self.login().stage
 
     def login(self) -> LoginTransaction:
@@ -195,5 +199,5 @@ class Walks(HandoffCase):
         self.assertLessEqual(len(walk.proofs), 1)
         if login.final:
             live = "SELECT count(*) FROM session WHERE session_id = :session_id AND revoked_ms IS NULL"
-            expected = 1 if login.stage is Stage.COLLECTED else 0
+            expected = 1 if login.stage is LoginStage.COLLECTED else 0
             self.assertEqual(self.server.rows(live, session_id=login.session_id or ""), [(expected,)])

@@ -3,16 +3,16 @@
 from msgspec.structs import replace
 
 from gamed.crypto import Secret
-from gamed.limits import RateLimited
-from gamed.login.account_check import Refusal
-from gamed.login.browser import Ask, SeeDone
-from gamed.login.collecting import Complete, Failed, Pending
-from gamed.login.errors import LoginOver
-from gamed.login.outcome import Outcome
-from gamed.login.terms import NO_LIMITS
+from gamed.login.browser import RedirectToResult, SignInPrompt
+from gamed.login.collect import Complete, Failed, Pending
+from gamed.login.errors import LoginEnded
+from gamed.login.local import FormError
+from gamed.login.policy import NO_LIMITS
+from gamed.outcomes import LoginFailure
+from gamed.rate_limit import RateLimited
 from gamed.sessions.errors import RefreshReused, TokenExpired
-from tests.login.desk import Desk, HandoffCase, done
-from tests.login.far_provider import FarProvider
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import Desk, HandoffCase, done
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -31,7 +31,7 @@ class Handoffs(HandoffCase):
                 desk.shift_ms = next(shifts)
                 state = desk.depart(started)
                 desk.shift_ms = next(shifts)
-                self.assertIsInstance(desk.returned(state), SeeDone)
+                self.assertIsInstance(desk.returned(state), RedirectToResult)
                 desk.shift_ms = next(shifts)
                 complete = desk.collect(started, code=desk.code(started))
                 self.assertIsInstance(complete, Complete)
@@ -45,8 +45,8 @@ class Handoffs(HandoffCase):
         desk.sign_in(ready)
         desk.shift_ms = FORWARD
         for each in (started, ready):
-            self.assertEqual(desk.collect(each), Failed(Outcome.LOGIN_EXPIRED))
-            with self.assertRaises(LoginOver):
+            self.assertEqual(desk.collect(each), Failed(LoginFailure.LOGIN_EXPIRED))
+            with self.assertRaises(LoginEnded):
                 desk.enter(each)
         again = desk.start()
         desk.sign_in(again)
@@ -66,7 +66,7 @@ class Handoffs(HandoffCase):
         started = desk.start()
         desk.shift_ms = BACK
         done(desk.handoff.sweep())
-        self.assertIsInstance(desk.enter(started), Ask)
+        self.assertIsInstance(desk.enter(started), SignInPrompt)
         desk.shift_ms = FORWARD
         done(desk.handoff.sweep())
         self.assertEqual(desk.rows("SELECT stage FROM login"), [("expired",)])
@@ -138,9 +138,9 @@ class Limits(HandoffCase):
         started = desk.start()
         for _ in range(5):
             desk.sign_in(started, password="wrong horse")
-        self.assertIs(desk.sign_in(started).refusal, Refusal.LIMIT)
+        self.assertIs(desk.sign_in(started).refusal, FormError.LIMIT)
         desk.shift_ms = BACK
-        self.assertIsInstance(desk.sign_in(started), SeeDone)
+        self.assertIsInstance(desk.sign_in(started), RedirectToResult)
 
     def test_a_little_back(self) -> None:
         """Set back by less than a full bucket lasts, it costs no more than that; no refusal prolongs itself."""
@@ -166,7 +166,7 @@ class Limits(HandoffCase):
         desk.shift_ms = 0
         mine = [desk.start(), desk.start(address="198.51.100.1")]
         desk.start()
-        self.assertEqual([desk.collect(each) for each in stale], [Failed(Outcome.LOGIN_EXPIRED)] * 2)
+        self.assertEqual([desk.collect(each) for each in stale], [Failed(LoginFailure.LOGIN_EXPIRED)] * 2)
         for each in mine:
             self.assertEqual(desk.collect(each).stage, "waiting_for_browser")
 

@@ -2,24 +2,24 @@
 
 from collections.abc import Callable
 
-from gamed.login.collecting import Failed, Linked, Pending
+from gamed.login.collect import Failed, Linked, Pending
 from gamed.login.errors import InvalidProof
-from gamed.login.outcome import Outcome
-from gamed.login.starting import Started
-from gamed.login.transaction import Intent
-from tests.login.desk import PASSWORD, Desk, HandoffCase
-from tests.login.far_provider import ISSUER, FarProvider
+from gamed.login.start import StartedLogin
+from gamed.login.transaction import LoginIntent
+from gamed.outcomes import LoginFailure
+from tests.login.fake_provider import ISSUER, FarProvider
+from tests.login.fixtures import PASSWORD, Desk, HandoffCase
 from tests.login.test_handoff import lasting
 
-ENDS: tuple[tuple[Callable[[Desk, Started], object], Outcome], ...] = (
-    (lambda desk, started: desk.cancel(started), Outcome.LOGIN_CANCELLED),
-    (lambda desk, started: desk.decline(started), Outcome.LOGIN_DENIED),
-    (lambda desk, started: desk.clock.advance(600), Outcome.LOGIN_EXPIRED),
-    (lambda desk, started: guess_wrong(desk, started, 4), Outcome.PROOF_ATTEMPTS_EXCEEDED),
+ENDS: tuple[tuple[Callable[[Desk, StartedLogin], object], LoginFailure], ...] = (
+    (lambda desk, started: desk.cancel(started), LoginFailure.LOGIN_CANCELLED),
+    (lambda desk, started: desk.decline(started), LoginFailure.LOGIN_DENIED),
+    (lambda desk, started: desk.clock.advance(600), LoginFailure.LOGIN_EXPIRED),
+    (lambda desk, started: guess_wrong(desk, started, 4), LoginFailure.PROOF_ATTEMPTS_EXCEEDED),
 )
 
 
-def guess_wrong(desk: Desk, started: Started, times: int) -> None:
+def guess_wrong(desk: Desk, started: StartedLogin, times: int) -> None:
     for _ in range(times):
         try:
             desk.collect(started, code="BBBBBB")
@@ -29,15 +29,15 @@ def guess_wrong(desk: Desk, started: Started, times: int) -> None:
 
 
 class WithoutProof(HandoffCase):
-    def linking(self) -> tuple[Desk, Started]:
+    def linking(self) -> tuple[Desk, StartedLogin]:
         desk = self.oauth(FarProvider(), FarProvider("google", issuer=ISSUER))
         asker = desk.signed_in("anna")
         token = desk.collect(asker, code=desk.code(asker)).result.pair.access.reveal().decode()
-        return desk, desk.signed_in("eve", provider="google", intent=Intent.LINK, token=token)
+        return desk, desk.signed_in("eve", provider="google", intent=LoginIntent.LINK, token=token)
 
-    def adopting(self) -> tuple[Desk, Started]:
+    def adopting(self) -> tuple[Desk, StartedLogin]:
         desk = self.oauth(FarProvider())
-        started = desk.start(intent=Intent.ADOPT)
+        started = desk.start(intent=LoginIntent.ADOPT)
         desk.returned(desk.depart(started, name="Anna", password=PASSWORD), who="eve")
         return desk, started
 

@@ -8,17 +8,24 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Registration
 from gamed.crypto import Secret
-from gamed.login import delivery, identified
-from gamed.login.client import Client, WordsTooLong
-from gamed.login.entry import index_of_device, secret_index, token_of
-from gamed.login.identified import ExistingAccount, NewAccount
-from gamed.login.outcome import Outcome
-from gamed.login.proof import ALPHABET, Presented, ReturnProof
-from gamed.login.result import Result
-from gamed.login.transaction import Proof, Stage
+from gamed.login import collect
+from gamed.login import keys as login_keys
+from gamed.login.collect import CollectResult
+from gamed.login.keys import (
+    ALPHABET,
+    ExistingAccount,
+    NewAccount,
+    PresentedProof,
+    ReturnProof,
+    index_of_device,
+    login_token,
+    secret_index,
+)
+from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginStage, ProofMethod
+from gamed.outcomes import LoginFailure
 from gamed.sessions.credentials import SessionPolicy, mint, to_bytes
-from gamed.tokens import Kind
-from gamed.tokens import mint as mint_token
+from gamed.tokens import TokenType
+from gamed.tokens import generate_token as mint_token
 from tests.login.examples import START_MS, Counting, a_login, keys
 from tests.support.covers import covers
 from tests.support.effort import growth
@@ -28,7 +35,7 @@ PROOF = ReturnProof(ticket=Secret(b"T" * 43), finish_code=Secret(b"BKTRVW"))
 
 def clean(text: str) -> str:
     """A word as it is kept; "" for none."""
-    return Client.of({"name": text}).name or ""
+    return ClientInfo.of({"name": text}).name or ""
 
 
 class Words(SynchronousTestCase):
@@ -47,41 +54,41 @@ class Words(SynchronousTestCase):
     def test_plain_words(self) -> None:
         """What has nothing in it to clean stays as it is, but for space around it; nothing is no word."""
         self.assertEqual(clean("  My Game ~1.4.2 "), "My Game ~1.4.2")
-        self.assertEqual(Client.of({"name": " ", "version": "", "platform": None}), Client())
+        self.assertEqual(ClientInfo.of({"name": " ", "version": "", "platform": None}), ClientInfo())
 
     def test_64_characters_after_cleaning(self) -> None:
         """What is removed does not count; the 65th is refused and the word is named."""
-        words = Client.of({"name": "\x00" * 9 + "x" * 64})
-        self.assertEqual(words, Client(name="x" * 64))
-        with self.assertRaises(WordsTooLong) as caught:
-            Client.of({"device_name": "x" * 65})
+        words = ClientInfo.of({"name": "\x00" * 9 + "x" * 64})
+        self.assertEqual(words, ClientInfo(name="x" * 64))
+        with self.assertRaises(ClientInfoTooLong) as caught:
+            ClientInfo.of({"device_name": "x" * 65})
         self.assertEqual(caught.exception.word, "device_name")
 
     def test_256_code_points_may_become_64(self) -> None:
         """Refuse no word that fits once it is composed: a letter can be composed of up to four code points."""
-        self.assertEqual(Client.of({"name": "\u03b1\u0313\u0300\u0345" * 64}), Client(name="\u1f82" * 64))
-        self.assertRaises(WordsTooLong, Client.of, {"name": "\u03b1\u0313\u0300\u0345" * 64 + "\u0301"})
-        self.assertEqual(Client.of({"name": "\x00" * 8000 + "\u00e9"}), Client(name="\u00e9"))
+        self.assertEqual(ClientInfo.of({"name": "\u03b1\u0313\u0300\u0345" * 64}), ClientInfo(name="\u1f82" * 64))
+        self.assertRaises(ClientInfoTooLong, ClientInfo.of, {"name": "\u03b1\u0313\u0300\u0345" * 64 + "\u0301"})
+        self.assertEqual(ClientInfo.of({"name": "\x00" * 8000 + "\u00e9"}), ClientInfo(name="\u00e9"))
 
     def test_long_words_are_little_work(self) -> None:
         """Normalise only words of a bounded length: 32 times the combining marks are about 32 times the work."""
-        self.assertLess(growth(lambda text: Client.of({"name": text})), 64)
+        self.assertLess(growth(lambda text: ClientInfo.of({"name": text})), 64)
 
     def test_an_empty_word_is_no_word(self) -> None:
         """Nothing but spaces and controls is the same as absent."""
-        self.assertEqual(Client.of({"name": " \x07 ", "version": None}), Client())
+        self.assertEqual(ClientInfo.of({"name": " \x07 ", "version": None}), ClientInfo())
 
     def test_words_survive_the_store(self) -> None:
         """To JSON and back."""
-        words = Client(name='"\u00e9\U0001f680', platform="linux")
-        self.assertEqual(Client.from_json(words.to_json()), words)
+        words = ClientInfo(name='"\u00e9\U0001f680', platform="linux")
+        self.assertEqual(ClientInfo.from_json(words.to_json()), words)
 
     @given(st.text())
     def test_clean_is_clean(self, text: str) -> None:
         """Whatever comes in: NFC comes out, nothing unseen, and cleaning again changes nothing."""
         try:
             cleaned = clean(text)
-        except WordsTooLong:
+        except ClientInfoTooLong:
             return
         self.assertLessEqual(len(cleaned), 64)
         self.assertTrue(is_normalized("NFC", cleaned))
@@ -100,47 +107,49 @@ class Proofs(SynchronousTestCase):
     def test_a_code_is_known_however_it_is_typed(self) -> None:
         """Case, dashes and spaces do not matter; anything else does."""
         for typed in ("BKT-RVW", "bkt-rvw", "BKTRVW", " bkt rvw ", "b-k-t-r-v-w", "BKT\u2013RVW"):
-            self.assertTrue(PROOF.proven_by(Presented.finish_code(typed)), typed)
+            self.assertTrue(PROOF.proven_by(PresentedProof.finish_code(typed)), typed)
         for typed in ("", "BKT-RV", "BKT-RVWX", "BKT-RVX", "BKT_RVW"):
-            self.assertFalse(PROOF.proven_by(Presented.finish_code(typed)), typed)
+            self.assertFalse(PROOF.proven_by(PresentedProof.finish_code(typed)), typed)
 
     def test_ticket_and_code_are_not_each_other(self) -> None:
         """A code sent as a ticket, or a ticket as a code, proves nothing."""
-        self.assertTrue(PROOF.proven_by(Presented.ticket("T" * 43)))
-        self.assertFalse(PROOF.proven_by(Presented.ticket("BKTRVW")))
-        self.assertFalse(PROOF.proven_by(Presented.finish_code("T" * 43)))
+        self.assertTrue(PROOF.proven_by(PresentedProof.ticket("T" * 43)))
+        self.assertFalse(PROOF.proven_by(PresentedProof.ticket("BKTRVW")))
+        self.assertFalse(PROOF.proven_by(PresentedProof.finish_code("T" * 43)))
 
     def test_shown_and_kept(self) -> None:
         """A page shows BKT-RVW; sealed bytes give the same proof again; no repr shows either half."""
         self.assertEqual(PROOF.shown(), "BKT-RVW")
         again = ReturnProof.from_bytes(PROOF.to_bytes())
         self.assertTrue(again.ticket.matches(PROOF.ticket) and again.finish_code.matches(PROOF.finish_code))
-        self.assertNotIn("BKT", repr(PROOF) + repr(Presented.finish_code("BKT-RVW")))
+        self.assertNotIn("BKT", repr(PROOF) + repr(PresentedProof.finish_code("BKT-RVW")))
 
     def test_five_wrong_codes_end_it(self) -> None:
         """Four leave it ready, the fifth fails it."""
-        login, wrong = a_login(Stage.READY), Presented.finish_code("XXXXXX")
+        login, wrong = a_login(LoginStage.READY), PresentedProof.finish_code("XXXXXX")
         left = []
         for _ in range(5):
-            self.assertIs(login.stage, Stage.READY)
-            login = delivery.mistaken(login, wrong, START_MS)
-            left.append(delivery.attempts_left(login))
+            self.assertIs(login.stage, LoginStage.READY)
+            login = collect.count_wrong_proof(login, wrong, START_MS)
+            left.append(collect.attempts_left(login))
         self.assertEqual(left, [4, 3, 2, 1, 0])
-        self.assertEqual((login.stage, login.outcome), (Stage.FAILED, Outcome.PROOF_ATTEMPTS_EXCEEDED))
+        self.assertEqual((login.stage, login.outcome), (LoginStage.FAILED, LoginFailure.PROOF_ATTEMPTS_EXCEEDED))
 
     def test_wrong_tickets_never_count(self) -> None:
         """Any number of them changes nothing."""
-        login = a_login(Stage.READY)
-        self.assertIs(delivery.mistaken(login, Presented.ticket("wrong"), START_MS), login)
+        login = a_login(LoginStage.READY)
+        self.assertIs(collect.count_wrong_proof(login, PresentedProof.ticket("wrong"), START_MS), login)
 
     def test_what_is_proven(self) -> None:
         """Without proof only where none is wanted; a wrong one nowhere."""
-        wanted, off = a_login(Stage.READY), a_login(Stage.READY, return_proof=Proof.NONE)
-        right, wrong = Presented.finish_code("BKTRVW"), Presented.finish_code("BKTRVX")
+        wanted, off = a_login(LoginStage.READY), a_login(LoginStage.READY, return_proof=ProofMethod.NONE)
+        right, wrong = PresentedProof.finish_code("BKTRVW"), PresentedProof.finish_code("BKTRVX")
         self.assertEqual(
-            [delivery.proven(wanted, PROOF, shown) for shown in (None, right, wrong)], [False, True, False]
+            [collect.proof_matches(wanted, PROOF, shown) for shown in (None, right, wrong)], [False, True, False]
         )
-        self.assertEqual([delivery.proven(off, PROOF, shown) for shown in (None, right, wrong)], [True, True, False])
+        self.assertEqual(
+            [collect.proof_matches(off, PROOF, shown) for shown in (None, right, wrong)], [True, True, False]
+        )
 
 
 class Admission(SynchronousTestCase):
@@ -148,25 +157,25 @@ class Admission(SynchronousTestCase):
         """Only active ones get credentials; one erased meanwhile has to start again."""
         expected = {
             "active": None,
-            "pending": Outcome.PLAYER_PENDING,
-            "blocked": Outcome.PLAYER_BLOCKED,
-            "erasing": Outcome.LOGIN_INTERRUPTED,
-            None: Outcome.LOGIN_INTERRUPTED,
+            "pending": LoginFailure.PLAYER_PENDING,
+            "blocked": LoginFailure.PLAYER_BLOCKED,
+            "erasing": LoginFailure.LOGIN_INTERRUPTED,
+            None: LoginFailure.LOGIN_INTERRUPTED,
         }
-        self.assertEqual({state: delivery.refusal_of_player(state) for state in expected}, expected)
+        self.assertEqual({state: collect.player_error(state) for state in expected}, expected)
 
     def test_newcomers(self) -> None:
         """As registration says; a name taken meanwhile is refused unless nobody may come at all."""
-        judged = {(r, taken): delivery.refusal_of_newcomer(taken, r) for r in Registration for taken in (False, True)}
+        judged = {(r, taken): collect.newcomer_error(taken, r) for r in Registration for taken in (False, True)}
         self.assertEqual(
             judged,
             {
                 (Registration.OPEN, False): None,
-                (Registration.OPEN, True): Outcome.IDENTITY_IN_USE,
-                (Registration.APPROVAL, False): Outcome.PLAYER_PENDING,
-                (Registration.APPROVAL, True): Outcome.IDENTITY_IN_USE,
-                (Registration.CLOSED, False): Outcome.REGISTRATION_CLOSED,
-                (Registration.CLOSED, True): Outcome.REGISTRATION_CLOSED,
+                (Registration.OPEN, True): LoginFailure.IDENTITY_IN_USE,
+                (Registration.APPROVAL, False): LoginFailure.PLAYER_PENDING,
+                (Registration.APPROVAL, True): LoginFailure.IDENTITY_IN_USE,
+                (Registration.CLOSED, False): LoginFailure.REGISTRATION_CLOSED,
+                (Registration.CLOSED, True): LoginFailure.REGISTRATION_CLOSED,
             },
         )
 
@@ -178,13 +187,13 @@ class Kept(SynchronousTestCase):
         """Both kinds, told apart; the hash of a password is in no repr."""
         new = NewAccount("Anna", "$argon2id$secret")
         for who in (ExistingAccount("ply_1"), new):
-            self.assertEqual(identified.from_bytes(identified.to_bytes(who)), who)
+            self.assertEqual(login_keys.from_bytes(login_keys.to_bytes(who)), who)
         self.assertNotIn("argon2", repr(new))
 
     def test_results(self) -> None:
         """The same credentials, ids and flags."""
         pair = mint(Counting(), START_MS, SessionPolicy(900, 3600), START_MS)
-        again = Result.from_bytes(Result(pair, "ply_1", created=True, owner=False).to_bytes())
+        again = CollectResult.from_bytes(CollectResult(pair, "ply_1", created=True, owner=False).to_bytes())
         self.assertEqual((again.player_id, again.created, again.owner), ("ply_1", True, False))
         self.assertEqual(to_bytes(again.pair), to_bytes(pair))
 
@@ -193,16 +202,16 @@ class Addresses(SynchronousTestCase):
     def test_the_token_follows_from_id_and_key_only(self) -> None:
         """22 characters, the same every time, another for another login."""
         indexer = keys().indexer
-        token = token_of(indexer, "lgn_1")
+        token = login_token(indexer, "lgn_1")
         self.assertRegex(token, r"\A[A-Za-z0-9_-]{22}\Z")
-        self.assertEqual(token, token_of(indexer, "lgn_1"))
-        self.assertNotEqual(token, token_of(indexer, "lgn_2"))
+        self.assertEqual(token, login_token(indexer, "lgn_1"))
+        self.assertNotEqual(token, login_token(indexer, "lgn_2"))
 
     def test_only_device_secrets_are_looked_for(self) -> None:
         """Nothing, another credential, or a slip of the keyboard is refused by its form."""
-        indexer, secret = keys().indexer, mint_token(Kind.DEVICE_SECRET, b"x" * 32)
+        indexer, secret = keys().indexer, mint_token(TokenType.DEVICE_SECRET, b"x" * 32)
         text = secret.reveal().decode()
         self.assertEqual(index_of_device(indexer, text), secret_index(indexer, secret))
-        access = mint_token(Kind.ACCESS_TOKEN, b"x" * 32).reveal().decode()
+        access = mint_token(TokenType.ACCESS_TOKEN, b"x" * 32).reveal().decode()
         for wrong in (None, "", access, text[:-1], text + "A", text.replace("g", "G", 1)):
             self.assertIsNone(index_of_device(indexer, wrong))

@@ -3,7 +3,7 @@
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.ops.access_log import FLUSH_LINES, AccessLog
+from gamed.http.access_log import FLUSH_LINES, AccessLog
 from tests.support.covers import covers
 
 

@@ -8,13 +8,13 @@ from json import dumps, loads
 from twisted.internet.testing import MemoryReactorClock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.admin import Admin
-from gamed.cli.listeners import judge_admin, parse_listener, probe
-from gamed.cli.refusal import Refusal
+from gamed.cli.errors import SetupError
+from gamed.cli.listen import check_admin, parse_listener, probe
+from gamed.database.errors import DatabaseCorrupt
 from gamed.ops.metrics import Counters
-from gamed.store import StoreCorrupt
+from gamed.service import AdminServer
+from tests.cli.process import WAIT_SECONDS, PorchTestCase, get
 from tests.ops.test_metrics import gauges
-from tests.porch.process import WAIT_SECONDS, PorchTestCase, get
 from tests.support.covers import covers
 from tests.support.http import Answer, Connection, request_bytes
 from tests.support.ports import free_port
@@ -27,7 +27,7 @@ ENDPOINT = "tcp:9100:interface=127.0.0.1"
 class AdminTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.reactor, self.stores = MemoryReactorClock(), memory_stores()
-        self.admin = Admin(self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.lanes), self.stores)
+        self.admin = AdminServer(self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.lanes), self.stores)
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
@@ -56,7 +56,7 @@ class AdminTests(SynchronousTestCase):
 
     def test_a_store_is_silent(self) -> None:
         """503 says which."""
-        self.stores._state.refusal = StoreCorrupt
+        self.stores._state.refusal = DatabaseCorrupt
         answer = self.ask("/readyz")
         self.assertEqual((answer.status, answer.body), (503, b"state.db does not answer: StoreCorrupt\n"))
 
@@ -95,7 +95,7 @@ class AdminTests(SynchronousTestCase):
 class EndpointTests(SynchronousTestCase):
     def judge(self, text: str, *others: str) -> None:
         reactor = MemoryReactorClock()
-        judge_admin(parse_listener(reactor, text, "--admin"), [parse_listener(reactor, other) for other in others])
+        check_admin(parse_listener(reactor, text, "--admin"), [parse_listener(reactor, other) for other in others])
 
     def test_this_machine_only(self) -> None:
         """Loopback and unix sockets."""
@@ -111,19 +111,19 @@ class EndpointTests(SynchronousTestCase):
     def test_anything_else(self) -> None:
         """Is refused, however it is spelled; no setting makes it right."""
         for text in ("tcp:9100", "tcp:9100:interface=0.0.0.0", "tcp:9100:interface=192.168.1.5", "tcp6:9100"):
-            error = self.assertRaises(Refusal, self.judge, text)
+            error = self.assertRaises(SetupError, self.judge, text)
             self.assertTrue(str(error).startswith(f"--admin {text}: only this machine may reach it"), error)
-        self.assertIn("--admin 9100: ", str(self.assertRaises(Refusal, self.judge, "9100")))
+        self.assertIn("--admin 9100: ", str(self.assertRaises(SetupError, self.judge, "9100")))
 
     def test_the_games_own(self) -> None:
         """One endpoint is not both."""
         for text, other in ((ENDPOINT, "tcp:9100"), ("unix:/run/a", "unix:/run/a:mode=660")):
-            self.assertIn("the game is served there", str(self.assertRaises(Refusal, self.judge, text, other)))
+            self.assertIn("the game is served there", str(self.assertRaises(SetupError, self.judge, text, other)))
 
     def test_taken(self) -> None:
         """The sentence names the option."""
         listener = parse_listener(MemoryReactorClock(), "unix:/nowhere/at/all.sock", "--admin")
-        error = self.assertRaises(Refusal, probe, [listener])
+        error = self.assertRaises(SetupError, probe, [listener])
         self.assertTrue(str(error).startswith("--admin unix:/nowhere"), error)
 
 

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.audit import FIELDS, WARNINGS
 from gamed.event_log import EventLog, format_event, format_value
-from gamed.ops.access_log import AccessLog
+from gamed.http.access_log import AccessLog
 from tests.support.covers import covers
 from tests.test_spec import ROOT
 

@@ -10,14 +10,14 @@ from twisted.internet import reactor
 from twisted.internet.protocol import Factory, Protocol
 from twisted.trial.unittest import TestCase
 
-from gamed.ops.listening import Listening
+from gamed.ops.listeners import ListenerService
 
 GAMES = 200
 
 
 class QueueTests(TestCase):
-    def listen(self, endpoint: str) -> Listening:
-        listening = Listening(reactor, [endpoint], Factory.forProtocol(Protocol))
+    def listen(self, endpoint: str) -> ListenerService:
+        listening = ListenerService(reactor, [endpoint], Factory.forProtocol(Protocol))
         listening.startService()
         self.addCleanup(listening.stopService)
         return listening

@@ -10,13 +10,12 @@ from twisted.python.failure import Failure
 from twisted.python.reflect import namedAny
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.audit import Event
-from gamed.cli.logging import choose, log_format
-from gamed.cli.refusal import Refusal
+from gamed.audit import SecurityEvent
+from gamed.cli.errors import SetupError
+from gamed.cli.serve import choose, log_format
 from gamed.config.settings import LogFormat
-from gamed.ops.access_log import AccessLog
-from gamed.ops.audit import AuditLog
-from gamed.ops.log_format import RAW, Observer, Spoken
+from gamed.http.access_log import AccessLog
+from gamed.ops.logging import RAW, LogStream, Observer, TwistedAuditLog
 
 NOW_MS = 1_800_000_000_004
 WORDS = "request=5f0c method=GET route=/game/saves/{slot} status=404 bytes=213 milliseconds=1.8 code=save_not_found"
@@ -58,7 +57,9 @@ class FormatTests(SynchronousTestCase):
         observer = Observer(out, LogFormat.JSON)
         globalLogPublisher.addObserver(observer)
         self.addCleanup(globalLogPublisher.removeObserver, observer)
-        AuditLog().note(Event.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
+        TwistedAuditLog().note(
+            SecurityEvent.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c"
+        )
         line = loads(out.getvalue())
         self.assertEqual((line["request_id"], line["namespace"]), ("5f0c", "gamed.security"))
         self.assertEqual(line["message"].split()[0], "sign_in_refused")
@@ -89,13 +90,13 @@ class FormatTests(SynchronousTestCase):
     def test_before_the_log_begins(self) -> None:
         """What is printed at the start looks like the log."""
         out = StringIO()
-        print("data", "/srv", file=Spoken(out, LogFormat.JSON, LogLevel.info, lambda: NOW_MS), flush=True)
+        print("data", "/srv", file=LogStream(out, LogFormat.JSON, LogLevel.info, lambda: NOW_MS), flush=True)
         self.assertEqual(
             loads(out.getvalue()),
             {"time": "2027-01-15T08:00:00.004Z", "level": "info", "namespace": "gamed", "message": "data /srv"},
         )
         out = StringIO()
-        Spoken(out, LogFormat.JOURNAL, LogLevel.warn, lambda: NOW_MS).write("careful\n")
+        LogStream(out, LogFormat.JOURNAL, LogLevel.warn, lambda: NOW_MS).write("careful\n")
         self.assertEqual(out.getvalue(), "<4>[gamed] careful\n")
 
 
@@ -143,7 +144,7 @@ class RequestTests(SynchronousTestCase):
 class ChoiceTests(SynchronousTestCase):
     def test_unknown(self) -> None:
         """A word that is no format is refused with those that are."""
-        error = self.assertRaises(Refusal, log_format, "xml")
+        error = self.assertRaises(SetupError, log_format, "xml")
         self.assertEqual(str(error), "--log-format: expected one of text, json, journal.")
 
     def test_text_is_twisteds(self) -> None:
@@ -151,13 +152,13 @@ class ChoiceTests(SynchronousTestCase):
         twistd: dict[str, Any] = {"syslog": True}
         choose(twistd, LogFormat.TEXT)
         self.assertEqual(twistd, {"syslog": True})
-        self.assertRaises(Refusal, choose, twistd, LogFormat.JSON)
+        self.assertRaises(SetupError, choose, twistd, LogFormat.JSON)
 
     def test_a_file(self) -> None:
         """The daemon's file is twistd's choice, and rotates as twistd's does."""
         path = self.mktemp()
         twistd: dict[str, Any] = {"logfile": path, "nodaemon": False}
         choose(twistd, LogFormat.JSON)
-        Logger("gamed.room", observer=namedAny(twistd["logger"])()).info("hello {name}", name=Event.ERASED)
+        Logger("gamed.room", observer=namedAny(twistd["logger"])()).info("hello {name}", name=SecurityEvent.ERASED)
         with open(path, encoding="utf-8") as file:
             self.assertEqual(loads(file.read())["message"], "hello erased")

@@ -6,13 +6,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.audit import Event
-from gamed.login.outcome import Outcome
-from gamed.ops.access_log import AccessLog
-from gamed.ops.audit import AuditLog
-from gamed.ops.journal import Journal
+from gamed.audit import SecurityEvent
+from gamed.http.access_log import AccessLog
+from gamed.ops.logging import LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.metrics import Counters, CountingAuditLog, Gauges, Metrics
-from tests.http.rooms import EchoRoom
+from gamed.outcomes import LoginFailure
+from tests.http.apps import EchoRoom
 from tests.support.covers import covers
 from tests.support.http import Browser
 from tests.support.stores import ask, memory_stores
@@ -139,14 +138,14 @@ class SecurityTests(MetricsTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.lines: list[str] = []
-        self.audit = CountingAuditLog(AuditLog(self.lines.append), self.counters)
+        self.audit = CountingAuditLog(TwistedAuditLog(self.lines.append), self.counters)
 
     def test_sign_ins(self) -> None:
         """By provider and outcome, wherever they ended; the log has its line as before."""
         words = {"player": "ply_1", "session": "ses_1", "created": "yes"}
-        self.audit.note(Event.SIGN_IN, provider="discord", **words)
-        self.audit.note(Event.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
-        Journal(self.counters).sign_in_failed("discord", Outcome.PROVIDER_ERROR, "no JSON", "5f0c")
+        self.audit.note(SecurityEvent.SIGN_IN, provider="discord", **words)
+        self.audit.note(SecurityEvent.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
+        LoggedSignInFailures(self.counters).sign_in_failed("discord", LoginFailure.PROVIDER_ERROR, "no JSON", "5f0c")
         samples = self.samples()
         self.assertEqual(
             samples["gamed_logins_total"],
@@ -158,11 +157,11 @@ class SecurityTests(MetricsTestCase):
 
     def test_sessions(self) -> None:
         """How they ended: by the player, by the owner's command, or because a credential was stolen."""
-        self.audit.note(Event.SIGNED_OUT, player="ply_1", scope="all")
-        self.audit.note(Event.REFRESH_REUSED, player="ply_1", session="ses_1")
-        self.audit.note(Event.SESSION_REVOKED, player="ply_1", session="ses_2")
-        self.audit.note(Event.COMMAND, command="sessions revoke", player="ply_1", by="uid:0", at="now")
-        self.audit.note(Event.COMMAND, command="players note", player="ply_1", by="uid:0", at="now")
+        self.audit.note(SecurityEvent.SIGNED_OUT, player="ply_1", scope="all")
+        self.audit.note(SecurityEvent.REFRESH_REUSED, player="ply_1", session="ses_1")
+        self.audit.note(SecurityEvent.SESSION_REVOKED, player="ply_1", session="ses_2")
+        self.audit.note(SecurityEvent.COMMAND, command="sessions revoke", player="ply_1", by="uid:0", at="now")
+        self.audit.note(SecurityEvent.COMMAND, command="players note", player="ply_1", by="uid:0", at="now")
         samples = self.samples()
         self.assertEqual(samples["gamed_sessions_total"], {("signed_out",): 1, ("reused",): 1, ("revoked",): 2})
         self.assertEqual(samples["gamed_security_events_total"]["command",], 2)
@@ -170,8 +169,8 @@ class SecurityTests(MetricsTestCase):
     @covers("threats/35")
     def test_nobody_is_named(self) -> None:
         """Players, sessions and providers that nobody configured are no labels."""
-        self.audit.note(Event.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
-        Journal(self.counters).callback_rejected("discord", "iss", "5f0c")
+        self.audit.note(SecurityEvent.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
+        LoggedSignInFailures(self.counters).callback_rejected("discord", "iss", "5f0c")
         samples = self.samples()
         self.assertEqual(samples["gamed_logins_total"], {("login_denied", "-"): 1})
         self.assertEqual(samples["gamed_security_events_total"]["callback_rejected",], 1)

@@ -7,8 +7,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.ops.waiters import AWAKE, SLICE_SECONDS, Waiters
-from gamed.waits import Woken
+from gamed.long_poll import AWAKE, SLICE_SECONDS, LongPollRegistry, WakeReason
 
 MANY = 2 * AWAKE + 1
 
@@ -24,7 +23,7 @@ class Busy(Clock):
 class Slots(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.waiters = Waiters(self.clock)
+        self.waiters = LongPollRegistry(self.clock)
 
     def test_one_timer_for_all(self) -> None:
         """However many wait, one call is scheduled, and none when nobody does."""
@@ -32,7 +31,7 @@ class Slots(SynchronousTestCase):
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
         for _ in range(60):
             self.clock.advance(0.2)
-        self.assertEqual({self.successResultOf(wait) for wait in waits}, {Woken.TIME})
+        self.assertEqual({self.successResultOf(wait) for wait in waits}, {WakeReason.TIME})
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_nobody_is_woken_early_or_late(self) -> None:
@@ -41,25 +40,25 @@ class Slots(SynchronousTestCase):
         self.clock.advance(0.99)
         self.assertNoResult(short)
         self.clock.advance(0.27)
-        self.assertIs(self.successResultOf(short), Woken.TIME)
+        self.assertIs(self.successResultOf(short), WakeReason.TIME)
         self.clock.advance(18.7)
         self.assertNoResult(long)
         self.clock.advance(0.3)
-        self.assertIs(self.successResultOf(long), Woken.TIME)
+        self.assertIs(self.successResultOf(long), WakeReason.TIME)
 
     def test_only_the_key_is_woken(self) -> None:
         """News for one is none for another; a key nobody holds is no error."""
         one, two = self.waiters.open(b"1").wait(9), self.waiters.open(b"2").wait(9)
         self.waiters.wake(b"1")
         self.waiters.wake(b"3")
-        self.assertIs(self.successResultOf(one), Woken.NEWS)
+        self.assertIs(self.successResultOf(one), WakeReason.NEWS)
         self.assertNoResult(two)
 
     def test_news_before_the_wait(self) -> None:
         """It ends the next wait at once, and only that one."""
         slot = self.waiters.open(b"k")
         self.waiters.wake(b"k")
-        self.assertIs(self.successResultOf(slot.wait(9)), Woken.NEWS)
+        self.assertIs(self.successResultOf(slot.wait(9)), WakeReason.NEWS)
         self.assertNoResult(slot.wait(9))
 
     def test_an_end_outweighs_news(self) -> None:
@@ -69,16 +68,16 @@ class Slots(SynchronousTestCase):
         self.waiters.open(b"s")
         self.waiters.wake(b"c")
         self.waiters.close()
-        self.assertIs(self.successResultOf(superseded.wait(9)), Woken.SUPERSEDED)
-        self.assertIs(self.successResultOf(closed.wait(9)), Woken.CLOSING)
+        self.assertIs(self.successResultOf(superseded.wait(9)), WakeReason.SUPERSEDED)
+        self.assertIs(self.successResultOf(closed.wait(9)), WakeReason.CLOSING)
 
     def test_superseded(self) -> None:
         """The newest slot of a key has it; an older one ends, now or when it waits, and leaving frees nothing."""
         older = self.waiters.open(b"k")
         waiting = self.waiters.open(b"k").wait(9)
-        self.assertIs(self.successResultOf(older.wait(9)), Woken.SUPERSEDED)
+        self.assertIs(self.successResultOf(older.wait(9)), WakeReason.SUPERSEDED)
         newest = self.waiters.open(b"k")
-        self.assertIs(self.successResultOf(waiting), Woken.SUPERSEDED)
+        self.assertIs(self.successResultOf(waiting), WakeReason.SUPERSEDED)
         older.__exit__(None, None, None)
         self.assertEqual(len(self.waiters), 1)
         newest.__exit__(None, None, None)
@@ -86,12 +85,12 @@ class Slots(SynchronousTestCase):
 
     def test_a_waiter_that_leaves(self) -> None:
         """Cancelled while it waits or while it is due, it is not told, and the others are."""
-        told: list[Woken] = []
+        told: list[WakeReason] = []
         waits = [self.waiters.open(bytes([n])).wait(25).addCallbacks(told.append, lambda _: None) for n in range(9)]
         waits[0].cancel()
         waits[1].addCallback(lambda _: waits[2].cancel())
         self.waiters.close()
-        self.assertEqual(told, [Woken.CLOSING] * 7)
+        self.assertEqual(told, [WakeReason.CLOSING] * 7)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_waiter_that_wakes_others(self) -> None:
@@ -100,16 +99,16 @@ class Slots(SynchronousTestCase):
         one.addCallback(lambda _: self.waiters.wake(b"2"))
         self.waiters.wake(b"1")
         self.clock.advance(0)
-        self.assertIs(self.successResultOf(two), Woken.NEWS)
+        self.assertIs(self.successResultOf(two), WakeReason.NEWS)
 
     def test_an_end_overtakes_news(self) -> None:
         """Who is due for news when a newer one comes, or the service goes down, is told of the end."""
         first, second, third = (self.waiters.open(key) for key in (b"1", b"2", b"3"))
-        told: list[tuple[bytes, Woken]] = []
+        told: list[tuple[bytes, WakeReason]] = []
         for slot in (second, third):
             slot.wait(9).addCallback(lambda why, key=slot.key: told.append((key, why)))
 
-        def end(_: Woken) -> None:
+        def end(_: WakeReason) -> None:
             for key in (b"2", b"3"):
                 self.waiters.wake(key)
             self.waiters.open(b"2")
@@ -117,16 +116,16 @@ class Slots(SynchronousTestCase):
 
         first.wait(9).addCallback(end)
         self.waiters.wake(b"1")
-        self.assertEqual(told, [(b"2", Woken.SUPERSEDED), (b"3", Woken.CLOSING)])
-        self.assertIs(self.successResultOf(third.wait(9)), Woken.CLOSING)
+        self.assertEqual(told, [(b"2", WakeReason.SUPERSEDED), (b"3", WakeReason.CLOSING)])
+        self.assertIs(self.successResultOf(third.wait(9)), WakeReason.CLOSING)
 
     def test_an_end_is_for_ever(self) -> None:
         """News that comes after it does not hide it; and who comes after the end of the service does not wait."""
         first = self.waiters.open(b"1")
         self.waiters.close()
         self.waiters.wake(b"1")
-        self.assertIs(self.successResultOf(first.wait(25)), Woken.CLOSING)
-        self.assertIs(self.successResultOf(self.waiters.open(b"2").wait(25)), Woken.CLOSING)
+        self.assertIs(self.successResultOf(first.wait(25)), WakeReason.CLOSING)
+        self.assertIs(self.successResultOf(self.waiters.open(b"2").wait(25)), WakeReason.CLOSING)
 
     def test_a_wait_that_is_given_up(self) -> None:
         """Nothing is left of it, and the slot may wait again."""
@@ -143,7 +142,9 @@ class Slots(SynchronousTestCase):
         first.wait(25).addCallback(lambda _: again.append(self.waiters.open(b"1").wait(25)))
         third = self.waiters.open(b"1").wait(25)
         self.waiters.wake(b"1")
-        self.assertEqual({self.successResultOf(wait) for wait in (*again, third)}, {Woken.NEWS, Woken.SUPERSEDED})
+        self.assertEqual(
+            {self.successResultOf(wait) for wait in (*again, third)}, {WakeReason.NEWS, WakeReason.SUPERSEDED}
+        )
 
     def test_times_that_are_over_together(self) -> None:
         """The reactor was late: who is told first may end the wait of another, and later ones still end."""
@@ -152,7 +153,7 @@ class Slots(SynchronousTestCase):
         self.clock.advance(3)
         self.assertTrue(waits[1].called)
         self.clock.advance(7)
-        self.assertIs(self.successResultOf(waits[2]), Woken.TIME)
+        self.assertIs(self.successResultOf(waits[2]), WakeReason.TIME)
 
 
 class Crowds(SynchronousTestCase):
@@ -160,19 +161,19 @@ class Crowds(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.clock = Clock()
-        self.waiters = Waiters(self.clock)
+        self.waiters = LongPollRegistry(self.clock)
         self.store: list[Deferred[None]] = []
         """What those who were woken ask."""
-        self.told: Counter[tuple[int, Woken]] = Counter()
+        self.told: Counter[tuple[int, WakeReason]] = Counter()
 
     async def wait(self, number: int) -> None:
         """As a handler: looks again at every news."""
         with self.waiters.open(number.to_bytes(2, "big")) as slot:
             why = None
-            while why in (None, Woken.NEWS):
+            while why in (None, WakeReason.NEWS):
                 why = await slot.wait(25)
                 self.told[number, why] += 1
-                if why is Woken.NEWS:
+                if why is WakeReason.NEWS:
                     self.store.append(Deferred())
                     await self.store[-1]
 
@@ -191,12 +192,12 @@ class Crowds(SynchronousTestCase):
         self.begin()
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))
-        self.assertEqual(list(self.told), [(number, Woken.NEWS) for number in range(AWAKE)])
+        self.assertEqual(list(self.told), [(number, WakeReason.NEWS) for number in range(AWAKE)])
         self.answer(3)
         self.assertEqual(len(self.told), AWAKE + 3)
         while self.store:
             self.answer(AWAKE)
-        self.assertEqual(self.told, Counter((number, Woken.NEWS) for number in range(MANY)))
+        self.assertEqual(self.told, Counter((number, WakeReason.NEWS) for number in range(MANY)))
 
     def test_who_leaves_makes_room(self) -> None:
         """A client that goes while the store is asked holds nobody up."""
@@ -214,8 +215,8 @@ class Crowds(SynchronousTestCase):
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))
         self.waiters.close()
-        closing = Counter((number, Woken.CLOSING) for number in range(AWAKE, MANY))
-        self.assertEqual(self.told, Counter((number, Woken.NEWS) for number in range(AWAKE)) + closing)
+        closing = Counter((number, WakeReason.CLOSING) for number in range(AWAKE, MANY))
+        self.assertEqual(self.told, Counter((number, WakeReason.NEWS) for number in range(AWAKE)) + closing)
         self.answer(AWAKE)
         for handler in handlers:
             self.successResultOf(handler)
@@ -224,7 +225,7 @@ class Crowds(SynchronousTestCase):
     def test_the_reactor_gets_its_turn(self) -> None:
         """Where waking takes long, others are served in between; everyone is told once, in the order they came."""
         self.clock = Busy()
-        self.waiters = Waiters(self.clock)
+        self.waiters = LongPollRegistry(self.clock)
         served = [0]
 
         def serve() -> None:
@@ -237,6 +238,6 @@ class Crowds(SynchronousTestCase):
         serve()
         self.clock.advance(0)
         self.assertLessEqual(max(after - before for before, after in pairwise(served)), 2 * 11)
-        self.assertEqual(list(self.told.items()), [((number, Woken.CLOSING), 1) for number in range(MANY)])
+        self.assertEqual(list(self.told.items()), [((number, WakeReason.CLOSING), 1) for number in range(MANY)])
         for handler in handlers:
             self.successResultOf(handler)

@@ -60,7 +60,7 @@ def from_checkout() -> Path:
 
 
 def schema() -> list[str]:
-    return sorted(script.name for script in (source() / "gamed/storage/schema").glob("*/*.sql"))
+    return sorted(script.name for script in (source() / "gamed/database/schema").glob("*/*.sql"))
 
 
 class WheelTests(SynchronousTestCase):

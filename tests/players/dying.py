@@ -8,18 +8,17 @@ import signal
 import sys
 from pathlib import Path
 
-from gamed.cli.departure_commands import HostRecords, at_once
-from gamed.cli.host import Files
-from gamed.cli.host_shelves import HostShelves
+from gamed.cli.context import OfflineDatabases
+from gamed.cli.removal import CommandSaveRemoval, HostRecords, at_once
 from gamed.crypto import Keys, Secret
-from gamed.players.departures import Departures
-from gamed.storage.auth import departures
-from tests.sessions.desk import ANNA, BERT, NOW_MS, Counting
+from gamed.players import store as player_store
+from gamed.players.service import RemovalService
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
 
 KEYS = Keys.of(Secret(bytes(32)), Counting())
 
 
-class Mortal(Files):
+class Mortal(OfflineDatabases):
     """The stores of a command that has so many transactions to live."""
 
     left = 0
@@ -33,13 +32,13 @@ class Mortal(Files):
         return done
 
 
-def leave(files: Files, what: str) -> None:
+def leave(files: OfflineDatabases, what: str) -> None:
     """As the commands do."""
-    leaving = Departures(HostRecords(files), HostShelves(files), lambda: NOW_MS)
+    leaving = RemovalService(HostRecords(files), CommandSaveRemoval(files), lambda: NOW_MS)
     if what == "erase":
         at_once(leaving.erase(ANNA))
         return
-    files.auth(lambda connection: departures.attach(connection, KEYS, ANNA, BERT, NOW_MS))
+    files.auth(lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS))
     at_once(leaving.resume())
 
 

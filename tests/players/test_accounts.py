@@ -3,12 +3,11 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Keys, Secret
+from gamed.players import tables as player_tables
 from gamed.players.errors import NameTaken, PlayerUnknown
 from gamed.players.names import name_index
-from gamed.storage.auth import accounts, players
-from gamed.storage.auth.accounts import LocalAccount, NamedPlayer
-from gamed.storage.auth.players import Player
-from tests.sessions.desk import ANNA, BERT, NOW_MS, Counting, auth_db
+from gamed.players.tables import LocalAccount, NamedPlayer, Player
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting, auth_db
 
 
 class AccountTests(SynchronousTestCase):
@@ -19,12 +18,12 @@ class AccountTests(SynchronousTestCase):
         self.keys = Keys.of(Secret(bytes(32)), Counting())
 
     def add(self, player_id: str, name: str, now_ms: int = NOW_MS) -> None:
-        accounts.add_local_player(
+        player_tables.add_local_player(
             self.connection, self.keys, player_id=player_id, name=name, password="phc", now_ms=now_ms
         )
 
     def find(self, name: str) -> LocalAccount | None:
-        return accounts.find(self.connection, name_index(self.keys.indexer, name))
+        return player_tables.find_account(self.connection, name_index(self.keys.indexer, name))
 
     def everything(self) -> list[str]:
         return list(self.connection.iterdump())
@@ -34,22 +33,22 @@ class AccountTests(SynchronousTestCase):
         self.add(ANNA, "Anna")
         self.assertEqual(self.find("aNNa"), LocalAccount(ANNA, "phc", "active"))
         self.assertIsNone(self.find("Anne"))
-        self.assertTrue(players.set_state(self.connection, ANNA, "blocked"))
+        self.assertTrue(player_tables.set_state(self.connection, ANNA, "blocked"))
         self.assertEqual(self.find("Anna"), LocalAccount(ANNA, "phc", "blocked"))
-        self.assertFalse(players.set_state(self.connection, BERT, "blocked"))
+        self.assertFalse(player_tables.set_state(self.connection, BERT, "blocked"))
 
     def test_unblock(self) -> None:
         """Only a player who was let in before is active after `unblock`; a newcomer is pending as before."""
         self.add(ANNA, "Anna")
-        players.create_player(self.connection, BERT, NOW_MS, "pending")
+        player_tables.create_player(self.connection, BERT, NOW_MS, "pending")
         for player_id, state in ((ANNA, "active"), (BERT, "pending")):
-            self.assertIsNone(players.unblocked(self.connection, player_id))
-            self.assertTrue(players.change_state(self.connection, player_id, state, "blocked"))
-            self.assertEqual(players.unblocked(self.connection, player_id), state)
-        self.assertTrue(players.change_state(self.connection, BERT, "pending", "active"))
-        self.assertTrue(players.change_state(self.connection, BERT, "active", "blocked"))
-        self.assertEqual(players.unblocked(self.connection, BERT), "active")
-        self.assertIsNone(players.unblocked(self.connection, "ply_nobody"))
+            self.assertIsNone(player_tables.unblocked(self.connection, player_id))
+            self.assertTrue(player_tables.change_state(self.connection, player_id, state, "blocked"))
+            self.assertEqual(player_tables.unblocked(self.connection, player_id), state)
+        self.assertTrue(player_tables.change_state(self.connection, BERT, "pending", "active"))
+        self.assertTrue(player_tables.change_state(self.connection, BERT, "active", "blocked"))
+        self.assertEqual(player_tables.unblocked(self.connection, BERT), "active")
+        self.assertIsNone(player_tables.unblocked(self.connection, "ply_nobody"))
 
     def test_taken(self) -> None:
         """A name that folds to a taken one is refused, and nothing is left of the attempt."""
@@ -73,9 +72,9 @@ class AccountTests(SynchronousTestCase):
     def test_list(self) -> None:
         """Every player, oldest first, with the name as it was chosen; those without an account, too."""
         self.add(BERT, "Bert", NOW_MS + 1)
-        players.create_player(self.connection, ANNA, NOW_MS, "pending")
+        player_tables.create_player(self.connection, ANNA, NOW_MS, "pending")
         self.assertEqual(
-            accounts.list_players(self.connection, self.keys.sealer),
+            player_tables.list_players(self.connection, self.keys.sealer),
             [
                 NamedPlayer(Player(ANNA, "pending", False, NOW_MS, None), None),
                 NamedPlayer(Player(BERT, "active", False, NOW_MS + 1, None), "Bert"),
@@ -87,17 +86,19 @@ class AccountTests(SynchronousTestCase):
         self.add(ANNA, "Anna")
         self.add(BERT, ANNA)
         for wanted, player_id in (("anna", ANNA), (ANNA, ANNA), (BERT, BERT), (ANNA.upper(), BERT)):
-            found = accounts.find_named(self.connection, self.keys, wanted)
+            found = player_tables.find_named(self.connection, self.keys, wanted)
             self.assertEqual(found.player.player_id, player_id)
         for wanted in ("Nobody", "", "ply_", "%"):
-            self.assertRaises(PlayerUnknown, accounts.find_named, self.connection, self.keys, wanted)
+            self.assertRaises(PlayerUnknown, player_tables.find_named, self.connection, self.keys, wanted)
 
     def test_sign_in_is_noted(self) -> None:
         """Sign-ins leave their instant on the player and on the account."""
         self.add(ANNA, "Anna")
-        players.signed_in(self.connection, ANNA, NOW_MS + 7)
-        accounts.account_used(self.connection, ANNA, NOW_MS + 7)
-        self.assertEqual(players.find_player(self.connection, ANNA), Player(ANNA, "active", False, NOW_MS, NOW_MS + 7))
+        player_tables.signed_in(self.connection, ANNA, NOW_MS + 7)
+        player_tables.account_used(self.connection, ANNA, NOW_MS + 7)
+        self.assertEqual(
+            player_tables.find_player(self.connection, ANNA), Player(ANNA, "active", False, NOW_MS, NOW_MS + 7)
+        )
         [used] = self.connection.execute("SELECT last_used_ms FROM local_account").fetchone()
         self.assertEqual(used, NOW_MS + 7)
-        self.assertIsNone(players.find_player(self.connection, BERT))
+        self.assertIsNone(player_tables.find_player(self.connection, BERT))

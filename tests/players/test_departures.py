@@ -13,28 +13,30 @@ from twisted.internet.defer import ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.crypto import Index
-from gamed.players.departures import Departure
+from gamed.database.databases import Databases
+from gamed.database.migrations import prepare_files
+from gamed.database.offline import run_transaction
+from gamed.players import store as player_store
+from gamed.players import tables as player_tables
 from gamed.players.errors import PlayerUnknown
-from gamed.saves.condition import Condition, Wants
+from gamed.players.service import Removal
+from gamed.saves import tables as save_tables
+from gamed.saves import write_store
+from gamed.saves.commands import DeleteCommand, WriteCommand, WriteContext, WriteResult
 from gamed.saves.limits import SaveLimits
-from gamed.saves.orders import DeleteOrder, Entry, WriteOrder, Written
-from gamed.saves.version import Kind
-from gamed.sessions.credentials import Issuer
-from gamed.storage.auth import accounts, departures, identities, owners, players
-from gamed.storage.command import once
-from gamed.storage.migrations import prepare_files
-from gamed.storage.state import shelves, slots, versions, writing
-from gamed.storage.stores import Stores
+from gamed.saves.model import VersionKind
+from gamed.saves.write_rules import Condition, ConditionKind
+from gamed.sessions.credentials import CredentialIssuer
+from tests.cli.process import ROOT, environment
 from tests.players.dying import KEYS
 from tests.players.test_own_account import departures_of
-from tests.porch.process import ROOT, environment
-from tests.saves.worlds import body_of, flaws
-from tests.sessions.desk import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
-from tests.sessions.house import House
+from tests.saves.state_machine import body_of, flaws
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
+from tests.sessions.server import House
 from tests.support.stores import data_folder, file_stores
 
 LIMITS = SaveLimits()
-ABSENT = Condition(Wants.ABSENT)
+ABSENT = Condition(ConditionKind.ABSENT)
 DISCORD, GOOGLE, ANNAS, BERTS = (Index(bytes([number]) * 32) for number in range(1, 5))
 STEPS = range(1, 20)
 """More transactions than any departure here has."""
@@ -42,10 +44,15 @@ STEPS = range(1, 20)
 
 def save(connection: sqlite3.Connection, player_id: str, slot: str, data: bytes) -> None:
     """The next version of a slot."""
-    view, epoch = slots.view(connection, player_id, slot), shelves.find(connection, player_id).cursor.epoch
-    condition = ABSENT if view.head is None else Condition(Wants.THIS, view.head.entity_tag)
-    order = WriteOrder(Entry(player_id, epoch), slot, condition, body_of(data), NOW_MS, f"e{player_id[4]}", data)
-    assert isinstance(writing.write(connection, LIMITS, order), Written)
+    view, epoch = (
+        save_tables.slot_state(connection, player_id, slot),
+        save_tables.find_player(connection, player_id).cursor.epoch,
+    )
+    condition = ABSENT if view.head is None else Condition(ConditionKind.THIS, view.head.entity_tag)
+    order = WriteCommand(
+        WriteContext(player_id, epoch), slot, condition, body_of(data), NOW_MS, f"e{player_id[4]}", data
+    )
+    assert isinstance(write_store.write_save(connection, LIMITS, order), WriteResult)
 
 
 class FolderCase(SynchronousTestCase):
@@ -58,21 +65,21 @@ class FolderCase(SynchronousTestCase):
         self.data = data_folder(self)
         prepare_files(self.data)
         self.auth, self.state = self.data / "auth.db", self.data / "state.db"
-        once(self.auth, self.people)
-        once(self.state, self.saves)
+        run_transaction(self.auth, self.people)
+        run_transaction(self.state, self.saves)
 
     def people(self, connection: sqlite3.Connection) -> None:
-        keys, issuer = KEYS, Issuer(KEYS, POLICY, Counting())
+        keys, issuer = KEYS, CredentialIssuer(KEYS, POLICY, Counting())
         for player_id in (ANNA, BERT):
-            players.create_player(connection, player_id, NOW_MS)
+            player_tables.create_player(connection, player_id, NOW_MS)
             sign_in(connection, issuer, NOW_MS, player_id=player_id)
-        accounts.create_account(connection, keys, player_id=ANNA, name="Anna", password="phc", now_ms=NOW_MS)
+        player_tables.create_account(connection, keys, player_id=ANNA, name="Anna", password="phc", now_ms=NOW_MS)
         for index, provider, realm, player_id in (
             (ANNAS, "discord", DISCORD, ANNA),
             (BERTS, "google", GOOGLE, BERT),
             (Index(bytes(32)), "google", GOOGLE, ANNA),
         ):
-            identities.insert(
+            player_tables.insert_identity(
                 connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=NOW_MS
             )
 
@@ -117,7 +124,7 @@ class FolderCase(SynchronousTestCase):
         self.assertIn(done.returncode, (0, -9), done.stderr)
         return done.returncode == -9
 
-    def resume(self) -> Stores:
+    def resume(self) -> Databases:
         """As the service does at its start."""
         stores = file_stores(self, data=self.data)
         self.successResultOf(ensureDeferred(departures_of(House(stores), stores).resume()))
@@ -149,15 +156,15 @@ class EraseTests(FolderCase):
         """A player with more tokens than one unit removes is forgotten in several."""
 
         def crowd(connection: sqlite3.Connection) -> None:
-            issuer = Issuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
+            issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
             numbers = iter(range(10**6, 10**7))
-            for _ in range(departures.FORGET_ROWS):
+            for _ in range(player_store.DELETE_ROWS):
                 sign_in(connection, issuer, NOW_MS)
 
-        once(self.auth, crowd)
-        once(self.auth, lambda connection: departures.mark(connection, ANNA, NOW_MS))
+        run_transaction(self.auth, crowd)
+        run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
         units = 1
-        while once(self.auth, lambda connection: departures.forget(connection, Departure(ANNA))):
+        while run_transaction(self.auth, lambda connection: player_store.delete_player_rows(connection, Removal(ANNA))):
             units += 1
         self.assertEqual(units, 4)
         self.assertEqual(self.of(ANNA)["player"], 0)
@@ -165,9 +172,9 @@ class EraseTests(FolderCase):
 
 
 class AttachTests(FolderCase):
-    def attach(self) -> departures.Attached:
-        attached: departures.Attached = once(
-            self.auth, lambda connection: departures.attach(connection, KEYS, ANNA, BERT, NOW_MS)
+    def attach(self) -> player_store.MergeResult:
+        attached: player_store.MergeResult = run_transaction(
+            self.auth, lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS)
         )
         return attached
 
@@ -177,23 +184,23 @@ class AttachTests(FolderCase):
         found = {
             slot: (version.tag, [copy.kind for copy in self.at(self.state, lambda c, s=slot: self.copies(c, s))])
             for slot in ("auto", "both", "own", "same")
-            for version in [self.at(self.state, lambda c, s=slot: slots.view(c, BERT, s).head)]
+            for version in [self.at(self.state, lambda c, s=slot: save_tables.slot_state(c, BERT, s).head)]
         }
         self.assertEqual(
             found,
             {
                 "auto": (tag(2, b"two"), []),
-                "both": (tag(1, b"bert's"), [Kind.CONFLICT]),
+                "both": (tag(1, b"bert's"), [VersionKind.CONFLICT]),
                 "own": (tag(1, b"two"), []),
                 "same": (tag(1, b"equal"), []),
             },
         )
-        self.assertEqual(len(self.at(self.state, lambda c: versions.history(c, BERT, "auto"))), 2)
+        self.assertEqual(len(self.at(self.state, lambda c: save_tables.list_versions(c, BERT, "auto"))), 2)
         self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
         self.assert_sound()
 
     def copies(self, connection: sqlite3.Connection, slot: str) -> list[Any]:
-        return [each for each in versions.history(connection, BERT, slot) if each.kind is Kind.CONFLICT]
+        return [each for each in save_tables.list_versions(connection, BERT, slot) if each.kind is VersionKind.CONFLICT]
 
     def test_everything_follows(self) -> None:
         """Saves with their history, ways to sign in of which the heir has none yet; the old sessions are over."""
@@ -202,10 +209,13 @@ class AttachTests(FolderCase):
         self.resume()
         self.assert_attached()
         self.assertEqual(
-            self.at(self.auth, lambda c: (identities.owner(c, ANNAS), identities.owner(c, Index(bytes(32))))),
+            self.at(
+                self.auth,
+                lambda c: (player_tables.identity_owner(c, ANNAS), player_tables.identity_owner(c, Index(bytes(32)))),
+            ),
             (BERT, None),
         )
-        named = self.at(self.auth, lambda c: accounts.find_named(c, KEYS, "anna"))
+        named = self.at(self.auth, lambda c: player_tables.find_named(c, KEYS, "anna"))
         self.assertEqual((named.player.player_id, named.name), (BERT, "Anna"))
         copy = self.at(self.state, lambda c: self.copies(c, "both"))[0]
         self.assertEqual(copy.body.sha256, sha256(b"anna's").digest())
@@ -224,33 +234,33 @@ class AttachTests(FolderCase):
     def test_of_a_lost_auth_db(self) -> None:
         """A player whom only state.db knows, as after a new auth.db, is attached just the same."""
         self.at_auth("DELETE FROM player")
-        once(self.auth, lambda connection: players.create_player(connection, BERT, NOW_MS))
-        self.assertEqual(self.attach(), departures.Attached((), ()))
+        run_transaction(self.auth, lambda connection: player_tables.create_player(connection, BERT, NOW_MS))
+        self.assertEqual(self.attach(), player_store.MergeResult((), ()))
         self.resume()
         self.assert_attached()
 
     def test_owner(self) -> None:
         """The owner's heir is the owner."""
-        once(self.auth, lambda connection: owners.give(connection, ANNA))
+        run_transaction(self.auth, lambda connection: player_tables.set_owner(connection, ANNA))
         self.attach()
-        self.assertEqual(self.at(self.auth, owners.find), BERT)
+        self.assertEqual(self.at(self.auth, player_tables.find_owner), BERT)
 
     def test_no_heir(self) -> None:
         """Nobody to give to: nothing is done."""
         for heir in ("ply_nobody", ANNA):
-            once(self.auth, lambda connection: departures.mark(connection, ANNA, NOW_MS))
+            run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
             self.assertRaises(
                 PlayerUnknown,
-                once,
+                run_transaction,
                 self.auth,
-                lambda connection, heir=heir: departures.attach(connection, KEYS, BERT, heir, NOW_MS),
+                lambda connection, heir=heir: player_store.merge_players(connection, KEYS, BERT, heir, NOW_MS),
             )
         self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
 
     def test_heir_erased_meanwhile(self) -> None:
         """Who inherits and is erased before the saves came leaves nothing of either."""
         self.attach()
-        once(self.auth, lambda connection: departures.mark(connection, BERT, NOW_MS))
+        run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, BERT, NOW_MS))
         self.resume()
         self.assertEqual((set(self.of(ANNA).values()), set(self.of(BERT).values())), ({0}, {0}))
 
@@ -258,23 +268,25 @@ class AttachTests(FolderCase):
         """A slot that is empty keeps its tombstone with the heir, and takes a copy where the heir's own is empty."""
 
         def bury(connection: sqlite3.Connection, player_id: str, slot: str) -> None:
-            head = slots.view(connection, player_id, slot).head
+            head = save_tables.slot_state(connection, player_id, slot).head
             assert head is not None
-            epoch = shelves.find(connection, player_id).cursor.epoch
-            order = DeleteOrder(Entry(player_id, epoch), slot, Condition(Wants.THIS, head.entity_tag), NOW_MS)
-            writing.remove(connection, LIMITS, order)
+            epoch = save_tables.find_player(connection, player_id).cursor.epoch
+            order = DeleteCommand(
+                WriteContext(player_id, epoch), slot, Condition(ConditionKind.THIS, head.entity_tag), NOW_MS
+            )
+            write_store.delete_save(connection, LIMITS, order)
 
-        once(self.state, lambda connection: bury(connection, ANNA, "auto"))
-        once(self.state, lambda connection: bury(connection, BERT, "both"))
+        run_transaction(self.state, lambda connection: bury(connection, ANNA, "auto"))
+        run_transaction(self.state, lambda connection: bury(connection, BERT, "both"))
         self.attach()
         self.resume()
         self.assert_sound()
-        views = self.at(self.state, lambda c: [slots.view(c, BERT, slot) for slot in ("auto", "both")])
+        views = self.at(self.state, lambda c: [save_tables.slot_state(c, BERT, slot) for slot in ("auto", "both")])
         self.assertEqual([view.head for view in views], [None, None])
         self.assertEqual(len(self.at(self.state, lambda c: self.copies(c, "both"))), 1)
 
     def at_auth(self, sql: str) -> None:
-        once(self.auth, lambda connection: connection.execute(sql).close())
+        run_transaction(self.auth, lambda connection: connection.execute(sql).close())
 
 
 def tag(version: int, data: bytes) -> str:

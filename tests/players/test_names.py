@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.crypto import Keys, Secret
 from gamed.players.errors import NameMalformed, PasswordMalformed
 from gamed.players.names import COMPOSED_OF, fold, fold_typed, name_index, new_player_id, parse_name, parse_password
-from tests.sessions.desk import Counting
+from tests.sessions.fixtures import Counting
 from tests.support.effort import growth
 
 ONE_NAME = (

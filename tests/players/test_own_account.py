@@ -3,21 +3,19 @@
 from sqlite3 import Connection
 
 from gamed.crypto import Index, Purpose
-from gamed.instants import rfc3339
-from gamed.players.departures import Departures
-from gamed.players.identities import WaysIn
-from gamed.players.names import fold
-from gamed.players.own_account import OwnAccount
-from gamed.storage.auth import accounts, identities
-from gamed.storage.auth.stored_players import StoredPlayers
-from gamed.storage.state.stored_shelves import StoredShelves
-from gamed.storage.stores import Stores
-from gamed.store import StoreUnavailable
-from gamed.web.players import PlayerRoutes
-from gamed.web.sessions import SessionRoutes
-from tests.saves.kit import ABSENT, SaveCase
-from tests.sessions.desk import ANNA, BERT, NOW_MS, Counting
-from tests.sessions.house import House
+from gamed.database.databases import Databases
+from gamed.database.errors import DatabaseUnavailable
+from gamed.players import tables as player_tables
+from gamed.players.names import SignInMethods, fold
+from gamed.players.routes import PlayerRoutes
+from gamed.players.service import AccountService, RemovalService
+from gamed.players.store import SqlitePlayerStore
+from gamed.saves.erase_store import SqliteEraseStore
+from gamed.sessions.routes import SessionRoutes
+from gamed.timestamps import rfc3339
+from tests.saves.helpers import ABSENT, SaveCase
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
+from tests.sessions.server import House
 from tests.support.http import Answer, Browser
 from tests.support.stores import file_stores
 
@@ -26,35 +24,35 @@ MINUTE_MS = 60_000
 LOCAL = "/auth/identities/local"
 
 
-def departures_of(house: House, stores: Stores) -> Departures:
+def departures_of(house: House, stores: Databases) -> RemovalService:
     """As the service builds them."""
-    players = StoredPlayers(stores.reads, stores.auth)
-    return Departures(players, StoredShelves(stores, Counting()), lambda: house.now_ms, house.audit)
+    players = SqlitePlayerStore(stores.reads, stores.auth)
+    return RemovalService(players, SqliteEraseStore(stores, Counting()), lambda: house.now_ms, house.audit)
 
 
 class AccountCase(SaveCase):
     """Anna is signed in; Discord and Google are configured, `gone` was taken out of the file."""
 
-    ways = WaysIn(local=False, realms=frozenset({DISCORD, GOOGLE}))
+    ways = SignInMethods(local=False, realms=frozenset({DISCORD, GOOGLE}))
 
     def setUp(self) -> None:
         super().setUp()
         house = self.house
-        players = StoredPlayers(self.stores.reads, self.stores.auth)
+        players = SqlitePlayerStore(self.stores.reads, self.stores.auth)
         self.departures = departures_of(house, self.stores)
-        account = OwnAccount(players, self.departures, house.waits, self.ways, lambda: house.now_ms, house.audit)
+        account = AccountService(players, self.departures, house.waits, self.ways, lambda: house.now_ms, house.audit)
         rooms = [PlayerRoutes(house.sessions, account, self.detached), self.routes]
         rooms.append(SessionRoutes(house.sessions, self.detached))
         self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: house.now_ms)
 
-    def make_stores(self) -> Stores:
+    def make_stores(self) -> Databases:
         return file_stores(self)
 
     def link(self, provider: str, realm: Index, player_id: str = ANNA, at_ms: int = NOW_MS) -> Index:
         index = self.house.issuer.keys.indexer.index(Purpose.IDENTITY, provider.encode(), player_id.encode())
 
         def unit(connection: Connection) -> None:
-            identities.insert(
+            player_tables.insert_identity(
                 connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=at_ms
             )
 
@@ -65,7 +63,7 @@ class AccountCase(SaveCase):
         keys = self.house.issuer.keys
 
         def unit(connection: Connection) -> None:
-            accounts.create_account(
+            player_tables.create_account(
                 connection, keys, player_id=player_id, name=fold(name), password="phc", now_ms=NOW_MS + 1
             )
 
@@ -115,7 +113,9 @@ class IdentityTests(AccountCase):
             answer = self.unlink("discord")
             self.assertEqual((answer.status, answer.body), (204, b""))
         self.assertEqual(self.providers(), [("google", True)])
-        self.assertIsNone(self.successResultOf(self.stores.reads.submit(lambda c: identities.owner(c, index))))
+        self.assertIsNone(
+            self.successResultOf(self.stores.reads.submit(lambda c: player_tables.identity_owner(c, index)))
+        )
         self.assertEqual(self.house.audit.lines, [f"identity_unlinked player={ANNA} provider=discord"])
 
     def test_last_identity(self) -> None:
@@ -147,7 +147,7 @@ class IdentityTests(AccountCase):
 
 
 class LocalModeTests(AccountCase):
-    ways = WaysIn(local=True)
+    ways = SignInMethods(local=True)
 
     def test_last_identity(self) -> None:
         """In local mode the local account is what signs in."""
@@ -206,7 +206,7 @@ class EraseTests(AccountCase):
 
     def test_state_unavailable(self) -> None:
         """With saves out of reach nothing begins: 503, and the player plays on."""
-        self.stores._state.refusal = StoreUnavailable
+        self.stores._state.refusal = DatabaseUnavailable
         answer = self.ask("DELETE", "/auth/player")
         self.assertEqual((answer.status, answer.code), (503, "store_unavailable"))
         self.assertEqual(self.ask("GET", "/auth/sessions").status, 200)

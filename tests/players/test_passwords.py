@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred, ensureDeferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.crypto import Secret
-from gamed.identity.passwords import AT_ONCE, NOBODY, QUEUED, Passwords, hash_password
 from gamed.players.errors import PasswordsBusy
+from gamed.players.passwords import AT_ONCE, NOBODY, QUEUED, AsyncPasswordHasher, hash_password
 from tests.support.covers import covers
 from tests.support.stores import InlineReactor, InlineThreads
 
@@ -34,7 +34,7 @@ class HashTests(SynchronousTestCase):
     """What is kept, and what it accepts."""
 
     def setUp(self) -> None:
-        self.passwords = Passwords(InlineReactor(), InlineThreads())
+        self.passwords = AsyncPasswordHasher(InlineReactor(), InlineThreads())
 
     def hash(self, password: Secret) -> str:
         return self.successResultOf(ensureDeferred(self.passwords.hash(password)))
@@ -62,7 +62,7 @@ class HashTests(SynchronousTestCase):
     def test_nobody(self) -> None:
         """An unknown name is refused after the same work, even if the password were the dummy's own."""
         threads = HeldThreads()
-        passwords = Passwords(InlineReactor(), threads)
+        passwords = AsyncPasswordHasher(InlineReactor(), threads)
         self.assertTrue(self.verify(NOBODY, Secret(b"nobody at all")))
         answer = ensureDeferred(passwords.verify(None, Secret(b"nobody at all")))
         self.assertEqual(len(threads.jobs), 1)
@@ -86,7 +86,7 @@ class QueueTests(SynchronousTestCase):
 
     def setUp(self) -> None:
         self.threads = HeldThreads()
-        self.passwords = Passwords(InlineReactor(), self.threads)
+        self.passwords = AsyncPasswordHasher(InlineReactor(), self.threads)
 
     def ask(self) -> "Deferred[bool]":
         return ensureDeferred(self.passwords.verify(NOBODY, RIGHT))
@@ -147,7 +147,7 @@ class ThreadTests(TestCase):
         """Hashing and verifying run beside the reactor."""
         from twisted.internet import reactor
 
-        passwords = Passwords(reactor)  # type: ignore[arg-type]
+        passwords = AsyncPasswordHasher(reactor)  # type: ignore[arg-type]
         encoded = await passwords.hash(RIGHT)
         self.assertTrue(await passwords.verify(encoded, RIGHT))
         self.assertFalse(await passwords.verify(encoded, WRONG))

@@ -2,12 +2,13 @@
 
 from sqlite3 import Connection
 
+from gamed.components import People
 from gamed.config.model import Config
-from gamed.people import People
-from gamed.storage.auth import departures, host_actions
-from gamed.store import StoreUnavailable
-from tests.sessions.desk import ANNA, NOW_MS
-from tests.sessions.house import HouseCase
+from gamed.database.errors import DatabaseUnavailable
+from gamed.players import command_log
+from gamed.players import store as player_store
+from tests.sessions.fixtures import ANNA, NOW_MS
+from tests.sessions.server import HouseCase
 
 
 class PeriodicTests(HouseCase):
@@ -20,8 +21,8 @@ class PeriodicTests(HouseCase):
         """As far as a command gets that is cut off."""
 
         def unit(connection: Connection) -> None:
-            host_actions.add(connection, "players erase", ANNA, "uid:0", NOW_MS)
-            departures.mark(connection, ANNA, NOW_MS)
+            command_log.add_entry(connection, "players erase", ANNA, "uid:0", NOW_MS)
+            player_store.mark_removed(connection, ANNA, NOW_MS)
 
         self.wait(self.house.stores.auth.submit(unit))
 
@@ -37,8 +38,8 @@ class PeriodicTests(HouseCase):
     def test_saves_out_of_reach(self) -> None:
         """Commands are told all the same; that the rest was put off is no secret, and it is done later."""
         self.erase_by_command()
-        self.house.stores._state.refusal = StoreUnavailable
-        self.refused(self.people.sweep(), StoreUnavailable)
+        self.house.stores._state.refusal = DatabaseUnavailable
+        self.refused(self.people.sweep(), DatabaseUnavailable)
         self.assertEqual(len(self.house.audit.lines), 1)
         self.house.stores._state.refusal = None
         self.wait(self.people.sweep())

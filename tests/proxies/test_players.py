@@ -8,9 +8,9 @@ from threading import Barrier
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from tests.cli.process import folder_of
 from tests.e2e.service import Service
 from tests.e2e.wire import Answer
-from tests.porch.process import folder_of
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
 from tests.support.covers import covers

@@ -5,17 +5,17 @@ import time
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
+from tests.cli.process import folder_of
 from tests.e2e.by_hand import HandCase
 from tests.e2e.service import free_port
 from tests.e2e.wire import Answer
-from tests.porch.process import folder_of
+from tests.login.browser_fixtures import Page
+from tests.login.test_pages import code
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
 from tests.proxies.samples import Caddy
 from tests.proxies.test_players import hidden
 from tests.support.covers import covers
-from tests.web_login.desk import Page
-from tests.web_login.test_pages import code
 
 BASE = f"https://{HOST}"
 SAVE = b"".join(sha256(b"%d" % number).digest() for number in range(16 * 1024 * 1024 // 32))

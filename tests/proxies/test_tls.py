@@ -4,7 +4,7 @@ import subprocess
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.porch.process import folder_of
+from tests.cli.process import folder_of
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy, program
 from tests.proxies.upstream import Upstream

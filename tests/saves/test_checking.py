@@ -2,12 +2,13 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
+from gamed.saves import cleanup, integrity
+from gamed.saves import tables as save_tables
 from gamed.saves.limits import SaveLimits
-from gamed.storage.state import checking, retention, shelves, slots
-from tests.saves.worlds import PLAYER, StoredWorld, flaws
+from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
+from tests.saves.state_machine import PLAYER, StoredWorld, flaws
 
-PRESENT, ABSENT = Condition(Wants.PRESENT), Condition(Wants.ABSENT)
+PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
 LATER_MS = 1_900_000_000_000
 
 
@@ -22,7 +23,9 @@ class CheckingTest(SynchronousTestCase):
 
     def found(self) -> list[str]:
         return [
-            line.split(":")[0] for check in checking.CHECKS for line in checking.flaws(self.world.connection, check)
+            line.split(":")[0]
+            for check in integrity.CHECKS
+            for line in integrity.find_errors(self.world.connection, check)
         ]
 
     def broken(self, *statements: str) -> list[str]:
@@ -30,24 +33,24 @@ class CheckingTest(SynchronousTestCase):
         for statement in statements:
             self.assertGreater(self.world.connection.execute(statement).rowcount, 0)
         found = self.found()
-        checking.mend(self.world.connection)
+        integrity.repair(self.world.connection)
         self.assertEqual((self.found(), flaws(self.world.connection)), ([], []))
         return found
 
     def test_well(self) -> None:
         """Nothing is found, and nothing mended."""
-        self.assertEqual((self.found(), checking.mend(self.world.connection)), ([], 0))
+        self.assertEqual((self.found(), integrity.repair(self.world.connection)), ([], 0))
 
     def test_lost_slots(self) -> None:
         """A slot that is not listed holds again what it held; a deleted one can be brought back. Devices hear of it."""
-        cursor = shelves.find(self.world.connection, PLAYER).cursor
+        cursor = save_tables.find_player(self.world.connection, PLAYER).cursor
         self.assertIn("a version of a slot that is not listed", self.broken("DELETE FROM save"))
-        entries = {each.slot: each for each in slots.changed(self.world.connection, PLAYER, cursor.seq)}
+        entries = {each.slot: each for each in save_tables.changed_slots(self.world.connection, PLAYER, cursor.seq)}
         self.assertEqual(set(entries), {"auto", "old"})
-        auto, old = (slots.view(self.world.connection, PLAYER, slot) for slot in ("auto", "old"))
+        auto, old = (save_tables.slot_state(self.world.connection, PLAYER, slot) for slot in ("auto", "old"))
         self.assertEqual((auto.head.version, auto.last, old.head, old.tombstone.parent), (2, 3, None, 1))
         self.world.connection.execute("UPDATE save SET prune_at_ms = 0")
-        retention.sweep(self.world.connection, SaveLimits(), auto.head.created_ms)
+        cleanup.clean_up(self.world.connection, SaveLimits(), auto.head.created_ms)
         self.assertEqual(len(self.world.history()) + len(self.world.history("old")), 5)
 
     def test_lost_slot_of_copies(self) -> None:
@@ -55,7 +58,7 @@ class CheckingTest(SynchronousTestCase):
         self.broken(
             "DELETE FROM save WHERE slot = 'auto'", "DELETE FROM save_version WHERE slot = 'auto' AND version < 3"
         )
-        view = slots.view(self.world.connection, PLAYER, "auto")
+        view = save_tables.slot_state(self.world.connection, PLAYER, "auto")
         self.assertEqual((view.head, view.last), (None, 3))
         self.assertEqual([version.version for version in self.world.history()], [3])
 
@@ -63,7 +66,7 @@ class CheckingTest(SynchronousTestCase):
         """A player without a row in player_saves keeps all saves, and gets a new epoch."""
         found = self.broken("DELETE FROM player_saves")
         self.assertIn("saves of a player without a row in player_saves", found)
-        shelf = shelves.find(self.world.connection, PLAYER)
+        shelf = save_tables.find_player(self.world.connection, PLAYER)
         self.assertEqual((shelf.usage.slots, shelf.usage.bytes), (1, 3))
         self.assertNotEqual(shelf.cursor.epoch, "epoch1")
         self.world.put(PRESENT, b"three")

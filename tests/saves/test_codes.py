@@ -3,8 +3,8 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.saves import errors
-from gamed.saves.answers import REASONS
-from gamed.saves.errors import Refused, SaveError
+from gamed.saves.errors import ConflictError, SaveError
+from gamed.saves.responses import REASONS
 from tests.support.errors import problem_of
 
 CODES = {
@@ -47,7 +47,7 @@ class CodeTest(SynchronousTestCase):
         refusals = {name: kind for name, kind in kinds.items() if issubclass(kind, SaveError)}
         found = {}
         for name, kind in refusals.items():
-            if kind not in (SaveError, Refused):
+            if kind not in (SaveError, ConflictError):
                 error = kind("Do this.", {"slot": "auto"})
                 problem = problem_of(error)
                 self.assertIsNotNone(problem, name)

@@ -10,17 +10,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http_rules.tags import EntityTag
-from gamed.saves.commit import Change, CommitOrder, Committed, Content, Disagreed, NeedsBlobs, stands
-from gamed.saves.condition import Condition, Wants
+from gamed.http.conditional import EntityTag
+from gamed.saves import batch_store, write_store
+from gamed.saves import tables as save_tables
+from gamed.saves.commands import (
+    BlobsMissing,
+    Change,
+    CommitCommand,
+    CommitConflict,
+    Committed,
+    Content,
+    DeleteResult,
+    StageCommand,
+    WriteResult,
+    stands,
+)
 from gamed.saves.errors import SaveError
 from gamed.saves.limits import SaveLimits
-from gamed.saves.orders import Removed, Written
-from gamed.saves.rules import Removal, Verdict, judge_delete
-from gamed.saves.staging import StageOrder
-from gamed.saves.version import Version
-from gamed.storage.state import committing, slots, staging, writing
-from tests.saves.worlds import PLAYER, ROOMY, StoredWorld, body_of, flaws
+from gamed.saves.model import Version
+from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision, WriteDecision, decide_delete
+from tests.saves.state_machine import PLAYER, ROOMY, StoredWorld, body_of, flaws
 from tests.support.examples import examples
 
 SLOTS = "abc"
@@ -40,12 +49,12 @@ class Wish(Struct, frozen=True):
 
     def condition(self, history: Sequence[Version]) -> Condition:
         if self.base is None:
-            return Condition(Wants.ABSENT) if self.data is not None else Condition(Wants.PRESENT)
+            return Condition(ConditionKind.ABSENT) if self.data is not None else Condition(ConditionKind.PRESENT)
         if self.base == 9:
-            return Condition(Wants.PRESENT)
+            return Condition(ConditionKind.PRESENT)
         tags = [version.tag for version in history if version.body] or [NEVER]
         tag = NEVER if self.base == 8 else tags[self.base % len(tags)]
-        return Condition(Wants.THIS, EntityTag(tag, self.weak))
+        return Condition(ConditionKind.THIS, EntityTag(tag, self.weak))
 
 
 bases = st.one_of(st.just(0), st.none(), st.integers(0, 9))
@@ -63,16 +72,18 @@ commits = st.lists(wishes, min_size=1, max_size=3, unique_by=lambda wish: wish.s
 class CommitWorld(StoredWorld):
     """Bytes are staged, then committed."""
 
-    def commit(self, changes: Sequence[Change]) -> Committed | Disagreed | SaveError:
+    def commit(self, changes: Sequence[Change]) -> Committed | CommitConflict | SaveError:
         now_ms = next(self._now_ms)
         checked = {}
         for data in BODIES:
-            staged = staging.stage(self.connection, ROOMY, StageOrder(self.entry(), body_of(data), now_ms, 0, data))
-            assert isinstance(staged, staging.Staged)
+            staged = batch_store.stage_bytes(
+                self.connection, ROOMY, StageCommand(self.entry(), body_of(data), now_ms, 0, data)
+            )
+            assert isinstance(staged, batch_store.Staged)
             checked[body_of(data).sha256] = staged.blob_id
-        order = CommitOrder(self.entry(), changes, now_ms, "epoch1", checked)
-        outcome = committing.commit(self.connection, self.limits, order)
-        assert not isinstance(outcome, NeedsBlobs)
+        order = CommitCommand(self.entry(), changes, now_ms, "epoch1", checked)
+        outcome = batch_store.commit_changes(self.connection, self.limits, order)
+        assert not isinstance(outcome, BlobsMissing)
         return outcome
 
 
@@ -89,23 +100,23 @@ class Twins:
         body = body_of(wish.data, wish.meta)
         return Change(wish.slot, condition, Content(body.sha256, body.ctype, wish.meta))
 
-    def alone(self, wish: Wish) -> Written | Removed | SaveError:
+    def alone(self, wish: Wish) -> WriteResult | DeleteResult | SaveError:
         """As PUT or DELETE."""
         condition = self.change(wish).condition
         if wish.data is None:
             return self.plain.delete(condition, wish.slot)
         written = self.plain.put(condition, wish.data, wish.meta, wish.slot)
-        assert not isinstance(written, writing.NeedsBytes)
+        assert not isinstance(written, write_store.NeedsBytes)
         return written
 
     def fits(self, wish: Wish) -> bool:
         """By the rules alone."""
-        condition, view = self.change(wish).condition, slots.view(self.plain.connection, PLAYER, wish.slot)
+        condition, view = self.change(wish).condition, save_tables.slot_state(self.plain.connection, PLAYER, wish.slot)
         if wish.data is None:
-            judgement: Verdict | Removal = judge_delete(view, condition)
+            judgement: WriteDecision | DeleteDecision = decide_delete(view, condition)
         else:
             order = self.plain.order(condition, wish.data, wish.meta, wish.slot)
-            judgement = writing.judged(self.plain.connection, order, view)
+            judgement = write_store.decide(self.plain.connection, order, view)
         return stands(judgement)
 
     def agree(self) -> None:
@@ -134,13 +145,13 @@ def one_by_one(asked: Sequence[Wish], limits: SaveLimits) -> None:
             assert type(together) is type(alone)
             assert isinstance(together, SaveError)
             assert dict(together.members) == dict(alone.members)
-        elif stands(alone.verdict if isinstance(alone, Written) else alone.removal):
+        elif stands(alone.verdict if isinstance(alone, WriteResult) else alone.removal):
             assert isinstance(together, Committed)
             [now] = together.slots
-            current = alone.current if isinstance(alone, Written) else None
+            current = alone.current if isinstance(alone, WriteResult) else None
             assert (now.body if isinstance(now, Version) else None) == (current and current.body)
         else:
-            assert isinstance(together, Disagreed)
+            assert isinstance(together, CommitConflict)
             [(refused, outcome)] = together.outcomes
             assert refused == change
             assert plain(outcome) == plain(alone)
@@ -156,8 +167,8 @@ def all_or_none(asked: Sequence[Sequence[Wish]]) -> None:
         together = twins.committed.commit(changes)
         for wish in unfit or wanted:
             twins.alone(wish)
-        assert isinstance(together, Disagreed if unfit else Committed)
-        if isinstance(together, Disagreed):
+        assert isinstance(together, CommitConflict if unfit else Committed)
+        if isinstance(together, CommitConflict):
             assert [change.slot for change, _ in together.outcomes] == [wish.slot for wish in unfit]
         else:
             before = rows(twins.committed.connection)
@@ -168,11 +179,11 @@ def all_or_none(asked: Sequence[Sequence[Wish]]) -> None:
         twins.agree()
 
 
-def plain(outcome: Written | Removed) -> Written | Removed:
+def plain(outcome: WriteResult | DeleteResult) -> WriteResult | DeleteResult:
     """Without the numbers of blobs, and instants."""
-    sides = ("current", "base", "yours") if isinstance(outcome, Written) else ("current", "base", "last")
+    sides = ("current", "base", "yours") if isinstance(outcome, WriteResult) else ("current", "base", "last")
     bare = {name: _bare(getattr(outcome, name)) for name in sides}
-    if isinstance(outcome, Written):
+    if isinstance(outcome, WriteResult):
         return replace(outcome, verdict=replace(outcome.verdict, yours=_bare(outcome.verdict.yours)), **bare)
     return replace(outcome, **bare)
 
@@ -208,9 +219,12 @@ class CommitModelTest(SynchronousTestCase):
         for name, defect in (
             ("stands", lambda judgement: True),
             ("_keep", keep_nothing),
-            ("judge_delete", lambda view, condition: Removal.DELETES if view.head else Removal.NEVER_SEEN),
+            (
+                "judge_delete",
+                lambda view, condition: DeleteDecision.DELETES if view.head else DeleteDecision.NEVER_SEEN,
+            ),
         ):
-            self.patch(committing, name, defect)
+            self.patch(batch_store, name, defect)
             with self.assertRaises(AssertionError, msg=name):
                 quietly(examples(few=200, many=2000), [Phase.generate])(
                     given(st.lists(commits, max_size=8))(all_or_none)

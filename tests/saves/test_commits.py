@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from gamed.saves.limits import SaveLimits
-from gamed.web.staged import COMMIT_BYTES
-from tests.saves.commit_kit import JSON, CommitCase, delete, digest, write
-from tests.saves.kit import ABSENT, BIG, tag
+from gamed.saves.uploads import COMMIT_BYTES
+from tests.saves.commit_helpers import JSON, CommitCase, delete, digest, write
+from tests.saves.helpers import ABSENT, BIG, tag
 from tests.support.http import Answer
 
 ONE, TWO, THREE, FOUR = b"one", b"two", b"three", b"four"

@@ -4,18 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http_rules.tags import EntityTag
-from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
+from gamed.http.conditional import EntityTag
+from gamed.saves import tables as save_tables
+from gamed.saves.commands import DeleteResult, WriteResult
 from gamed.saves.errors import QuotaExceeded, SaveError, TooManySlots
 from gamed.saves.limits import SaveLimits
-from gamed.saves.orders import Removed, Written
-from gamed.saves.rules import WRITES, Removal
-from gamed.storage.state import shelves
-from tests.saves.worlds import PLAYER, StoredWorld, flaws
+from gamed.saves.write_rules import UNCONDITIONAL, WRITES, Condition, ConditionKind, DeleteDecision
+from tests.saves.state_machine import PLAYER, StoredWorld, flaws
 
 TIGHT = SaveLimits(slots=3, bytes=30, history_bytes=40, conflict_copies=2)
 SLOTS = ("a", "b", "c", "d")
-conditions = st.sampled_from([Wants.ANYTHING, Wants.PRESENT, Wants.ABSENT, Wants.THIS])
+conditions = st.sampled_from([ConditionKind.ANYTHING, ConditionKind.PRESENT, ConditionKind.ABSENT, ConditionKind.THIS])
 writes = st.tuples(
     st.sampled_from(SLOTS), conditions, st.binary(min_size=1, max_size=20), st.sampled_from([None, "{}"]), st.booleans()
 )
@@ -24,15 +23,15 @@ deletes = st.tuples(st.sampled_from(SLOTS), conditions, st.none(), st.none(), st
 
 class CountTest(SynchronousTestCase):
     @given(st.lists(st.one_of(writes, writes, writes, deletes), max_size=30))
-    def test_any_history(self, steps: list[tuple[str, Wants, bytes | None, str | None, bool]]) -> None:
+    def test_any_history(self, steps: list[tuple[str, ConditionKind, bytes | None, str | None, bool]]) -> None:
         """After any steps all counts agree, no limit is broken, and every change has a number of its own."""
         world = StoredWorld(TIGHT)
         for slot, wants, data, meta, current in steps:
-            seq = shelves.find(world.connection, PLAYER).cursor.seq
+            seq = save_tables.find_player(world.connection, PLAYER).cursor.seq
             before = len(world.connection.execute("SELECT 1 FROM save_version").fetchall())
             condition = self.condition(world, slot, wants, current)
             answer = world.delete(condition, slot) if data is None else world.put(condition, data, meta, slot)
-            holdings = shelves.find(world.connection, PLAYER)
+            holdings = save_tables.find_player(world.connection, PLAYER)
             self.assertEqual(flaws(world.connection), [])
             self.assertLessEqual(holdings.usage.slots, TIGHT.slots)
             self.assertLessEqual(holdings.usage.bytes, TIGHT.bytes)
@@ -42,20 +41,20 @@ class CountTest(SynchronousTestCase):
             else:
                 self.assertEqual((holdings.cursor.seq, changed), (seq, False))
 
-    def condition(self, world: StoredWorld, slot: str, wants: Wants, current: bool) -> Condition:
-        if wants is Wants.ANYTHING:
+    def condition(self, world: StoredWorld, slot: str, wants: ConditionKind, current: bool) -> Condition:
+        if wants is ConditionKind.ANYTHING:
             return UNCONDITIONAL
-        if wants is not Wants.THIS:
+        if wants is not ConditionKind.THIS:
             return Condition(wants)
         history = [version for version in world.history(slot) if version.body]
         tag = history[0 if current else -1].tag if history else "1-0123456789abcdef"
         return Condition(wants, EntityTag(tag))
 
     def made_something(self, answer: object) -> bool:
-        if isinstance(answer, Removed):
-            return answer.removal is Removal.DELETES
+        if isinstance(answer, DeleteResult):
+            return answer.removal is DeleteDecision.DELETES
         if isinstance(answer, SaveError):
             self.assertIsInstance(answer, QuotaExceeded | TooManySlots)
             return False
-        assert isinstance(answer, Written)
+        assert isinstance(answer, WriteResult)
         return answer.verdict.rule in WRITES or (answer.verdict.keeps_copy and not answer.dropped)

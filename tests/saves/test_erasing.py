@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from gamed.saves import erase_store
 from gamed.saves.limits import SaveLimits
-from gamed.storage.state import erasing
-from tests.saves.kit import ABSENT, BIG, tag
+from tests.saves.helpers import ABSENT, BIG, tag
 from tests.saves.test_uploads import TornCase
-from tests.sessions.desk import ANNA, BERT
+from tests.sessions.fixtures import ANNA, BERT
 from tests.support.http import Answer, Connection
 
 PATH = "/game/"
@@ -83,7 +83,7 @@ class EraseTest(EraseCase):
     def test_joins_one_that_was_broken_off(self) -> None:
         """A repeat, after the server had died in the middle, brings it to its end."""
         seen = self.etag()
-        self.in_state(lambda connection: erasing.begin(connection, ANNA, "half", self.house.now_ms))
+        self.in_state(lambda connection: erase_store.begin_erase(connection, ANNA, "half", self.house.now_ms))
         self.refused(self.put("auto", b"two", PRESENT), 410, "erased")
         self.assertEqual(self.erase(seen).status, 204)
         self.assert_gone()
@@ -197,5 +197,5 @@ class MeanwhileTest(EraseCase):
 
 
 def finished(connection: Any) -> None:
-    while erasing.step(connection, ANNA, "last"):
+    while erase_store.erase_step(connection, ANNA, "last"):
         pass

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from gamed.database.errors import DatabaseUnavailable
 from gamed.saves.limits import SaveLimits
-from gamed.store import StoreUnavailable
-from tests.saves.kit import ABSENT, SaveCase, tag
+from tests.saves.helpers import ABSENT, SaveCase, tag
 from tests.support.http import Answer
 
 ONE = b"one"
@@ -120,4 +120,4 @@ class EveryCodeTest(SaveCase):
         return self.ask("POST", "/game/commit", {"Content-Type": "application/json"}, b'{"writes":[%s]}' % write)
 
     def lose_the_file(self) -> None:
-        self.stores._state.refusal = StoreUnavailable
+        self.stores._state.refusal = DatabaseUnavailable

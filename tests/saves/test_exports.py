@@ -7,12 +7,11 @@ from struct import unpack
 from typing import Any
 from zipfile import ZipFile
 
-from gamed.storage.state import exporting
-from gamed.store import StoreFull
-from gamed.web import export as export_room
-from tests.saves.kit import ABSENT, BIG, MIB, digest_of
+from gamed.database.errors import DiskFull
+from gamed.saves import batch_routes, export_store
+from tests.saves.helpers import ABSENT, BIG, MIB, digest_of
 from tests.saves.test_uploads import TornCase
-from tests.sessions.desk import ANNA, BERT
+from tests.sessions.fixtures import ANNA, BERT
 from tests.support.http import Answer, Connection, request_bytes
 
 PATH = "/game/export"
@@ -99,7 +98,7 @@ class ContentTest(ExportCase):
 
     def test_more_than_16_bits_count(self) -> None:
         """More than 65,535 versions make a ZIP64 file."""
-        self.patch(exporting, "STEP_VERSIONS", 10_000)
+        self.patch(export_store, "STEP_VERSIONS", 10_000)
         query = """
             WITH RECURSIVE n(n) AS (SELECT 4 UNION ALL SELECT n + 1 FROM n WHERE n < 66000)
             INSERT INTO save_version (player_id, slot, version, kind, blob_id, sha256, size, ctype, created_ms)
@@ -124,11 +123,11 @@ class ContentTest(ExportCase):
 
     def test_many_small(self) -> None:
         """More versions than one step copies, in order and whole."""
-        for number in range(exporting.STEP_VERSIONS + 10):
+        for number in range(export_store.STEP_VERSIONS + 10):
             self.put(f"s{number:03}", str(number + 1).encode(), ABSENT)
         manifest, files = self.opened(self.export())
         names = [(row["slot"], row["version"]) for row in manifest["versions"]]
-        self.assertEqual((len(files), names), (exporting.STEP_VERSIONS + 14, sorted(names)))
+        self.assertEqual((len(files), names), (export_store.STEP_VERSIONS + 14, sorted(names)))
 
     def test_damaged(self) -> None:
         """What is not as it was is left out and named; the rest is there, and the tag is another."""
@@ -277,7 +276,7 @@ class PlaceTest(ExportCase):
 
     def test_drip(self) -> None:
         """Who takes a little now and then, so that the connection is never idle, does not keep the place for ever."""
-        self.patch(export_room, "SEND_SECONDS", 100)
+        self.patch(batch_routes, "SEND_SECONDS", 100)
         call = self.browser.connect()
         write = call.transport.write
 
@@ -326,7 +325,7 @@ class PlaceTest(ExportCase):
 
         archive = self.exports._begin(ANNA, self.cursor())
         archive._out = Full()
-        self.failureResultOf(archive.step(), StoreFull)
+        self.failureResultOf(archive.step(), DiskFull)
         archive.close()
         self.folder.rmdir()
         self.refused(self.export(), 507, "storage_full", "cannot be written")
@@ -337,9 +336,9 @@ class PlaceTest(ExportCase):
         """A file whose last bytes find no room even when it is closed is closed all the same, without an error."""
         archive = self.exports._begin(ANNA, self.cursor())
         archive._out = open("/dev/full", "w+b")  # noqa: SIM115  close() closes it
-        self.failureResultOf(archive.step(), StoreFull)
+        self.failureResultOf(archive.step(), DiskFull)
         archive.close()
         self.assertTrue(archive.content.closed)
 
     def cursor(self) -> Any:
-        return self.in_state(lambda c: exporting.shelves.find(c, ANNA)).cursor
+        return self.in_state(lambda c: export_store.shelves.find(c, ANNA)).cursor

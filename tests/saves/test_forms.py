@@ -8,23 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http_rules.digest import sha256_field
-from gamed.http_rules.tags import EntityTag
-from gamed.saves.blank import BlankWatch
-from gamed.saves.condition import UNCONDITIONAL, Condition, Wants, deleting_condition, writing_condition
-from gamed.saves.digest import check_digest, parse_content_digest
-from gamed.saves.errors import (
-    BadMeta,
-    BadPrecondition,
-    BlankSave,
-    DigestMismatch,
-    InvalidSaveRequest,
-    InvalidSlot,
+from gamed.http.conditional import EntityTag, sha256_field
+from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
+from gamed.saves.model import tag_of, version_in
+from gamed.saves.validation import (
+    DEFAULT,
+    BlankDetector,
+    check_digest,
+    check_media_type,
+    check_meta,
+    check_slot,
+    parse_content_digest,
 )
-from gamed.saves.media_type import DEFAULT, check_media_type
-from gamed.saves.meta import check_meta
-from gamed.saves.slots import check_slot
-from gamed.saves.version import tag_of, version_in
+from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind, deleting_condition, writing_condition
 
 GOOD_SLOTS = [
     "auto",
@@ -143,10 +139,10 @@ class ConditionTest(SynchronousTestCase):
         """The three conditions of PUT, or none."""
         for headers, condition in [
             ({}, UNCONDITIONAL),
-            ({"if-match": '"9-ab"'}, Condition(Wants.THIS, EntityTag("9-ab"))),
-            ({"if-match": 'W/"9-ab"'}, Condition(Wants.THIS, EntityTag("9-ab", weak=True))),
-            ({"if-match": "*"}, Condition(Wants.PRESENT)),
-            ({"if-none-match": "*"}, Condition(Wants.ABSENT)),
+            ({"if-match": '"9-ab"'}, Condition(ConditionKind.THIS, EntityTag("9-ab"))),
+            ({"if-match": 'W/"9-ab"'}, Condition(ConditionKind.THIS, EntityTag("9-ab", weak=True))),
+            ({"if-match": "*"}, Condition(ConditionKind.PRESENT)),
+            ({"if-none-match": "*"}, Condition(ConditionKind.ABSENT)),
         ]:
             self.assertEqual(writing_condition(headers.get), condition, headers)
 
@@ -162,15 +158,15 @@ class ConditionTest(SynchronousTestCase):
             {"if-none-match": '"9-ab"'},
             {"if-none-match": "9-ab"},
         ]:
-            with self.assertRaises(BadPrecondition, msg=str(headers)):
+            with self.assertRaises(InvalidCondition, msg=str(headers)):
                 writing_condition(headers.get)
 
     def test_deleting(self) -> None:
         """DELETE takes If-Match only."""
-        self.assertEqual(deleting_condition({"if-match": "*"}.get), Condition(Wants.PRESENT))
+        self.assertEqual(deleting_condition({"if-match": "*"}.get), Condition(ConditionKind.PRESENT))
         self.assertEqual(deleting_condition({}.get), UNCONDITIONAL)
         for headers in [{"if-none-match": "*"}, {"if-match": '"a", "b"'}, {"if-match": "a"}]:
-            with self.assertRaises(BadPrecondition, msg=str(headers)):
+            with self.assertRaises(InvalidCondition, msg=str(headers)):
                 deleting_condition(headers.get)
 
 
@@ -255,7 +251,7 @@ class BlankTest(SynchronousTestCase):
     @given(st.lists(st.binary(max_size=5) | st.integers(0, 5).map(bytes), max_size=6))
     def test_any_pieces(self, pieces: list[bytes]) -> None:
         """Blank is: nothing but zeros, however the bytes arrive."""
-        watch = BlankWatch()
+        watch = BlankDetector()
         for piece in pieces:
             watch.feed(piece)
         whole = b"".join(pieces)
@@ -263,7 +259,7 @@ class BlankTest(SynchronousTestCase):
 
     def test_answer(self) -> None:
         """A blank body is refused, unless the owner allows it."""
-        watch = BlankWatch()
+        watch = BlankDetector()
         for size, word in ((0, "empty"), (4, "zero bytes")):
             with self.assertRaises(BlankSave) as caught:
                 watch.check(size, allowed=False)

@@ -7,17 +7,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.saves.history import DAY_MS, HOUR_MS, expires_ms, prune
 from gamed.saves.limits import SaveLimits
-from gamed.saves.version import Body, Kind, Version
+from gamed.saves.model import SaveContent, Version, VersionKind
+from gamed.saves.retention import DAY_MS, HOUR_MS, expires_ms, prune
 
 LIMITS = SaveLimits()
 NOW = 20_000 * DAY_MS + 12 * HOUR_MS
-BODY = Body(bytes(32), 5, "a/b")
+BODY = SaveContent(bytes(32), 5, "a/b")
 
 
-def written(number: int, retired_ms: int | None = None, kind: Kind = Kind.WRITE, created_ms: int = 0) -> Version:
-    body = None if kind is Kind.DELETE else BODY
+def written(
+    number: int, retired_ms: int | None = None, kind: VersionKind = VersionKind.WRITE, created_ms: int = 0
+) -> Version:
+    body = None if kind is VersionKind.DELETE else BODY
     return Version("auto", number, None, None, kind, number, body, created_ms, retired_ms)
 
 
@@ -74,16 +76,21 @@ class HistoryTest(SynchronousTestCase):
 
     def test_copies_and_tombstones(self) -> None:
         """R4: thirty days from when they were made; the newest five copies."""
-        for kind in (Kind.CONFLICT, Kind.DELETE):
+        for kind in (VersionKind.CONFLICT, VersionKind.DELETE):
             versions = [written(2), written(1, 5, kind, created_ms=NOW)]
             self.assertEqual(kept(versions, NOW + 30 * DAY_MS - 1), [1, 2])
             self.assertEqual(kept(versions, NOW + 30 * DAY_MS), [2])
-        copies = [written(9), *(written(number, NOW, Kind.CONFLICT, NOW) for number in range(8, 0, -1))]
+        copies = [written(9), *(written(number, NOW, VersionKind.CONFLICT, NOW) for number in range(8, 0, -1))]
         self.assertEqual(kept(copies), [4, 5, 6, 7, 8, 9])
 
     def test_deleted(self) -> None:
         """The history of a deleted save stays thirty days after the delete, and goes with the tombstone."""
-        versions = [written(4, None, Kind.DELETE, NOW), written(3, NOW), written(2, NOW - 90 * DAY_MS), written(1, 0)]
+        versions = [
+            written(4, None, VersionKind.DELETE, NOW),
+            written(3, NOW),
+            written(2, NOW - 90 * DAY_MS),
+            written(1, 0),
+        ]
         self.assertEqual(kept(versions, NOW + 30 * DAY_MS - 1, head=None), [1, 2, 3, 4])
         self.assertEqual(kept(versions, NOW + 30 * DAY_MS, head=None), [])
         self.assertEqual(expires_ms(LIMITS, versions[1], None, versions), NOW + 30 * DAY_MS)
@@ -94,18 +101,20 @@ class HistoryTest(SynchronousTestCase):
         self.assertIn(-1, kept(versions))
 
     @given(
-        st.lists(st.tuples(st.integers(0, 90), st.sampled_from(list(Kind)), st.integers(1, 40 * DAY_MS)), max_size=60),
+        st.lists(
+            st.tuples(st.integers(0, 90), st.sampled_from(list(VersionKind)), st.integers(1, 40 * DAY_MS)), max_size=60
+        ),
         st.booleans(),
     )
-    def test_any_history(self, steps: list[tuple[int, Kind, int]], deleted: bool) -> None:
+    def test_any_history(self, steps: list[tuple[int, VersionKind, int]], deleted: bool) -> None:
         """Pruned again at the same instant nothing more goes; looking again only at `next_ms` misses nothing; the
         current version and the one before it never go."""
         at, made = NOW, []
         for number, (_, kind, age) in enumerate(steps, 1):
             at += age % (3 * HOUR_MS)
-            made.append(written(number, at if kind is Kind.CONFLICT else None, kind, at))
+            made.append(written(number, at if kind is VersionKind.CONFLICT else None, kind, at))
         versions = self.retired(made, deleted)
-        current = [version.version for version in versions if version.kind in (Kind.WRITE, Kind.RESTORE)]
+        current = [version.version for version in versions if version.kind in (VersionKind.WRITE, VersionKind.RESTORE)]
         head = None if deleted or not current else current[0]
         if head is None:
             return
@@ -127,6 +136,6 @@ class HistoryTest(SynchronousTestCase):
         found: list[Version] = []
         later: int | None = made[-1].created_ms if deleted and made else None
         for version in reversed(made):
-            found.append(version if version.kind is Kind.CONFLICT else replace(version, retired_ms=later))
-            later = later if version.kind is Kind.CONFLICT else version.created_ms
+            found.append(version if version.kind is VersionKind.CONFLICT else replace(version, retired_ms=later))
+            later = later if version.kind is VersionKind.CONFLICT else version.created_ms
         return found

@@ -13,18 +13,35 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http_rules.tags import EntityTag
-from gamed.saves.condition import UNCONDITIONAL, Condition, Wants
-from gamed.saves.orders import Removed, Written
-from gamed.saves.rules import WRITES, Earlier, Removal, Rule, SlotView, Verdict, judge_write
-from gamed.saves.version import Body, Kind
-from gamed.storage.state import restoring, writing
-from tests.saves import worlds
-from tests.saves.worlds import ListWorld, StoredWorld, flaws, names
+from gamed.http.conditional import EntityTag
+from gamed.saves import write_store
+from gamed.saves.commands import DeleteResult, WriteResult
+from gamed.saves.model import SaveContent, VersionKind
+from gamed.saves.write_rules import (
+    UNCONDITIONAL,
+    WRITES,
+    Condition,
+    ConditionKind,
+    DeleteDecision,
+    MatchingVersions,
+    SlotState,
+    WriteDecision,
+    WriteRule,
+    decide_write,
+)
+from tests.saves import state_machine as worlds
+from tests.saves.state_machine import ListWorld, StoredWorld, flaws, names
 from tests.support.examples import examples
 
 DEVICES = 3
-KEPT = {Rule.W1_ALREADY_THERE, Rule.W1_RELABELLED, Rule.W2_FIRST, Rule.W4_WRITTEN, Rule.W5_SUPERSEDED, Rule.W6_CONFLICT}
+KEPT = {
+    WriteRule.W1_ALREADY_THERE,
+    WriteRule.W1_RELABELLED,
+    WriteRule.W2_FIRST,
+    WriteRule.W4_WRITTEN,
+    WriteRule.W5_SUPERSEDED,
+    WriteRule.W6_CONFLICT,
+}
 devices = st.integers(0, DEVICES - 1)
 bodies = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
 metas = st.sampled_from([None, None, '{"a":1}'])
@@ -48,7 +65,7 @@ class Device(Struct):
     waiting: Ask | None = None
 
     def condition(self) -> Condition:
-        return Condition(Wants.THIS, EntityTag(self.base)) if self.base else Condition(Wants.ABSENT)
+        return Condition(ConditionKind.THIS, EntityTag(self.base)) if self.base else Condition(ConditionKind.ABSENT)
 
 
 class Ledger(Struct):
@@ -86,7 +103,7 @@ class Devices(RuleBasedStateMachine):
     @rule(target=asks, device=devices)
     def remove(self, device: int) -> Ask:
         me = self.devices[device]
-        condition = Condition(Wants.PRESENT) if me.base is None else me.condition()
+        condition = Condition(ConditionKind.PRESENT) if me.base is None else me.condition()
         me.waiting = me.waiting or Ask(device, condition, None)
         return me.waiting
 
@@ -113,24 +130,24 @@ class Devices(RuleBasedStateMachine):
         """Any request ever made arrives once more, and nobody hears the answer."""
         self.happen(ask, by=-1)
 
-    def happen(self, ask: Ask, by: int) -> Written | Removed:
+    def happen(self, ask: Ask, by: int) -> WriteResult | DeleteResult:
         before = self.listed.head
         if ask.restores is not None:
-            answer: Written | Removed = self.restore(ask, ask.restores)
+            answer: WriteResult | DeleteResult = self.restore(ask, ask.restores)
         else:
             answer = self.put(ask) if ask.data is not None else self.delete(ask)
         after = self.listed.head
-        if before is not None and after != before and ask.condition.wants is not Wants.PRESENT:
+        if before is not None and after != before and ask.condition.wants is not ConditionKind.PRESENT:
             assert names(ask.condition, before), "an update was lost"
         if after != before:
             self.ledger.author[len(self.listed.kept)] = by
         return answer
 
-    def put(self, ask: Ask) -> Written:
+    def put(self, ask: Ask) -> WriteResult:
         assert ask.data is not None
         expected = self.listed.put(ask.condition, ask.data, ask.meta)
         answer = self.stored.put(ask.condition, ask.data, ask.meta)
-        assert isinstance(answer, Written)
+        assert isinstance(answer, WriteResult)
         tags = answer.current and answer.current.tag, answer.yours and answer.yours.tag
         assert (answer.verdict.rule, *tags) == expected
         if answer.verdict.rule in KEPT:
@@ -139,10 +156,10 @@ class Devices(RuleBasedStateMachine):
             self.applied.add(ask)
         return answer
 
-    def restore(self, ask: Ask, number: int) -> Written:
+    def restore(self, ask: Ask, number: int) -> WriteResult:
         expected, before = self.listed.restore(number, ask.condition), len(self.stored.history())
         answer = self.stored.restore(number, ask.condition)
-        assert isinstance(answer, Written)
+        assert isinstance(answer, WriteResult)
         assert (answer.verdict.rule, answer.current and answer.current.tag) == expected
         if answer.verdict.rule in WRITES:
             self.applied.add(ask)
@@ -150,32 +167,32 @@ class Devices(RuleBasedStateMachine):
             assert len(self.stored.history()) == before, "a restore that was refused left something"
         return answer
 
-    def delete(self, ask: Ask) -> Removed:
+    def delete(self, ask: Ask) -> DeleteResult:
         answer = self.stored.delete(ask.condition)
-        assert isinstance(answer, Removed)
+        assert isinstance(answer, DeleteResult)
         assert answer.removal is self.listed.delete(ask.condition)
         return answer
 
-    def hear(self, me: Device, ask: Ask, answer: Written | Removed) -> None:
+    def hear(self, me: Device, ask: Ask, answer: WriteResult | DeleteResult) -> None:
         me.waiting = None
-        if isinstance(answer, Written):
-            if answer.verdict.rule in (Rule.W6_CONFLICT, Rule.W7_NEVER_SEEN):
+        if isinstance(answer, WriteResult):
+            if answer.verdict.rule in (WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN):
                 assert self.listed.kept, "a slot that was never seen conflicts with nothing"
                 assert answer.yours is not None, "refused bytes were dropped"
                 assert ask not in self.applied, "a write that took place was called a conflict"
                 assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
-            if answer.verdict.rule is Rule.W5_SUPERSEDED and answer.current is not None:
+            if answer.verdict.rule is WriteRule.W5_SUPERSEDED and answer.current is not None:
                 assert ask.restores or self.stored.bytes_of(answer.current) != ask.data, (
                     "what is current was called superseded"
                 )
-            if answer.verdict.rule in WRITES | {Rule.W1_ALREADY_THERE}:
+            if answer.verdict.rule in WRITES | {WriteRule.W1_ALREADY_THERE}:
                 assert answer.current is not None
                 assert ask.restores is not None or self.stored.bytes_of(answer.current) == ask.data
             me.base = answer.current.tag if answer.current else None
         else:
-            if answer.removal in (Removal.CONFLICT, Removal.ALREADY_DELETED):
+            if answer.removal in (DeleteDecision.CONFLICT, DeleteDecision.ALREADY_DELETED):
                 assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
-            head = self.listed.head if answer.removal is Removal.CONFLICT else None
+            head = self.listed.head if answer.removal is DeleteDecision.CONFLICT else None
             me.base = head.tag if head else None
 
     @invariant()
@@ -186,11 +203,11 @@ class Devices(RuleBasedStateMachine):
     @invariant()
     def no_version_is_doubled(self) -> None:
         """On top of one version the same bytes are written once, and refused once."""
-        for kind in (Kind.WRITE, Kind.RESTORE, Kind.CONFLICT):
+        for kind in (VersionKind.WRITE, VersionKind.RESTORE, VersionKind.CONFLICT):
             seen = [
                 (version.parent_tag, version.body)
                 for version in self.stored.history()
-                if version.kind is kind and (version.parent_tag or kind is Kind.CONFLICT)
+                if version.kind is kind and (version.parent_tag or kind is VersionKind.CONFLICT)
             ]
             assert len(seen) == len(set(seen))
 
@@ -215,26 +232,32 @@ def run(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
     run_state_machine_as_test(Devices, settings=quiet)
 
 
-def without_w1(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
+def without_w1(view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
     nowhere = replace(body, ctype="another/type")
-    return judge_write(view, condition, nowhere, earlier)
+    return decide_write(view, condition, nowhere, earlier)
 
 
-def without_w5(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
-    return judge_write(view, condition, body, Earlier(copied=earlier.copied))
+def without_w5(view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
+    return decide_write(view, condition, body, MatchingVersions(copied=earlier.copied))
 
 
-def forgetting_copies(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
-    return judge_write(view, condition, body, Earlier(written=earlier.written))
+def forgetting_copies(
+    view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
+) -> WriteDecision:
+    return decide_write(view, condition, body, MatchingVersions(written=earlier.written))
 
 
-def ignoring_conditions(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
-    return Verdict(Rule.W4_WRITTEN)
+def ignoring_conditions(
+    view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
+) -> WriteDecision:
+    return WriteDecision(WriteRule.W4_WRITTEN)
 
 
-def dropping_conflicts(view: SlotView, condition: Condition, body: Body, earlier: Earlier) -> Verdict:
-    verdict = judge_write(view, condition, body, earlier)
-    return Verdict(Rule.W7_NEVER_SEEN) if verdict.rule is Rule.W6_CONFLICT else verdict
+def dropping_conflicts(
+    view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
+) -> WriteDecision:
+    verdict = decide_write(view, condition, body, earlier)
+    return WriteDecision(WriteRule.W7_NEVER_SEEN) if verdict.rule is WriteRule.W6_CONFLICT else verdict
 
 
 class ModelTest(SynchronousTestCase):
@@ -246,7 +269,7 @@ class ModelTest(SynchronousTestCase):
         """The model notices when any one of the rules is gone."""
         for defect in (without_w1, without_w5, forgetting_copies, ignoring_conditions, dropping_conflicts):
             self.patch(worlds, "judge_write", defect)
-            self.patch(writing, "judge_write", defect)
-            self.patch(restoring, "judge_write", defect)
+            self.patch(write_store, "judge_write", defect)
+            self.patch(write_store, "judge_write", defect)
             with self.assertRaises(AssertionError, msg=defect.__name__):
                 run(examples(few=200, many=2000), [Phase.generate])

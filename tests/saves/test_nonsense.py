@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.saves.kit import SaveCase
+from tests.saves.helpers import SaveCase
 
 NAMES = [
     "If-Match",

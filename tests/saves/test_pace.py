@@ -2,11 +2,10 @@
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.limits import RateLimited
-from gamed.saves.limits import SaveLimits
-from gamed.saves.write_rate import CROWD, WriteRate
-from tests.saves.kit import ABSENT, BIG, SaveCase, tag
-from tests.sessions.desk import BERT
+from gamed.rate_limit import RateLimited
+from gamed.saves.limits import CROWD, SaveLimits, WriteRateLimiter
+from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
+from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
 from tests.support.http import Connection
 
@@ -62,20 +61,20 @@ class PaceTest(SaveCase):
 class RateTest(SynchronousTestCase):
     def test_off(self) -> None:
         """0 is no limit."""
-        rate = WriteRate.of(SaveLimits(writes_per_minute=0))
+        rate = WriteRateLimiter.of(SaveLimits(writes_per_minute=0))
         for _ in range(1000):
             rate.spend("ply_a", 5)
 
     def test_least(self) -> None:
         """One a minute is one a minute."""
-        rate = WriteRate.of(SaveLimits(writes_per_minute=1))
+        rate = WriteRateLimiter.of(SaveLimits(writes_per_minute=1))
         rate.spend("ply_a", 0)
         self.assertRaises(RateLimited, rate.spend, "ply_a", 59_000)
         rate.spend("ply_a", 60_000)
 
     def test_memory(self) -> None:
         """Who is quiet is forgotten."""
-        rate = WriteRate.of(SaveLimits())
+        rate = WriteRateLimiter.of(SaveLimits())
         for number in range(3 * CROWD):
             rate.spend(f"ply_{number}", number * 10)
         self.assertLessEqual(len(rate._arrivals), CROWD + 1)

@@ -6,10 +6,10 @@ from typing import IO
 
 from twisted.internet.defer import Deferred
 
-from gamed.instants import http_date
 from gamed.saves.limits import SaveLimits
-from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
-from tests.sessions.desk import ANNA, BERT, NOW_MS
+from gamed.timestamps import http_date
+from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.support.covers import covers
 
 ONE, TWO = b"0123456789", b"abcdefghij"

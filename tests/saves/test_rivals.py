@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from tests.saves.kit import ABSENT, BIG, SaveCase, tag
+from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.support.http import Answer
 
 RIVALS = 20

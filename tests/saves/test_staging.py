@@ -3,14 +3,14 @@
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
-from gamed.saves.history import DAY_MS
+from gamed.saves import erase_store
+from gamed.saves.cleanup import CleanupTask
 from gamed.saves.limits import SaveLimits
-from gamed.storage.state import erasing
-from gamed.storage.state.sweeper import Sweeper
-from tests.saves.commit_kit import CommitCase, digest, write
-from tests.saves.kit import ABSENT, BIG, digest_of
-from tests.saves.worlds import spoil
-from tests.sessions.desk import ANNA
+from gamed.saves.retention import DAY_MS
+from tests.saves.commit_helpers import CommitCase, digest, write
+from tests.saves.helpers import ABSENT, BIG, digest_of
+from tests.saves.state_machine import spoil
+from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
 
 BERTA = "ply_" + "B" * 22
@@ -138,7 +138,7 @@ class TimeTest(CommitCase):
     """How long staged bytes live."""
 
     def sweep(self) -> None:
-        sweeper = Sweeper(self.stores, self.limits, lambda: self.house.now_ms, bytes, lambda _: None)
+        sweeper = CleanupTask(self.stores, self.limits, lambda: self.house.now_ms, bytes, lambda _: None)
         self.successResultOf(ensureDeferred(sweeper.sweep()))
         self.agrees()
 
@@ -203,7 +203,7 @@ class TimeTest(CommitCase):
         upload = self.browser.connect()
         head = f"PUT /game/blobs/{digest(b'12345')} HTTP/1.1\r\nHost: game.example\r\nAuthorization: "
         upload.send(f"{head}{self.bearer['Authorization']}\r\nContent-Length: 5\r\n\r\n123".encode())
-        self.in_state(lambda c: erasing.begin(c, ANNA, "new", self.house.now_ms))
+        self.in_state(lambda c: erase_store.begin_erase(c, ANNA, "new", self.house.now_ms))
         self.refused(self.put_blob(b"meanwhile"), 410, "erased")
         self.refused(self.commit(write("auto", b"one")), 410, "erased")
         self.sweep()

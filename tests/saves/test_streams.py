@@ -16,28 +16,24 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 from zope.interface import implementer
 
+from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
-from gamed.limits import Rate
-from gamed.ops.waiters import Waiters
-from gamed.saves.disk import Announced
-from gamed.saves.erasure import Erasure
-from gamed.saves.exports import Exports
-from gamed.saves.limits import SaveLimits
-from gamed.saves.player_waits import PlayerWaits
-from gamed.saves.shelf import Shelf
-from gamed.saves.write_rate import WriteRate
-from gamed.storage.state.news import StoreNews
-from gamed.storage.state.stored_exports import StoredExport
-from gamed.storage.state.stored_saves import StoredSaves
-from gamed.storage.state.stored_shelves import StoredShelves
-from gamed.web.detached import Detached
-from gamed.web.export import ExportRoutes
-from gamed.web.incoming import Intake
-from gamed.web.saves import SaveRoutes
-from gamed.web.upload import SaveGate
-from tests.sessions.desk import Counting
-from tests.sessions.house import House, text
+from gamed.long_poll import LongPollRegistry
+from gamed.rate_limit import RateLimit
+from gamed.saves.batch_routes import ExportRoutes
+from gamed.saves.change_waits import ChangeWaiters
+from gamed.saves.erase import EraseService
+from gamed.saves.erase_store import SqliteEraseStore
+from gamed.saves.export import ExportService
+from gamed.saves.export_store import SqliteExport
+from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
+from gamed.saves.routes import SaveRoutes
+from gamed.saves.service import SaveService
+from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
+from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
+from tests.sessions.fixtures import Counting
+from tests.sessions.server import House, text
 from tests.support.http import BASE_HOST, Lines, request_bytes
 from tests.support.stores import data_folder, file_stores
 
@@ -130,15 +126,15 @@ class StreamTest(TestCase):
         _, pair = await house.open()
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
-        announced = Announced(lambda: 2**40, limits.min_free_bytes)
-        store = StoredSaves(house.stores, house.issuer.keys.indexer, limits)
-        waits = PlayerWaits(Waiters(Clock()), StoreNews(house.stores))
-        rate = WriteRate(Rate(0, 1))
-        shelf = Shelf(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
-        gate = SaveGate(shelf, limits, Intake(limits, data / "tmp", announced))
-        detached, shelves = Detached(), StoredShelves(house.stores, Counting())
-        erasure = Erasure(shelf, shelves, lambda: house.now_ms, Counting(), waits)
-        exports = Exports(shelf, partial(StoredExport, house.stores, data / "tmp"), announced)
+        announced = DiskReservations(lambda: 2**40, limits.min_free_bytes)
+        store = SqliteSaveStore(house.stores, house.issuer.keys.indexer, limits)
+        waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(house.stores))
+        rate = WriteRateLimiter(RateLimit(0, 1))
+        shelf = SaveService(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
+        gate = SaveBodyPolicy(shelf, limits, UploadAdmission(limits, data / "tmp", announced))
+        detached, shelves = ShieldedTasks(), SqliteEraseStore(house.stores, Counting())
+        erasure = EraseService(shelf, shelves, lambda: house.now_ms, Counting(), waits)
+        exports = ExportService(shelf, partial(SqliteExport, house.stores, data / "tmp"), announced)
         site = build_server(
             [SaveRoutes(shelf, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
             HttpSettings(BASE_HOST),

@@ -5,13 +5,13 @@ from sqlite3 import Connection
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
 
-from gamed.saves.history import DAY_MS, HOUR_MS
+from gamed.database.databases import Databases
+from gamed.saves import cleanup, erase_store
+from gamed.saves.cleanup import CleanupTask
 from gamed.saves.limits import SaveLimits
-from gamed.storage.state import erasing, retention
-from gamed.storage.state.sweeper import Sweeper
-from gamed.storage.stores import Stores
-from tests.saves.kit import ABSENT, BIG, SaveCase, tag
-from tests.sessions.desk import ANNA
+from gamed.saves.retention import DAY_MS, HOUR_MS
+from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
+from tests.sessions.fixtures import ANNA
 from tests.support.stores import file_stores
 
 
@@ -21,7 +21,7 @@ class SweepCase(SaveCase):
         self.told: list[str] = []
 
     def sweep(self, limits: SaveLimits | None = None) -> None:
-        sweeper = Sweeper(
+        sweeper = CleanupTask(
             self.stores, limits or self.limits, lambda: self.house.now_ms, lambda size: b"\xfe" * size, self.told.append
         )
         self.successResultOf(ensureDeferred(sweeper.sweep()))
@@ -191,7 +191,7 @@ class FullHistoryTest(SweepCase):
 
 class EraseTest(SweepCase):
     def begin(self, connection: Connection) -> None:
-        erasing.begin(connection, ANNA, "new", self.house.now_ms)
+        erase_store.begin_erase(connection, ANNA, "new", self.house.now_ms)
 
     def test_broken_off(self) -> None:
         """An erase that was begun counts at once, lets nothing in meanwhile, and is finished by the sweep."""
@@ -230,7 +230,7 @@ class EraseTest(SweepCase):
         self.in_state(self.begin)
         self.sweep()
         self.put("auto", b"two", ABSENT)
-        self.assertIsNone(self.in_state(lambda connection: erasing.step(connection, ANNA, "late")))
+        self.assertIsNone(self.in_state(lambda connection: erase_store.erase_step(connection, ANNA, "late")))
         self.assertEqual(self.get("auto").body, b"two")
         self.agrees()
 
@@ -238,10 +238,10 @@ class EraseTest(SweepCase):
         """However many slots there were, each step takes a few."""
         for number in range(5):
             self.put(f"s{number}", b"one", ABSENT)
-        self.patch(erasing, "SLOTS", 2)
+        self.patch(erase_store, "ERASE_SLOTS", 2)
         self.in_state(self.begin)
         steps = 0
-        while self.in_state(lambda connection: erasing.step(connection, ANNA, "last")):
+        while self.in_state(lambda connection: erase_store.erase_step(connection, ANNA, "last")):
             steps += 1
         self.assertEqual(steps, 1 + 2)
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM save").fetchall()), [(0,)])
@@ -259,7 +259,7 @@ class EraseTest(SweepCase):
 
 
 class VacuumTest(SweepCase):
-    def make_stores(self) -> Stores:
+    def make_stores(self) -> Databases:
         return file_stores(self, now_ms=lambda: self.house.now_ms)
 
     def test_space_returns(self) -> None:
@@ -274,6 +274,6 @@ class VacuumTest(SweepCase):
         [(after,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
         [(free,)] = self.in_state(lambda c: c.execute("PRAGMA freelist_count").fetchall())
         self.assertEqual(self.numbers(), [12, 11])
-        self.assertLessEqual(free, retention.FREE_PAGES)
+        self.assertLessEqual(free, cleanup.FREE_PAGES)
         self.assertLess(after, before - 2000)
         self.assertEqual(self.in_state(lambda c: c.execute("PRAGMA integrity_check").fetchall()), [("ok",)])

@@ -9,11 +9,11 @@ from sqlite3 import Connection as Database
 from twisted.internet.defer import Deferred, fail
 from twisted.python.failure import Failure
 
+from gamed.database.databases import Databases
+from gamed.database.errors import DiskFull
 from gamed.saves.limits import INLINE_BYTES
-from gamed.storage.stores import Stores
-from gamed.store import StoreFull
-from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of
-from tests.sessions.desk import ANNA
+from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of
+from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
 from tests.support.http import Connection, logged
 from tests.support.stores import data_folder, file_stores
@@ -159,7 +159,7 @@ class FailingDiskTest(SaveCase):
 
         def write(times: int) -> None:
             for _ in range(times):
-                reason = self.failureResultOf(self.stores.state.submit(broken), StoreFull)
+                reason = self.failureResultOf(self.stores.state.submit(broken), DiskFull)
                 self.assertIn("I/O error", str(reason.value))
 
         line = "disk_io_error queue=state code=SQLITE_IOERR_FSYNC"
@@ -182,7 +182,7 @@ class FailingDiskTest(SaveCase):
 class UnavailableTest(SaveCase):
     """A damaged state.db."""
 
-    def make_stores(self) -> Stores:
+    def make_stores(self) -> Databases:
         data = data_folder(self)
         (data / "state.db").write_bytes(b"nonsense" * 1024)
         return file_stores(self, data=data)

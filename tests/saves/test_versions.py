@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from gamed.saves.limits import SaveLimits
-from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
+from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
 from tests.support.http import Answer
 
 ONE, TWO, THREE = b"one", b"two!", b"three"

@@ -2,11 +2,11 @@
 
 from json import dumps
 
+from gamed.database.connection import connect
 from gamed.saves.limits import SaveLimits
-from gamed.storage.files import connect
-from tests.saves.commit_kit import JSON, delete, digest, write
-from tests.saves.kit import ABSENT, SaveCase, tag
-from tests.sessions.desk import ANNA
+from tests.saves.commit_helpers import JSON, delete, digest, write
+from tests.saves.helpers import ABSENT, SaveCase, tag
+from tests.sessions.fixtures import ANNA
 from tests.support.http import Connection
 
 OTHER = "ply_" + "B" * 22

@@ -3,12 +3,12 @@
 from hashlib import sha256
 from sqlite3 import Connection
 
+from gamed.players import tables as player_tables
+from gamed.saves import tables as save_tables
 from gamed.saves.limits import INLINE_BYTES, SaveLimits
-from gamed.storage.auth import players
-from gamed.storage.state import shelves
-from gamed.storage.state.kept_blobs import ROW_BYTES
-from tests.saves.kit import ABSENT, BIG, SaveCase, digest_of, tag
-from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS
+from gamed.saves.tables import ROW_BYTES
+from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of, tag
+from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.support.covers import covers
 
 ONE, TWO, THREE = b"one", b"twotwo", b"threethree"
@@ -470,7 +470,9 @@ class TokenTest(SaveCase):
 
     def test_blocked(self) -> None:
         """A blocked player reads and writes nothing."""
-        self.successResultOf(self.stores.auth.submit(lambda connection: players.set_state(connection, ANNA, "blocked")))
+        self.successResultOf(
+            self.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, "blocked"))
+        )
         self.refused(self.put("auto", ONE), 403, "player_blocked")
         self.refused(self.get("auto"), 403, "player_blocked")
 
@@ -499,5 +501,5 @@ class TokenTest(SaveCase):
         self.in_state(erase)
         self.refused(connection.send(b"two").answer, 410, "erased", "nothing was changed")
         self.assertEqual(self.kept(), [])
-        self.assertEqual(self.in_state(lambda c: shelves.find(c, ANNA).cursor.epoch), "after")
+        self.assertEqual(self.in_state(lambda c: save_tables.find_player(c, ANNA).cursor.epoch), "after")
         self.assertEqual(self.put("auto", TWO).status, 201)

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from gamed import service
 from gamed.cli import main
-from gamed.sessions.keeper import Sessions
+from gamed.sessions.service import SessionService
 
 
 class Dying:
@@ -26,12 +26,12 @@ class Dying:
         return committed.addCallback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
-class DyingGamed(service.Gamed):
-    def _keep_sessions(self) -> Sessions:
+class DyingGamed(service.GamedService):
+    def _keep_sessions(self) -> SessionService:
         sessions = super()._keep_sessions()
         return replace(sessions, _store=Dying(sessions._store))
 
 
 if __name__ == "__main__":
-    service.Gamed = DyingGamed  # type: ignore[misc]
+    service.GamedService = DyingGamed  # type: ignore[misc]
     main()

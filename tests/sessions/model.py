@@ -12,11 +12,12 @@ from hypothesis.strategies import SearchStrategy, builds, lists, one_of, sampled
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gamed.sessions.credentials import Pair
+from gamed.sessions import refresh_store
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import CredentialPair
 from gamed.sessions.errors import RefreshExpired, RefreshReused, SessionRevoked
-from gamed.sessions.rotation import Answer, Line, Refreshed, judge
-from gamed.storage.auth import rotations, sessions
-from tests.sessions.desk import DAY_MS, NOW_MS, Desk
+from gamed.sessions.rotation import Refreshed, RotationDecision, RotationState, decide
+from tests.sessions.fixtures import DAY_MS, NOW_MS, Desk
 
 LIFE_MS = 30 * DAY_MS
 WINDOW_MS = 30_000
@@ -69,7 +70,7 @@ stories = lists(steps, min_size=4, max_size=30)
 class Subject(Protocol):
     """One session, entered with the generation that is presented."""
 
-    def refresh(self, generation: int, now_ms: int) -> Answer: ...
+    def refresh(self, generation: int, now_ms: int) -> RotationDecision: ...
 
     def use(self, generation: int, now_ms: int) -> None: ...
 
@@ -81,23 +82,23 @@ class Promise(Struct):
     used: set[int] = field(default_factory=set)
     over: bool = False
 
-    def refresh(self, generation: int, now_ms: int) -> Answer:
+    def refresh(self, generation: int, now_ms: int) -> RotationDecision:
         newest = max(self.handed_out_ms)
         answer = self._row(newest, generation, now_ms)
-        if answer is Answer.ROTATE:
+        if answer is RotationDecision.ROTATE:
             self.handed_out_ms[newest + 1] = now_ms
-        self.over = self.over or answer is Answer.REUSED
+        self.over = self.over or answer is RotationDecision.REUSED
         return answer
 
-    def _row(self, newest: int, generation: int, now_ms: int) -> Answer:
+    def _row(self, newest: int, generation: int, now_ms: int) -> RotationDecision:
         if self.over:
-            return Answer.REVOKED
+            return RotationDecision.REVOKED
         if now_ms - self.handed_out_ms[generation] >= LIFE_MS:
-            return Answer.EXPIRED
+            return RotationDecision.EXPIRED
         if generation == newest:
-            return Answer.ROTATE
+            return RotationDecision.ROTATE
         fresh = newest not in self.used or now_ms - self.handed_out_ms[newest] <= WINDOW_MS
-        return Answer.REPEAT if generation + 1 == newest and fresh else Answer.REUSED
+        return RotationDecision.REPEAT if generation + 1 == newest and fresh else RotationDecision.REUSED
 
 
 class Broken(AssertionError):
@@ -121,7 +122,7 @@ def play(story: list[Step], subject: Subject) -> None:
                 promised, given = promise.refresh(held[holder], now_ms), subject.refresh(held[holder], now_ms)
                 if promised is not given:
                     raise Broken(f"step {number}: {given} instead of {promised}")
-                if given in (Answer.ROTATE, Answer.REPEAT) and not lost:
+                if given in (RotationDecision.ROTATE, RotationDecision.REPEAT) and not lost:
                     held[holder] = max(promise.handed_out_ms)
 
 
@@ -129,25 +130,25 @@ class Rule:
     """The pure rule as it is."""
 
     def __init__(self) -> None:
-        self.line = Line(1, NOW_MS, False, False, None)
+        self.line = RotationState(1, NOW_MS, False, False, None)
         self.expires_ms = {1: NOW_MS + LIFE_MS}
 
-    def refresh(self, generation: int, now_ms: int) -> Answer:
+    def refresh(self, generation: int, now_ms: int) -> RotationDecision:
         answer = self.judge(generation, now_ms)
-        if answer is Answer.ROTATE:
+        if answer is RotationDecision.ROTATE:
             self.line = self.line.rotated(now_ms)
             self.expires_ms[self.line.generation] = now_ms + LIFE_MS
-        elif answer is Answer.REPEAT:
+        elif answer is RotationDecision.REPEAT:
             self.repeated(now_ms)
-        elif answer is Answer.REUSED:
+        elif answer is RotationDecision.REUSED:
             self.revoke()
         return answer
 
     def use(self, generation: int, now_ms: int) -> None:
         self.line = self.line.marked(generation)
 
-    def judge(self, generation: int, now_ms: int) -> Answer:
-        return judge(self.line, generation, self.expires_ms[generation], now_ms)
+    def judge(self, generation: int, now_ms: int) -> RotationDecision:
+        return decide(self.line, generation, self.expires_ms[generation], now_ms)
 
     def repeated(self, now_ms: int) -> None:
         pass
@@ -173,17 +174,17 @@ class RefreshOnly(Rule):
 class Grandparent(Rule):
     """Defect: the generation before the predecessor is taken for it."""
 
-    def judge(self, generation: int, now_ms: int) -> Answer:
+    def judge(self, generation: int, now_ms: int) -> RotationDecision:
         near = generation + 1 if generation == self.line.generation - 2 else generation
-        return judge(self.line, near, self.expires_ms[generation], now_ms)
+        return decide(self.line, near, self.expires_ms[generation], now_ms)
 
 
 class Forks(Rule):
     """Defect: the predecessor gets a generation of its own."""
 
-    def judge(self, generation: int, now_ms: int) -> Answer:
+    def judge(self, generation: int, now_ms: int) -> RotationDecision:
         answer = super().judge(generation, now_ms)
-        return Answer.ROTATE if answer is Answer.REPEAT else answer
+        return RotationDecision.ROTATE if answer is RotationDecision.REPEAT else answer
 
 
 class Forgets(Rule):
@@ -202,22 +203,26 @@ class Stored:
     def __init__(self) -> None:
         self.desk = Desk()
         self.session_id, pair = self.desk.sign_in()
-        self.pairs: dict[int, Pair] = {1: pair}
+        self.pairs: dict[int, CredentialPair] = {1: pair}
 
-    def refresh(self, generation: int, now_ms: int) -> Answer:
+    def refresh(self, generation: int, now_ms: int) -> RotationDecision:
         credential = self.pairs[generation].refresh
-        outcome = rotations.refresh(self.desk.connection, self.desk.issuer, credential, now_ms)
+        outcome = refresh_store.refresh(self.desk.connection, self.desk.issuer, credential, now_ms)
         if not isinstance(outcome, Refreshed):
-            refused = {RefreshExpired: Answer.EXPIRED, RefreshReused: Answer.REUSED, SessionRevoked: Answer.REVOKED}
+            refused = {
+                RefreshExpired: RotationDecision.EXPIRED,
+                RefreshReused: RotationDecision.REUSED,
+                SessionRevoked: RotationDecision.REVOKED,
+            }
             return refused[outcome.error]
         newest = max(self.pairs)
         if outcome.pair.refresh.matches(self.pairs[newest].refresh):
             self.pairs[newest] = outcome.pair
-            return Answer.REPEAT
+            return RotationDecision.REPEAT
         self.pairs[newest + 1] = outcome.pair
-        return Answer.ROTATE
+        return RotationDecision.ROTATE
 
     def use(self, generation: int, now_ms: int) -> None:
         """An access token that may be dead is shown to a server that has not seen it since: its first use counts."""
         with contextlib.suppress(SessionRevoked):
-            sessions.mark_used(self.desk.connection, self.session_id, generation, now_ms)
+            session_tables.mark_used(self.desk.connection, self.session_id, generation, now_ms)

@@ -3,9 +3,11 @@
 from functools import partial
 
 from gamed.crypto import Index
-from gamed.login.client import Client
-from gamed.login.transaction import Intent, LoginTransaction, Proof, Stage
-from gamed.sessions.credentials import Caller
+from gamed.login import tables as login_tables
+from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.players import tables as player_tables
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import (
     PlayerBlocked,
     RefreshInvalid,
@@ -13,9 +15,8 @@ from gamed.sessions.errors import (
     TokenExpired,
     TokenInvalid,
 )
-from gamed.sessions.rotation import Refusal
-from gamed.storage.auth import logins, players, sessions
-from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, DeskCase
+from gamed.sessions.rotation import RefreshRejected
+from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, DeskCase
 from tests.support.covers import covers
 
 
@@ -24,7 +25,9 @@ class AuthenticateTests(DeskCase):
 
     def test_caller(self) -> None:
         """Player, session, owner, sign-in; the first use of a generation is noticed until it is marked."""
-        self.assertEqual(self.authenticate(self.first.access), Caller(ANNA, self.session_id, False, NOW_MS, 1))
+        self.assertEqual(
+            self.authenticate(self.first.access), AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, 1)
+        )
         self.assertEqual(self.use(self.first.access).unused, 1)
         self.assertEqual(self.use(self.first.access).unused, None)
         self.desk.connection.execute("UPDATE player SET owner = 1 WHERE player_id = ?", (ANNA,))
@@ -46,9 +49,9 @@ class AuthenticateTests(DeskCase):
     def test_refusals(self) -> None:
         """Unknown, revoked and blocked are told apart; revoked and expired is revoked."""
         self.assertRaises(TokenInvalid, self.authenticate, STRANGE_TOKEN)
-        players.set_state(self.desk.connection, ANNA, "blocked")
+        player_tables.set_state(self.desk.connection, ANNA, "blocked")
         self.assertRaises(PlayerBlocked, self.authenticate, self.first.access)
-        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
         self.desk.wait(DAY_MS)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
@@ -56,20 +59,20 @@ class AuthenticateTests(DeskCase):
     def test_refresh_credential_is_no_access_token(self) -> None:
         """The same bytes mean nothing in the other table."""
         self.assertRaises(TokenInvalid, self.authenticate, self.first.refresh)
-        self.assertEqual(self.refresh(self.first.access), Refusal(RefreshInvalid))
+        self.assertEqual(self.refresh(self.first.access), RefreshRejected(RefreshInvalid))
 
     def test_old_tokens_live_on(self) -> None:
         """A rotation ends no access token; the end of the session ends all."""
         second = self.rotated(self.first.refresh)
         self.authenticate(self.first.access)
-        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
         for pair in (self.first, second):
             self.assertRaises(SessionRevoked, self.authenticate, pair.access)
 
     def test_mark_once(self) -> None:
         """A late mark for a generation that was rotated away does not touch its successor."""
         second = self.rotated(self.first.refresh)
-        sessions.mark_used(self.desk.connection, self.session_id, 1, self.desk.now_ms)
+        session_tables.mark_used(self.desk.connection, self.session_id, 1, self.desk.now_ms)
         self.assertEqual(self.authenticate(second.access).unused, 2)
 
 
@@ -79,11 +82,12 @@ class HandoffTests(DeskCase):
     def setUp(self) -> None:
         super().setUp()
         login = LoginTransaction(
-            "lgn_x", Index(b"\x01"), Index(b"\x02"), Intent.LOGIN, "local", Client(), Proof.CODE, None, Index(b"\x03"),
-            created_ms=NOW_MS, expires_ms=NOW_MS + 600_000, stage_ms=NOW_MS, stage=Stage.DELIVERED,
+            "lgn_x", Index(b"\x01"), Index(b"\x02"), LoginIntent.LOGIN, "local", ClientInfo(), ProofMethod.CODE, None,
+            Index(b"\x03"),
+            created_ms=NOW_MS, expires_ms=NOW_MS + 600_000, stage_ms=NOW_MS, stage=LoginStage.DELIVERED,
             sealed_result=b"\x04", sealed_proof=b"\x05", session_id=self.session_id,
         )  # fmt: skip
-        logins.insert(self.desk.connection, login)
+        login_tables.insert_login(self.desk.connection, login)
 
     def login(self) -> tuple[object, ...]:
         query = "SELECT stage, sealed_result, sealed_proof, stage_ms FROM login"
@@ -114,12 +118,12 @@ class HandoffTests(DeskCase):
     def test_ended(self) -> None:
         """So does any end of the session: a repeated collect must not hand out dead credentials."""
         self.desk.wait(5)
-        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
         self.assert_collected()
 
     def test_all_ended(self) -> None:
         """Also of all sessions at once; another player's, and one that is kept, hand out on."""
-        end = partial(sessions.revoke_all, self.desk.connection, now_ms=self.desk.now_ms)
+        end = partial(session_tables.revoke_all, self.desk.connection, now_ms=self.desk.now_ms)
         self.assertEqual((end(BERT), end(ANNA, keep=self.session_id)), (0, 0))
         self.assertEqual(self.login(), ("delivered", b"\x04", b"\x05", NOW_MS))
         self.assertEqual((end(ANNA), end(ANNA)), (1, 0))
@@ -135,22 +139,24 @@ class ListTests(DeskCase):
         second_id, second = self.desk.sign_in(client='{"name":"MyGame"}')
         ended_id, _ = self.desk.sign_in()
         self.desk.sign_in(BERT)
-        sessions.revoke(self.desk.connection, ended_id, self.desk.now_ms)
-        listed = sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        session_tables.revoke(self.desk.connection, ended_id, self.desk.now_ms)
+        listed = session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
         self.assertEqual([row.session_id for row in listed], [second_id, self.session_id])
         self.assertEqual((listed[0].client, listed[0].provider), ('{"name":"MyGame"}', "local"))
         self.desk.now_ms = self.first.refresh_expires_ms
-        listed = sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        listed = session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
         self.assertEqual([row.session_id for row in listed], [second_id])
         self.desk.now_ms = second.refresh_expires_ms
-        self.assertEqual(sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms), [])
+        self.assertEqual(session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms), [])
 
     def test_end(self) -> None:
         """Own sessions, again and again; unknown and foreign ones look the same and stay."""
         bert_id, bert = self.desk.sign_in(BERT)
         for session_id in (bert_id, "ses_unknown", ""):
-            self.assertIsNone(sessions.revoke_own(self.desk.connection, ANNA, session_id, self.desk.now_ms))
+            self.assertIsNone(session_tables.revoke_own(self.desk.connection, ANNA, session_id, self.desk.now_ms))
         self.authenticate(bert.access)
         for ended in (True, False):
-            self.assertIs(sessions.revoke_own(self.desk.connection, ANNA, self.session_id, self.desk.now_ms), ended)
+            self.assertIs(
+                session_tables.revoke_own(self.desk.connection, ANNA, self.session_id, self.desk.now_ms), ended
+            )
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)

@@ -4,26 +4,26 @@ from hypothesis import given
 from hypothesis.strategies import binary, builds, integers, none
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.crypto import Keys, Purpose, SealBroken, Secret
+from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
 from gamed.sessions.credentials import (
-    Pair,
+    CredentialPair,
     PairMalformed,
     SessionPolicy,
     from_bytes,
-    members,
     mint,
     mint_access,
     new_session_id,
+    response_members,
     to_bytes,
 )
-from gamed.tokens import Kind, parse
-from tests.sessions.desk import NOW_MS, POLICY, Counting
+from gamed.tokens import TokenType, parse_token
+from tests.sessions.fixtures import NOW_MS, POLICY, Counting
 from tests.support.covers import covers
 
 instants = integers(min_value=0, max_value=2**48)
 
 
-def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POLICY) -> Pair:
+def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POLICY) -> CredentialPair:
     return mint(lambda size: first.ljust(size, b"\x07"), now_ms, policy, now_ms)
 
 
@@ -35,8 +35,8 @@ class PairTests(SynchronousTestCase):
         """An access token and a refresh credential of the public form, from different random bytes."""
         pair = mint(Counting(), NOW_MS, POLICY, NOW_MS)
         access, refresh = pair.access.reveal().decode(), pair.refresh.reveal().decode()
-        self.assertTrue(parse(Kind.ACCESS_TOKEN, access).matches(pair.access))
-        self.assertTrue(parse(Kind.REFRESH_CREDENTIAL, refresh).matches(pair.refresh))
+        self.assertTrue(parse_token(TokenType.ACCESS_TOKEN, access).matches(pair.access))
+        self.assertTrue(parse_token(TokenType.REFRESH_CREDENTIAL, refresh).matches(pair.refresh))
         self.assertNotEqual(access[4:47], refresh[4:47])
 
     @covers("2.1/22", "2.1/23", "3/4", "3/5")
@@ -90,7 +90,7 @@ class PairTests(SynchronousTestCase):
         sealer = Keys.of(Secret(bytes(32)), Counting()).sealer
         sealed = sealer.seal(Purpose.SUCCESSOR, "ses_one", to_bytes(a_pair()))
         self.assertTrue(from_bytes(sealer.unseal(Purpose.SUCCESSOR, "ses_one", sealed)).access.matches(a_pair().access))
-        self.assertRaises(SealBroken, sealer.unseal, Purpose.SUCCESSOR, "ses_two", sealed)
+        self.assertRaises(DecryptionFailed, sealer.unseal, Purpose.SUCCESSOR, "ses_two", sealed)
 
     def test_repr(self) -> None:
         """A pair in a log line or a traceback shows no credential."""
@@ -103,7 +103,7 @@ class PairTests(SynchronousTestCase):
         """Exactly the members of PROTOCOL 3.7, seconds rounded down and never negative."""
         pair = a_pair()
         self.assertEqual(
-            members(pair, "ses_x", NOW_MS + 1),
+            response_members(pair, "ses_x", NOW_MS + 1),
             {
                 "token_type": "Bearer",
                 "access_token": pair.access.reveal().decode(),
@@ -113,7 +113,7 @@ class PairTests(SynchronousTestCase):
                 "session_id": "ses_x",
             },
         )
-        self.assertEqual(members(pair, "ses_x", NOW_MS + 10**13)["expires_in"], 0)
+        self.assertEqual(response_members(pair, "ses_x", NOW_MS + 10**13)["expires_in"], 0)
 
     def test_session_id(self) -> None:
         """`ses_` and 22 characters, a new one each time."""

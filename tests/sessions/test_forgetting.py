@@ -1,5 +1,7 @@
 """What a sweep of the session tables takes, and what it must leave."""
 
+from gamed.sessions import store as session_store
+from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import (
     RefreshExpired,
     RefreshInvalid,
@@ -7,16 +9,15 @@ from gamed.sessions.errors import (
     SessionRevoked,
     TokenInvalid,
 )
-from gamed.sessions.rotation import Refusal
-from gamed.storage.auth import forgetting, sessions
-from tests.sessions.desk import ANNA, DAY_MS, SECOND_MS, DeskCase
+from gamed.sessions.rotation import RefreshRejected
+from tests.sessions.fixtures import ANNA, DAY_MS, SECOND_MS, DeskCase
 
 
 class ForgetTests(DeskCase):
     """What a sweep takes."""
 
     def forget(self, rows: int = 1000) -> int:
-        return forgetting.forget(self.desk.connection, self.desk.now_ms, rows)
+        return session_store.delete_old_sessions(self.desk.connection, self.desk.now_ms, rows)
 
     def test_nothing_live(self) -> None:
         """Nothing that still means something goes: a successor for a late predecessor, a copy that would tell."""
@@ -46,14 +47,14 @@ class ForgetTests(DeskCase):
     def test_kept_a_while(self) -> None:
         """For a week an expired credential is told that it expired, an ended session that it ended."""
         ended_id, ended = self.desk.sign_in()
-        sessions.revoke(self.desk.connection, ended_id, self.desk.now_ms)
+        session_tables.revoke(self.desk.connection, ended_id, self.desk.now_ms)
         self.desk.wait(37 * DAY_MS)
         self.forget()
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshExpired))
-        self.assertEqual(self.refresh(ended.refresh), Refusal(SessionRevoked))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshExpired))
+        self.assertEqual(self.refresh(ended.refresh), RefreshRejected(SessionRevoked))
         self.desk.wait(1)
         self.forget()
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshInvalid))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshInvalid))
 
     def test_clock_set_back(self) -> None:
         """A successor that was forgotten after its 30 seconds is not missed when the clock goes back: still reuse."""
@@ -61,7 +62,7 @@ class ForgetTests(DeskCase):
         self.desk.wait(61 * SECOND_MS)
         self.forget()
         self.desk.wait(-50 * SECOND_MS)
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
 
     def test_small_batches(self) -> None:
         """No unit takes more rows than it may, and repeating it takes all."""

@@ -5,7 +5,13 @@ from typing import Any
 from twisted.internet.defer import ensureDeferred, gatherResults
 from twisted.trial.unittest import TestCase
 
-from gamed.sessions.credentials import Caller
+from gamed.database.databases import Databases
+from gamed.database.errors import DatabaseBusy, DiskFull
+from gamed.database.migrations import prepare_files
+from gamed.database.offline import run_transaction
+from gamed.players.tables import State
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import AuthenticatedSession, LogoutScope
 from gamed.sessions.errors import (
     PlayerBlocked,
     RefreshInvalid,
@@ -16,17 +22,10 @@ from gamed.sessions.errors import (
     TokenInvalid,
     TokenMissing,
 )
-from gamed.sessions.first_uses import MOST
 from gamed.sessions.rotation import SHARED_STORE_MS
-from gamed.sessions.session import Scope
-from gamed.storage.auth import sessions
-from gamed.storage.auth.players import State
-from gamed.storage.command import once
-from gamed.storage.migrations import prepare_files
-from gamed.storage.stores import Stores
-from gamed.store import StoreBusy, StoreFull
-from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS
-from tests.sessions.house import House, HouseCase, text
+from gamed.sessions.service import MOST
+from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
+from tests.sessions.server import House, HouseCase, text
 from tests.support.covers import covers
 from tests.support.stores import data_folder, file_stores, unwritable
 
@@ -39,7 +38,7 @@ class AuthenticateTests(HouseCase):
     def test_first_use(self) -> None:
         """The first use is written before the caller is known; after it, authenticating writes nothing."""
         caller = self.wait(self.keeper.authenticate(text(self.pair.access)))
-        self.assertEqual(caller, Caller(ANNA, self.session_id, False, NOW_MS, 1))
+        self.assertEqual(caller, AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, 1))
         self.assertEqual(self.used(), [(1, 1)])
         self.house.stores.auth.pause()
         self.assertIsNone(self.wait(self.keeper.authenticate(text(self.pair.access))).unused)
@@ -55,7 +54,7 @@ class AuthenticateTests(HouseCase):
     def test_busy(self) -> None:
         """When the first use cannot be written the request is refused, and the use is not taken for granted."""
         self.fill()
-        self.refused(self.keeper.authenticate(text(self.pair.access)), StoreBusy)
+        self.refused(self.keeper.authenticate(text(self.pair.access)), DatabaseBusy)
         self.assertEqual(self.used(), [(1, 0)])
 
     def test_unwritable(self) -> None:
@@ -64,9 +63,9 @@ class AuthenticateTests(HouseCase):
         for _ in range(2):
             caller = self.wait(self.keeper.authenticate(text(self.pair.access), reading=True))
             self.assertEqual(caller.player_id, ANNA)
-            self.refused(self.keeper.authenticate(text(self.pair.access)), StoreFull)
+            self.refused(self.keeper.authenticate(text(self.pair.access)), DiskFull)
         self.assertEqual((self.used(), len(self.house.uses)), ([(1, 0)], 1))
-        self.refused(self.keeper.write_first_uses(), StoreFull)
+        self.refused(self.keeper.write_first_uses(), DiskFull)
         self.wait(self.keeper.close())
         writable()
         self.wait(self.keeper.write_first_uses())
@@ -86,7 +85,7 @@ class AuthenticateTests(HouseCase):
         now = self.wait(self.keeper.refresh(old))
         writable = unwritable(self.house.stores.auth)
         self.wait(self.keeper.authenticate(str(now["access_token"]), reading=True))
-        self.refused(self.keeper.refresh(old), StoreFull)
+        self.refused(self.keeper.refresh(old), DiskFull)
         writable()
         self.house.now_ms += SHARED_STORE_MS + 1
         self.refused(self.keeper.refresh(old), RefreshReused)
@@ -106,17 +105,17 @@ class AuthenticateTests(HouseCase):
         for number in range(MOST):
             self.house.uses.add(f"ses_{number}", 1)
         unwritable(self.house.stores.auth)
-        self.refused(self.keeper.authenticate(text(self.pair.access), reading=True), StoreFull)
+        self.refused(self.keeper.authenticate(text(self.pair.access), reading=True), DiskFull)
 
     def test_busy_reading(self) -> None:
         """A store that is only busy is asked again by the client, for reads too."""
         self.fill()
-        self.refused(self.keeper.authenticate(text(self.pair.access), reading=True), StoreBusy)
+        self.refused(self.keeper.authenticate(text(self.pair.access), reading=True), DatabaseBusy)
 
     def test_settle(self) -> None:
         """A door that asked the store itself settles the first use the same way, once."""
         for unused in (1, 1, None):
-            self.wait(self.keeper.settle(Caller(ANNA, self.session_id, False, NOW_MS, unused)))
+            self.wait(self.keeper.settle(AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, unused)))
             self.assertEqual(self.used(), [(1, 1)])
 
     def test_refusals(self) -> None:
@@ -135,8 +134,8 @@ class AuthenticateTests(HouseCase):
         self.house.stores.auth.pause()
         self.refused(self.keeper.authenticate("gat_nonsense"), TokenInvalid)
         self.refused(self.keeper.refresh("grc_nonsense"), RefreshInvalid)
-        self.refused(self.keeper.log_out("gat_nonsense", None, Scope.THIS), TokenInvalid)
-        self.refused(self.keeper.log_out(None, "grc_nonsense", Scope.ALL), RefreshInvalid)
+        self.refused(self.keeper.log_out("gat_nonsense", None, LogoutScope.THIS), TokenInvalid)
+        self.refused(self.keeper.log_out(None, "grc_nonsense", LogoutScope.ALL), RefreshInvalid)
 
 
 class RefreshTests(HouseCase):
@@ -165,7 +164,7 @@ class RefreshTests(HouseCase):
     def test_busy(self) -> None:
         """A store that is busy changes nothing: the same credential still rotates afterwards."""
         self.fill()
-        self.refused(self.keeper.refresh(text(self.pair.refresh)), StoreBusy)
+        self.refused(self.keeper.refresh(text(self.pair.refresh)), DatabaseBusy)
         self.assertEqual(self.used(), [(1, 0)])
         self.house.stores.auth.resume()
         self.wait(self.keeper.refresh(text(self.pair.refresh)))
@@ -199,21 +198,21 @@ class EndTests(HouseCase):
 
     def test_log_out(self) -> None:
         """By either credential, repeatable; waits end with it."""
-        self.wait(self.keeper.log_out(text(self.pair.access), None, Scope.THIS))
+        self.wait(self.keeper.log_out(text(self.pair.access), None, LogoutScope.THIS))
         self.refused(self.keeper.authenticate(text(self.pair.access)), SessionRevoked)
-        self.wait(self.keeper.log_out(text(self.pair.access), text(self.pair.refresh), Scope.THIS))
+        self.wait(self.keeper.log_out(text(self.pair.access), text(self.pair.refresh), LogoutScope.THIS))
         self.assertEqual(self.house.waits.told, [ANNA])
-        self.refused(self.keeper.log_out(None, None, Scope.THIS), TokenMissing)
+        self.refused(self.keeper.log_out(None, None, LogoutScope.THIS), TokenMissing)
 
     def test_log_out_others_and_all(self) -> None:
         """`others` spares the asking session, `all` nothing of this player, neither anything of another."""
         other_id, _ = self.wait(self.house.open())
         _, berts = self.wait(self.house.open(BERT))
-        self.wait(self.keeper.log_out(text(self.pair.access), None, Scope.OTHERS))
+        self.wait(self.keeper.log_out(text(self.pair.access), None, LogoutScope.OTHERS))
         caller = self.wait(self.keeper.authenticate(text(self.pair.access)))
         self.assertNotIn(other_id, [row.session_id for row in self.wait(self.keeper.list(caller))])
-        self.wait(self.keeper.log_out(text(self.pair.access), None, Scope.ALL))
-        self.refused(self.keeper.log_out(text(self.pair.access), None, Scope.ALL), SessionRevoked)
+        self.wait(self.keeper.log_out(text(self.pair.access), None, LogoutScope.ALL))
+        self.refused(self.keeper.log_out(text(self.pair.access), None, LogoutScope.ALL), SessionRevoked)
         self.wait(self.keeper.authenticate(text(berts.access)))
         self.assertEqual(self.house.waits.told, [ANNA, ANNA])
 
@@ -263,11 +262,11 @@ class ThreadTests(TestCase):
 
         data = data_folder(self)
         prepare_files(data)
-        house = House(Stores.open(reactor, data, lambda: 0))
+        house = House(Databases.open(reactor, data, lambda: 0))
         _, pair = await house.open()
         _, ended = await house.open()
         answer = await house.sessions.refresh(text(pair.refresh))
-        await house.sessions.log_out(text(ended.access), None, Scope.THIS)
+        await house.sessions.log_out(text(ended.access), None, LogoutScope.THIS)
         await house.stores.close()
         house = self.open_house(data)
         self.assertEqual(await house.sessions.refresh(text(pair.refresh)), answer)
@@ -281,7 +280,7 @@ class ThreadTests(TestCase):
         house = self.open_house(data)
         session_id, pair = await house.open()
         await house.sessions.authenticate(text(pair.access))
-        once(data / "auth.db", lambda connection: sessions.revoke(connection, session_id, NOW_MS))
+        run_transaction(data / "auth.db", lambda connection: session_tables.revoke(connection, session_id, NOW_MS))
         with self.assertRaises(SessionRevoked):
             await house.sessions.authenticate(text(pair.access))
         with self.assertRaises(SessionRevoked):

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
-from tests.porch.process import WAIT_SECONDS, PorchTestCase, free_port, get
-from tests.porch.test_people import send
+from tests.cli.process import WAIT_SECONDS, PorchTestCase, free_port, get
+from tests.cli.test_people import send
 
 DYING = (sys.executable, "-m", "tests.sessions.dying_server")
 

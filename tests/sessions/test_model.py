@@ -4,8 +4,8 @@ from hypothesis import find, given, settings
 from hypothesis.errors import NoSuchExample
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.sessions.rotation import Answer
-from tests.sessions.desk import NOW_MS
+from gamed.sessions.rotation import RotationDecision
+from tests.sessions.fixtures import NOW_MS
 from tests.sessions.model import (
     MUTANTS,
     Broken,
@@ -55,9 +55,9 @@ class ModelTests(SynchronousTestCase):
 class StoryTests(SynchronousTestCase):
     """The stories the table was written for."""
 
-    def answers(self, story: list[Step]) -> list[Answer]:
+    def answers(self, story: list[Step]) -> list[RotationDecision]:
         """What each refresh of the story gets from the real store, promised or not."""
-        told: list[Answer] = []
+        told: list[RotationDecision] = []
         stored = Stored()
         refresh = stored.refresh
         stored.refresh = lambda generation, now_ms: told.append(refresh(generation, now_ms)) or told[-1]  # type: ignore
@@ -68,19 +68,28 @@ class StoryTests(SynchronousTestCase):
     def test_thief_first(self) -> None:
         """The thief exchanges a copy and plays; the victim's next refresh ends it for both."""
         story = [Copy(ONE, THIEF), Refresh(THIEF, False), Use(THIEF), Wait(30_001), Refresh(ONE, False), Wait(1)]
-        self.assertEqual(self.answers([*story, Refresh(THIEF, False)]), [Answer.ROTATE, Answer.REUSED, Answer.REVOKED])
+        self.assertEqual(
+            self.answers([*story, Refresh(THIEF, False)]),
+            [RotationDecision.ROTATE, RotationDecision.REUSED, RotationDecision.REVOKED],
+        )
 
     @covers("threats/25")
     def test_victim_first(self) -> None:
         """The victim went on; the thief's stale copy ends the session."""
         story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(3_600_000), Refresh(THIEF, False)]
-        self.assertEqual(self.answers([*story, Refresh(ONE, False)]), [Answer.ROTATE, Answer.REUSED, Answer.REVOKED])
+        self.assertEqual(
+            self.answers([*story, Refresh(ONE, False)]),
+            [RotationDecision.ROTATE, RotationDecision.REUSED, RotationDecision.REVOKED],
+        )
 
     def test_both_within_the_window(self) -> None:
         """A thief who slips into the 30 seconds shares one successor with the victim, and the next refresh tells."""
         story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(29_999), Refresh(THIEF, False)]
         story += [Wait(900_000), Refresh(ONE, False), Use(ONE), Wait(30_001), Refresh(THIEF, False)]
-        self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.ROTATE, Answer.REUSED])
+        self.assertEqual(
+            self.answers(story),
+            [RotationDecision.ROTATE, RotationDecision.REPEAT, RotationDecision.ROTATE, RotationDecision.REUSED],
+        )
 
     @covers("threats/26")
     def test_lost_answer(self) -> None:
@@ -92,13 +101,18 @@ class StoryTests(SynchronousTestCase):
             Refresh(ONE, False),
             Refresh(ONE, False),
         ]
-        self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.REPEAT, Answer.ROTATE])
+        self.assertEqual(
+            self.answers(story),
+            [RotationDecision.ROTATE, RotationDecision.REPEAT, RotationDecision.REPEAT, RotationDecision.ROTATE],
+        )
 
     @covers("threats/26")
     def test_two_processes(self) -> None:
         """Two processes with one store both refresh at once, and go on with the same successor."""
         story = [Refresh(ONE, False), Use(ONE), Wait(5_000), Refresh(TWO, False), Refresh(TWO, False)]
-        self.assertEqual(self.answers(story), [Answer.ROTATE, Answer.REPEAT, Answer.ROTATE])
+        self.assertEqual(
+            self.answers(story), [RotationDecision.ROTATE, RotationDecision.REPEAT, RotationDecision.ROTATE]
+        )
 
 
 class HonestTests(SynchronousTestCase):
@@ -115,8 +129,8 @@ class HonestTests(SynchronousTestCase):
                 rule.use(held, now_ms)
             elif isinstance(step, Refresh):
                 answer = rule.refresh(held, now_ms)
-                self.assertIn(answer, (Answer.ROTATE, Answer.REPEAT, Answer.EXPIRED))
-                if answer is not Answer.EXPIRED and not step.lost:
+                self.assertIn(answer, (RotationDecision.ROTATE, RotationDecision.REPEAT, RotationDecision.EXPIRED))
+                if answer is not RotationDecision.EXPIRED and not step.lost:
                     held = rule.line.generation
         self.assertFalse(promise.over)
 

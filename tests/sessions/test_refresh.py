@@ -2,7 +2,10 @@
 
 from msgspec.structs import replace
 
-from gamed.sessions.credentials import Caller, Issuer, SessionPolicy
+from gamed.players import tables as player_tables
+from gamed.sessions import refresh_store
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import AuthenticatedSession, CredentialIssuer, SessionPolicy
 from gamed.sessions.errors import (
     PlayerBlocked,
     RefreshExpired,
@@ -11,9 +14,8 @@ from gamed.sessions.errors import (
     SessionRevoked,
     TokenExpired,
 )
-from gamed.sessions.rotation import Refreshed, Refusal
-from gamed.storage.auth import players, rotations, sessions
-from tests.sessions.desk import ANNA, DAY_MS, NOW_MS, POLICY, SECOND_MS, STRANGER, DeskCase
+from gamed.sessions.rotation import Refreshed, RefreshRejected
+from tests.sessions.fixtures import ANNA, DAY_MS, NOW_MS, POLICY, SECOND_MS, STRANGER, DeskCase
 from tests.support.covers import covers
 
 
@@ -28,8 +30,10 @@ class RefreshTests(DeskCase):
         self.assertEqual(outcome.session_id, self.session_id)
         self.assertFalse(outcome.pair.refresh.matches(self.first.refresh))
         self.assertEqual(outcome.pair.refresh_expires_ms, self.desk.now_ms + 30 * DAY_MS)
-        self.assertEqual(self.authenticate(outcome.pair.access), Caller(ANNA, self.session_id, False, NOW_MS, 2))
-        [listed] = sessions.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        self.assertEqual(
+            self.authenticate(outcome.pair.access), AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, 2)
+        )
+        [listed] = session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
         self.assertEqual((listed.last_used_ms, listed.expires_ms), (self.desk.now_ms, self.desk.now_ms + 30 * DAY_MS))
 
     def test_predecessor_while_unused(self) -> None:
@@ -50,7 +54,7 @@ class RefreshTests(DeskCase):
         self.assert_same(self.rotated(self.first.refresh), again)
         self.assertEqual(self.use(again.access).unused, 2)
         self.desk.wait(31 * SECOND_MS)
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
 
     def test_access_expires_at_its_instant(self) -> None:
         """One millisecond before its expiry the sealed access token is repeated, at its expiry replaced."""
@@ -72,9 +76,9 @@ class RefreshTests(DeskCase):
         second = self.rotated(self.first.refresh)
         self.use(second.access)
         self.desk.wait(30 * SECOND_MS + 1)
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
-        self.assertEqual(self.refresh(second.refresh), Refusal(SessionRevoked))
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(second.refresh), RefreshRejected(SessionRevoked))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(SessionRevoked))
         self.assertRaises(SessionRevoked, self.authenticate, second.access)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
 
@@ -86,40 +90,44 @@ class RefreshTests(DeskCase):
             self.desk.wait(10 * SECOND_MS)
             self.assert_same(self.rotated(self.first.refresh), second)
         self.desk.wait(1)
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
 
     def test_older(self) -> None:
         """Two rotations back, until its own expiry: the session ends at once, whatever is used."""
         second = self.rotated(self.first.refresh)
         third = self.rotated(second.refresh)
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
-        self.assertEqual(self.refresh(third.refresh), Refusal(SessionRevoked))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(third.refresh), RefreshRejected(SessionRevoked))
 
     def test_older_and_expired(self) -> None:
         """An old copy whose own time is over harms nobody any more."""
         self.desk.wait(29 * DAY_MS)
         third = self.rotated(self.rotated(self.first.refresh).refresh)
         self.desk.wait(DAY_MS)
-        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshExpired)))
+        self.assert_changes_nothing(
+            lambda: self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshExpired))
+        )
         self.rotated(third.refresh)
 
     def test_expired(self) -> None:
         """At its expiry, not before."""
         self.desk.now_ms = self.first.refresh_expires_ms
-        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshExpired)))
+        self.assert_changes_nothing(
+            lambda: self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshExpired))
+        )
         self.desk.wait(-1)
         self.rotated(self.first.refresh)
 
     def test_unknown(self) -> None:
         """Well-formed, but never issued here."""
-        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(STRANGER), Refusal(RefreshInvalid)))
+        self.assert_changes_nothing(lambda: self.assertEqual(self.refresh(STRANGER), RefreshRejected(RefreshInvalid)))
 
     def test_revoked(self) -> None:
         """A session that was ended before, expired credentials included."""
-        sessions.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
         for _ in range(2):
             self.assert_changes_nothing(
-                lambda: self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
+                lambda: self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(SessionRevoked))
             )
             self.desk.wait(31 * DAY_MS)
 
@@ -127,7 +135,7 @@ class RefreshTests(DeskCase):
         """A successor counts as used when its refresh credential was shown, though its access token never was."""
         second = self.rotated(self.first.refresh)
         self.rotated(second.refresh)
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
 
     def test_access_of_the_predecessor_is_no_use(self) -> None:
         """Old access tokens live on after a rotation and do not mark the successor."""
@@ -140,25 +148,27 @@ class RefreshTests(DeskCase):
         """A blocked player gets nothing and loses nothing: after the unblocking all is as before."""
         second = self.rotated(self.first.refresh)
         for state in ("blocked", "pending"):
-            players.set_state(self.desk.connection, ANNA, state)  # type: ignore[arg-type]
+            player_tables.set_state(self.desk.connection, ANNA, state)  # type: ignore[arg-type]
             for credential in (self.first.refresh, second.refresh):
                 self.assert_changes_nothing(
-                    lambda credential=credential: self.assertEqual(self.refresh(credential), Refusal(PlayerBlocked))
+                    lambda credential=credential: self.assertEqual(
+                        self.refresh(credential), RefreshRejected(PlayerBlocked)
+                    )
                 )
-        players.set_state(self.desk.connection, ANNA, "active")
+        player_tables.set_state(self.desk.connection, ANNA, "active")
         self.assert_same(self.rotated(self.first.refresh), second)
 
     @covers("threats/25")
     def test_blocked_and_stolen(self) -> None:
         """Theft is dealt with, blocked or not."""
         self.rotated(self.rotated(self.first.refresh).refresh)
-        players.set_state(self.desk.connection, ANNA, "blocked")
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(RefreshReused, ANNA))
+        player_tables.set_state(self.desk.connection, ANNA, "blocked")
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(RefreshReused, ANNA))
 
     def test_erasing(self) -> None:
         """While a player is erased their credentials are those of an ended session."""
-        players.set_state(self.desk.connection, ANNA, "erasing")
-        self.assertEqual(self.refresh(self.first.refresh), Refusal(SessionRevoked))
+        player_tables.set_state(self.desk.connection, ANNA, "erasing")
+        self.assertEqual(self.refresh(self.first.refresh), RefreshRejected(SessionRevoked))
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
 
     @covers("2.2/11", "threats/47")
@@ -186,12 +196,12 @@ class GreatestAgeTests(DeskCase):
         third = self.rotated(second.refresh)
         self.assertEqual(third.access_expires_ms, NOW_MS + 40 * DAY_MS)
         self.desk.wait(1000)
-        self.assertEqual(self.refresh(third.refresh), Refusal(RefreshExpired))
+        self.assertEqual(self.refresh(third.refresh), RefreshRejected(RefreshExpired))
         self.assertRaises(TokenExpired, self.authenticate, third.access)
 
     def test_lowered(self) -> None:
         """A cap that the owner lowers holds for credentials that were given out before."""
         self.desk.wait(2 * DAY_MS)
-        lowered = Issuer(self.desk.keys, SessionPolicy(900, 3600, 24 * 3600), self.desk.random)
-        outcome = rotations.refresh(self.desk.connection, lowered, self.first.refresh, self.desk.now_ms)
-        self.assertEqual(outcome, Refusal(RefreshExpired))
+        lowered = CredentialIssuer(self.desk.keys, SessionPolicy(900, 3600, 24 * 3600), self.desk.random)
+        outcome = refresh_store.refresh(self.desk.connection, lowered, self.first.refresh, self.desk.now_ms)
+        self.assertEqual(outcome, RefreshRejected(RefreshExpired))

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from gamed.instants import rfc3339
-from gamed.limits import Rate
-from gamed.web.detached import Detached
-from gamed.web.sessions import SessionRoutes
-from tests.sessions.desk import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
-from tests.sessions.house import House, HouseCase, text
+from gamed.http.background import ShieldedTasks
+from gamed.rate_limit import RateLimit
+from gamed.sessions.routes import SessionRoutes
+from gamed.timestamps import rfc3339
+from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
+from tests.sessions.server import House, HouseCase, text
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser
 from tests.support.stores import memory_stores
@@ -22,7 +22,7 @@ class RoomCase(HouseCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.detached = Detached()
+        self.detached = ShieldedTasks()
         self.browser = Browser([SessionRoutes(self.keeper, self.detached)], now_ms=lambda: self.house.now_ms)
         self.token = text(self.pair.access)
         self.credential = text(self.pair.refresh)
@@ -96,7 +96,7 @@ class RefreshTests(RoomCase):
 
     def test_too_often(self) -> None:
         """429 with Retry-After for a session that refreshes too often: nothing rotates, other sessions go on."""
-        limited = House(memory_stores(), Rate.per_minute(3))
+        limited = House(memory_stores(), RateLimit.per_minute(3))
         browser = Browser([SessionRoutes(limited.sessions, self.detached)], now_ms=lambda: limited.now_ms)
 
         def refresh(credential: str) -> Answer:

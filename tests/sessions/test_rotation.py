@@ -5,16 +5,21 @@ from hypothesis.strategies import booleans, builds, integers, none
 from msgspec.structs import replace
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.sessions.rotation import SHARED_STORE_MS, Answer, Line, judge
+from gamed.sessions.rotation import SHARED_STORE_MS, RotationDecision, RotationState, decide
 from tests.support.covers import covers
 
 LATER = 10**15
-FRESH = Line(generation=5, rotated_ms=1_000_000, used=False, revoked=False, ends_ms=None)
+FRESH = RotationState(generation=5, rotated_ms=1_000_000, used=False, revoked=False, ends_ms=None)
 USED = replace(FRESH, used=True)
 WINDOW_ENDS = FRESH.rotated_ms + SHARED_STORE_MS
 
 lines = builds(
-    Line, integers(1, 50), integers(0, 10**6), booleans(), booleans(), none() | integers(min_value=0, max_value=10**7)
+    RotationState,
+    integers(1, 50),
+    integers(0, 10**6),
+    booleans(),
+    booleans(),
+    none() | integers(min_value=0, max_value=10**7),
 )
 
 
@@ -26,62 +31,62 @@ class TableTests(SynchronousTestCase):
         """The newest generation rotates, used or not, however long it lay."""
         for line in (FRESH, USED):
             for now_ms in (line.rotated_ms, LATER - 1):
-                self.assertIs(judge(line, 5, LATER, now_ms), Answer.ROTATE)
+                self.assertIs(decide(line, 5, LATER, now_ms), RotationDecision.ROTATE)
 
     def test_predecessor_of_an_unused_successor(self) -> None:
         """The answer was lost: days later the same successor is given."""
         for now_ms in (FRESH.rotated_ms, WINDOW_ENDS + 1, LATER - 1):
-            self.assertIs(judge(FRESH, 4, LATER, now_ms), Answer.REPEAT)
+            self.assertIs(decide(FRESH, 4, LATER, now_ms), RotationDecision.REPEAT)
 
     def test_predecessor_of_a_used_successor(self) -> None:
         """30 seconds and not a millisecond more after the first rotation; then somebody holds a copy."""
-        self.assertIs(judge(USED, 4, LATER, USED.rotated_ms), Answer.REPEAT)
-        self.assertIs(judge(USED, 4, LATER, WINDOW_ENDS), Answer.REPEAT)
-        self.assertIs(judge(USED, 4, LATER, WINDOW_ENDS + 1), Answer.REUSED)
+        self.assertIs(decide(USED, 4, LATER, USED.rotated_ms), RotationDecision.REPEAT)
+        self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS), RotationDecision.REPEAT)
+        self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS + 1), RotationDecision.REUSED)
 
     def test_older(self) -> None:
         """What lies two or more rotations back ends the session at once, until its own expiry."""
         for line in (FRESH, USED):
             for generation in (3, 2, 1):
-                self.assertIs(judge(line, generation, LATER, line.rotated_ms), Answer.REUSED)
-                self.assertIs(judge(line, generation, LATER, LATER), Answer.EXPIRED)
+                self.assertIs(decide(line, generation, LATER, line.rotated_ms), RotationDecision.REUSED)
+                self.assertIs(decide(line, generation, LATER, LATER), RotationDecision.EXPIRED)
 
     @covers("3/5")
     def test_expiry(self) -> None:
         """A credential lives until just before its instant."""
         for generation in (5, 4):
-            self.assertIsNot(judge(FRESH, generation, LATER, LATER - 1), Answer.EXPIRED)
-            self.assertIs(judge(FRESH, generation, LATER, LATER), Answer.EXPIRED)
+            self.assertIsNot(decide(FRESH, generation, LATER, LATER - 1), RotationDecision.EXPIRED)
+            self.assertIs(decide(FRESH, generation, LATER, LATER), RotationDecision.EXPIRED)
 
     def test_end_of_the_session(self) -> None:
         """At its greatest age nothing of the session can be exchanged, whatever its credentials say."""
         line = replace(FRESH, ends_ms=LATER - 10)
-        self.assertIs(judge(line, 5, LATER, LATER - 11), Answer.ROTATE)
+        self.assertIs(decide(line, 5, LATER, LATER - 11), RotationDecision.ROTATE)
         for generation in (5, 4, 1):
-            self.assertIs(judge(line, generation, LATER, LATER - 10), Answer.EXPIRED)
+            self.assertIs(decide(line, generation, LATER, LATER - 10), RotationDecision.EXPIRED)
 
     @given(lines, integers(1, 50), integers(0, 10**7), integers(0, 10**7))
-    def test_revoked(self, line: Line, generation: int, expires_ms: int, now_ms: int) -> None:
+    def test_revoked(self, line: RotationState, generation: int, expires_ms: int, now_ms: int) -> None:
         """An ended session says so to whatever is shown, expired or not."""
-        self.assertIs(judge(replace(line, revoked=True), generation, expires_ms, now_ms), Answer.REVOKED)
+        self.assertIs(decide(replace(line, revoked=True), generation, expires_ms, now_ms), RotationDecision.REVOKED)
 
     def test_clock_set_back(self) -> None:
         """A clock that goes back takes nobody for a thief."""
-        self.assertIs(judge(USED, 4, LATER, USED.rotated_ms - 3_600_000), Answer.REPEAT)
+        self.assertIs(decide(USED, 4, LATER, USED.rotated_ms - 3_600_000), RotationDecision.REPEAT)
 
 
 class LineTests(SynchronousTestCase):
     """How a session goes on."""
 
     @given(lines, integers(0, 10**7))
-    def test_rotated(self, line: Line, now_ms: int) -> None:
+    def test_rotated(self, line: RotationState, now_ms: int) -> None:
         """One generation on, handed out now, not used yet; all else stays."""
         after = line.rotated(now_ms)
         self.assertEqual((after.generation, after.rotated_ms, after.used), (line.generation + 1, now_ms, False))
         self.assertEqual((after.revoked, after.ends_ms), (line.revoked, line.ends_ms))
 
     @given(lines, integers(1, 50))
-    def test_marked(self, line: Line, generation: int) -> None:
+    def test_marked(self, line: RotationState, generation: int) -> None:
         """Only the newest generation's credentials make it used, and it stays used."""
         after = line.marked(generation)
         self.assertEqual(after.used, line.used or generation == line.generation)

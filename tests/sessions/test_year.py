@@ -1,10 +1,10 @@
 """A year of a server in a few seconds: what the sweeps leave of it stays small (PROTOCOL 3.7 to 3.9)."""
 
-from gamed.login.collecting import Complete
-from gamed.login.outcome import Outcome
-from gamed.storage.auth import host_actions
-from tests.login.desk import APPROVAL, Desk, HandoffCase, done
-from tests.login.far_provider import FarProvider
+from gamed.login.collect import Complete
+from gamed.outcomes import LoginFailure
+from gamed.players import command_log
+from tests.login.fake_provider import FarProvider
+from tests.login.fixtures import APPROVAL, Desk, HandoffCase, done
 
 DAY_SECONDS = 24 * 3600
 DAYS = 365
@@ -51,8 +51,8 @@ class YearTests(HandoffCase):
             done(desk.sessions.authenticate(str(refreshed["access_token"])))
         desk.start()
         newcomer = desk.signed_in(f"stranger {day}")
-        self.assertEqual(desk.collect(newcomer, code=desk.code(newcomer)).outcome, Outcome.PLAYER_PENDING)
-        desk.write(lambda connection: host_actions.add(connection, "players block", None, "uid:0", desk.now_ms()))
+        self.assertEqual(desk.collect(newcomer, code=desk.code(newcomer)).outcome, LoginFailure.PLAYER_PENDING)
+        desk.write(lambda connection: command_log.add_entry(connection, "players block", None, "uid:0", desk.now_ms()))
         desk.clock.advance(DAY_SECONDS / 4)
 
     def sweep(self, desk: Desk) -> None:
@@ -60,5 +60,5 @@ class YearTests(HandoffCase):
         done(desk.handoff.sweep())
         done(desk.sessions.sweep())
         done(desk.limits.sweep(desk.now_ms()))
-        waiting = desk.write(host_actions.waiting)
-        desk.write(lambda connection: host_actions.told(connection, waiting[-1].number))
+        waiting = desk.write(command_log.waiting_entries)
+        desk.write(lambda connection: command_log.mark_forwarded(connection, waiting[-1].number))

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from tests.porch.process import PorchTestCase
+from tests.cli.process import PorchTestCase
 
 SIZE = 1024 * 1024
 FREE_KIB = (0, 4, 16, 40, 100, 220)

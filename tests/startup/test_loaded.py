@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
-from tests.porch.process import PorchTestCase
+from tests.cli.process import PorchTestCase
 from tests.startup.test_policy import OAUTH, SECRETS
 
 SERVE = """
@@ -19,8 +19,8 @@ def up():
 reactor.callWhenRunning(up)
 main()
 """
-PROVIDERS = {"gamed.identity.oidc", "gamed.identity.oauth2", "gamed.identity.wire", "joserfc", "treq"}
-LEFT_OUT = {"gamed.admin", "gamed.assets.publisher", "gamed.cli.player_commands", "prometheus_client", "unittest"}
+PROVIDERS = {"gamed.providers.oidc", "gamed.providers.oauth2", "gamed.providers.transport", "joserfc", "treq"}
+LEFT_OUT = {"gamed.service", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"}
 
 
 class LoadedTests(PorchTestCase):
@@ -39,7 +39,7 @@ class LoadedTests(PorchTestCase):
         """Without providers, nothing that speaks to them; nothing of other commands, nor of what no option asks for."""
         loaded = self.loaded({"mode": "local"})
         self.assertEqual(loaded & (PROVIDERS | LEFT_OUT), set())
-        self.assertIn("gamed.identity.passwords", loaded)
+        self.assertIn("gamed.players.passwords", loaded)
 
     def test_oauth(self) -> None:
         """With one it is all there before the first player: no sign-in waits for a module."""
@@ -49,4 +49,4 @@ class LoadedTests(PorchTestCase):
     def test_admin(self) -> None:
         """So is what shows numbers, where they are asked for."""
         loaded = self.loaded({"mode": "local"}, "--admin", "tcp:0:interface=127.0.0.1")
-        self.assertLessEqual({"gamed.admin", "prometheus_client"}, loaded)
+        self.assertLessEqual({"gamed.service", "prometheus_client"}, loaded)

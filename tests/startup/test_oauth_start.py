@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.identity.realm import Realm
+from gamed.providers.discovery import IdentityNamespace
 from tests.e2e.service import Service, free_port
 from tests.e2e.wire import Answer, ask
 from tests.startup.test_policy import OAUTH, SECRETS
@@ -81,4 +81,4 @@ class OAuthStart(SynchronousTestCase):
 
     def test_realm_names_nothing(self) -> None:
         """What two realms have in common in a trace is their kind."""
-        self.assertEqual(repr(Realm("oidc", "https://id.example")), "Realm(kind='oidc')")
+        self.assertEqual(repr(IdentityNamespace("oidc", "https://id.example")), "Realm(kind='oidc')")

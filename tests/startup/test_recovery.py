@@ -11,13 +11,12 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
-from gamed.cli import opening, places, reading
+from gamed.cli import context, paths, serve
 from gamed.crypto import Index
-from gamed.login.client import Client
-from gamed.login.transaction import Intent, LoginTransaction, Proof, Stage
-from gamed.ops.sd_notify import Manager
-from gamed.service import build
-from gamed.storage.auth import logins
+from gamed.login import tables as login_tables
+from gamed.login.transaction import ClientInfo, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.ops.systemd import SystemdNotifier
+from gamed.service import build_service
 from tests.support.ports import free_port
 
 POLL_SECONDS = 0.1
@@ -30,13 +29,13 @@ class Recovery(TestCase):
     async def test_held_at_the_start(self) -> None:
         """The start succeeds; the interrupted sign-in ends soon after the file is free, and no traceback is logged."""
         folder = Path(self.mktemp()).absolute()
-        opened = reading.read_all(places.find({}, str(folder / "authentication.json"), str(folder / "data")))
+        opened = context.read_all(paths.find({}, str(folder / "authentication.json"), str(folder / "data")))
         listen = [f"tcp:{free_port()}:interface=127.0.0.1"]
         with redirect_stdout(StringIO()):
-            settings, lock = opening.prepare(reactor, opened, listen, private=False, manager=Manager())
+            settings, lock = serve.prepare(reactor, opened, listen, private=False, manager=SystemdNotifier())
         self.addCleanup(lock.release)
         self.begin_exchange(settings.data / "auth.db")
-        service = build(reactor, settings)
+        service = build_service(reactor, settings)
         with closing(sqlite3.connect(settings.data / "auth.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             service.startService()
@@ -54,12 +53,22 @@ class Recovery(TestCase):
     def begin_exchange(self, path: Path) -> None:
         """Write a login whose process ended while it asked the provider."""
         secret, token, address = (Index(token_bytes(32)) for _ in range(3))
-        words = Client(), Proof.CODE, None
+        words = ClientInfo(), ProofMethod.CODE, None
         login = LoginTransaction(
-            "log_1", secret, token, Intent.LOGIN, "google", *words, address, 0, FOREVER_MS, FOREVER_MS, Stage.EXCHANGING
+            "log_1",
+            secret,
+            token,
+            LoginIntent.LOGIN,
+            "google",
+            *words,
+            address,
+            0,
+            FOREVER_MS,
+            FOREVER_MS,
+            LoginStage.EXCHANGING,
         )
         with closing(sqlite3.connect(path)) as connection, connection:
-            logins.insert(connection, login)
+            login_tables.insert_login(connection, login)
 
     def stage(self, path: Path) -> str:
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:

@@ -1,22 +1,14 @@
 """What is public at all: the paths of every room (SPEC 1.2, 4)."""
 
-from importlib import import_module
-from pkgutil import iter_modules
-
-from klein import Klein
 from twisted.trial.unittest import SynchronousTestCase
 
-import gamed.web
-from gamed.web.admin import AdminRoutes
 from tests.support.covers import covers
+from tests.support.routes import public_apps
 
 
 def paths() -> set[str]:
-    """Every path that any room of the web answers on the ports of the game; `--admin` has a port of its own."""
-    modules = [import_module(f"gamed.web.{module.name}") for module in iter_modules(gamed.web.__path__)]
-    rooms = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
-    apps = [room.app for room in rooms if isinstance(getattr(room, "app", None), Klein) and room is not AdminRoutes]
-    return {rule.rule for app in apps for rule in app.url_map.iter_rules()}
+    """Return every path that the server answers on the ports of the game."""
+    return {rule.rule for app in public_apps() for rule in app.url_map.iter_rules()}
 
 
 class RoutesTests(SynchronousTestCase):

@@ -1,11 +1,15 @@
 """The errors of all features in one table, for tests of the whole contract."""
 
+from gamed.assets import problems as asset_problems
 from gamed.http.problems import ErrorTable, Problem, find_problem, merge_tables
-from gamed.web import assets_errors, login_errors, players_errors, saves_errors, sessions_errors
+from gamed.login import problems
+from gamed.players import problems as player_problems
+from gamed.saves import problems as save_problems
+from gamed.sessions import problems as session_problems
 
 FEATURE_TABLES: dict[str, ErrorTable] = {
     name: table
-    for module in (login_errors, players_errors, sessions_errors, saves_errors, assets_errors)
+    for module in (problems, player_problems, session_problems, save_problems, asset_problems)
     for name, table in vars(module).items()
     if name.endswith("_ERRORS")
 }

@@ -11,9 +11,8 @@ from itertools import count
 from twisted.internet.task import Clock
 
 from gamed.crypto import Secret
-from gamed.dev.provider import DevelopmentProvider
-from gamed.dev.sides import DISCORD, GOOGLE, Client
-from gamed.dev.wire import Sent
+from gamed.dev.clients import DISCORD, GOOGLE, Client
+from gamed.dev.provider import DevelopmentProvider, RecordedRequest
 
 BASE = "https://provider.example"
 GAME = "https://game.example"
@@ -28,7 +27,7 @@ GOOGLE_CLIENT = Client(
 class WatchedProvider(DevelopmentProvider):
     """With a question that tests ask."""
 
-    def requests(self, path: str) -> list[Sent]:
+    def requests(self, path: str) -> list[RecordedRequest]:
         """What was sent to this path, in order."""
         return [sent for sent in self.sent if sent.path == path]
 

@@ -12,12 +12,12 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from gamed.instants import Now
-from gamed.storage.blobs import KEPT_MS
-from gamed.storage.files import AUTH, STATE, StoreFile, connect
-from gamed.storage.lanes import WriteLane
-from gamed.storage.migrations import migrate, prepare_files, schema_folder
-from gamed.storage.stores import Stores
+from gamed.database.blobs import KEPT_MS
+from gamed.database.connection import AUTH, STATE, DatabaseFile, connect
+from gamed.database.databases import Databases
+from gamed.database.migrations import migrate, prepare_files, schema_folder
+from gamed.database.queues import WriteQueue
+from gamed.timestamps import Now
 
 _numbers = count()
 
@@ -57,17 +57,17 @@ class InlineThreads:
         self.started = False
 
 
-def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS) -> Stores:
+def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS) -> Databases:
     """Empty stores in memory whose Deferreds have fired when a submit returns.
 
     Every lane has its connection, as always; lane.pause() and resume() make several submits one batch.
     """
     number = next(_numbers)
-    auth, state = (StoreFile(name, f"file:/gamed-test-{number}-{name}?vfs=memdb", None) for name in (AUTH, STATE))
+    auth, state = (DatabaseFile(name, f"file:/gamed-test-{number}-{name}?vfs=memdb", None) for name in (AUTH, STATE))
     keepers = [connect(file.uri) for file in (auth, state)]  # a memory database lives while a connection does
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
-    stores = _inline(Stores(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms=staged_ms))
+    stores = _inline(Databases(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms=staged_ms))
     finalize(stores, _release, keepers, [worker.pool for worker in stores.workers])
     return stores
 
@@ -83,7 +83,7 @@ def file_stores(
     now_ms: Now = lambda: 0,
     data: Path | None = None,
     inline: InlineReactor | None = None,
-) -> Stores:
+) -> Databases:
     """Empty stores on real files, closed when the test ends.
 
     With the real reactor (TestCase): threads, as in service. Without: inline, for SynchronousTestCase, on the
@@ -92,10 +92,10 @@ def file_stores(
     data = data or data_folder(test)
     prepare_files(data)
     if reactor is None:
-        stores = _inline(Stores.open(inline or InlineReactor(), data, now_ms))
+        stores = _inline(Databases.open(inline or InlineReactor(), data, now_ms))
     else:
         assert isinstance(test, TestCase)
-        stores = Stores.open(reactor, data, now_ms)
+        stores = Databases.open(reactor, data, now_ms)
     test.addCleanup(stores.close)
     return stores
 
@@ -106,13 +106,13 @@ def data_folder(test: SynchronousTestCase) -> Path:
     return folder
 
 
-def _inline(stores: Stores) -> Stores:
+def _inline(stores: Databases) -> Databases:
     for worker in stores.workers:
         worker.pool.threadpool = InlineThreads()
     return stores
 
 
-def unwritable(lane: WriteLane) -> Callable[[], None]:
+def unwritable(lane: WriteQueue) -> Callable[[], None]:
     """Let the file be read only, also by connections that are opened from now on; what is returned ends that."""
     pool = lane._worker.pool
     prepare = pool.openfun

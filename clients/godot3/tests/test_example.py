@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from clients.conformance.tests.kit import CLIENTS
 from clients.conformance.tests.test_godot3 import godot3_server, own_folders
-from tests.e2e.keeper import CONFIG
+from tests.e2e.client import CONFIG
 from tests.e2e.service import Service
 
 from gamed_conformance.browser import Browser, fetched  # isort: skip  (the kit says where it is)

@@ -9,8 +9,8 @@ from playwright.sync_api import Page
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.far_edge import FakeGamed
+from tests.cli.process import GAMED, ROOT, PorchTestCase, free_port
 from tests.e2e.chromium import Window
-from tests.porch.process import GAMED, ROOT, PorchTestCase, free_port
 from tests.support.nodejs import NODE, NPM, with_node
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs

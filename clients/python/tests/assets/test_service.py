@@ -9,11 +9,10 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.assets.cases import FIRST, SECOND, tree
-from gamed.assets.plan import Order
-from gamed.assets.publisher import Publisher
+from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import AssetStore
-from gamed.clock import now_ms
-from tests.e2e.keeper import CONFIG, gamed, write_game
+from gamed.components import now_ms
+from tests.e2e.client import CONFIG, gamed, write_game
 from tests.e2e.service import Service
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
@@ -38,7 +37,7 @@ class ServedCase(SynchronousTestCase):
             (source / path).write_bytes(content)
         store = AssetStore(self.service.data / "assets")
         publisher = Publisher(store, lambda *what: nullcontext(quiet), now_ms, 0, 5)
-        return publisher.publish(Order(source.absolute(), channel, note)).release
+        return publisher.publish(PublishRequest(source.absolute(), channel, note)).release
 
     def raised(self, error: type[Exception]) -> Exception:
         return self.assertRaises(error, self.assets.download)

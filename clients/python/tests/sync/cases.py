@@ -12,7 +12,7 @@ from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.sync.proxy import Proxy
-from tests.e2e.keeper import CONFIG, gamed, write_game
+from tests.e2e.client import CONFIG, gamed, write_game
 from tests.e2e.service import Service
 from tests.support.python_client import gamed_client as gc
 from tests.support.python_client import gamed_sync as gs

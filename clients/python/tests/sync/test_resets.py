@@ -4,7 +4,7 @@ import shutil
 import sqlite3
 
 from clients.python.tests.sync.cases import SyncCase
-from tests.e2e.keeper import gamed
+from tests.e2e.client import gamed
 from tests.support.python_client import gamed_client as gc
 
 

@@ -1,0 +1,171 @@
+"""`gamed assets list`, `verify` and `gc` show, check and delete stored releases (PROTOCOL 5)."""
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from gamed.assets import gc as asset_gc
+from gamed.assets import verify as asset_verify
+from gamed.assets.gc import GcResult
+from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
+from gamed.cli.assets_context import Assets, ReleaseType, refusing
+from gamed.cli.context import CommandContext
+from gamed.cli.errors import CommandFailed, echo, exit_on_error
+from gamed.cli.output import counted, growing, json_option
+from gamed.components import now_ms
+from gamed.timestamps import DurationMalformed, parse_duration, rfc3339
+
+
+class Duration(click.ParamType[int]):
+    """`24h` -> seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_duration(str(value))
+        except DurationMalformed:
+            self.fail("expected a duration such as 24h.", param, ctx)
+
+
+@click.command("list", short_help="Show channels, releases, and their size on disk.")
+@json_option
+@click.pass_obj
+def list_(host: CommandContext, as_json: bool) -> None:
+    """Show the release of each channel, the stored releases, and their size on disk."""
+    with exit_on_error():
+        opened = Assets.open(host)
+        with refusing(opened.store.folder):
+            found = asset_verify.overview(opened.store, opened.keep, now_ms())
+        if as_json:
+            echo(json.dumps(_listed(found), indent=2))
+        for line in [] if as_json else _listing(found):
+            echo(line)
+
+
+@click.command(short_help="Read every object again, and check its hash.")
+@click.argument("release", type=ReleaseType(), required=False)
+@json_option
+@click.pass_obj
+def verify(host: CommandContext, release: str | None, as_json: bool) -> None:
+    """Read every object again, or those of one release, and check that each is what its name says.
+
+    Ends with 0 if all is well, else with 1 and a line for each flaw.
+    """
+    with exit_on_error():
+        opened = Assets.open(host)
+        with refusing(opened.store.folder):
+            found = asset_verify.verify(opened.store, growing, release)
+        _verified(found, as_json=as_json)
+
+
+@click.command(short_help="Delete releases that no channel needs any more.")
+@click.option(
+    "--older-than", type=Duration(), default="24h", show_default=True, metavar="DURATION", help="For so long."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@json_option
+@click.pass_obj
+def gc(host: CommandContext, older_than: int, dry_run: bool, as_json: bool) -> None:
+    """Delete releases that no channel has needed for 24 hours, and the objects that only they have.
+
+    Each channel needs what it points at and what it pointed at before, as many as `assets.keep_releases` in game.json.
+    """
+    with exit_on_error():
+        opened = Assets.open(host)
+        with refusing(opened.store.folder):
+            done = asset_gc.collect(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
+        if not dry_run and (done.releases or done.objects):
+            opened.tell("assets gc")
+        _collected(done, dry_run=dry_run, as_json=as_json)
+
+
+def _listed(found: Overview) -> dict[str, object]:
+    return {
+        "channels": {
+            channel: {
+                "release": pointer.release,
+                "pointed": rfc3339(pointer.pointed_ms),
+                "before": [each.release for each in pointer.history],
+            }
+            for channel, pointer in found.channels.items()
+        },
+        "releases": [_release(each) for each in found.releases],
+        "damaged": list(found.damaged),
+        "objects": found.objects,
+        "bytes": found.bytes,
+        "release_bytes": found.release_bytes,
+    }
+
+
+def _release(each: ReleaseListing) -> dict[str, object]:
+    return {
+        "release": each.release,
+        "published": rfc3339(each.manifest.published_ms),
+        "note": each.manifest.note,
+        "channels": list(each.channels),
+        "files": len(each.manifest.files),
+        "bytes": each.manifest.size,
+        "own_bytes": each.own_bytes,
+        "unneeded_since": None if each.unneeded_ms is None else rfc3339(each.unneeded_ms),
+    }
+
+
+def _listing(found: Overview) -> Iterator[str]:
+    if not found.channels and not found.releases and not found.damaged:
+        yield "nothing is published yet; see: gamed assets publish --help"
+        return
+    for channel, pointer in found.channels.items():
+        yield f"{channel:32}  {pointer.release}  since {rfc3339(pointer.pointed_ms)}"
+    for each in found.releases:
+        state = " ".join(each.channels) or ("before" if each.unneeded_ms is None else "not needed")
+        size = f"{len(each.manifest.files):>6} files {each.manifest.size:>14} bytes {each.own_bytes:>14} its own"
+        yield f"{each.release}  {rfc3339(each.manifest.published_ms)} {size}  {state}  {each.manifest.note}".rstrip()
+    objects = f"{counted(found.objects, 'object')}, {found.bytes} bytes on disk"
+    yield f"{objects}, for releases of {found.release_bytes} bytes in all"
+    for damaged in found.damaged:
+        yield f"{damaged} is damaged; see: gamed assets verify"
+
+
+def _verified(found: VerifyResult, *, as_json: bool) -> None:
+    counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
+    if as_json:
+        echo(json.dumps({**counts, "flaws": found.flaws}, indent=2))
+    if found.flaws:
+        count = counted(len(found.flaws), "flaw")
+        raise CommandFailed("\n".join([*([] if as_json else found.flaws), count, *_advice(found)]))
+    if not as_json:
+        read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
+        echo(f"all is well: {read} read")
+
+
+def _advice(found: VerifyResult) -> Iterator[str]:
+    if any(flaw.startswith("channel ") for flaw in found.flaws):
+        yield "Point the channel at an intact release: gamed assets set-channel"
+    if any(flaw.startswith(("object ", "release ")) for flaw in found.flaws):
+        yield "Publish the same files again, which writes what is damaged anew: gamed assets publish --repair"
+
+
+def _collected(done: GcResult, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        members = {
+            "releases": done.releases,
+            "objects": len(done.objects),
+            "bytes": done.bytes,
+            "waiting": done.waiting,
+            "waiting_bytes": done.waiting_bytes,
+            "dry_run": dry_run,
+        }
+        echo(json.dumps(members, indent=2))
+        return
+    for release in done.releases:
+        echo(f"{release} {'would be' if dry_run else 'is'} deleted")
+    what = "would be deleted" if dry_run else "deleted"
+    gone = f"{counted(len(done.releases), 'release')}, {counted(len(done.objects), 'object')}, {done.bytes} bytes"
+    echo(f"{what}: {gone}")
+    if done.waiting or done.waiting_bytes:
+        waiting = f"{counted(len(done.waiting), 'release')}, {done.waiting_bytes} bytes"
+        echo(f"not needed, but not for so long yet: {waiting}")

@@ -1,0 +1,286 @@
+"""A backup on disk: written so that nothing ever looks whole that is not, read so that nothing is believed unseen.
+
+`gamed backup`: both stores and the configuration copied while the service runs (SPEC 2.2 rule 2).
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+import click
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from gamed import __version__
+from gamed.assets.store import sync_folder
+from gamed.cli.context import CommandContext, report
+from gamed.cli.errors import CommandFailed, exit_on_error
+from gamed.cli.keys import FILE_NAME as KEY_FILE
+from gamed.cli.output import counted, growing, json_option
+from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
+from gamed.components import now_ms
+from gamed.config.settings import KeySource
+from gamed.database import backup_format, offline
+from gamed.database.backup_format import MANIFEST, SETTINGS, STORES, BackupError, BackupFile, BackupManifest
+from gamed.database.errors import DatabaseError, DiskFull
+from gamed.database.offline import IntegrityResult
+from gamed.players import keyring
+from gamed.timestamps import rfc3339
+
+CHUNK = 1024 * 1024
+
+
+class Backup(Struct, frozen=True):
+    """Copies that were found whole; `stores` and `settings` are where each file is, by its own name."""
+
+    path: Path
+    stores: Mapping[str, Path]
+    hashes: Mapping[str, str]
+    """SHA-256 of each file, in hex."""
+    settings: Mapping[str, Path] = field(default_factory=dict)
+    manifest: BackupManifest | None = None
+    """None for one store alone."""
+    examined: Mapping[str, IntegrityResult] = field(default_factory=dict)
+    ring: keyring.KeyRecord | None = None
+    """Of auth.db; None when it is not among the copies, or no service ever opened it."""
+
+
+def write(where: Paths, target: Path, now_ms: int) -> Backup:
+    """A new backup in a folder of its own below `target`, on disk and examined; StoreError, BackupError or OSError."""
+    name = backup_format.folder_name(now_ms, os.listdir(target))
+    part = target / backup_format.part_name(name)
+    part.mkdir(mode=0o700)
+    try:
+        made = _fill(part, where, now_ms)
+        part.rename(target / name)  # every file in it is on disk, and so are their names
+        sync_folder(target)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    return _at(made, target / name)
+
+
+def read(path: Path) -> Backup:
+    """Every byte of a backup, or of one copied store, examined; BackupError when it is not whole."""
+    try:
+        return _folder(path) if path.is_dir() else _file(path)
+    except FileNotFoundError as e:
+        raise BackupError(f"{Path(str(e.filename)).name} is missing") from None
+    except OSError as e:
+        raise BackupError(f"{e.filename or path} cannot be read ({e.strerror})") from None
+
+
+def newest(target: Path) -> Path | None:
+    """Of the backups in this folder, whose names have their time."""
+    return max((path.parent for path in target.glob(f"gamed-*/{MANIFEST}")), default=None)
+
+
+def prune(target: Path, made: str, keep: int) -> list[str]:
+    """Delete whole backups but for `made` and the newest; which ones. Cut off, it leaves nothing that looks whole."""
+    whole = [path.parent.name for path in target.glob(f"*/{MANIFEST}")]
+    gone = backup_format.expired_backups(whole, made, keep)
+    for name in gone:
+        part = target / backup_format.part_name(name)
+        (target / name).rename(part)
+        sync_folder(target)
+        shutil.rmtree(part)
+    return gone
+
+
+@contextmanager
+def alone(target: Path) -> Iterator[None]:
+    """One backup into a folder at a time; what one left that was cut off is swept. NotDone for a second one."""
+    descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CommandFailed(f"Another backup is being written to {target}; wait for its end.") from None
+        except OSError:  # a share that knows no locks: nothing is swept there
+            yield
+            return
+        for path in [path for path in target.iterdir() if backup_format.is_part(path.name)]:
+            shutil.rmtree(path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -> BackupFile:
+    """Read once, `out` given every byte."""
+    digest, size = sha256(), path.stat().st_size
+    done = 0
+    with open(path, "rb") as file, growing(f"reading {path.name}", size) as shown:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            out(chunk)
+            done += len(chunk)
+            shown(done)
+    return BackupFile(done, digest.hexdigest())
+
+
+def _fill(part: Path, where: Paths, now_ms: int) -> Backup:
+    """auth.db first: of a player who leaves between both copies no saves are left without their player."""
+    for name in STORES:
+        _copy(where.data / name, part / name)
+    for name, path in zip(SETTINGS, (where.config, where.game), strict=True):
+        with suppress(FileNotFoundError):
+            write_whole(part / name, read_file(str(path)), 0o600)
+    files = {name: hash_file(part / name) for name in (*STORES, *SETTINGS) if (part / name).exists()}
+    made = _examined(_backup(part, files))
+    manifest = BackupManifest(
+        made_at=rfc3339(now_ms),
+        gamed=__version__,
+        fingerprint=made.ring.fingerprint if made.ring else None,
+        key_source=made.ring.source.value if made.ring else None,
+        schemas={each.name: each.schema for each in made.examined.values()},
+        players=made.examined[STORES[0]].rows,
+        saves=made.examined[STORES[1]].rows,
+        files=files,
+    )
+    write_whole(part / MANIFEST, json.dumps(manifest.members(), indent=2).encode() + b"\n", 0o600)
+    return replace(made, manifest=manifest)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with growing(f"copying {source.name}", offline.size_of(source)) as shown:
+
+        def working() -> None:
+            with suppress(FileNotFoundError):
+                shown(target.stat().st_size)
+
+        offline.copy(source, target, working)
+
+
+def _folder(path: Path) -> Backup:
+    manifest = backup_format.parse_manifest(_small(path / MANIFEST))
+    for name, copied in manifest.files.items():
+        if hash_file(path / name) != copied:
+            raise BackupError(f"{name} is not as it was when the backup was made")
+    return _examined(replace(_backup(path, manifest.files), manifest=manifest))
+
+
+def _backup(path: Path, files: Mapping[str, BackupFile]) -> Backup:
+    """Not examined yet."""
+    stores = {name: path / name for name in STORES}
+    settings = {name: path / name for name in SETTINGS if name in files}
+    return Backup(path, stores, {name: copied.sha256 for name, copied in files.items()}, settings)
+
+
+def _file(path: Path) -> Backup:
+    """One store: `auth.db` or `state.db`, also as it is called after a copy before a migration, `auth.db.v1`."""
+    name = next((name for name in STORES if path.name == name or path.name.startswith(f"{name}.")), None)
+    if name is None:
+        raise BackupError("it is neither the folder of a backup nor a copy of auth.db or state.db")
+    return _examined(Backup(path, {name: path}, {name: hash_file(path).sha256}))
+
+
+def _examined(backup: Backup) -> Backup:
+    found = {name: _examine(path, name) for name, path in backup.stores.items()}
+    auth = backup.stores.get(STORES[0])
+    ring = None if auth is None else offline.examine_copy(auth, keyring.read_key_record)
+    return replace(backup, examined=found, ring=ring)
+
+
+def _examine(path: Path, name: str) -> IntegrityResult:
+    return offline.examine(path, name.removesuffix(".db"))
+
+
+def _small(path: Path) -> bytes:
+    text = read_file(str(path))
+    if len(text) > MAX_FILE_BYTES:
+        raise BackupError(f"{path.name} is not one of ours")
+    return text
+
+
+def _at(backup: Backup, path: Path) -> Backup:
+    stores, settings = ({name: path / name for name in files} for files in (backup.stores, backup.settings))
+    return replace(backup, path=path, stores=stores, settings=settings)
+
+
+SPARE_BYTES = 1024 * 1024
+
+
+@click.command(short_help="Copy both stores and the configuration, while the service runs.")
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then delete all but the newest N backups in DIR.")
+@json_option
+@click.pass_obj
+def backup(host: CommandContext, folder: Path, keep: int | None, as_json: bool) -> None:
+    """Copy both stores and the configuration into a new folder below DIR, while the service runs.
+
+    The folder is there under its name, gamed-YYYYMMDDTHHMMSSZ, only once every file in it was read again and found
+    whole. The key of auth.db is not in it: without that key the backup is worthless. Keep it safe, somewhere else.
+    """
+    with exit_on_error():
+        where = host.places()
+        host.open_keyless()
+        try:
+            target = _target(folder, where.data)
+            with alone(target):
+                made = _made(where, target)
+                pruned = [] if keep is None else prune(target, made.path.name, keep)
+        except PermissionError as e:  # root has become that user
+            raise CommandFailed(
+                f"{e.filename} is closed to uid {os.geteuid()}, who makes the backup; open it to them."
+            ) from None
+        report(_members(made, pruned), "\n".join(_lines(made, where, pruned)), as_json=as_json)
+
+
+def _target(folder: Path, data: Path) -> Path:
+    """Where backups go, made if it is not there; NotDone for a place that is lost together with the stores."""
+    target = folder.absolute()
+    if (inside := target.resolve()).is_relative_to(data.resolve()):
+        raise CommandFailed(f"{inside} is in the data folder, and lost with it; name a folder on another disk.")
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return target
+
+
+def _made(where: Paths, target: Path) -> Backup:
+    if not where.config.exists():
+        raise CommandFailed(
+            f"There is no {where.config} to copy along; name the configuration: gamed --config FILE backup"
+        )
+    try:
+        needed = sum(offline.size_of(where.data / name) for name in STORES) + SPARE_BYTES
+        if (free := shutil.disk_usage(target).free) < needed:
+            raise CommandFailed(
+                f"{target} has room for {free} bytes, and a backup may need {needed}; nothing was copied."
+            )
+        return write(where, target, now_ms())
+    except DiskFull as e:
+        raise CommandFailed(
+            f"{target} has no room any more, or a disk fails ({e.__cause__}); no backup was made."
+        ) from None
+    except DatabaseError as e:
+        raise CommandFailed(
+            f"No backup was made: {e.__cause__ or e}. To find the damage, run: gamed check data"
+        ) from None
+    except BackupError as e:
+        raise CommandFailed(
+            f"No backup was made: the copy is damaged: {e}. To find the damage, run: gamed check data"
+        ) from None
+
+
+def _members(made: Backup, pruned: Sequence[str]) -> dict[str, object]:
+    manifest = made.manifest.members() if made.manifest else {}
+    return {"backup": str(made.path), **manifest, "pruned": list(pruned)}
+
+
+def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
+    yield str(made.path)
+    if made.manifest is not None:
+        size = sum(file.bytes for file in made.manifest.files.values())
+        kept = f"{counted(made.manifest.players, 'player')}, {counted(made.manifest.saves, 'save')}"
+        yield f"{kept}, {size} bytes, read again and whole"
+    if made.ring is not None:
+        yield f"The key is not in it, and without the key it is worthless (fingerprint {made.ring.fingerprint})."
+        kept = "your master key" if made.ring.source is KeySource.MASTER else f"a copy of {where.data / KEY_FILE}"
+        yield f"Keep {kept} safe, and not where this backup is; the client secrets of providers are not in it either."
+    for name in pruned:
+        yield f"deleted {name}"

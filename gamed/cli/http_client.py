@@ -1,0 +1,151 @@
+"""One request over the network for `gamed doctor`: no redirect is followed, no cookie kept.
+
+`gamed health`: ask the running server whether it is well, as a container's health check does (SPEC 9.4).
+"""
+
+import codecs
+import errno
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from gamed.cli.context import CommandContext, report
+from gamed.cli.errors import CommandFailed, exit_on_error
+from gamed.cli.output import TEXT, json_option
+from gamed.cli.process import noted
+from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Reached
+
+REQUEST_TIMEOUT_SECONDS = 10.0
+MAX_BODY_BYTES = 4 * 1024 * 1024
+codecs.lookup("idna")  # for names of hosts; now, since a command that became another user may not find it any more
+
+
+def ask(
+    url: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    timeout: float = REQUEST_TIMEOUT_SECONDS,
+) -> Reached:
+    """To an address of http or https, with whatever path and query; `timeout` is the longest silence, in seconds."""
+    parts = urlsplit(url)
+    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    try:
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+    except (ValueError, HTTPException) as e:
+        return HttpFailure(FailureCause.OTHER, str(e))
+    return ask_on(connection, target, method, headers, body)
+
+
+def ask_on(
+    connection: HTTPConnection,
+    target: str,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+) -> Reached:
+    """On a connection of its own, which is closed afterwards."""
+    began = time.monotonic()
+    try:
+        connection.connect()
+        ends_ms = _certificate_ends_ms(connection.sock)
+        connection.request(method, target, body=body, headers={"Connection": "close", **(headers or {})})
+        answer = connection.getresponse()
+        names = {name.lower() for name in answer.headers}
+        fields = {name: ", ".join(answer.headers.get_all(name, [])) for name in names}
+        whole = b"" if method == "HEAD" else answer.read(MAX_BODY_BYTES)
+        return HttpReply(answer.status, fields, whole, time.monotonic() - began, ends_ms)
+    except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
+        return HttpFailure(_cause(e), str(getattr(e, "strerror", None) or e or type(e).__name__))
+    finally:
+        connection.close()
+
+
+def _certificate_ends_ms(sock: socket.socket) -> int | None:
+    found = sock.getpeercert() if isinstance(sock, ssl.SSLSocket) else None
+    ends = (found or {}).get("notAfter")
+    return int(ssl.cert_time_to_seconds(ends) * 1000) if isinstance(ends, str) else None
+
+
+def _cause(error: Exception) -> FailureCause:
+    if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return FailureCause.NO_WAY
+    causes = (
+        (ssl.SSLCertVerificationError, FailureCause.CERTIFICATE),
+        (socket.gaierror, FailureCause.NAME),
+        (UnicodeError, FailureCause.NAME),
+        (ConnectionRefusedError, FailureCause.REFUSED),
+        (TimeoutError, FailureCause.TIMEOUT),
+    )
+    return next((cause for kind, cause in causes if isinstance(error, kind)), FailureCause.OTHER)
+
+
+HEALTH_TIMEOUT_SECONDS = 5.0
+
+
+class UnixConnection(HTTPConnection):
+    """HTTP over a unix socket; the Host is localhost."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=HEALTH_TIMEOUT_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(HEALTH_TIMEOUT_SECONDS)
+        self.sock.connect(self._path)
+
+
+@click.command(short_help="Ask the running server whether it is well.")
+@click.option("--url", metavar="URL", type=TEXT, help="Ask there instead, such as https://play.example.org")
+@json_option
+@click.pass_obj
+def health(host: CommandContext, url: str | None, as_json: bool) -> None:
+    """Exit 0 if the server of this data folder answers GET /healthz with ok, else 1."""
+    with exit_on_error():
+        connection = _to_url(url) if url else to_server(host.places().data)
+        try:
+            connection.request("GET", "/healthz", headers={"Connection": "close"})
+            answer = connection.getresponse()
+            body = answer.read(1024)
+        except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
+            raise CommandFailed(f"No answer: {e or type(e).__name__}") from None
+        if answer.status != 200:
+            raise CommandFailed(f"Not well: {answer.status} {answer.reason}")
+        if body != b"ok":
+            raise CommandFailed("The answer is not gamed's: another program is at that address.")
+        report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, "ok", as_json=as_json)
+
+
+def _to_url(url: str) -> HTTPConnection:
+    try:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return kind(parts.hostname, parts.port, timeout=HEALTH_TIMEOUT_SECONDS)
+    except (ValueError, HTTPException):
+        what = "expected an address such as https://play.example.org"
+        raise click.BadParameter(what, param_hint="--url") from None
+
+
+def to_server(data: Path) -> HTTPConnection:
+    """By what the server of this folder noted when it started; NotDone when it did not."""
+    from gamed.cli.listen import NETWORK, described  # late: it is most of Twisted
+
+    listeners = [described(text) for text in noted(data)]
+    if not listeners:
+        raise CommandFailed(f"No server was ever started on {data}.")
+    for listener in listeners:
+        if listener.path:
+            return UnixConnection(listener.path)
+        if listener.kind in NETWORK and listener.plain and listener.port:
+            return HTTPConnection(listener.dial, listener.port, timeout=HEALTH_TIMEOUT_SECONDS)
+    raise CommandFailed("The address of this server is not known here; give it with --url.")

@@ -1,0 +1,254 @@
+"""Where the server listens: endpoint strings judged before anything is opened (SPEC 5.5, PROTOCOL 1)."""
+
+import errno
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import closing
+from ipaddress import ip_address
+from itertools import combinations
+from pathlib import Path
+from re import compile
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+from OpenSSL import SSL, crypto
+from twisted.internet.endpoints import AdoptedStreamServerEndpoint, quoteStringArgument, serverFromString
+
+from gamed.cli.errors import CommandFailed, SetupError
+from gamed.config.model import Config
+
+NETWORK = ("tcp", "tcp6", "ssl")
+USUAL_PORT, LAST_PORT = 8080, 65535
+_PIECE = compile(r"((?:[^:\\]|\\.|\\\Z)*+)(?::|\Z)")
+_ESCAPE = compile(r"\\(.)")
+_PORT_ALONE = compile(r"(?:[\w.]*:)?(\d+)")
+"""As other servers take it, with a host or without."""
+
+
+class Listener(Struct, frozen=True):
+    """What one endpoint string opens."""
+
+    text: str
+    kind: str
+    host: str = ""
+    """"" is every address of the machine, or not known."""
+    port: int = 0
+    path: str = ""
+    """Of unix sockets; an abstract one's begins with a zero byte."""
+    descriptor: int | None = None
+    """Of what another process opened and passed on."""
+    option: str = "--listen"
+    """Where the owner named it."""
+
+    @property
+    def local(self) -> bool:
+        """Whether only this machine can connect."""
+        if self.path:
+            return True
+        try:
+            return self.host == "localhost" or ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def plain(self) -> bool:
+        """Whether what is said can be read on the way."""
+        return self.kind != "ssl"
+
+    @property
+    def dial(self) -> str:
+        """The host to connect to from this machine."""
+        everywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+        return everywhere.get(self.host, self.host)
+
+    @property
+    def reached(self) -> str:
+        """The endpoint string of a client's side: what was inherited, by the address it is bound to."""
+        if self.path:
+            return f"unix:{quoteStringArgument(self.path)}"
+        if self.kind in NETWORK or not self.host:
+            return self.text
+        return f"tcp:{self.port}:interface={quoteStringArgument(self.host)}"
+
+
+def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listener:
+    """One endpoint string, or Refusal when Twisted would not take it; what systemd passed is looked at, not opened."""
+    try:
+        listener = described(text)
+        endpoint = serverFromString(reactor, text)
+        if isinstance(endpoint, AdoptedStreamServerEndpoint):
+            listener = inherited(text, endpoint.fileno, endpoint.addressFamily)
+        return replace(listener, option=option)
+    except (SSL.Error, crypto.Error):
+        raise SetupError(f"{option} {text}: the certificate or its key cannot be used.") from None
+    except (ValueError, TypeError, LookupError, OSError) as e:
+        meant = _PORT_ALONE.fullmatch(text)
+        advice = loopback(int(meant[1][:6]) if meant else USUAL_PORT)
+        raise SetupError(f"{option} {text}: {e or type(e).__name__}; expected an endpoint such as {advice}.") from None
+
+
+def loopback(port: int) -> str:
+    """The endpoint to advise: this port, or the usual one, for this machine only."""
+    return f"tcp:{port if 0 < port <= LAST_PORT else USUAL_PORT}:interface=127.0.0.1"
+
+
+def described(text: str) -> Listener:
+    """What the string says; ValueError when the port is none."""
+    kind, *rest = _pieces(text)
+    named = dict(piece.split("=", 1) for piece in rest if "=" in piece)
+    bare = [piece for piece in rest if "=" not in piece]
+    if kind in NETWORK:
+        default = "::" if kind == "tcp6" else ""
+        port = named.get("port", bare[0] if bare else "8443" if kind == "ssl" else "")
+        if not port.isdecimal() or not 0 <= int(port) <= LAST_PORT:
+            raise ValueError(f"the port is not one of 0 to {LAST_PORT}")
+        return Listener(text, kind, named.get("interface", default), int(port))
+    if kind == "unix":
+        return Listener(text, kind, path=named.get("address", bare[0] if bare else ""))
+    return Listener(text, kind)
+
+
+def refuse_repeated(listeners: Sequence[Listener]) -> None:
+    """Raise Refusal if two of the endpoints name one port or socket: the second could never be opened."""
+    for one, other in combinations(listeners, 2):
+        if not _overlap(one, other):
+            continue
+        if one.text == other.text:
+            raise SetupError(f"{one.option} {one.text} is given twice. Leave one of them out.")
+        what = "socket" if one.path else "port"
+        both = f"{one.option} {one.text} and {other.option} {other.text}"
+        raise SetupError(f"{both} name one {what}. Leave one of them out.")
+
+
+def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
+    """Refusal of what would carry secrets in the clear, or leave the server without an address."""
+    https = (config.public_url or "").startswith("https:")
+    exposed = [listener for listener in listeners if listener.plain and not listener.local]
+    if exposed and not https and not private:
+        raise SetupError(
+            f"{exposed[0].text} can be reached from other machines, without encryption. Listen on "
+            f"{loopback(exposed[0].port)}; or set an https public_url and put a proxy in front; or say "
+            "--private-listen if only this machine reaches the port."
+        )
+    if config.public_url is None and not any(listener.kind in ("tcp", "tcp6") for listener in listeners):
+        raise SetupError(
+            "Without a tcp listener of its own the server does not know its address: set public_url in "
+            "authentication.json, such as http://localhost:8080 on this machine only, or add "
+            f"--listen {loopback(USUAL_PORT)}."
+        )
+
+
+def check_admin(listener: Listener, others: Sequence[Listener]) -> None:
+    """Refusal of an `--admin` endpoint that is not this machine's own, or that the game's side has."""
+    if listener.kind not in ("tcp", "tcp6", "unix") or not listener.local:
+        raise SetupError(
+            f"{listener.option} {listener.text}: only this machine may reach it; expected an endpoint such as "
+            "tcp:9100:interface=127.0.0.1 or unix:/run/gamed/admin.sock:mode=660."
+        )
+    shared = [other.text for other in others if _same(listener, other)]
+    if shared:
+        raise SetupError(f"{listener.option} {listener.text}: the game is served there, by {shared[0]}; name another.")
+
+
+def _same(one: Listener, other: Listener) -> bool:
+    """Whether both cannot be open at a time."""
+    if one.path or other.path:
+        return one.path == other.path
+    return one.port == other.port != 0
+
+
+def _overlap(one: Listener, other: Listener) -> bool:
+    """Return whether the kernel would refuse the second of the two; an address of all interfaces has every address."""
+    if one.path or other.path:
+        return _absolute(one.path) == _absolute(other.path)
+    everywhere = not {one.host, other.host}.isdisjoint({"", "0.0.0.0", "::"})
+    hosts = [listener.dial.replace("localhost", "127.0.0.1") for listener in (one, other)]
+    same_family = (":" in hosts[0]) == (":" in hosts[1])
+    return one.port == other.port != 0 and (hosts[0] == hosts[1] or (everywhere and same_family))
+
+
+def _absolute(path: str) -> str:
+    return path if path.startswith("\0") else os.path.abspath(path)
+
+
+def probe(listeners: Sequence[Listener]) -> None:
+    """Raise NotDone or Refusal if one of the endpoints cannot be opened now; nothing stays open."""
+    for listener in listeners:
+        if listener.kind in NETWORK and listener.port:
+            _probe_port(listener)
+        if listener.kind == "unix":
+            _probe_path(listener)
+
+
+def _pieces(text: str) -> list[str]:
+    """Between colons, with backslash escapes resolved, as Twisted reads them."""
+    return [_ESCAPE.sub(r"\1", match[1]) for match in _PIECE.finditer(text) if match[0]] or [""]
+
+
+def inherited(text: str, descriptor: int, family: int) -> Listener:
+    """A socket that another process opened, as `systemd:domain=INET:index=0`; judged by what it is bound to.
+
+    ValueError: it is not of that family (`domain`), or nobody can connect to it. OSError: it is no socket.
+    """
+    with duplicate(descriptor) as copy:
+        if copy.family != family:
+            raise ValueError(f"it is a socket of domain={socket.AddressFamily(copy.family).name.removeprefix('AF_')}")
+        if copy.type != socket.SOCK_STREAM or not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise ValueError("it is no stream socket that listens (Accept=no, ListenStream=)")
+        name = copy.getsockname()
+    if family == socket.AF_UNIX:
+        return Listener(text, "inherited", path=os.fsdecode(name), descriptor=descriptor)
+    host, port, *_ = name
+    return Listener(text, "inherited", host, port, descriptor=descriptor)
+
+
+def duplicate(descriptor: int) -> closing[socket.socket]:
+    """To look at a socket that stays open; its family and type are the kernel's."""
+    return closing(socket.socket(fileno=os.dup(descriptor)))
+
+
+def _probe_port(listener: Listener) -> None:
+    v6 = listener.kind == "tcp6" or ":" in listener.host
+    with closing(socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_STREAM)) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if v6:
+            trial.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            trial.bind((listener.host, listener.port))
+        except OSError as e:
+            raise cannot_listen(listener.text, e, listener.option) from None
+
+
+def _probe_path(listener: Listener) -> None:
+    """A socket file may be left from a server that was killed; Twisted takes that one over."""
+    path = Path(listener.path)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise SetupError(f"{listener.option} {listener.text}: {path.parent} is no folder that can be written.")
+    if path.exists() and not path.is_socket():
+        raise SetupError(f"{listener.option} {listener.text}: another file is there, and no socket.")
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as trial:
+        try:
+            trial.connect(listener.path)
+        except OSError as e:
+            if e.errno is None:  # Python's own: the path is longer than a socket's may be
+                raise cannot_listen(listener.text, e, listener.option) from None
+            return
+    raise CommandFailed(f"{listener.option} {listener.text}: another program listens there.")
+
+
+def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> CommandFailed | SetupError:
+    """Return the exception for a port that could not be opened; `text` is the endpoint, or what is known of it.
+
+    NotDone, so that a unit tries again, while another program has the port or the machine lacks the address.
+    """
+    code = getattr(error, "errno", None)
+    if code == errno.EADDRINUSE:
+        free = f"{option} tcp:PORT:interface=127.0.0.1"
+        taken = "the port is taken by another program; stop that, or name another port with"
+        return CommandFailed(f"{option} {text}: {taken} {free}.")
+    if code == errno.EACCES:
+        return SetupError(f"{option} {text}: this user may not open that port; name one from 1024 on with {option}.")
+    kind = CommandFailed if code == errno.EADDRNOTAVAIL else SetupError
+    return kind(f"{option} {text}: {getattr(error, 'strerror', None) or error}.")

@@ -1,0 +1,291 @@
+"""The stores of a backup made fit to be served, and put in the place of the present ones.
+
+`gamed restore`: a backup examined, or put in the place of the stores (SPEC 2.2 rules 2 and 5).
+"""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from secrets import token_bytes
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gamed.cli import backup as cli_backup
+from gamed.cli import keys, paths, restore_journal
+from gamed.cli.backup import Backup, hash_file
+from gamed.cli.context import CommandContext, read_with_key, report
+from gamed.cli.errors import CommandFailed, SetupError, exit_on_error, warn
+from gamed.cli.output import counted, json_option
+from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, read_file, write_whole
+from gamed.cli.process import Lock, harden, ran_by, switch_to_owner
+from gamed.cli.restore_journal import RestoreJournal
+from gamed.components import now_ms
+from gamed.config.errors import ConfigError
+from gamed.config.model import Config
+from gamed.config.settings import KeySource
+from gamed.database import backup_format
+from gamed.database.backup_format import SETTINGS, BackupError
+from gamed.database.connection import connect, file_uri
+from gamed.database.errors import DatabaseError
+from gamed.database.migrations import MigrationError, prepare_file
+from gamed.database.offline import run_transaction
+from gamed.players import command_log
+from gamed.players import store as player_store
+from gamed.players.keyring import KeyRecord
+from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
+from gamed.saves.tables import renew_epochs
+
+SPARE_BYTES = 16 * 1024 * 1024
+
+
+class RestoreResult(Struct, frozen=True):
+    """What was done."""
+
+    aside: tuple[Path, ...]
+    """The stores that were there before."""
+    sessions: int
+    """That were alive in the backup."""
+    blocked: int
+    """Players who are kept out though the backup lets them in, or does not know them."""
+    settings: tuple[Path, ...] = ()
+    """Configuration files that were missing and came out of the backup."""
+    kept: tuple[Path, ...] = ()
+    """Those that are other than the backup's, and stay."""
+
+
+def put_back(backup: Backup, where: Paths, ran_by: str) -> RestoreResult:
+    """Under the folder's lock, with no exchange unfinished; NotDone or StoreError leave the stores as they were."""
+    _require_room(backup, where.data)
+    out = _blocked(where.data / AUTH_DB) if AUTH_DB in backup.stores else NO_BLOCKED_PLAYERS
+    staged = restore_journal.begin(where.data)
+    try:
+        sessions, blocked = _stage(backup, staged, out, ran_by)
+        added, kept = _settings(backup.settings, where)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    swap = RestoreJournal(str(backup.path.resolve()), _suffix(where.data), list(backup.stores))
+    restore_journal.commit(where.data, swap)
+    return RestoreResult(tuple(restore_journal.finish(where.data, swap)), sessions, blocked, tuple(added), tuple(kept))
+
+
+def _stage(backup: Backup, staged: Path, out: BlockedPlayers, ran_by: str) -> tuple[int, int]:
+    """New files, ready to be served; how many sessions ended, and how many players are kept out."""
+    for name, path in backup.stores.items():
+        _copy(path, staged / name, backup.hashes[name])
+        prepare_file(staged / name, copied=False)
+    sessions = blocked = 0
+    if AUTH_DB in backup.stores:
+        sessions, blocked = run_transaction(staged / AUTH_DB, lambda connection: _fit(connection, out, ran_by))
+    if STATE_DB in backup.stores:
+        run_transaction(staged / STATE_DB, lambda connection: renew_epochs(connection, token_bytes))
+    for name in backup.stores:
+        _settle(staged / name)
+    return sessions, blocked
+
+
+def _fit(connection: sqlite3.Connection, out: BlockedPlayers, ran_by: str) -> tuple[int, int]:
+    sessions = player_store.sign_out_all(connection, now_ms())
+    blocked = player_store.block_again(connection, out)
+    command_log.add_entry(connection, "restore", None, ran_by, now_ms())
+    return sessions, blocked
+
+
+def _blocked(present: Path) -> BlockedPlayers:
+    """Whom the present file keeps out; nobody, with a warning, when it cannot say."""
+    if not present.exists():
+        return NO_BLOCKED_PLAYERS
+    try:
+        with closing(connect(file_uri(present, "rw"))) as connection:  # whatever its schema: most have these rows
+            return player_store.blocked_players(connection)
+    except sqlite3.Error as e:
+        warn(f"whom {present} keeps out cannot be read ({e}); look through: gamed players list")
+        return NO_BLOCKED_PLAYERS
+
+
+def _require_room(backup: Backup, data: Path) -> None:
+    needed = sum(path.stat().st_size for path in backup.stores.values()) + SPARE_BYTES
+    if (free := shutil.disk_usage(data).free) < needed:
+        raise CommandFailed(f"{data} has room for {free} bytes, and the restore needs {needed}. Nothing was changed.")
+
+
+def _copy(source: Path, target: Path, sha256: str) -> None:
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        if hash_file(source, file.write).sha256 != sha256:
+            raise CommandFailed(f"{source} changed while it was read. Nothing was changed here.")
+
+
+def _settle(path: Path) -> None:
+    """On disk, and whole without a log beside it."""
+    left = [path.with_name(f"{path.name}{beside}") for beside in restore_journal.SQLITE_SUFFIXES if beside]
+    if any(beside.exists() for beside in left):
+        raise CommandFailed(f"{path} is in use by another program. Nothing was changed.")
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _settings(copies: Mapping[str, Path], where: Paths) -> tuple[list[Path], list[Path]]:
+    """A configuration file that is missing comes back; one that is there is the owner's newer word."""
+    added, kept = [], []
+    for name, target in zip(backup_format.SETTINGS, (where.config, where.game), strict=True):
+        content = read_file(str(copies[name])) if name in copies else None
+        if content is not None and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, content, 0o640)
+            added.append(target)
+        elif content is not None and read_file(str(target)) != content:
+            kept.append(target)
+    return added, kept
+
+
+def _suffix(data: Path) -> str:
+    """Behind the names of what was there before; no file has it yet."""
+    now = now_ms()
+    while any(data.glob(f"*{(suffix := f'.before-restore-{backup_format.stamp(now)}')}*")):
+        now += 1000
+    return suffix
+
+
+FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
+
+
+@click.command(short_help="[key] Put a backup back, while the service does not run.")
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
+@click.option("--check", is_flag=True, help="Only say what the backup holds, and whether it is whole.")
+@json_option
+@click.pass_obj
+def restore(host: CommandContext, folder: Path, check: bool, as_json: bool) -> None:
+    """Put the stores of a backup in the place of the present ones, which are set aside. [key]
+
+    The service must not run. DIR is one folder that `gamed backup` made, or one store that was copied before its
+    schema changed. It is examined first, and has to fit the present key. Everybody signs in again; who is blocked now
+    stays blocked. The configuration is put back only where it is missing. --check changes nothing, beside the running
+    service too, and needs no key.
+    """
+    harden()
+    with exit_on_error():
+        where, runner = host.places(), ran_by()
+        path = folder.absolute()
+        if check:
+            found = _read(path)
+            report(_described(found, where), "\n".join(_told(found, where)), as_json=as_json)
+            return
+        config = _config(where, path)
+        switch_to_owner(where.data)
+        paths.open_data(where.data)
+        lock = Lock.take(where.data)
+        if (cut_off := restore_journal.unfinished(where.data)) is not None:
+            done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
+            if cut_off.origin != str(path.resolve()):
+                raise CommandFailed(
+                    f"A restore of {cut_off.origin} was cut off, and is finished now; run this one again."
+                )
+        else:
+            done = _restored(_read(path), where, config, runner)
+        lock.release()
+        report(_members(path, done), "\n".join(_lines(path, done)), as_json=as_json)
+
+
+def _read(path: Path) -> Backup:
+    try:
+        return cli_backup.read(path)
+    except BackupError as e:
+        if inside := cli_backup.newest(path):
+            raise CommandFailed(
+                f"{path} holds backups; name one of them, such as {inside}. Nothing was changed."
+            ) from None
+        raise CommandFailed(f"{path} is no whole backup: {e}. Nothing was changed.") from None
+
+
+def _config(where: Paths, backup: Path) -> Config:
+    """Return the configuration that is there, else the backup's own, with the master key that it names."""
+    there, copied = where.config.exists(), backup / SETTINGS[0]
+    opened = read_with_key(where if there or not copied.exists() else replace(where, config=copied))
+    return opened.judged.config
+
+
+def _restored(backup: Backup, where: Paths, config: Config, runner: str) -> RestoreResult:
+    if backup.ring is not None:
+        try:
+            _refuse_misfit(where.data, config, backup.ring)
+        except SetupError as e:
+            raise SetupError(f"The key at hand does not fit this backup. Nothing was changed. {e}") from None
+    try:
+        return put_back(backup, where, runner)
+    except (DatabaseError, MigrationError) as e:
+        raise CommandFailed(f"The stores stay as they were: {e.__cause__ or e}") from None
+
+
+def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
+    keys.refuse_misfit(data, config.master_key, ring, token_bytes, config.master_key_origin)
+
+
+def _key(backup: Backup, where: Paths) -> str:
+    """Whether the present key opens the backup's auth.db; a key that is not at hand is no flaw of the backup."""
+    if backup.ring is None:
+        return NONE
+    try:
+        _refuse_misfit(where.data, _config(where, backup.path), backup.ring)
+    except ConfigError:
+        return UNKNOWN
+    except SetupError:
+        return MISFIT
+    return FITS
+
+
+def _described(backup: Backup, where: Paths) -> dict[str, object]:
+    counts = {"players" if each.name == "auth" else "saves": each.rows for each in backup.examined.values()}
+    schemas = {each.name: each.schema for each in backup.examined.values()}
+    return {
+        "backup": str(backup.path),
+        "whole": True,
+        "made_at": backup.manifest.made_at if backup.manifest else None,
+        "gamed": backup.manifest.gamed if backup.manifest else None,
+        "schemas": schemas,
+        **counts,
+        "files": sorted([*backup.stores, *backup.settings]),
+        "key": {"fingerprint": backup.ring.fingerprint if backup.ring else None, "present_key": _key(backup, where)},
+    }
+
+
+def _told(backup: Backup, where: Paths) -> Iterator[str]:
+    yield f"{backup.path} is whole"
+    if backup.manifest is not None:
+        yield f"made {backup.manifest.made_at} by gamed {backup.manifest.gamed}"
+    for each in backup.examined.values():
+        yield f"{each.name}.db: {counted(each.rows, 'player' if each.name == 'auth' else 'save')}, schema {each.schema}"
+    if backup.settings:
+        yield f"with {' and '.join(backup.settings)}"
+    if backup.ring is not None:
+        kind = "master key" if backup.ring.source is KeySource.MASTER else "key file"
+        yield f"written with a {kind}, fingerprint {backup.ring.fingerprint}; the present key: {_key(backup, where)}"
+
+
+def _members(path: Path, done: RestoreResult) -> dict[str, object]:
+    return {
+        "backup": str(path),
+        "set_aside": [str(aside) for aside in done.aside],
+        "sessions_ended": done.sessions,
+        "blocked_kept": done.blocked,
+        "configuration_restored": [str(file) for file in done.settings],
+        "configuration_kept": [str(file) for file in done.kept],
+    }
+
+
+def _lines(path: Path, done: RestoreResult) -> Iterator[str]:
+    yield f"The stores are those of {path}."
+    for aside in done.aside:
+        yield f"What was there before is {aside}; delete it once all is well."
+    for file in done.settings:
+        yield f"{file} was missing and is the backup's."
+    for file in done.kept:
+        yield f"{file} is other than the backup's and stays; compare it with {path / file.name}."
+    if done.blocked:
+        yield f"Blocked here, and stays so: {counted(done.blocked, 'player')}."
+    yield "Whoever left for good since it was made is there again; erase them once more: gamed players erase"
+    yield "Everybody has to sign in again. Start the service now: gamed serve, or systemctl start gamed"

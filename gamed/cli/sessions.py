@@ -1,0 +1,96 @@
+"""`gamed sessions`: who is signed in, and ending it (PROTOCOL 3.7)."""
+
+import json
+from collections.abc import Mapping
+from sqlite3 import Connection
+
+import click
+
+from gamed.cli.context import CommandContext, found, report
+from gamed.cli.errors import CommandFailed, echo, exit_on_error
+from gamed.cli.output import TEXT, WHO, counted, json_option
+from gamed.components import now_ms
+from gamed.crypto import Keys
+from gamed.players.tables import NamedPlayer, list_players
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import SessionInfo
+from gamed.timestamps import rfc3339
+
+SESSION_ID = "ses_"
+
+
+@click.group()
+def sessions() -> None:
+    """Show who is signed in, and sign players out."""
+
+
+@sessions.command("list", short_help="[key] Show who is signed in.")
+@click.argument("who", metavar=f"[{WHO}]", type=TEXT, required=False)
+@json_option
+@click.pass_obj
+def list_(host: CommandContext, who: str | None, as_json: bool) -> None:
+    """Show the sessions of a player, or of everybody. [key]"""
+
+    def unit(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, SessionInfo]]:
+        chosen = list_players(connection, keys.sealer) if who is None else [found(connection, keys, who)]
+        return [
+            (named, row)
+            for named in chosen
+            for row in session_tables.list_sessions(connection, named.player.player_id, now_ms())
+        ]
+
+    with exit_on_error():
+        listed = host.open().read(unit)
+        if as_json:
+            lines = [{"player": each.player.player_id, "name": each.name, **described(row)} for each, row in listed]
+            echo(json.dumps(lines, indent=2))
+        else:
+            for named, row in listed:
+                echo(f"{row.session_id}  {named.player.player_id}  {named.name or '-'}  {last_use(row)}")
+            if not listed:
+                echo("nobody is signed in")
+
+
+@sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
+@click.argument("who", metavar=f"{WHO}-or-SESSION", type=TEXT)
+@json_option
+@click.pass_obj
+def revoke(host: CommandContext, who: str, as_json: bool) -> None:
+    """Sign a player out on every device, or end one session by its id; from the next request on. [key]"""
+    with exit_on_error():
+        store = host.open()
+
+        def unit(connection: Connection, keys: Keys) -> tuple[str, int]:
+            if who.startswith(SESSION_ID):
+                player_id, ended = session_tables.revoke(connection, who, now_ms()), 1
+                if player_id is None:
+                    raise CommandFailed("There is no such session, or it has ended.")
+            else:
+                player_id = found(connection, keys, who).player.player_id
+                ended = session_tables.revoke_all(connection, player_id, now_ms())
+            store.tell(connection, "sessions revoke", player_id)
+            return player_id, ended
+
+        player_id, ended = store.run(unit)
+        report(
+            {"player": player_id, "revoked": ended},
+            f"{counted(ended, 'session')} of {player_id} ended",
+            as_json=as_json,
+        )
+
+
+def described(row: SessionInfo) -> Mapping[str, object]:
+    """A session in JSON."""
+    return {
+        "session_id": row.session_id,
+        "created_at": rfc3339(row.created_ms),
+        "last_used_at": rfc3339(row.last_used_ms),
+        "expires_at": rfc3339(row.expires_ms),
+        "provider": row.provider,
+        "client": json.loads(row.client),
+    }
+
+
+def last_use(row: SessionInfo) -> str:
+    """For a person: when a session was last used, and the device in its own words."""
+    return f"{rfc3339(row.last_used_ms)}  {' '.join(json.loads(row.client).values()) or '-'}"

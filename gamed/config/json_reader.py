@@ -1,0 +1,341 @@
+"""JSON with the place of every value, so that an owner's slip gets a line and a column (RFC 8259).
+
+Slips whose meaning is plain (comments, a comma too many or too few, a name given twice) are noted and read over:
+one run shows them all. What cannot be read over is Malformed.
+
+One object of the file, taken member by member; every problem is noted and the reading goes on.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from re import Pattern, compile
+from typing import NoReturn, TypeVar
+
+from msgspec import Struct, field
+
+from gamed.config.errors import ConfigProblem, InvalidValue, Path, Position, plain_word, shown
+from gamed.structs import Component, redacts
+
+MAX_DEPTH = 16
+MAX_DIGITS = 30
+_SPACE = compile(r"[ \t\r\n]*")
+_COMMENT = compile(r"//[^\n]*|#[^\n]*|/\*(?:.|\n)*?(?:\*/|\Z)")
+_PLAIN = compile(r'[^"\\\x00-\x1f]*')
+_ESCAPE = compile(r'\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})')
+_NUMBER = compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_NUMBER_LIKE = compile(r"[-+.0-9][-+.0-9A-Za-z]*")
+_WORD = compile(r"\w+")
+_WORDS: Mapping[str, object] = {"true": True, "false": False, "null": None}
+_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_QUOTES = "'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
+
+
+class JsonSyntaxError(Exception):
+    """The rest of the text has no certain meaning."""
+
+    def __init__(self, problem: ConfigProblem) -> None:
+        self.problem = problem
+        super().__init__(problem.message)
+
+
+class PositionedJson(Struct, frozen=True):
+    """What was read: the value, and where each value and each member's name begins."""
+
+    value: object
+    places: Mapping[Path, Position]
+    names: Mapping[Path, Position]
+    slips: tuple[ConfigProblem, ...]
+
+
+def decode(raw: bytes) -> str:
+    """UTF-8, with or without a byte order mark; anything else is Malformed at its first bad byte."""
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        before = raw[: e.start].decode("utf-8-sig", "replace")
+        position = Position(before.count("\n") + 1, len(before) - before.rfind("\n"))
+        raise JsonSyntaxError(ConfigProblem(position, (), "not UTF-8; save the file with the encoding UTF-8")) from None
+
+
+def read(text: str) -> PositionedJson:
+    """The whole text as one JSON value."""
+    reader = _JsonReader(text, [0, *(place.end() for place in compile("\n").finditer(text))])
+    value = reader.whole()
+    return PositionedJson(value, reader.places, reader.names, tuple(reader.slips))
+
+
+@redacts("_text")
+class _JsonReader(Struct, eq=False):
+    _text: str
+    _lines: list[int]
+    _at: int = 0
+    places: dict[Path, Position] = field(default_factory=dict)
+    names: dict[Path, Position] = field(default_factory=dict)
+    slips: list[ConfigProblem] = field(default_factory=list)
+
+    def whole(self) -> object:
+        self._skip(())
+        if self._at == len(self._text):
+            self._fail((), "the file is empty")
+        value = self._value(())
+        self._skip(())
+        if self._at < len(self._text):
+            self._fail((), "expected nothing more after the end of the outermost value")
+        return value
+
+    def _value(self, path: Path) -> object:
+        if len(path) > MAX_DEPTH:
+            self._fail(path[:2], f"nested deeper than {MAX_DEPTH} levels")
+        self.places[path] = self._position(self._at)
+        first = self._peek()
+        if first == "{":
+            return self._object(path)
+        if first == "[":
+            return self._array(path)
+        if first == '"':
+            return self._string(path)
+        if first and first in "-+.0123456789":
+            return self._number(path)
+        return self._word(path)
+
+    def _object(self, path: Path) -> dict[str, object]:
+        members: dict[str, object] = {}
+        self._at += 1
+        while self._more("}", path, first=not members):
+            name, member = self._name(path, members)
+            value = self._value(member)
+            members.setdefault(name, value)
+        return members
+
+    def _array(self, path: Path) -> list[object]:
+        items: list[object] = []
+        self._at += 1
+        while self._more("]", path, first=not items):
+            items.append(self._value((*path, len(items))))
+        return items
+
+    def _more(self, close: str, path: Path, *, first: bool) -> bool:
+        """Step over the comma between two members; False behind the closing bracket."""
+        before = self._at
+        self._skip(path)
+        comma = self._at if self._peek() == "," and not first else None
+        if comma is not None:
+            self._at += 1
+            self._skip(path)
+        if self._peek() == close:
+            if comma is not None:
+                self._slip(comma, path, f"no comma may stand before the closing {close}")
+            self._at += 1
+            return False
+        if comma is None and not first:
+            self._between(close, before, path)
+        return True
+
+    def _between(self, close: str, before: int, path: Path) -> None:
+        """After a value, where neither a comma nor the closing bracket came."""
+        if self._peek() == "":
+            self._fail(path, f"the file ends before the closing {close}")
+        if self._peek() != '"':
+            self._fail(path, f"expected a comma or the closing {close}")
+        self._slip(before, path, "a comma is missing here")
+
+    def _name(self, path: Path, members: Mapping[str, object]) -> tuple[str, Path]:
+        start = self._at
+        if self._peek() == "":
+            self._fail(path, "the file ends before the closing }")
+        if self._peek() != '"':
+            self._fail(path, 'expected a name in double quotes, such as "mode"')
+        name = self._string(path)
+        member = (*path, name)
+        if name in members:
+            first = self.names[member]
+            self._slip(start, member, f"given twice, first on line {first.line}")
+            member = (*path, f"{name}\n{start}")  # its places must not replace those of the first
+        self.names[member] = self._position(start)
+        self._skip(path)
+        if self._peek() != ":":
+            self._fail(path, f"expected a colon after {shown(name)}")
+        self._at += 1
+        self._skip(path)
+        return name, member
+
+    def _string(self, path: Path) -> str:
+        start, text = self._at, ""
+        self._at += 1
+        while True:
+            plain = self._take(_PLAIN)
+            text += plain
+            match self._peek():
+                case '"':
+                    self._at += 1
+                    break
+                case "\\":
+                    text += self._escape(path)
+                case "" | "\n" | "\r":
+                    self._fail(path, "this string is not closed on its line", start)
+                case _:
+                    self._fail(path, "a control character must be written as an escape such as \\t")
+        joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if joined.count("\ufffd") != text.count("\ufffd"):
+            self._fail(path, "half of a surrogate pair stands alone", start)
+        return joined
+
+    def _escape(self, path: Path) -> str:
+        escape = self._take(_ESCAPE)
+        if not escape:
+            self._fail(path, "not an escape of JSON; write a backslash as \\\\")
+        if escape[1] == "u":
+            return chr(int(escape[2:], 16))
+        return _ESCAPED.get(escape[1], escape[1])
+
+    def _number(self, path: Path) -> int | float:
+        start = self._at
+        text = self._take(_NUMBER_LIKE)
+        match = _NUMBER.fullmatch(text)
+        if match is None or len(text) > MAX_DIGITS:
+            self._fail(path, "not a number of JSON; text stands in double quotes", start)
+        return float(text) if match[1] or match[2] else int(text)
+
+    def _word(self, path: Path) -> object:
+        start = self._at
+        word = self._take(_WORD)
+        if word in _WORDS:
+            return _WORDS[word]
+        if word.lower() in _WORDS:
+            self._fail(path, f"write {word.lower()} in small letters", start)
+        if word or (self._peek() and self._peek() in _QUOTES):
+            self._fail(path, 'text stands in straight double quotes, such as "local"', start)
+        self._fail(path, "expected a value here", start)
+
+    def _skip(self, path: Path) -> None:
+        self._take(_SPACE)
+        while comment := _COMMENT.match(self._text, self._at):
+            self._slip(self._at, path, "JSON has no comments; remove this one")
+            self._at = comment.end()
+            self._take(_SPACE)
+
+    def _take(self, form: Pattern[str]) -> str:
+        match = form.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+        return match[0] if match else ""
+
+    def _peek(self) -> str:
+        return self._text[self._at : self._at + 1]
+
+    def _position(self, at: int) -> Position:
+        line = bisect_right(self._lines, at)
+        return Position(line, at - self._lines[line - 1] + 1)
+
+    def _slip(self, at: int, path: Path, message: str) -> None:
+        self.slips.append(ConfigProblem(self._position(at), path, message))
+
+    def _fail(self, path: Path, message: str, at: int | None = None) -> NoReturn:
+        raise JsonSyntaxError(ConfigProblem(self._position(self._at if at is None else at), path, message))
+
+
+T = TypeVar("T")
+D = TypeVar("D")
+Converter = Callable[[object], T]
+"""Turns a value into what it means, or raises Wrong."""
+
+
+class ObjectReader(Component, frozen=True):
+    """Members of the object at `path`; none when there is no such object."""
+
+    _document: PositionedJson
+    _problems: list[ConfigProblem]
+    _warnings: list[ConfigProblem]
+    path: Path
+    members: Mapping[str, object]
+
+    @classmethod
+    def top(
+        cls,
+        document: PositionedJson,
+        problems: list[ConfigProblem],
+        warnings: list[ConfigProblem],
+        example: str = '{"mode": "local"}',
+    ) -> "ObjectReader":
+        """The outermost object; what is found goes into the two lists."""
+        value = document.value
+        if not isinstance(value, dict):
+            problems.append(ConfigProblem(document.places[()], (), f"expected an object, such as {example}"))
+            value = {}
+        return cls(document, problems, warnings, (), value)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.members
+
+    def section(self, name: str) -> "ObjectReader":
+        """The object under `name`; when absent, or not an object, one without members."""
+        value = self.members.get(name, {})
+        if not isinstance(value, dict):
+            self.problem(name, "expected an object in { }")
+            value = {}
+        return ObjectReader(self._document, self._problems, self._warnings, (*self.path, name), value)
+
+    def value(self, name: str, rule: Converter[T], default: D) -> T | D:
+        """What the member means; `default` when it is absent or wrong."""
+        if name not in self.members:
+            return default
+        return self._judge(name, self.members[name], rule, default)
+
+    def needed(self, name: str, rule: Converter[T], missing: str = "missing") -> T | None:
+        """Like `value`, of a member that may not be absent."""
+        if name not in self.members:
+            self.problem(name, missing)
+        return self.value(name, rule, None)
+
+    def items(self, name: str, rule: Converter[T], default: tuple[T, ...]) -> tuple[T, ...]:
+        """A list, each item by the rule; `default` when absent."""
+        if name not in self.members:
+            return default
+        values = self.members[name]
+        if not isinstance(values, list):
+            self.problem(name, "expected a list in [ ]")
+            return default
+        judged = [self._judge((name, n), value, rule, None) for n, value in enumerate(values)]
+        for n, item in enumerate(judged):
+            if item is not None and item in judged[:n]:
+                self.problem((name, n), "given twice")
+        return tuple(item for item in judged if item is not None)
+
+    def only(self, known: Collection[str], hints: Mapping[str, str] | None = None) -> None:
+        """A problem for every member whose name is not known."""
+        for name in self.members:
+            if name not in known:
+                position = self._document.names[*self.path, name]
+                self._problems.append(ConfigProblem(position, (*self.path, name), _unknown(name, known, hints or {})))
+
+    def problem(self, where: str | Path, message: str) -> None:
+        """At the value of the member; where there is none, at the object that lacks it."""
+        self._problems.append(self._at(where, message))
+
+    def warning(self, where: str | Path, message: str) -> None:
+        """Allowed, but told to the owner."""
+        self._warnings.append(self._at(where, message))
+
+    def _at(self, where: str | Path, message: str) -> ConfigProblem:
+        path = (*self.path, *((where,) if isinstance(where, str) else where))
+        outwards = (path[:length] for length in range(len(path), -1, -1))
+        position = next(self._document.places[outer] for outer in outwards if outer in self._document.places)
+        return ConfigProblem(position, path, message)
+
+    def _judge(self, where: str | Path, value: object, rule: Converter[T], default: D) -> T | D:
+        try:
+            return rule(value)
+        except InvalidValue as wrong:
+            for message in wrong.messages:
+                self.problem(where, message)
+            return default
+
+
+def _unknown(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
+    if name in hints:
+        return f"no such member here; {hints[name]}"
+    folded = name.casefold().replace("-", "_")
+    close = get_close_matches(folded, known, 1) if plain_word(name) else []
+    if close:
+        return f"no such member here; did you mean {close[0]}?"
+    return f"no such member here; known are {', '.join(shown(other) for other in known)}"

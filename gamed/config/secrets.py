@@ -1,0 +1,142 @@
+"""Where a secret comes from: a variable, the file that its _FILE form names, or a systemd credential (SPEC 2.2)."""
+
+from base64 import b64decode, b64encode
+from binascii import Error
+from collections.abc import Callable, Mapping
+from re import ASCII, compile
+from typing import TypeVar
+
+from gamed.config.errors import InvalidValue, random
+from gamed.crypto import KEY_BYTES, Secret
+from gamed.structs import Component
+
+T = TypeVar("T")
+ReadFile = Callable[[str], bytes]
+"""path -> content; OSError when it cannot be read."""
+
+CREDENTIALS = "CREDENTIALS_DIRECTORY"
+_NAME = compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", ASCII)
+_PLAIN_NAME = compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*", ASCII)
+_BASE64 = compile(r"[A-Za-z0-9+/]*={0,2}", ASCII)
+_CLIENT_SECRET = compile(r"[!-~]{1,512}", ASCII)
+_HEX = compile(r"[0-9A-Fa-f]{64}", ASCII)
+
+
+class SecretSources(Component, frozen=True):
+    """What can be asked for secrets: the environment, and files it points to."""
+
+    _environ: Mapping[str, str]
+    _read_file: ReadFile
+
+    def read(self, name: str, rule: Callable[[bytes], T]) -> tuple[T, str]:
+        """Return what the rule makes of the value that the variable `name` supplies, and where the value was found.
+
+        Raise Wrong if there is none, or more than one, or if the rule refuses it: the message then names the variable,
+        the file or the credential.
+        """
+        found = [each for each in (self._variable(name), self._file(name), self._credential(name)) if each is not None]
+        if len(found) > 1:
+            raise InvalidValue(f"{_spoken(name)} is supplied twice; keep one of variable, _FILE and credential")
+        if not found:
+            raise InvalidValue(f"{_spoken(name)} is not set; nor is its _FILE form, nor a credential of that name")
+        [(value, origin)] = found
+        try:
+            return rule(value), origin
+        except InvalidValue as e:
+            raise InvalidValue(*(f"{origin}: {message}" for message in e.messages)) from None
+
+    def _variable(self, name: str) -> tuple[bytes, str] | None:
+        value = self._environ.get(name)
+        return (value.encode("utf-8", "surrogateescape"), _spoken(name)) if value else None
+
+    def _file(self, name: str) -> tuple[bytes, str] | None:
+        path = self._environ.get(f"{name}_FILE")
+        if not path:
+            return None
+        try:
+            value = _without_newline(self._read_file(path))
+        except OSError as e:  # the path is not shown: it may be the secret itself, in the wrong variable
+            raise InvalidValue(
+                f"the file that {_spoken(name)}'s _FILE form names cannot be read: {e.strerror}"
+            ) from None
+        return value, f"the file {_printable(path)} that {_spoken(name)}'s _FILE form names"
+
+    def _credential(self, name: str) -> tuple[bytes, str] | None:
+        folder = self._environ.get(CREDENTIALS)
+        if not folder:
+            return None
+        try:
+            value = _without_newline(self._read_file(f"{folder}/{name}"))
+        except FileNotFoundError:
+            return None
+        except OSError as e:
+            raise InvalidValue(f"the credential that {_spoken(name)} names cannot be read: {e.strerror}") from None
+        return value, f"the credential that {_spoken(name)} names"
+
+
+def variable_name(value: object) -> str:
+    """The NAME of a variable; what looks like the secret itself is refused, and not shown."""
+    if not isinstance(value, str) or not value:
+        raise InvalidValue('expected the name of an environment variable, such as "GAMED_MASTER_KEY"')
+    if not _NAME.fullmatch(value) or random(value) or _HEX.fullmatch(value):
+        raise InvalidValue(
+            'expected the NAME of an environment variable, such as "GAMED_MASTER_KEY", never the secret itself. '
+            "If this was a real secret, make a new one"
+        )
+    if value.endswith("_FILE"):
+        raise InvalidValue("expected the name without _FILE at its end; that form is looked for by itself")
+    return value
+
+
+def master_key(raw: bytes) -> Secret:
+    """Strict Base64 of 32 bytes (SPEC 2.2, RFC 4648 4)."""
+    text = raw.decode("latin-1")
+    if text != text.strip():
+        raise InvalidValue("the master key has white space around it")
+    if _HEX.fullmatch(text):
+        raise InvalidValue("the master key is hexadecimal; expected Base64, as `gamed key new` prints it")
+    if not _BASE64.fullmatch(text):
+        raise InvalidValue(
+            "the master key is not Base64 (A-Z a-z 0-9 + / and = at the end), as `gamed key new` prints it"
+        )
+    try:
+        key = b64decode(text, validate=True)
+    except Error:
+        raise InvalidValue("the master key is not whole Base64; was a part or the = at its end lost?") from None
+    if len(key) != KEY_BYTES:
+        raise InvalidValue(f"the master key is {len(key)} bytes long; expected Base64 of exactly {KEY_BYTES} bytes")
+    if b64encode(key).decode() != text:
+        raise InvalidValue("the master key's last character is not what Base64 of 32 bytes ends with")
+    return Secret(key)
+
+
+def weak(key: Secret) -> str | None:
+    """Why a key of the right size was hardly drawn at random; None when nothing speaks against it."""
+    raw = key.reveal()
+    if len(set(raw)) == 1:
+        return "the master key is one byte repeated; make a random one with `gamed key new`"
+    if raw.isascii() and raw.decode().isprintable():
+        return "the master key is readable text, not random bytes; make one with `gamed key new`"
+    return None
+
+
+def client_secret(raw: bytes) -> Secret:
+    """What the provider's console shows (RFC 6749 A.2), without spaces."""
+    if not _CLIENT_SECRET.fullmatch(raw.decode("latin-1")):
+        raise InvalidValue("the client secret must be 1 to 512 visible ASCII characters, without spaces or line ends")
+    return Secret(raw)
+
+
+def _without_newline(raw: bytes) -> bytes:
+    """Files end with one newline; a second one is part of the value, and wrong."""
+    return raw.removesuffix(b"\n").removesuffix(b"\r") if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
+
+
+def _spoken(name: str) -> str:
+    """A variable's name where it cannot be a secret."""
+    return name if _PLAIN_NAME.fullmatch(name) and len(name) <= 64 else "the variable named here"
+
+
+def _printable(path: str) -> str:
+    """Return the path of a file that was read, on one line."""
+    return path if path.isprintable() else ascii(path)

@@ -1,0 +1,316 @@
+"""Rules of single values: what an owner may write, and what is expected when it is something else (SPEC 2.1, 8).
+
+The address players reach the server at: scheme, host, optional port, nothing else (SPEC 2.1, 8).
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_network
+from re import ASCII, compile
+from typing import TypeVar
+from unicodedata import category
+
+from idna import IDNAError
+from idna import encode as to_ascii
+from msgspec import Struct
+
+from gamed.config.errors import InvalidValue
+from gamed.config.model import Network
+from gamed.timestamps import DurationMalformed, format_duration, parse_duration
+
+E = TypeVar("E", bound=StrEnum)
+MAX_COUNT = 1_000_000_000
+HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode categories that a person cannot see: controls, direction marks, unassigned."""
+SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_SIZE = compile(r"([0-9]{1,12}) ?([KMGT]iB)", ASCII)
+_VISIBLE = compile(r"[!-~]+", ASCII)
+_SCOPE = compile(r"[!#-\[\]-~]{1,128}", ASCII)
+_FIELD = compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", ASCII)
+
+
+def choice(kind: type[E]) -> Callable[[object], E]:
+    """One of the values of an enumeration, as text."""
+    expected = " or ".join(f'"{member.value}"' for member in kind)
+
+    def rule(value: object) -> E:
+        for member in kind:
+            if isinstance(value, str) and value == member.value:
+                return member
+        raise InvalidValue(f"expected {expected}")
+
+    return rule
+
+
+def duration(least: int, most: int) -> Callable[[object], int]:
+    """Seconds, within bounds that are part of it."""
+    between = f"from {format_duration(least)} to {format_duration(most)}"
+
+    def rule(value: object) -> int:
+        try:
+            seconds = parse_duration(value if isinstance(value, str) else "")
+        except DurationMalformed as e:
+            raise InvalidValue(str(e)) from None
+        if not least <= seconds <= most:
+            raise InvalidValue(f"expected a duration {between}")
+        return seconds
+
+    return rule
+
+
+def count(value: object) -> int:
+    """A whole number, 0 for none."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
+        raise InvalidValue(f"expected a whole number from 0 to {MAX_COUNT} without quotes")
+    return value
+
+
+def number(least: int, most: int) -> Callable[[object], int]:
+    """A whole number within bounds that are part of it."""
+
+    def rule(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidValue(f"expected a whole number from {least} to {most} without quotes")
+        return value
+
+    return rule
+
+
+def size(least: int, most: int) -> Callable[[object], int]:
+    """Bytes: a whole number, or a text with a unit, within bounds that are part of it."""
+
+    def rule(value: object) -> int:
+        match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+        found = int(match[1]) * SIZE_UNITS[match[2]] if match else value
+        if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
+            raise InvalidValue(f'expected a size such as "16 MiB" or 16777216, from {least} to {format_size(most)}')
+        return found
+
+    return rule
+
+
+def format_size(count: int) -> str:
+    """The shortest exact text: 16777216 -> `16 MiB`."""
+    unit = next((unit for unit in reversed(SIZE_UNITS) if count and count % SIZE_UNITS[unit] == 0), None)
+    return str(count) if unit is None else f"{count // SIZE_UNITS[unit]} {unit}"
+
+
+def flag(value: object) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise InvalidValue("expected true or false without quotes")
+    return value
+
+
+def plain_text(most: int) -> Callable[[object], str]:
+    """Text that a person reads: 1 to `most` characters on one line."""
+
+    def rule(value: object) -> str:
+        text = _text(value)
+        if not 0 < len(text.strip()) <= most:
+            raise InvalidValue(f"expected text of 1 to {most} characters")
+        if any(category(c) in HIDDEN for c in text):
+            raise InvalidValue("expected text on one line, without hidden characters")
+        return text.strip()
+
+    return rule
+
+
+def printable_text(most: int) -> Callable[[object], str]:
+    """Text for machines: ASCII without spaces."""
+
+    def rule(value: object) -> str:
+        text = _text(value)
+        if not _VISIBLE.fullmatch(text) or len(text) > most:
+            raise InvalidValue(f"expected 1 to {most} visible ASCII characters without spaces")
+        return text
+
+    return rule
+
+
+def _text(value: object) -> str:
+    """An id of digits only is easily written as a number."""
+    if not isinstance(value, str):
+        raise InvalidValue("expected text, in quotes")
+    return value
+
+
+def scope(value: object) -> str:
+    """RFC 6749 3.3: one scope-token."""
+    if not isinstance(value, str) or not _SCOPE.fullmatch(value):
+        raise InvalidValue('expected one scope without spaces, such as "identify"')
+    return value
+
+
+def field_name(value: object) -> str:
+    """A member of a provider's answer."""
+    if not isinstance(value, str) or not _FIELD.fullmatch(value):
+        raise InvalidValue('expected the name of a member of the provider\'s answer, such as "id"')
+    return value
+
+
+def network(value: object) -> Network:
+    """An address, or a network in CIDR notation."""
+    if not isinstance(value, str) or "%" in value:
+        raise InvalidValue('expected an address or network such as "10.0.0.2" or "10.0.0.0/24"')
+    try:
+        return ip_network(value)
+    except ValueError:
+        pass
+    try:
+        meant = ip_network(value, strict=False)
+    except ValueError:
+        raise InvalidValue('expected an address or network such as "10.0.0.2" or "10.0.0.0/24"') from None
+    raise InvalidValue(f"this network has host bits set; did you mean {meant}?")
+
+
+LOOPBACK_HOSTS = {"localhost", "127.0.0.1", "[::1]"}
+"""Where plain HTTP is allowed: exactly these."""
+DEFAULT_PORTS = {"https": 443, "http": 80}
+EXAMPLE = 'expected an address such as "https://play.example.org"'
+_SCHEME = compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*+)(.*+)", ASCII)
+_HOST_PORT = compile(r"(\[[^\]]*+\]|[^:]*+)(?::(.*+))?")
+_PORT = compile(r"[1-9][0-9]{0,4}", ASCII)
+_LABEL = compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", ASCII)
+_NUMERIC = compile(r"[0-9]+|0x[0-9a-f]*", ASCII)
+MAX_HOST = 253
+
+
+class PublicUrl(Struct, frozen=True):
+    """In canonical form: small letters, IDN as ASCII, shortest IPv6, no default port."""
+
+    scheme: str
+    host: str
+    """A name, an IPv4 address, or an IPv6 address in brackets."""
+    port: int
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in LOOPBACK_HOSTS
+
+    def __str__(self) -> str:
+        port = "" if self.port == DEFAULT_PORTS[self.scheme] else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}"
+
+
+def parse_public_url(text: str) -> PublicUrl:
+    """Return the address, or raise Wrong with everything that is wrong with it."""
+    scheme, rest = _split_scheme(text)
+    authority, wrong = _authority(rest)
+    match = _HOST_PORT.fullmatch(authority)
+    if match is None:
+        raise InvalidValue(
+            *wrong, "expected one port at most, and an IPv6 address in brackets, such as https://[2001:db8::1]"
+        )
+    host, port = "", 0
+    try:
+        host = _host(match[1])
+    except InvalidValue as e:
+        wrong += e.messages
+    try:
+        port = _port(match[2], scheme)
+    except InvalidValue as e:
+        wrong += e.messages
+    url = PublicUrl(scheme, host, port)
+    if scheme == "http" and match[1] and not url.loopback:
+        wrong.append("must begin with https://; http:// is allowed for localhost, 127.0.0.1 and [::1] only")
+    if wrong:
+        raise InvalidValue(*wrong)
+    return url
+
+
+def _authority(rest: str) -> tuple[str, list[str]]:
+    """Return host and port of what follows the scheme, and a message about what else is there."""
+    authority = rest[: min((rest.index(mark) for mark in "/?#" if mark in rest), default=len(rest))]
+    named = (("?", "a query"), ("#", "a fragment"), ("@", "a user or password"), ("/", "a path"))
+    part = next((part for mark, part in named if mark in rest), None)
+    if part is None:
+        return authority, []
+    at_the_end = ", not even a slash at its end" if rest == f"{authority}/" else ""
+    message = f"expected only scheme, host and optional port, without {part}{at_the_end}"
+    return authority.rpartition("@")[2], [message]
+
+
+def public_url(value: object) -> str:
+    """The rule of the member `public_url`."""
+    if not isinstance(value, str):
+        raise InvalidValue(EXAMPLE)
+    return str(parse_public_url(value))
+
+
+def origin(value: object) -> str:
+    """One of `cors_origins`: exactly what a browser sends as `Origin` (RFC 6454 6.1)."""
+    if not isinstance(value, str) or value in ("*", "null"):
+        raise InvalidValue('expected an origin such as "https://game.example.org"; "*" and "null" are not allowed')
+    return str(parse_public_url(value))
+
+
+def _split_scheme(text: str) -> tuple[str, str]:
+    if not text.isprintable() or any(c.isspace() for c in text):
+        raise InvalidValue("expected no white space and no control characters")
+    if "\\" in text or "%" in text:
+        raise InvalidValue("expected no backslash and no percent sign")
+    match = _SCHEME.fullmatch(text)
+    if match is None or (match[2] == "" and "." in match[1]):
+        raise InvalidValue(f'{EXAMPLE}; "https://" in front is missing')
+    if match[1].lower() not in DEFAULT_PORTS or match[2][:2] != "//":
+        raise InvalidValue(EXAMPLE)
+    return match[1].lower(), match[2][2:] + match[3]
+
+
+def _port(text: str | None, scheme: str) -> int:
+    if text is None:
+        return DEFAULT_PORTS[scheme]
+    if not _PORT.fullmatch(text) or int(text) > 65535:
+        raise InvalidValue("expected a port from 1 to 65535 after the colon")
+    return int(text)
+
+
+def _host(text: str) -> str:
+    if text == "":
+        raise InvalidValue(f"{EXAMPLE}; the host is missing")
+    if text.startswith("["):
+        return _ipv6(text[1:-1])
+    name = _name(text)
+    return _ipv4(name) if _NUMERIC.fullmatch(name.rpartition(".")[2]) else name
+
+
+def _name(text: str) -> str:
+    if text.endswith((".", "\u3002", "\uff0e", "\uff61")):
+        raise InvalidValue("expected no dot at the end of the host")
+    try:
+        name = text.lower() if text.isascii() else to_ascii(text, uts46=True, std3_rules=True).decode("ascii")
+        for label in name.split("."):
+            if not _LABEL.fullmatch(label):
+                raise InvalidValue("expected a host of letters, digits and hyphens between dots")
+            if label.startswith("xn--"):
+                to_ascii(label)
+    except IDNAError:
+        raise InvalidValue("expected a host that is valid as an international domain name") from None
+    if len(name) > MAX_HOST:
+        raise InvalidValue(f"expected a host of at most {MAX_HOST} characters")
+    return name
+
+
+def _ipv4(text: str) -> str:
+    try:
+        address = IPv4Address(text)
+    except AddressValueError:
+        raise InvalidValue("expected four decimal numbers, such as 192.0.2.7, or a name") from None
+    return _reachable(address, str(address))
+
+
+def _ipv6(text: str) -> str:
+    try:
+        address = IPv6Address(text)
+    except AddressValueError:
+        raise InvalidValue("expected an IPv6 address in the brackets, such as [2001:db8::1]") from None
+    if address.ipv4_mapped is not None:
+        raise InvalidValue(f"expected the IPv4 address itself: {address.ipv4_mapped}")
+    return _reachable(address, f"[{address}]")
+
+
+def _reachable(address: IPv4Address | IPv6Address, text: str) -> str:
+    if address.is_unspecified or address.is_multicast:
+        raise InvalidValue("expected the address of one host that players can reach")
+    return text

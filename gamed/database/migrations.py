@@ -1,0 +1,189 @@
+"""Numbered scripts are the only path to a schema, for new files too; each runs whole or not at all."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from shlex import quote
+
+from twisted.logger import Logger
+
+from gamed.database.connection import (
+    APPLICATION_ID,
+    AUTH,
+    PAGE_BYTES,
+    STATE,
+    connect,
+    copy_into,
+    file_uri,
+    prepare,
+    reading_uri,
+)
+from gamed.database.error_mapping import SQLITE_ERRORS, translate, translated
+from gamed.database.errors import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
+from gamed.event_log import EventLog
+
+SCHEMAS = Path(__file__).parent / "schema"
+STEPS = 1_000
+"""Of SQLite's virtual machine, between two calls that say that it is still at work: a few dozen MiB at most."""
+_log = EventLog(Logger())
+
+
+def silent(*_text: str) -> None:
+    """Nobody wants to know."""
+
+
+class MigrationError(Exception):
+    """The file is not one this version can work with; it is as it was before."""
+
+
+def schema_folder(name: str) -> Path:
+    """The scripts of `auth` or `state`."""
+    return SCHEMAS / name
+
+
+def scripts_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
+
+
+def prepare_files(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
+    """Make or migrate auth.db and state.db in this folder; before any fork, and under the folder's lock.
+
+    `progress` is told before long work, `working` is called again and again while it goes on.
+    """
+    prepare_file(data / f"{AUTH}.db", progress, working)
+    prepare_state(data, progress, working)
+
+
+def prepare_state(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
+    """Make or migrate state.db; one that cannot be opened is left alone, so that players can still sign in."""
+    try:
+        prepare_file(data / f"{STATE}.db", progress, working)
+    except (DatabaseUnavailable, DatabaseCorrupt) as e:
+        _log.error("database_unavailable", database=STATE, path=data / f"{STATE}.db", detail=e.__cause__)
+
+
+def prepare_file(
+    path: Path,
+    progress: Callable[[str], None] = silent,
+    working: Callable[[], None] = silent,
+    *,
+    copied: bool = True,
+) -> None:
+    """Bring one file to the newest schema, `copied` first if it holds an older one.
+
+    MigrationError: not a file for this version. StoreError: SQLite cannot use it.
+    """
+    folder = schema_folder(path.stem)
+    with translated(), closing(connect(file_uri(path, "rwc"))) as connection:
+        connection.set_progress_handler(working, STEPS)
+        prepare(connection)
+        _begin(connection, path)
+        if copied and 0 < version_of(connection) < len(scripts_in(folder)):
+            progress(f"copying {path.name} before its schema changes")
+            copy = _copy(connection, path)
+            progress(
+                f"{path.name} as it was is {copy}; to go back, install the version of gamed from before, then run: "
+                f"gamed --data {quote(str(path.parent))} restore {quote(str(copy))}"
+            )
+        migrate(connection, folder)
+
+
+def check_schema(path: Path) -> None:
+    """Raise MigrationError unless the file has the tables, indexes and triggers that its numbered scripts make.
+
+    Only reads, in about 10 ms. A file that is missing, not made yet, newer or damaged is left to prepare_file().
+    """
+    if not path.exists():
+        return
+    try:
+        with closing(connect(reading_uri(path))) as connection:
+            version, found = version_of(connection), _schema_of(connection)
+    except SQLITE_ERRORS:
+        return
+    scripts = scripts_in(schema_folder(path.stem))
+    if not 0 < version <= len(scripts):
+        return
+    with closing(connect(":memory:")) as model:
+        for script in scripts[:version]:
+            model.executescript(script.read_text("utf-8"))
+        wanted = _schema_of(model)
+    if found != wanted:
+        which = min(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))
+        raise MigrationError(
+            f"{path} was made by another version of gamed: its {which} is missing or differs. Start that version, or "
+            "move the stores away to begin with empty ones; nothing was changed."
+        )
+
+
+def _schema_of(connection: sqlite3.Connection) -> dict[str, str]:
+    """Return the text of each table, index and trigger by its name, but for comments, blanks and quotes.
+
+    SQLite adds quotes when it renames a table, and tables of its own.
+    """
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql NOT NULL").fetchall()
+    ours = [row for row in rows if not row[1].startswith("sqlite_")]
+    return {f"{kind} {name}": "".join(map(_plain, sql.splitlines())) for kind, name, sql in ours}
+
+
+def _plain(line: str) -> str:
+    return line.partition("--")[0].replace(" ", "").replace('"', "")
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    [(version,)] = connection.execute("PRAGMA user_version").fetchall()
+    return int(version)
+
+
+def migrate(connection: sqlite3.Connection, folder: Path) -> None:
+    """Run every script the file has not seen, each in one transaction with its version number."""
+    scripts = scripts_in(folder)
+    version = version_of(connection)
+    if version > len(scripts):
+        raise MigrationError(f"schema {version} of {folder.name}.db is newer than this gamed; run the newer one")
+    connection.execute("PRAGMA foreign_keys = OFF")  # a script may rebuild a table others refer to
+    for number, script in enumerate(scripts[version:], version + 1):
+        try:
+            _run(connection, script.read_text("utf-8"), number)
+        except sqlite3.Error as e:
+            if isinstance(translate(e), DatabaseError):  # of the file or its disk, whatever the script does
+                raise
+            raise MigrationError(f"{folder.name}.db: {script.name}: {e}") from e
+        finally:
+            connection.rollback()
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _run(connection: sqlite3.Connection, script: str, number: int) -> None:
+    connection.executescript(f"BEGIN IMMEDIATE;\n{script}\n;PRAGMA user_version = {number};")
+    if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise sqlite3.IntegrityError("rows that refer to nothing")
+    connection.execute("COMMIT")  # fails if the script ended the transaction itself
+
+
+def _begin(connection: sqlite3.Connection, path: Path) -> None:
+    """A new file gets its page size, vacuum and journal, before any table; an old one must be ours."""
+    [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
+    ours = APPLICATION_ID[path.stem]
+    if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA application_id = {ours}")
+    elif identity != ours:
+        raise MigrationError(f"{path} is not gamed's {path.name}; was another file put in its place?")
+    [(journal,)] = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    if journal != "wal":
+        raise MigrationError(f"{path}: the file system cannot hold a write-ahead log")
+
+
+def _copy(connection: sqlite3.Connection, path: Path) -> Path:
+    """The file as it is, in `auth.db.v1` beside it; there under that name only when it is whole."""
+    copy = path.with_name(f"{path.name}.v{version_of(connection)}")
+    part = copy.with_name(f"{copy.name}.part")
+    part.unlink(missing_ok=True)
+    try:
+        copy_into(connection, part)
+        part.replace(copy)
+    finally:
+        part.unlink(missing_ok=True)
+    return copy

@@ -1,0 +1,70 @@
+"""Periodic work on the reactor's clock that survives its own failures."""
+
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from gamed.database.errors import DatabaseError
+from gamed.event_log import EventLog
+
+_log = EventLog(Logger())
+
+
+class PeriodicTask:
+    """Calls `work` every so many seconds, counted from the end of one to the start of the next."""
+
+    def __init__(self, clock: Any, seconds: float, work: Callable[[], Deferred[Any]]) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._work = work
+        self._call: IDelayedCall | None = None
+        self._running = False
+        self._working = False
+
+    def start(self, now: bool = False) -> None:
+        """Begin, unless it is going already; the first call comes after one interval, or now."""
+        self._running = True
+        if now and not self._working:
+            self._cancel()
+            self._tick()
+        else:
+            self._schedule()
+
+    def stop(self) -> None:
+        """No call after this one; work under way goes on, and may fail unsaid: what it works on is being closed."""
+        self._running = False
+        self._cancel()
+
+    def _cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+
+    def _schedule(self) -> None:
+        if self._running and not self._working and self._call is None:
+            self._call = self._clock.callLater(self._seconds, self._tick)
+
+    def _tick(self) -> None:
+        self._call = None
+        self._working = True
+        work = maybeDeferred(self._work)
+        work.addErrback(self._failed)
+        work.addBoth(lambda _: self._done())
+
+    def _failed(self, reason: Failure) -> None:
+        """A store that is busy or full has said all there is to say; a traceback is for what nobody foresaw."""
+        if not self._running:
+            return
+        if reason.check(DatabaseError):
+            problem = type(reason.value).__name__
+            _log.warn("periodic_task_postponed", error=problem, retry_seconds=self._seconds)
+        else:
+            _log.failure("periodic_task_failed", reason)
+
+    def _done(self) -> None:
+        self._working = False
+        self._schedule()

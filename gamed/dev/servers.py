@@ -1,0 +1,145 @@
+"""The development provider, or a page, on a port of this machine: 127.0.0.1, and no way to say another address.
+
+A game's own web page beside the service: files of folders, for browsers on this machine.
+"""
+
+import json
+from collections.abc import Sequence
+from mimetypes import guess_type
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IListeningPort
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import Site
+
+from gamed.dev.provider import DevelopmentProvider
+
+LOOPBACK = "127.0.0.1"
+
+
+class QuietSite(Site):
+    """No access log: its lines would hold states and nonces."""
+
+    noisy = False
+
+    def log(self, request: Any) -> None: ...
+
+
+class LoopbackService(Service):
+    """Raises CannotListenError out of the start when the port is taken."""
+
+    def __init__(self, reactor: Any, port: int, resource: IResource) -> None:
+        self._reactor = reactor
+        self._number = port
+        self._site = QuietSite(resource)  # type: ignore[no-untyped-call]
+        self._port: IListeningPort | None = None
+
+    def privilegedStartService(self) -> None:
+        super().privilegedStartService()  # type: ignore[no-untyped-call]
+        self._port = self._reactor.listenTCP(self._number, self._site, interface=LOOPBACK)
+
+    def startService(self) -> None:
+        if self._port is None:
+            self.privilegedStartService()
+        super().startService()  # type: ignore[no-untyped-call]
+
+    def stopService(self) -> Deferred[Any]:
+        super().stopService()  # type: ignore[no-untyped-call]
+        port, self._port = self._port, None
+        return maybeDeferred(port.stopListening) if port else maybeDeferred(lambda: None)
+
+
+class ProviderService(LoopbackService):
+    def __init__(self, reactor: Any, port: int, provider: DevelopmentProvider) -> None:
+        super().__init__(reactor, port, provider.app.resource())
+
+
+NAMES = ("127.0.0.1", "localhost")
+MAX_PATH, MAX_NAME = 1024, 255
+"""Characters of a path, bytes of a name: file systems raise an error above theirs."""
+INDEX = "index.html"
+ABOUT = "gamed-dev.json"
+"""A file that no folder needs to have: it names the development server, whose port the developer chooses."""
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".wasm": "application/wasm",
+}
+"""What a browser insists on, whatever this machine's own table of types says."""
+
+
+def origins(port: int) -> tuple[str, ...]:
+    """What a browser may send as `Origin` for a page on this port."""
+    return tuple(f"http://{name}:{port}" for name in NAMES)
+
+
+def names_of(path: str) -> list[str] | None:
+    """The segments of a URL's path; None for what no file may be called here: hidden, or leading elsewhere."""
+    try:
+        names = unquote_to_bytes(path).decode("utf-8").split("/")[1:]
+    except UnicodeDecodeError:
+        return None
+    *folders, last = names
+    plain = all(_is_plain(name) for name in folders) and (last == "" or _is_plain(last))
+    return names if plain and len(path) <= MAX_PATH else None
+
+
+def _is_plain(name: str) -> bool:
+    fits = 0 < len(name.encode()) <= MAX_NAME
+    return fits and not name.startswith(".") and not any(letter in name for letter in "\0\\:")
+
+
+class StaticFiles(Resource):
+    """Folders laid over each other: of a name, the first that has it. `server` is the address of the game server."""
+
+    isLeaf = True
+
+    def __init__(self, port: int, roots: Sequence[Path], server: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._hosts = {f"{name}:{port}" for name in NAMES}
+        self._roots = roots
+        self._about = json.dumps({"server": server}).encode()
+
+    def render_GET(self, request: Any) -> bytes:
+        if request.getHeader("host") not in self._hosts:
+            return _say(request, 421, "Not by this name.")
+        names = names_of(request.uri.decode("latin-1").partition("?")[0])
+        if names is None:
+            return _say(request, 404, "There is no such file.")
+        for root in self._roots:
+            place = root.joinpath(*names[:-1], names[-1] or INDEX)
+            if place.is_file():
+                return _serve(request, place)
+            if place.is_dir():
+                request.setHeader(b"location", f"{quote('/'.join(['', *names]))}/".encode())
+                return _say(request, 308, "See there.")
+        if names == [ABOUT]:
+            return _send(request, TYPES[".json"], self._about)
+        return _say(request, 404, "There is no such file.")
+
+    render_HEAD = render_GET
+
+
+def _serve(request: Any, place: Path) -> bytes:
+    """Read at once: a page's own files, asked for by one browser."""
+    kind = TYPES.get(place.suffix) or guess_type(place.name)[0] or "application/octet-stream"
+    return _send(request, kind, place.read_bytes())
+
+
+def _send(request: Any, kind: str, body: bytes) -> bytes:
+    request.setHeader(b"content-type", kind.encode())
+    request.setHeader(b"cache-control", b"no-store")
+    return body
+
+
+def _say(request: Any, status: int, text: str) -> bytes:
+    request.setResponseCode(status)
+    request.setHeader(b"content-type", b"text/plain; charset=utf-8")
+    return f"{text}\n".encode()

@@ -1,0 +1,15 @@
+"""The errors of the login feature as rows of its apps: error class -> (status, problem code)."""
+
+from gamed.http.problems import ErrorTable
+from gamed.login import errors
+
+LOGIN_ERRORS: ErrorTable = {
+    errors.InvalidStart: (400, "invalid_request"),
+    errors.ProviderUnknown: (400, "provider_unknown"),
+    errors.LoginProviderUnavailable: (503, "provider_unavailable"),
+    errors.TooManyLogins: (503, "busy"),
+    errors.ReauthenticationRequired: (403, "reauthentication_required"),
+    errors.InvalidProof: (400, "invalid_proof"),
+    errors.DeviceSecretInvalid: (401, "device_secret_invalid"),
+    errors.LoginCollected: (410, "login_collected"),
+}

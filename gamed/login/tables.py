@@ -1,0 +1,197 @@
+"""The `authorization_attempt` table has a row for each time a login sent a browser to a provider (PROTOCOL 3.2).
+
+The `login` table: one row per handoff, from its start to an hour after its end (PROTOCOL 3).
+"""
+
+from collections.abc import Mapping
+from sqlite3 import Connection
+from typing import Any
+
+from msgspec.structs import asdict
+
+from gamed.crypto import Index
+from gamed.login.attempt import LIVE_ATTEMPTS, AttemptStatus, AuthorizationAttempt
+from gamed.login.interfaces import Transition, TransitionFunction
+from gamed.login.keys import LoginLookup
+from gamed.login.transaction import ClientInfo, LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
+from gamed.outcomes import LoginFailure
+from gamed.sessions import tables as session_tables
+
+_ATTEMPT_COLUMNS = (
+    "state_index, attempt_id, login_id, browser_index, provider, status, iss_promised, player_id,"
+    " sealed_verifier, sealed_nonce, created_ms"
+)
+_ATTEMPT_NAMES = tuple(name.strip() for name in _ATTEMPT_COLUMNS.split(","))
+
+
+def insert_attempt(connection: Connection, attempt: AuthorizationAttempt) -> None:
+    """The oldest of this login that are more than five go; of those that were burned no more are kept, either."""
+    values = ", ".join(f":{name}" for name in _ATTEMPT_NAMES)
+    connection.execute(
+        f"INSERT INTO authorization_attempt ({_ATTEMPT_COLUMNS}) VALUES ({values})", _attempt_row(attempt)
+    )
+    drop = """
+        DELETE FROM authorization_attempt WHERE number IN (
+            SELECT number FROM authorization_attempt WHERE login_id = :login_id AND status = :status
+            ORDER BY number DESC LIMIT -1 OFFSET :kept)
+    """
+    for status in (AttemptStatus.OPEN, AttemptStatus.BURNED):
+        connection.execute(drop, {"login_id": attempt.login_id, "status": status.value, "kept": LIVE_ATTEMPTS})
+
+
+def find_attempt(connection: Connection, state: Index) -> AuthorizationAttempt | None:
+    query = f"SELECT {_ATTEMPT_COLUMNS} FROM authorization_attempt WHERE state_index = :state_index"
+    row = connection.execute(query, {"state_index": state}).fetchone()
+    return None if row is None else _attempt(row)
+
+
+def close_attempt(connection: Connection, attempt: AuthorizationAttempt, status: AttemptStatus) -> None:
+    """Its state is spent: nothing that was sealed for it is kept."""
+    query = """
+        UPDATE authorization_attempt SET status = :status, sealed_verifier = NULL, sealed_nonce = NULL
+        WHERE attempt_id = :attempt_id
+    """
+    connection.execute(query, {"status": status.value, "attempt_id": attempt.attempt_id})
+
+
+def erase_attempt_secrets(connection: Connection, login_id: str) -> None:
+    """None of this login's attempts can win any more."""
+    query = """
+        UPDATE authorization_attempt SET sealed_verifier = NULL, sealed_nonce = NULL
+        WHERE login_id = :login_id AND sealed_verifier IS NOT NULL
+    """
+    connection.execute(query, {"login_id": login_id})
+
+
+def _attempt_row(attempt: AuthorizationAttempt) -> dict[str, Any]:
+    row: dict[str, Any] = {name: getattr(attempt, name) for name in _ATTEMPT_NAMES}
+    return row | {"status": attempt.status.value}
+
+
+def _attempt(row: tuple[Any, ...]) -> AuthorizationAttempt:
+    values = dict(zip(_ATTEMPT_NAMES, row, strict=True))
+    return AuthorizationAttempt(
+        **values | {"status": AttemptStatus(values["status"]), "iss_promised": bool(values["iss_promised"])}
+    )
+
+
+KEPT_MS = 3_600_000
+"""How long the outcome of a final login can still be asked for."""
+CLEANUP_ROWS = 200
+_LOGIN_COLUMNS = (
+    "login_id, pending_id, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
+    " address_index,"
+    " created_ms, expires_ms, stage_ms, stage, outcome, requesting_session_id, browser_index, returned_to_game,"
+    " sealed_identity, sealed_proof, wrong_codes, session_id, sealed_result, wide_index"
+)
+_LOGIN_NAMES = tuple(name.strip() for name in _LOGIN_COLUMNS.split(","))
+_VALUES = ", ".join(f":{name}" for name in _LOGIN_NAMES)
+_INSERT_LOGIN = (
+    f"INSERT INTO login ({_LOGIN_COLUMNS}, expires_or_purge_at_ms) VALUES ({_VALUES}, :expires_or_purge_at_ms)"
+)
+
+
+def insert_login(connection: Connection, login: LoginTransaction) -> None:
+    connection.execute(_INSERT_LOGIN, _login_row(login))
+
+
+def find_login(connection: Connection, key: LoginLookup) -> LoginTransaction | None:
+    query = f"SELECT {_LOGIN_COLUMNS} FROM login WHERE {key.column} = :value"
+    row = connection.execute(query, {"value": key.value}).fetchone()
+    return None if row is None else _login(row)
+
+
+def select_logins(connection: Connection, condition: str, values: Mapping[str, Any]) -> list[LoginTransaction]:
+    """Those that a condition of our own names."""
+    rows = connection.execute(f"SELECT {_LOGIN_COLUMNS} FROM login WHERE {condition}", values).fetchall()
+    return [_login(row) for row in rows]
+
+
+def advance_login(connection: Connection, key: LoginLookup, step: TransitionFunction) -> Transition | None:
+    """Read, decide, write; `step` is pure, and what it raises changes nothing."""
+    before = find_login(connection, key)
+    if before is None:
+        return None
+    move = Transition(before, step(before))
+    save_login(connection, move)
+    return move
+
+
+def save_login(connection: Connection, move: Transition) -> None:
+    """Write what changed. In a final stage the attempts lose their secrets, too; a cancelled delivery its session."""
+    if move.after != move.before:
+        _update_login(connection, move.before, move.after)
+
+
+def _update_login(connection: Connection, before: LoginTransaction, after: LoginTransaction) -> None:
+    query = """
+        UPDATE login
+        SET stage = :stage, stage_ms = :stage_ms, outcome = :outcome, browser_index = :browser_index,
+            returned_to_game = :returned_to_game, sealed_identity = :sealed_identity, sealed_proof = :sealed_proof,
+            wrong_codes = :wrong_codes, session_id = :session_id, pending_id = :pending_id,
+            sealed_result = :sealed_result, expires_or_purge_at_ms = :expires_or_purge_at_ms, client = :client
+        WHERE login_id = :login_id
+    """
+    connection.execute(query, _login_row(after))
+    if after.final:
+        erase_attempt_secrets(connection, after.login_id)
+    if after.stage is LoginStage.CANCELLED and before.session_id is not None:
+        session_tables.revoke(connection, before.session_id, after.stage_ms)
+
+
+def delete_expired_logins(connection: Connection, now_ms: int) -> tuple[Index, ...]:
+    """Up to SWEEP_ROWS logins that are due, earliest first: ended by the clock, or forgotten an hour after that."""
+    query = f"""
+        SELECT {_LOGIN_COLUMNS} FROM login
+        WHERE expires_or_purge_at_ms <= :now_ms ORDER BY expires_or_purge_at_ms LIMIT :rows
+    """
+    rows = connection.execute(query, {"now_ms": now_ms, "rows": CLEANUP_ROWS}).fetchall()
+    for login in map(_login, rows):
+        if login.final and _expires_or_purge_at_ms(login) <= now_ms:
+            connection.execute("DELETE FROM login WHERE login_id = :login_id", {"login_id": login.login_id})
+        else:
+            _update_login(connection, login, login.at(now_ms))
+    return tuple(_login(row).secret_index for row in rows)
+
+
+def interrupt_logins(connection: Connection, now_ms: int, started_ms: int | None) -> None:
+    """End the exchanges of an earlier process: all, or those that this process, started at `started_ms`, did not begin.
+
+    An exchange from the future was begun before the clock was set back, so by an earlier process too.
+    """
+    of_others = "stage = 'exchanging' AND (:started_ms IS NULL OR stage_ms < :started_ms OR stage_ms > :now_ms)"
+    for login in select_logins(connection, of_others, {"started_ms": started_ms, "now_ms": now_ms}):
+        current = login.at(now_ms)
+        save_login(
+            connection, Transition(login, current if current.final else current.after(LoginEvent.INTERRUPT, now_ms))
+        )
+
+
+def _expires_or_purge_at_ms(login: LoginTransaction) -> int:
+    """Return when this stage expires, or, after a final stage, when the row is deleted."""
+    return login.stage_ms + KEPT_MS if login.final else login.deadline_ms
+
+
+def _login_row(login: LoginTransaction) -> dict[str, Any]:
+    return {
+        **asdict(login),
+        "client": login.client.to_json(),
+        "outcome": login.outcome.value if login.outcome else None,
+        "intent": login.intent.value,
+        "return_proof": login.return_proof.value,
+        "stage": login.stage.value,
+        "expires_or_purge_at_ms": _expires_or_purge_at_ms(login),
+    }
+
+
+def _login(row: tuple[Any, ...]) -> LoginTransaction:
+    values = dict(zip(_LOGIN_NAMES, row, strict=True))
+    values |= {
+        "client": ClientInfo.from_json(values["client"]),
+        "intent": LoginIntent(values["intent"]),
+        "return_proof": ProofMethod(values["return_proof"]),
+        "stage": LoginStage(values["stage"]),
+        "outcome": LoginFailure(values["outcome"]) if values["outcome"] else None,
+        "returned_to_game": bool(values["returned_to_game"]),
+    }
+    return LoginTransaction(**values)

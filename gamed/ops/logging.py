@@ -1,0 +1,165 @@
+"""What a line of the log looks like: JSON for programs, priorities for systemd's journal (sd-daemon(3)).
+
+    {"time":"2026-11-21T09:36:23.004Z","level":"info","namespace":"gamed.service","message":"service_started url=..."}
+    <6>[gamed.service] service_started url=...
+
+The text format is Twisted's own.
+
+Security events are lines of the log under the namespace `gamed.security` (docs/audit.md).
+
+refresh_reused player=ply_... session=ses_...
+
+Sign-ins that failed at a provider are logged in one line each, with the request id that the page showed.
+"""
+
+import io
+from collections.abc import Callable
+from json import dumps
+from typing import TYPE_CHECKING, Any, TextIO
+
+from twisted.logger import FileLogObserver, ILogObserver, LogEvent, Logger, LogLevel, eventAsText
+from zope.interface import implementer
+
+from gamed.audit import FIELDS, WARNINGS, SecurityEvent
+from gamed.config.settings import LogFormat
+from gamed.event_log import EventLog, format_event
+from gamed.outcomes import LoginFailure
+from gamed.timestamps import Now, rfc3339
+
+RAW = "log_lines"
+"""An event's key for lines that are in the log's format already."""
+PRIORITIES = {LogLevel.debug: 7, LogLevel.info: 6, LogLevel.warn: 4, LogLevel.error: 3, LogLevel.critical: 2}
+_WITHOUT = "-"
+Shape = Callable[[LogEvent], str | None]
+
+
+@implementer(ILogObserver)
+class Observer(FileLogObserver):
+    """Writes to `out`, a text stream, in one of the formats that are not Twisted's own."""
+
+    def __init__(self, out: TextIO, style: LogFormat) -> None:
+        super().__init__(out, as_json if style is LogFormat.JSON else as_journal)
+
+
+def as_json(event: LogEvent) -> str | None:
+    """One object on a line of its own, with the request's id where the event has it; None for nothing to say."""
+    if RAW in event:
+        return str(event[RAW])
+    message = _message(event)
+    if not message:
+        return None
+    members = {"time": _instant(event), "level": _level(event).name, "namespace": _namespace(event), "message": message}
+    request_id = event.get("request_id")
+    if isinstance(request_id, str) and request_id:
+        members["request_id"] = request_id
+    return f"{dumps(members, separators=(',', ':'))}\n"
+
+
+def as_journal(event: LogEvent) -> str | None:
+    """Return each line with its priority: the journal makes an entry of each, and knows the time itself.
+
+    Lines below the first begin with a tab, as in Twisted's format: a line of a traceback never looks like an event.
+    """
+    if RAW in event:
+        return str(event[RAW])
+    message = _message(event)
+    return prioritized(_level(event), f"[{_namespace(event)}] {message}") if message else None
+
+
+def prioritized(level: object, text: str) -> str:
+    """Return the lines of `text`, each with `<N>` before it."""
+    prefix = f"<{PRIORITIES.get(level, 6)}>"
+    lines = text.encode("utf-8", "backslashreplace").decode("utf-8").splitlines()
+    return "".join(f"{prefix}{line}\n" for line in [*lines[:1], *(f"\t{line}" for line in lines[1:])])
+
+
+class LogStream(io.TextIOBase):
+    """A stream for what is printed before the log begins: each line becomes one of the log's."""
+
+    def __init__(self, out: TextIO, style: LogFormat, level: object, now_ms: Now) -> None:
+        self._out = out
+        self._shape: Shape = as_json if style is LogFormat.JSON else as_journal
+        self._level = level
+        self._now_ms = now_ms
+        self._begun = ""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            event = {"log_format": "{line}", "line": line, "log_level": self._level, "log_namespace": "gamed"}
+            self._out.write(self._shape({**event, "log_time": self._now_ms() / 1000}) or "")
+        return len(text)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+def _message(event: LogEvent) -> str:
+    return eventAsText(event, includeTraceback=True, includeTimestamp=False, includeSystem=False).strip("\n")
+
+
+def _instant(event: LogEvent) -> str:
+    seconds = event.get("log_time")
+    return rfc3339(int(seconds * 1000)) if isinstance(seconds, int | float) else _WITHOUT
+
+
+def _level(event: LogEvent) -> Any:
+    """One of LogLevel's constants, which are no instances of it."""
+    level = event.get("log_level")
+    return level if level in PRIORITIES else LogLevel.info
+
+
+def _namespace(event: LogEvent) -> str:
+    return str(event.get("log_namespace") or _WITHOUT)
+
+
+NAMESPACE = "gamed.security"
+_log = EventLog(Logger(NAMESPACE))
+
+
+class TwistedAuditLog:
+    """An implementation of gamed.audit.AuditLog; `write` takes the lines instead of the service's log."""
+
+    def __init__(self, write: Callable[[str], object] | None = None) -> None:
+        self._write = write
+
+    def note(self, event: SecurityEvent, **values: str) -> None:
+        members = {name: values.get(name, "") for name in FIELDS[event]}
+        if self._write is not None:
+            self._write(format_event(event.value, members))
+        elif event in WARNINGS:
+            _log.warn(event.value, **members)
+        else:
+            _log.info(event.value, **members)
+
+
+if TYPE_CHECKING:
+    from gamed.ops.metrics import Counters
+
+_log = EventLog(Logger())
+_security = TwistedAuditLog()
+_CONFIGURATION = frozenset({LoginFailure.PROVIDER_MISCONFIGURED, LoginFailure.SERVER_CLOCK_SKEW})
+"""No player can sign in at this provider until the operator has corrected something."""
+
+
+class LoggedSignInFailures:
+    """A log of sign-ins that failed; values are texts of this project and the provider's name in the configuration."""
+
+    def __init__(self, counters: "Counters | None" = None) -> None:
+        self._counters = counters
+
+    def sign_in_failed(self, provider: str, outcome: LoginFailure, cause: str, request_id: str) -> None:
+        if self._counters is not None:
+            self._counters.record_failed_sign_in(provider, outcome)
+        log = _log.error if outcome in _CONFIGURATION else _log.warn
+        log("sign_in_failed", provider=provider, outcome=outcome.value, request=request_id, detail=cause)
+
+    def callback_rejected(self, provider: str, check: str, request_id: str) -> None:
+        """Record a security event: a browser sent a callback that its provider did not make for it."""
+        if self._counters is not None:
+            self._counters.record_event(SecurityEvent.CALLBACK_REJECTED, {})
+        _security.note(SecurityEvent.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)

@@ -1,0 +1,10 @@
+"""The errors of the players feature as rows of its apps: error class -> (status, problem code)."""
+
+from gamed.http.problems import ErrorTable
+from gamed.players import errors
+
+PLAYER_ERRORS: ErrorTable = {
+    errors.PasswordsBusy: (503, "busy"),
+    errors.AccountReauthenticationRequired: (403, "reauthentication_required"),
+    errors.LastIdentity: (409, "last_identity"),
+}

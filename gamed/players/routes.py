@@ -1,0 +1,70 @@
+"""The room of a player's own account: what signs in as it, and leaving for good (PROTOCOL 3.8)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from gamed.http.app import make_app
+from gamed.http.background import ShieldedTasks
+from gamed.http.bodies import DEFAULT_BODY_POLICIES
+from gamed.http.json_body import write_json
+from gamed.http.request import Request
+from gamed.login.problems import LOGIN_ERRORS
+from gamed.players.names import SignInMethod
+from gamed.players.problems import PLAYER_ERRORS
+from gamed.saves.problems import SAVE_ERRORS
+from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.problems import SESSION_ERRORS
+from gamed.sessions.routes import bearer
+from gamed.structs import Component
+from gamed.timestamps import rfc3339
+
+
+class PlayerAuthenticator(Protocol):
+    async def authenticate(self, token: str | None, *, reading: bool = False) -> AuthenticatedSession:
+        """SessionError."""
+
+
+class OwnAccount(Protocol):
+    """What this room asks of gamed.players.service.AccountService; refusals are PlayerError."""
+
+    async def identities(self, caller: AuthenticatedSession) -> Sequence[tuple[SignInMethod, bool]]: ...
+    async def unlink(self, caller: AuthenticatedSession, provider: str) -> None: ...
+    async def erase(self, caller: AuthenticatedSession) -> None: ...
+
+
+class PlayerRoutes(Component, frozen=True):
+    """What changes something is detached: a client that leaves does not stop it half way."""
+
+    app = make_app(PLAYER_ERRORS, SESSION_ERRORS, LOGIN_ERRORS, SAVE_ERRORS)
+    prefixes = ("/auth/identities", "/auth/player")
+    _callers: PlayerAuthenticator
+    _account: OwnAccount
+    _detached: ShieldedTasks
+    body_policies = DEFAULT_BODY_POLICIES
+
+    @app.route("/auth/identities", methods=["GET"])
+    async def list_identities(self, request: Request) -> bytes:
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head), reading=True))
+        found = await self._account.identities(caller)
+        return write_json(request, 200, {"identities": [_line(*each) for each in found]})
+
+    @app.route("/auth/identities/<string:provider>", methods=["DELETE"])
+    async def unlink_identity(self, request: Request, provider: str) -> None:
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
+        await self._detached.run(self._account.unlink(caller, provider))
+        request.setResponseCode(204)
+
+    @app.route("/auth/player", methods=["DELETE"])
+    async def erase_player(self, request: Request) -> None:
+        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
+        await self._detached.run(self._account.erase(caller))
+        request.setResponseCode(204)
+
+
+def _line(identity: SignInMethod, can_sign_in: bool) -> dict[str, object]:
+    return {
+        "provider": identity.provider,
+        "linked_at": rfc3339(identity.linked_ms),
+        "last_used_at": rfc3339(identity.last_used_ms),
+        "can_sign_in": can_sign_in,
+    }

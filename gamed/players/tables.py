@@ -1,0 +1,333 @@
+"""The `player` table: one row per person who ever collected a sign-in or was added by the owner (PROTOCOL 3.5).
+
+The `local_account` table: a name and a password that sign in as one player (SPEC 1.3 `local`).
+
+The name is found by its index and kept sealed; the password is argon2id in PHC form, never a Secret of ours.
+
+The `identity` table: which account at a provider signs in as which player (PROTOCOL 3.8).
+
+Which player is the server's owner: at most one, told to the game as `player.owner` (SPEC 4.8).
+
+What signs in as one player, whatever it is: accounts at providers and the local one (PROTOCOL 3.8).
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from sqlite3 import Connection
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from gamed.crypto import Index, Keys, Purpose, Sealer
+from gamed.players.errors import LastIdentity, NameTaken, PlayerUnknown
+from gamed.players.names import LOCAL, SignInMethod, SignInMethods, is_last, name_index
+from gamed.structs import redacts
+
+State = Literal["active", "pending", "blocked", "erasing"]
+
+
+class Player(Struct, frozen=True):
+    """A row; instants in epoch milliseconds."""
+
+    player_id: str
+    state: State
+    owner: bool
+    created_ms: int
+    last_sign_in_ms: int | None
+
+
+_APPROVING = "approved = CASE WHEN :state = 'active' THEN 1 ELSE approved END"
+"""A player who was active once was let in, and stays so through a block."""
+_COLUMNS = "player_id, state, owner, created_ms, last_sign_in_ms"
+
+
+def create_player(connection: Connection, player_id: str, now_ms: int, state: State = "active") -> None:
+    """A player who has not signed in yet; nobody's owner."""
+    query = """
+        INSERT INTO player (player_id, state, approved, created_ms) VALUES (:player_id, :state, :approved, :now_ms)
+    """
+    values = {"player_id": player_id, "state": state, "approved": state != "pending", "now_ms": now_ms}
+    connection.execute(query, values)
+
+
+def find_player(connection: Connection, player_id: str) -> Player | None:
+    query = f"SELECT {_COLUMNS} FROM player WHERE player_id = :player_id"
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return None if row is None else player_of(row)
+
+
+def count_players(connection: Connection) -> int:
+    """Return how many players there are, in every state."""
+    return int(connection.execute("SELECT count(*) FROM player").fetchone()[0])
+
+
+def signed_in(connection: Connection, player_id: str, now_ms: int) -> None:
+    """Note a sign-in: a collected handoff, or a session made by command."""
+    connection.execute(
+        "UPDATE player SET last_sign_in_ms = :now_ms WHERE player_id = :player_id",
+        {"player_id": player_id, "now_ms": now_ms},
+    )
+
+
+def set_state(connection: Connection, player_id: str, state: State) -> bool:
+    """Whether there is such a player; what the new state means for sessions is judged at each request."""
+    query = f"UPDATE player SET state = :state, {_APPROVING} WHERE player_id = :player_id"
+    return connection.execute(query, {"player_id": player_id, "state": state}).rowcount == 1
+
+
+def change_state(connection: Connection, player_id: str, before: State, after: State) -> bool:
+    """Whether the player was in this state until now."""
+    query = f"UPDATE player SET state = :state, {_APPROVING} WHERE player_id = :player_id AND state = :before"
+    values = {"player_id": player_id, "before": before, "state": after}
+    return connection.execute(query, values).rowcount == 1
+
+
+def unblocked(connection: Connection, player_id: str) -> State | None:
+    """Return a blocked player to `active`, or to `pending` if the owner never let them in; None if not blocked."""
+    query = """
+        UPDATE player SET state = CASE WHEN approved = 1 THEN 'active' ELSE 'pending' END
+        WHERE player_id = :player_id AND state = 'blocked' RETURNING state
+    """
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return None if row is None else row[0]
+
+
+def remove_pending(connection: Connection, player_id: str) -> bool:
+    """A newcomer who was never let in leaves nothing behind: no session and no save was ever made."""
+    query = "DELETE FROM player WHERE player_id = :player_id AND state = 'pending'"
+    return connection.execute(query, {"player_id": player_id}).rowcount == 1
+
+
+def set_note(connection: Connection, sealer: Sealer, player_id: str, note: str) -> None:
+    """The owner's own words about a player, sealed; "" removes them."""
+    sealed = sealer.seal(Purpose.NOTE, player_id, note.encode()) if note else None
+    query = "UPDATE player SET sealed_note = :sealed_note WHERE player_id = :player_id"
+    connection.execute(query, {"player_id": player_id, "sealed_note": sealed})
+
+
+def note_of(connection: Connection, sealer: Sealer, player_id: str) -> str | None:
+    query = "SELECT sealed_note FROM player WHERE player_id = :player_id AND sealed_note IS NOT NULL"
+    row = connection.execute(query, {"player_id": player_id}).fetchone()
+    return None if row is None else sealer.unseal(Purpose.NOTE, player_id, row[0]).decode()
+
+
+def player_of(row: Sequence[Any]) -> Player:
+    """A row of player_id, state, owner, created_ms, last_sign_in_ms."""
+    player_id, state, owner, created_ms, last_sign_in_ms = row
+    return Player(player_id, state, bool(owner), created_ms, last_sign_in_ms)
+
+
+_PLAYER = "p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms"
+
+
+@redacts("password")
+class LocalAccount(Struct, frozen=True):
+    """What a sign-in needs to know of an account."""
+
+    player_id: str
+    password: str
+    """argon2id, PHC string."""
+    state: State
+    """Of the player: only `active` ones may be given a session."""
+
+
+class NamedPlayer(Struct, frozen=True):
+    """A player and the name of the local account, None without one."""
+
+    player: Player
+    name: str | None
+
+
+def find_account(connection: Connection, index: Index) -> LocalAccount | None:
+    """The account under a name (gamed.players.names.name_index)."""
+    query = """
+        SELECT a.player_id, a.password, p.state
+        FROM local_account a JOIN player p ON p.player_id = a.player_id
+        WHERE a.name_index = :name_index
+    """
+    row = connection.execute(query, {"name_index": index}).fetchone()
+    return None if row is None else LocalAccount(*row)
+
+
+def create_account(
+    connection: Connection, keys: Keys, *, player_id: str, name: str, password: str, now_ms: int
+) -> None:
+    """Give a player without one a local account; `name` as parse_name() made it. NameTaken changes nothing."""
+    index = name_index(keys.indexer, name)
+    if find_account(connection, index) is not None:
+        raise NameTaken
+    query = """
+        INSERT INTO local_account (name_index, player_id, sealed_name, password, linked_ms, last_used_ms)
+        VALUES (:name_index, :player_id, :sealed_name, :password, :now_ms, :now_ms)
+    """
+    values = {
+        "name_index": index,
+        "player_id": player_id,
+        "sealed_name": keys.sealer.seal(Purpose.ACCOUNT_NAME, player_id, name.encode()),
+        "password": password,
+        "now_ms": now_ms,
+    }
+    connection.execute(query, values)
+
+
+def account_used(connection: Connection, player_id: str, now_ms: int) -> None:
+    """Note that the account signed somebody in."""
+    connection.execute(
+        "UPDATE local_account SET last_used_ms = :now_ms WHERE player_id = :player_id",
+        {"player_id": player_id, "now_ms": now_ms},
+    )
+
+
+def set_password(connection: Connection, player_id: str, password: str, now_ms: int) -> None:
+    """Another one for the account of this player; argon2id, PHC string."""
+    query = "UPDATE local_account SET password = :password, password_ms = :now_ms WHERE player_id = :player_id"
+    connection.execute(query, {"player_id": player_id, "password": password, "now_ms": now_ms})
+
+
+def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int) -> bool:
+    """Whether this player's account got another password since then; one still to come is of a clock set back."""
+    query = """
+        SELECT 1 FROM local_account
+        WHERE player_id = :player_id AND password_ms >= :since_ms AND password_ms <= :now_ms
+    """
+    values = {"player_id": player_id, "since_ms": since_ms, "now_ms": now_ms}
+    return connection.execute(query, values).fetchone() is not None
+
+
+def add_local_player(
+    connection: Connection, keys: Keys, *, player_id: str, name: str, password: str, now_ms: int
+) -> None:
+    """A new active player with a local account, as `players add` makes one; NameTaken changes nothing."""
+    if find_account(connection, name_index(keys.indexer, name)) is not None:
+        raise NameTaken
+    create_player(connection, player_id, now_ms)
+    create_account(connection, keys, player_id=player_id, name=name, password=password, now_ms=now_ms)
+
+
+def any_unlinked(connection: Connection) -> bool:
+    """Whether some local account is the only way in for its player."""
+    query = "SELECT EXISTS (SELECT 1 FROM local_account WHERE player_id NOT IN (SELECT player_id FROM identity))"
+    return bool(connection.execute(query).fetchone()[0])
+
+
+def list_players(connection: Connection, sealer: Sealer, state: State | None = None) -> list[NamedPlayer]:
+    """Every player, or those in one state, oldest first, with the local name opened."""
+    if state is None:
+        return list(_named(connection, sealer, "", {}))
+    return list(_named(connection, sealer, "WHERE p.state = :state", {"state": state}))
+
+
+def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlayer:
+    """The player with this id, or else with this local name; PlayerUnknown when there is neither.
+
+    The id wins: nobody becomes another by choosing a name that looks like an id.
+    """
+    found = next(_named(connection, keys.sealer, "WHERE p.player_id = :wanted", {"wanted": name_or_id}), None)
+    if found is None:
+        wanted = {"wanted": name_index(keys.indexer, name_or_id)}
+        found = next(_named(connection, keys.sealer, "WHERE a.name_index = :wanted", wanted), None)
+    if found is None:
+        raise PlayerUnknown(f"There is no player with the name or id {name_or_id!r}.")
+    return found
+
+
+def _named(
+    connection: Connection, sealer: Sealer, where: str, values: Mapping[str, str | bytes]
+) -> Iterator[NamedPlayer]:
+    query = f"""
+        SELECT {_PLAYER}, a.sealed_name
+        FROM player p LEFT JOIN local_account a ON a.player_id = p.player_id
+        {where} ORDER BY p.created_ms, p.player_id
+    """
+    for *row, sealed in connection.execute(query, values):
+        player = player_of(row)
+        name = None if sealed is None else sealer.unseal(Purpose.ACCOUNT_NAME, player.player_id, sealed).decode()
+        yield NamedPlayer(player, name)
+
+
+def identity_owner(connection: Connection, index: Index) -> str | None:
+    """The player whom this identity signs in; None: nobody's yet."""
+    query = "SELECT player_id FROM identity WHERE identity_index = :identity_index"
+    row = connection.execute(query, {"identity_index": index}).fetchone()
+    return None if row is None else str(row[0])
+
+
+def has_identity(connection: Connection, player_id: str, provider: str) -> bool:
+    """Whether the player has an account of this provider already."""
+    query = "SELECT EXISTS (SELECT 1 FROM identity WHERE player_id = :player_id AND provider = :provider)"
+    return bool(connection.execute(query, {"player_id": player_id, "provider": provider}).fetchone()[0])
+
+
+def insert_identity(
+    connection: Connection, *, index: Index, realm: Index, player_id: str, provider: str, now_ms: int
+) -> None:
+    """From now on it signs in as this player; `provider` is its name in the file."""
+    query = """
+        INSERT INTO identity (identity_index, player_id, provider, realm_index, linked_ms, last_used_ms)
+        VALUES (:identity_index, :player_id, :provider, :realm_index, :now_ms, :now_ms)
+    """
+    values = {
+        "identity_index": index,
+        "player_id": player_id,
+        "provider": provider,
+        "realm_index": realm,
+        "now_ms": now_ms,
+    }
+    connection.execute(query, values)
+
+
+def identity_used(connection: Connection, index: Index, now_ms: int) -> None:
+    """Note that it signed somebody in."""
+    query = "UPDATE identity SET last_used_ms = :now_ms WHERE identity_index = :identity_index"
+    connection.execute(query, {"identity_index": index, "now_ms": now_ms})
+
+
+def orphaned_identities(connection: Connection, realms: Collection[Index]) -> int:
+    """How many identities no configured provider can ever give again."""
+    counts = connection.execute("SELECT realm_index, count(*) FROM identity GROUP BY realm_index").fetchall()
+    return sum(count for realm, count in counts if realm not in realms)
+
+
+def find_owner(connection: Connection) -> str | None:
+    """The owner's player id."""
+    row = connection.execute("SELECT player_id FROM player WHERE owner = 1").fetchone()
+    return None if row is None else str(row[0])
+
+
+def set_owner(connection: Connection, player_id: str) -> None:
+    """Make a player the owner; nobody else may be."""
+    connection.execute("UPDATE player SET owner = 1 WHERE player_id = :player_id", {"player_id": player_id})
+
+
+def clear_owner(connection: Connection, player_id: str) -> bool:
+    """Whether this player was the owner until now."""
+    query = "UPDATE player SET owner = 0 WHERE player_id = :player_id AND owner = 1"
+    return connection.execute(query, {"player_id": player_id}).rowcount == 1
+
+
+def sign_in_methods(connection: Connection, player_id: str) -> list[SignInMethod]:
+    """Oldest first."""
+    query = """
+        SELECT provider, linked_ms, last_used_ms, realm_index FROM identity WHERE player_id = :player_id
+        UNION ALL
+        SELECT 'local', linked_ms, last_used_ms, NULL FROM local_account WHERE player_id = :player_id
+        ORDER BY linked_ms, provider
+    """
+    rows = connection.execute(query, {"player_id": player_id})
+    return [
+        SignInMethod(name, linked, used, None if realm is None else Index(realm)) for name, linked, used, realm in rows
+    ]
+
+
+def unlink(connection: Connection, player_id: str, provider: str, ways: SignInMethods) -> bool | LastIdentity:
+    """Whether there was one; LastIdentity, and nothing removed, when no other can sign in."""
+    identities = sign_in_methods(connection, player_id)
+    if all(identity.provider != provider for identity in identities):
+        return False
+    if is_last(identities, provider, ways):
+        return LastIdentity()
+    values = {"player_id": player_id, "provider": provider}
+    if provider == LOCAL:
+        connection.execute("DELETE FROM local_account WHERE player_id = :player_id", values)
+    else:
+        connection.execute("DELETE FROM identity WHERE player_id = :player_id AND provider = :provider", values)
+    return True

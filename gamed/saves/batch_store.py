@@ -1,0 +1,187 @@
+"""Units that keep bytes for a commit, and find them (PROTOCOL 4.4).
+
+The unit that changes several slots, or none: one transaction on the write lane of state.db (PROTOCOL 4.4).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from sqlite3 import Connection
+
+from msgspec import Struct
+
+from gamed.saves import tables, write_store
+from gamed.saves.commands import (
+    BlobsMissing,
+    BytesMissing,
+    Change,
+    CommitCommand,
+    CommitConflict,
+    Committed,
+    DeleteCommand,
+    DeleteResult,
+    StageCommand,
+    Staged,
+    WriteCommand,
+    WriteResult,
+    stands,
+)
+from gamed.saves.errors import SaveError, SaveTooLarge
+from gamed.saves.limits import SaveLimits, check_size, room_to_change, room_to_stage
+from gamed.saves.model import SlotEntry, Version
+from gamed.saves.write_rules import WRITES, DeleteDecision, SlotState, WriteDecision, WriteRule, decide_delete
+from gamed.saves.write_store import ensure_blob, has_room, is_erasing, version_by_tag
+
+
+def stage_bytes(connection: Connection, limits: SaveLimits, order: StageCommand) -> Staged | BytesMissing | SaveError:
+    """The bytes wait from now on, whether they were there before or not. NeedsBytes and SaveError change nothing."""
+    player_id, body = order.entry.player_id, order.body
+    if tables.find_player(connection, player_id).erased_since(order.entry.epoch):
+        return is_erasing()
+    if tables.find_blob(connection, player_id, body.sha256) is None:
+        waiting = tables.staged_bytes(connection, player_id, order.expired_ms)
+        refusal = room_to_stage(limits, waiting, body.size)
+        if refusal is not None:
+            return refusal
+    blob_id = ensure_blob(connection, order)
+    if isinstance(blob_id, BytesMissing):
+        return blob_id
+    tables.stage_blob(connection, blob_id, order.now_ms)
+    return Staged(blob_id)
+
+
+def staged_size_of(connection: Connection, player_id: str, sha256: bytes) -> int | None:
+    """Of the player's bytes with this hash; None when there are none."""
+    blob_id = tables.find_blob(connection, player_id, sha256)
+    return None if blob_id is None else tables.staged_size(connection, blob_id)
+
+
+def find_staged(connection: Connection, player_id: str, digests: Collection[bytes]) -> dict[bytes, int]:
+    """The player's blobs of these bytes, as many as there are."""
+    found = {sha256: tables.find_blob(connection, player_id, sha256) for sha256 in digests}
+    return {sha256: blob_id for sha256, blob_id in found.items() if blob_id is not None}
+
+
+class _Write(Struct, frozen=True):
+    """An entry that wants bytes to be current."""
+
+    change: Change
+    order: WriteCommand
+    blob_id: int
+    view: SlotState
+    judgement: WriteDecision
+
+    @property
+    def sizes(self) -> tuple[int | None, int | None]:
+        """Of the slot before and after."""
+        size = self.view.size
+        return size, self.order.body.size if self.judgement.rule in WRITES else size
+
+
+class _Delete(Struct, frozen=True):
+    """An entry that wants a slot to be empty."""
+
+    change: Change
+    order: DeleteCommand
+    view: SlotState
+    judgement: DeleteDecision
+
+    @property
+    def sizes(self) -> tuple[int | None, int | None]:
+        """Of the slot before and after."""
+        return self.view.size, None
+
+
+_Judged = _Write | _Delete
+
+
+def commit_changes(
+    connection: Connection, limits: SaveLimits, order: CommitCommand
+) -> Committed | CommitConflict | BlobsMissing | SaveError:
+    """All entries by the rules of PUT and DELETE, then all or none of them. NeedsBlobs and SaveError change nothing."""
+    player_id = order.entry.player_id
+    shelf = tables.find_player(connection, player_id)
+    if shelf.erased_since(order.entry.epoch):
+        return write_store.is_erasing()
+    blobs = find_staged(connection, player_id, order.digests)
+    unsure = [sha256 for sha256 in sorted(order.digests) if order.checked.get(sha256, -1) != blobs.get(sha256)]
+    if unsure:
+        return BlobsMissing(unsure)
+    judged = [_decide(connection, order, change, blobs) for change in order.changes]
+    if (excess := _too_large(limits, judged)) is not None:
+        return excess
+    if not all(stands(each.judgement) for each in judged):
+        outcomes = _conflict(connection, limits, player_id, judged)
+        return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != shelf.cursor)
+    refusal = room_to_change(limits, shelf.usage, [each.sizes for each in judged])
+    if refusal is not None:
+        return refusal
+    now = [_apply(connection, limits, player_id, each) for each in judged]
+    cursor = tables.find_player(connection, player_id).cursor
+    return Committed(cursor, now, changed=cursor != shelf.cursor)
+
+
+def _decide(connection: Connection, order: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
+    entry, slot, now_ms = order.entry, change.slot, order.now_ms
+    view = tables.slot_state(connection, entry.player_id, slot)
+    if change.content is None:
+        delete = DeleteCommand(entry, slot, change.condition, now_ms)
+        return _Delete(change, delete, view, decide_delete(view, change.condition))
+    blob_id = blobs[change.content.sha256]
+    body = change.content.body(tables.staged_size(connection, blob_id))
+    write = WriteCommand(entry, slot, change.condition, body, now_ms, order.new_epoch)
+    return _Write(change, write, blob_id, view, write_store.decide(connection, write, view))
+
+
+def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | None:
+    """Bytes may be there from before the owner lowered the limit."""
+    try:
+        for each in judged:
+            if isinstance(each, _Write):
+                check_size(limits, each.order.body.size)
+    except SaveTooLarge as e:
+        return e
+    return None
+
+
+def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Judged) -> Version | SlotEntry:
+    """What the slot is now."""
+    if isinstance(each, _Delete):
+        if each.judgement is DeleteDecision.DELETES and each.view.head is not None:
+            write_store.empty(connection, limits, each.order, each.view.last + 1, each.view.head)
+        return tables.deleted_slots(connection, player_id, each.change.slot)
+    if each.judgement.rule in WRITES:
+        tables.add_references(connection, each.blob_id, +1)
+        return write_store.replace_current(connection, limits, each.order, each.view, each.blob_id)
+    assert each.view.head is not None  # W1
+    return each.view.head
+
+
+def _conflict(
+    connection: Connection, limits: SaveLimits, player_id: str, judged: Sequence[_Judged]
+) -> Sequence[tuple[Change, WriteResult | DeleteResult]]:
+    """Bytes that were refused become conflict copies; all that were named wait for the next commit anew."""
+    for each in judged:
+        if isinstance(each, _Write):
+            _keep_refused(connection, limits, player_id, each)
+            tables.stage_blob(connection, each.blob_id, each.order.now_ms)
+    refused = [each for each in judged if not stands(each.judgement)]
+    return [(each.change, _outcome(connection, player_id, each)) for each in refused]
+
+
+def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
+    if each.judgement.keeps_copy and has_room(connection, limits, player_id, each.order.body.size):
+        base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
+        tables.add_references(connection, each.blob_id, +1)
+        write_store.store_refused(connection, limits, each.order, each.view, base=base, blob_id=each.blob_id)
+
+
+def _outcome(connection: Connection, player_id: str, each: _Judged) -> WriteResult | DeleteResult:
+    """As it is once all copies are made: where room was short, a later one may have pushed out an earlier one."""
+    slot, view = each.change.slot, each.view
+    base = version_by_tag(connection, player_id, slot, each.change.condition.base)
+    if isinstance(each, _Delete):
+        return DeleteResult(each.judgement, view.head, base, write_store.last_version_of(connection, player_id, view))
+    yours = each.judgement.yours
+    number = view.last + 1 if each.judgement.keeps_copy else yours.version if yours else None
+    kept = tables.find_version(connection, player_id, slot, number)
+    dropped = each.judgement.rule is WriteRule.W6_CONFLICT and kept is None
+    return WriteResult(each.judgement, view.head, base=base, yours=kept, dropped=dropped)

@@ -1,0 +1,200 @@
+"""Everything in state.db that is counted along, counted again from nothing; and mended where that can be done.
+
+What state.db holds in all.
+"""
+
+from sqlite3 import Connection
+
+from msgspec import Struct
+
+BLOBS = 256
+"""Hashed by one unit."""
+
+
+class ConsistencyCheck(Struct, frozen=True):
+    """One consistency rule: `query` returns a row for each error; `mend` is SQL that repairs them, if SQL alone can.
+
+    Repairs run in this order: a slot that is listed again is a change to `player_saves`, so that row must exist.
+    """
+
+    what: str
+    query: str
+    mend: str | None = None
+
+
+COUNTED = """
+    SELECT player_id, slots, live_bytes, kept_bytes,
+           (SELECT count(*) FROM save s WHERE s.player_id = h.player_id AND s.current_version NOT NULL) AS slots_now,
+           (SELECT coalesce(sum(v.size), 0) FROM save s JOIN save_version v USING (player_id, slot)
+            WHERE s.player_id = h.player_id AND v.version = s.current_version) AS live_now,
+           (SELECT coalesce(sum(v.size), 0) FROM save_version v WHERE v.player_id = h.player_id) AS all_now
+    FROM player_saves h WHERE erasing = 0
+"""
+OFF = "slots != slots_now OR live_bytes != live_now OR kept_bytes != all_now - live_now"
+ORPHANED = """
+    SELECT player_id, max(seq) AS seq
+    FROM (SELECT player_id, seq FROM save UNION ALL SELECT player_id, 0 FROM save_version) k
+    WHERE NOT EXISTS (SELECT 1 FROM player_saves h WHERE h.player_id = k.player_id)
+    GROUP BY player_id
+"""
+UNLISTED = """
+    SELECT player_id, slot, max(version) AS last_version, max(created_ms) AS newest_ms,
+           max(iif(kind = 'conflict', 0, version)) AS top
+    FROM save_version v
+    WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
+    GROUP BY player_id, slot
+"""
+CHECKS = (
+    ConsistencyCheck(
+        "saves of a player without a row in player_saves",
+        ORPHANED,
+        f"""
+        INSERT INTO player_saves (player_id, epoch, seq)
+        SELECT player_id, lower(hex(randomblob(6))), seq FROM ({ORPHANED})
+        """,
+    ),
+    ConsistencyCheck(
+        "a version of a slot that is not listed",
+        f"SELECT player_id, slot FROM ({UNLISTED})",
+        f"""
+        INSERT INTO save (player_id, slot, current_version, last_version, seq, deleted_ms)
+        SELECT u.player_id, u.slot, iif(v.kind IN ('write', 'restore'), v.version, NULL), u.last_version,
+               h.seq + 1, iif(v.kind IN ('write', 'restore'), NULL, u.newest_ms)
+        FROM ({UNLISTED}) u JOIN player_saves h USING (player_id)
+        LEFT JOIN save_version v ON v.player_id = u.player_id AND v.slot = u.slot AND v.version = u.top
+        """,
+    ),
+    ConsistencyCheck(
+        "a change later than the last one of its player",
+        "SELECT s.player_id, s.slot FROM save s JOIN player_saves h USING (player_id) WHERE s.seq > h.seq",
+        """
+        UPDATE player_saves AS h SET seq = (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
+        WHERE seq < (SELECT max(seq) FROM save s WHERE s.player_id = h.player_id)
+        """,
+    ),
+    ConsistencyCheck(
+        "a save whose current version is not there",
+        """
+        SELECT s.player_id, s.slot, s.current_version FROM save s
+        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
+        WHERE s.current_version NOT NULL AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL)
+        """,
+    ),
+    ConsistencyCheck(
+        "a save whose last version number is too low",
+        """
+        SELECT player_id, slot, last_version FROM save s
+        WHERE last_version < (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
+        """,
+        """
+        UPDATE save AS s SET last_version = (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
+        WHERE last_version < (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
+        """,
+    ),
+    ConsistencyCheck(
+        "an old version without the time it was replaced",
+        """
+        SELECT v.player_id, v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
+        WHERE v.kind IN ('write', 'restore', 'conflict') AND v.version IS NOT s.current_version AND v.retired_ms IS NULL
+        """,
+        """
+        UPDATE save_version AS v SET retired_ms = created_ms
+        WHERE kind IN ('write', 'restore', 'conflict') AND retired_ms IS NULL AND version IS NOT (
+            SELECT current_version FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot
+        )
+        """,
+    ),
+    ConsistencyCheck(
+        "a version whose bytes are recorded as others",
+        """
+        SELECT v.player_id, v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
+        WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
+        """,
+    ),
+    ConsistencyCheck(
+        "bytes with a wrong count of references",
+        """
+        SELECT blob_id, refs FROM blob b
+        WHERE refs != (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
+        """,
+        """
+        UPDATE blob AS b SET refs = (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
+        WHERE refs != (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id)
+        """,
+    ),
+    ConsistencyCheck(
+        "a player's usage that is counted wrong",
+        f"SELECT player_id FROM ({COUNTED}) WHERE {OFF}",
+        f"""
+        UPDATE player_saves SET slots = c.slots_now, live_bytes = c.live_now, kept_bytes = c.all_now - c.live_now
+        FROM (SELECT * FROM ({COUNTED}) WHERE {OFF}) c WHERE c.player_id = player_saves.player_id
+        """,
+    ),
+)
+
+
+def find_errors(connection: Connection, check: ConsistencyCheck) -> list[str]:
+    """One line for each."""
+    return [f"{check.what}: {' '.join(map(str, row))}" for row in connection.execute(check.query)]
+
+
+def repair(connection: Connection) -> int:
+    """How many rows were put right."""
+    return sum(connection.execute(check.mend).rowcount for check in CHECKS if check.mend)
+
+
+def blobs_after(connection: Connection, blob_id: int) -> list[int]:
+    """The next finished blobs, by id."""
+    query = "SELECT blob_id FROM blob WHERE blob_id > :blob_id AND sha256 NOT NULL ORDER BY blob_id LIMIT :some"
+    return [found for (found,) in connection.execute(query, {"blob_id": blob_id, "some": BLOBS})]
+
+
+def count_blobs(connection: Connection) -> int:
+    ((blobs,),) = connection.execute("SELECT count(*) FROM blob WHERE sha256 NOT NULL").fetchall()
+    return int(blobs)
+
+
+def users_of(connection: Connection, blob_id: int) -> list[str]:
+    """Which versions have their bytes in a blob."""
+    query = "SELECT player_id, slot, version FROM save_version WHERE blob_id = :blob_id ORDER BY 1, 2, 3"
+    return [" ".join(map(str, row)) for row in connection.execute(query, {"blob_id": blob_id})]
+
+
+class Totals(Struct, frozen=True):
+    """Sizes in bytes; of the file, `free_bytes` is room that the next writes use first."""
+
+    players_with_saves: int
+    """Players who keep anything, in the history too; who has signed in and never saved is not in state.db."""
+    saves: int
+    current_bytes: int
+    history_bytes: int
+    file_bytes: int
+    free_bytes: int
+    unreferenced_blobs: int
+    largest: list[tuple[str, int]]
+    """Players who keep most, with all they keep."""
+
+
+def state_totals(connection: Connection, most: int = 5) -> Totals:
+    query = """
+        SELECT count(*) FILTER (WHERE slots > 0 OR live_bytes + kept_bytes > 0),
+            sum(slots), sum(live_bytes), sum(kept_bytes)
+        FROM player_saves
+    """
+    ((players, saves, live, kept),) = connection.execute(query).fetchall()
+    page, pages, free = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
+    )
+    ((loose,),) = connection.execute("SELECT count(*) FROM blob WHERE refs = 0").fetchall()
+    query = """
+        SELECT player_id, live_bytes + kept_bytes FROM player_saves
+        WHERE live_bytes + kept_bytes > 0 ORDER BY 2 DESC, 1 LIMIT :most
+    """
+    largest = connection.execute(query, {"most": most}).fetchall()
+    return Totals(players, saves or 0, live or 0, kept or 0, page * pages, page * free, loose, largest)

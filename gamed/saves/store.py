@@ -1,0 +1,245 @@
+"""Changes that another process made, told to those who wait for them (PROTOCOL 4.2).
+
+Units that look at a shelf: they ride the read lane beside the look-up of the token (PROTOCOL 4.2).
+
+Saves over the lanes: a look is one unit with its token, a change one unit of state.db.
+"""
+
+from collections.abc import Callable, Collection
+from functools import partial
+from hashlib import sha256
+from sqlite3 import Connection
+from typing import IO, BinaryIO, TypeVar
+
+from msgspec import Struct
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from gamed.crypto import Indexer, Secret
+from gamed.database.connection import AUTH, STATE
+from gamed.database.databases import Databases
+from gamed.database.error_mapping import SQLITE_ERRORS, attributed, found_in
+from gamed.database.errors import DiskFull
+from gamed.event_log import EventLog
+from gamed.http.conditional import UNCONDITIONAL, Conditions, Precondition, Representation, evaluate_conditions
+from gamed.saves import batch_store, tables, write_store
+from gamed.saves.change_waits import ChangeWaiters
+from gamed.saves.commands import (
+    BlobsMissing,
+    BytesMissing,
+    CommitCommand,
+    CommitConflict,
+    Committed,
+    DeleteCommand,
+    DeleteResult,
+    DismissCommand,
+    ReadRequest,
+    RestoreCommand,
+    SavePartReader,
+    SlotSnapshot,
+    StageCommand,
+    Staged,
+    VersionHistory,
+    WriteCommand,
+    WriteResult,
+)
+from gamed.saves.errors import SaveError
+from gamed.saves.limits import INLINE_BYTES, SaveLimits
+from gamed.saves.model import Cursor, Listing, SaveContent, SavesSummary, Version
+from gamed.saves.write_rules import SlotState
+from gamed.saves.write_store import last_version_of, version_by_tag
+from gamed.sessions.credentials import AuthenticatedSession
+from gamed.sessions.tables import authenticate
+from gamed.structs import Component
+
+_log = EventLog(Logger())
+
+
+class DatabaseChangeSource(Struct, eq=False):
+    """A ChangeSource. The service's own appended blobs look like somebody else's change of state.db,
+    so that shelves are compared before anyone is woken."""
+
+    _stores: Databases
+    _waits: ChangeWaiters | None = None
+
+    def start(self, waits: ChangeWaiters) -> None:
+        self._waits = waits
+        self._stores.watch(self._auth_changed, AUTH)
+        self._stores.watch(self._state_changed, STATE)
+
+    def stop(self) -> None:
+        self._waits = None
+        self._stores.unwatch(self._auth_changed)
+        self._stores.unwatch(self._state_changed)
+
+    def _auth_changed(self) -> None:
+        """A session may have ended, or a player be blocked: each one shows the token again."""
+        if self._waits is not None:
+            self._waits.all_changed()
+
+    def _state_changed(self) -> None:
+        looking = Deferred.fromCoroutine(self._compare())
+        looking.addErrback(lambda reason: _log.failure("external_change_check_failed", reason))
+
+    async def _compare(self) -> None:
+        if self._waits is None:
+            return
+        players = self._waits.players
+        cursors = await self._stores.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
+        if self._waits is not None:
+            self._waits.compare(cursors)
+
+
+def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
+    """All saves, or what changed since; nothing when the client knows this cursor (If-None-Match)."""
+    holdings = tables.find_player(connection, player_id)
+    cursor = holdings.cursor
+    known = conditions.if_none_match
+    if known is not None and known.match_weakly(cursor.entity_tag):
+        return Listing(cursor, None)
+    if holdings.erasing:
+        return Listing(cursor, (), reset=since is not None)
+    if since is not None and holdings.tells(since):
+        return Listing(cursor, tables.changed_slots(connection, player_id, since.seq))
+    return Listing(cursor, tables.current_saves(connection, player_id), reset=since is not None)
+
+
+def read_slot(connection: Connection, player_id: str, look: ReadRequest) -> SlotSnapshot:
+    """A version, judged by the conditions; with the bytes, hashed again, when they are small and will be sent."""
+    view, data = _view(connection, player_id, look)
+    target = view.head if look.version is None else tables.find_version(connection, player_id, look.slot, look.version)
+    if target is None or target.body is None:
+        return SlotSnapshot(view, target, last=last_version_of(connection, player_id, view))
+    current = _representation(connection, player_id, target, look.conditions)
+    outcome = evaluate_conditions(look.conditions, current, reading=True)
+    if outcome is Precondition.FAILED:
+        match = look.conditions.if_match
+        tag = match.listed[0].opaque if match and match.listed else None
+        return SlotSnapshot(view, target, base=version_by_tag(connection, player_id, look.slot, tag), outcome=outcome)
+    if outcome is Precondition.NOT_MODIFIED or not look.whole or target.size > INLINE_BYTES:
+        return SlotSnapshot(view, target, outcome=outcome, current=current)
+    data = _bytes_of(connection, target, target.body, data)
+    return SlotSnapshot(view, target, outcome=outcome, current=current, data=data, damaged=data is None)
+
+
+def _view(connection: Connection, player_id: str, look: ReadRequest) -> tuple[SlotState, bytes | None]:
+    """The slot; with what is small of it when the current bytes are asked for, whatever the client has already."""
+    if look.whole and look.version is None and look.conditions is UNCONDITIONAL:
+        return tables.slot_state_and_bytes(connection, player_id, look.slot)
+    return tables.slot_state(connection, player_id, look.slot), None
+
+
+def read_history(connection: Connection, player_id: str, slot: str) -> VersionHistory:
+    """Everything kept of a slot."""
+    return VersionHistory(
+        tables.slot_state(connection, player_id, slot), tables.list_versions(connection, player_id, slot)
+    )
+
+
+def _representation(connection: Connection, player_id: str, head: Version, conditions: Conditions) -> Representation:
+    """Whether its date tells it from its predecessor is looked up only for who asks by date."""
+    dated = isinstance(conditions.if_range, int)
+    doubtful = dated and tables.shares_its_second(connection, player_id, head)
+    return Representation(head.entity_tag, head.created_ms, date_is_strong=not doubtful)
+
+
+def _bytes_of(connection: Connection, version: Version, body: SaveContent, stored: bytes | None) -> bytes | None:
+    """The stored bytes, unless they are at hand already, if they are those that were acknowledged."""
+    if stored is None:
+        if version.blob_id is None:
+            return None
+        stored = tables.load_blob(connection, version.blob_id)
+    return stored if sha256(stored).digest() == body.sha256 else None
+
+
+T = TypeVar("T")
+CHANGE_BYTES = 64 * 1024
+"""What one entry of a commit counts for in a batch: a full one rides alone, so that nobody waits for two."""
+
+
+class SqliteSaveStore(Component, frozen=True):
+    """gamed.saves.service.SaveStore; failures are StoreError, SessionError where a token is judged."""
+
+    _stores: Databases
+    _indexer: Indexer
+    _limits: SaveLimits
+
+    def holdings(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
+        return self._look(token, now_ms, tables.find_player)
+
+    def list_saves(
+        self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
+    ) -> Deferred[tuple[AuthenticatedSession, Listing]]:
+        return self._look(token, now_ms, partial(read_current_saves, since=since, conditions=conditions))
+
+    def look_at(
+        self, token: Secret, now_ms: int, look: ReadRequest
+    ) -> Deferred[tuple[AuthenticatedSession, SlotSnapshot]]:
+        return self._look(token, now_ms, partial(read_slot, look=look))
+
+    def recall(self, token: Secret, now_ms: int, slot: str) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
+        return self._look(token, now_ms, partial(read_history, slot=slot))
+
+    def write(self, order: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
+        size = len(order.data) if order.data is not None else 0
+        return self._stores.state.submit(partial(write_store.write_save, limits=self._limits, order=order), size)
+
+    def remove(self, order: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
+        return self._stores.state.submit(partial(write_store.delete_save, limits=self._limits, order=order))
+
+    def restore(self, order: RestoreCommand) -> Deferred[WriteResult | SaveError]:
+        return self._stores.state.submit(partial(write_store.restore_version, limits=self._limits, order=order))
+
+    def dismiss(self, order: DismissCommand) -> Deferred[SaveError | None]:
+        return self._stores.state.submit(partial(write_store.dismiss_conflict, order=order))
+
+    def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
+        return self._stores.reads.submit(
+            attributed(STATE, partial(batch_store.staged_size_of, player_id=player_id, sha256=sha256))
+        )
+
+    def blobs_of(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
+        return self._stores.reads.submit(
+            attributed(STATE, partial(batch_store.find_staged, player_id=player_id, digests=digests))
+        )
+
+    def stage(self, order: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
+        size = len(order.data) if order.data is not None else 0
+        return self._stores.state.submit(partial(batch_store.stage_bytes, limits=self._limits, order=order), size)
+
+    def commit(self, order: CommitCommand) -> Deferred[Committed | CommitConflict | BlobsMissing | SaveError]:
+        size = CHANGE_BYTES * len(order.changes)
+        return self._stores.state.submit(partial(batch_store.commit_changes, limits=self._limits, order=order), size)
+
+    def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
+        return self._stores.blobs.append(player_id, spool)
+
+    def fetch(self, blob_id: int) -> Deferred[IO[bytes] | SavePartReader]:
+        """A copy; on a full disk, the bytes where they are."""
+        return Deferred.fromCoroutine(self._fetch(blob_id))
+
+    def check(self, blob_id: int) -> Deferred[None]:
+        return self._stores.blobs.check(blob_id)
+
+    def discard(self, blob_id: int) -> Deferred[None]:
+        return self._stores.blobs.discard(blob_id)
+
+    def _look(
+        self, token: Secret, now_ms: int, look: Callable[[Connection, str], T]
+    ) -> Deferred[tuple[AuthenticatedSession, T]]:
+        """The token and what it opens in one hop; auth.db is read first."""
+
+        def unit(connection: Connection) -> tuple[AuthenticatedSession, T]:
+            caller = authenticate(connection, self._indexer, token, now_ms)
+            try:
+                return caller, look(connection, caller.player_id)
+            except SQLITE_ERRORS as e:
+                raise found_in(STATE, e)  # noqa: B904  its cause is set
+
+        return self._stores.reads.submit(unit)
+
+    async def _fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
+        try:
+            return await self._stores.blobs.fetch(blob_id)
+        except DiskFull:
+            return await self._stores.blobs.read_parts(blob_id)

@@ -1,1 +1,0 @@
-"""Rows of state.db: shelves, slots, versions, blobs (PROTOCOL 4)."""

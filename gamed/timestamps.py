@@ -1,0 +1,84 @@
+"""Instants: whole milliseconds since the epoch inside, RFC 3339 and IMF-fixdate outside (PROTOCOL 1).
+
+Durations as the owner writes them: a number and a unit (SPEC 2.1).
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+from functools import lru_cache
+from re import ASCII, compile
+from typing import Final
+
+Now = Callable[[], int]
+"""-> the wall clock in epoch milliseconds."""
+REMEMBERED_SECONDS = 1024
+"""How many written seconds are kept: the same ones are asked for again and again."""
+_RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
+
+
+def rfc3339(instant_ms: int) -> str:
+    """UTC with milliseconds, as `2026-11-21T09:36:23.004Z`."""
+    return f"{_second(instant_ms // 1000)}.{instant_ms % 1000:03d}Z"
+
+
+@lru_cache(REMEMBERED_SECONDS)
+def _second(seconds: int) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
+def parse_rfc3339(text: str) -> int | None:
+    """Epoch milliseconds of what rfc3339() wrote; None when it is none, or no date of any calendar."""
+    if not _RFC3339.fullmatch(text):
+        return None
+    try:
+        instant = datetime.fromisoformat(text[:19]).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+    return int(instant.timestamp()) * 1000 + int(text[20:23])
+
+
+def http_date(instant_ms: int) -> str:
+    """RFC 9110 5.6.7, whole seconds rounded down."""
+    return _imf_fixdate(instant_ms // 1000)
+
+
+@lru_cache(REMEMBERED_SECONDS)
+def _imf_fixdate(seconds: int) -> str:
+    return format_datetime(datetime.fromtimestamp(seconds, UTC), usegmt=True)
+
+
+def parse_http_date(text: str) -> int | None:
+    """Epoch milliseconds of an HTTP date in any of its three forms; None when it is none."""
+    try:
+        instant = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):  # the latter for a year or an hour of too many digits
+        return None
+    return int(instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()) * 1000
+
+
+def seconds_until(instant_ms: int, now_ms: int) -> int:
+    """Whole seconds from now, never negative, rounded down: a client acts a little early, not late."""
+    return max(0, (instant_ms - now_ms) // 1000)
+
+
+UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FORM = compile(r"([0-9]{1,12})([smhd])", ASCII)
+
+
+class DurationMalformed(ValueError):
+    """Not a number followed by s, m, h or d."""
+
+
+def parse_duration(text: str) -> int:
+    """`15m` -> 900 seconds; anything else raises DurationMalformed."""
+    match = _FORM.fullmatch(text)
+    if match is None:
+        raise DurationMalformed('expected a duration such as "15m"')
+    return int(match[1]) * UNIT_SECONDS[match[2]]
+
+
+def format_duration(seconds: int) -> str:
+    """The shortest exact text: 900 -> `15m`, 90 -> `90s`."""
+    unit = next(unit for unit in "dhms" if seconds % UNIT_SECONDS[unit] == 0)
+    return f"{seconds // UNIT_SECONDS[unit]}{unit}"

@@ -1,1 +1,0 @@
-"""The browser pages: plain HTML without script, in light and dark (PROTOCOL 3.2, 3.4)."""

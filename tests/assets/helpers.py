@@ -1,0 +1,93 @@
+"""A folder to publish, a store to publish into, and what both hold."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.assets import channel_store, gc
+from gamed.assets.manifest import parse_manifest
+from gamed.assets.publish import Published, Publisher, PublishRequest
+from gamed.assets.scan import Growing
+from gamed.assets.store import AssetStore
+from tests.support.stores import data_folder
+
+NOW_MS = 1_795_253_783_004
+HOUR_MS = 3_600_000
+FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100, "data/level2.pck": b"two", "copy.txt": b"hello"}
+
+
+def unseen(label: str, length: int) -> AbstractContextManager[Callable[[int], None]]:
+    """Progress that nobody watches."""
+    return nullcontext(lambda done: None)
+
+
+def meddling(when: str, work: Callable[[], object]) -> Growing:
+    """Progress that does something as soon as a piece of work begins."""
+
+    @contextmanager
+    def growing(label: str, length: int) -> Iterator[Callable[[int], None]]:
+        if label == when:
+            work()
+        yield lambda done: None
+
+    return growing
+
+
+class AssetsCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.folder = data_folder(self)
+        self.source = self.folder / "game"
+        self.store = AssetStore(self.folder / "data" / "assets")
+        self.store.folder.parent.mkdir()
+        self.now_ms = NOW_MS
+        self.keep = 2
+
+    def put(self, files: Mapping[str, bytes]) -> None:
+        for path, content in files.items():
+            target = self.source / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+    def publisher(self, growing: Growing = unseen, min_free_bytes: int = 0) -> Publisher:
+        return Publisher(self.store, growing, lambda: self.now_ms, min_free_bytes, self.keep)
+
+    def publish(self, files: Mapping[str, bytes] | None = None, growing: Growing = unseen, **more: Any) -> Published:
+        """These files, put into the folder first; by default what is there."""
+        self.put(files or {})
+        return self.publisher(growing).publish(PublishRequest(self.source, more.pop("channel", "stable"), **more))
+
+    def release(self, text: str, channel: str = "stable") -> str:
+        """A new release with one file of its own."""
+        self.now_ms += 1000
+        return str(self.publish({"a.txt": text.encode()}, channel=channel).release)
+
+    def collect(self, older_than_seconds: int = 24 * 3600, *, dry_run: bool = False) -> gc.GcResult:
+        return gc.collect(self.store, self.keep, older_than_seconds, self.now_ms, dry_run=dry_run)
+
+    def rollback(self, channel: str = "stable") -> str:
+        self.now_ms += 1000
+        return channel_store.rollback(self.store, channel, self.keep, self.now_ms).release
+
+    def tree(self) -> dict[str, bytes]:
+        """Every file of the store."""
+        return contents(self.store.folder)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def served(store: AssetStore, channel: str = "stable") -> dict[str, bytes]:
+    """What players get of a channel: every file whole, or an error."""
+    manifest = parse_manifest(store.manifest(store.pointer(channel).release))
+    found: dict[str, bytes] = {}
+    for path, file in manifest.files.items():
+        with store.open_object(file.sha256, file.size) as opened:
+            found[path] = opened.readall()
+        if sha256(found[path]).hexdigest() != file.sha256:
+            raise AssertionError(f"{path} is damaged")
+    return found

@@ -1,0 +1,128 @@
+"""The room of assets over a folder of the test's own, spoken to in HTTP."""
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.assets.cache import ObjectCache, ReleaseCache
+from gamed.assets.channel import ChannelPointer, pointer_bytes
+from gamed.assets.manifest import AssetFile, Manifest, manifest_bytes, release_id
+from gamed.assets.routes import AssetRoutes, Players
+from gamed.assets.service import AssetService
+from gamed.assets.store import AssetStore
+from gamed.http.client_address import HttpSettings
+from tests.support.http import BASE_HOST, Answer, Browser
+
+T = TypeVar("T")
+NOW_MS = 1_800_000_000_000
+OPENED_MS = NOW_MS - 5000
+MOST_OPEN = 8
+
+
+def at_once(work: Callable[[], T]) -> Deferred[T]:
+    """What a thread would do."""
+    try:
+        return succeed(work())
+    except BaseException:
+        return fail(Failure())
+
+
+class Folder:
+    """An assets folder, written by the rules of PROTOCOL 5 and by no code of the publisher's."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock_ms = NOW_MS
+
+    def object(self, data: bytes) -> str:
+        """Store bytes; their hash in hex."""
+        name = sha256(data).hexdigest()
+        self.put(f"objects/{name[:2]}/{name}", data)
+        return name
+
+    def release(
+        self, files: Mapping[str, bytes], *, note: str = "", types: Mapping[str, str] | None = None, at_ms: int = 0
+    ) -> str:
+        """Store a release; its id. No channel points at it."""
+        kinds = types or {}
+        entries = {
+            path: AssetFile(len(data), self.object(data), kinds.get(path, "application/octet-stream"))
+            for path, data in files.items()
+        }
+        return self.manifest(Manifest(at_ms or self.clock_ms, entries, note))
+
+    def manifest(self, manifest: Manifest) -> str:
+        text = manifest_bytes(manifest)
+        name = release_id(text)
+        self.put(f"releases/{name}.json", text)
+        return name
+
+    def point(self, channel: str, release: str, at_ms: int = 0) -> None:
+        """By rename, as it is done on a living service."""
+        pointer = pointer_bytes(ChannelPointer(release, at_ms or self.clock_ms))
+        self.put(f"channels/{channel}.json", pointer)
+
+    def publish(self, channel: str, files: Mapping[str, bytes], **how: object) -> str:
+        name = self.release(files, **how)  # type: ignore[arg-type]
+        self.point(channel, name)
+        return name
+
+    def put(self, name: str, data: bytes) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name("new-" + path.name)
+        fresh.write_bytes(data)
+        return fresh.replace(path)
+
+    def object_path(self, data: bytes) -> Path:
+        name = sha256(data).hexdigest()
+        return self.path / "objects" / name[:2] / name
+
+
+class ServingCase(SynchronousTestCase):
+    """`self.folder` is what is published, `self.get("/assets/...")` how it is asked for."""
+
+    crashes = False
+    most_open = MOST_OPEN
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.folder = Folder(Path(self.mktemp()).absolute() / "assets")
+        self.browser = self.room()
+
+    def room(self, players: Players | None = None, origins: frozenset[str] = frozenset()) -> Browser:
+        """Over the same folder, with nothing in memory yet."""
+        store = AssetStore(self.folder.path)
+        self.objects = ObjectCache(store, self.run_away, self.clock.seconds, self.most_open)
+        self.addCleanup(self.objects.close)
+        self.library = ReleaseCache(store, self.run_away, self.clock.seconds)
+        routes = AssetRoutes(AssetService(self.library, self.objects, OPENED_MS), players)
+        policy = HttpSettings(BASE_HOST, cors_origins=origins)
+        return Browser([routes], policy, clock=self.clock, crashes=self.crashes)
+
+    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
+        """As a thread does."""
+        return at_once(work)
+
+    def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.browser.request(method, path, headers)
+
+    def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.ask("GET", path, headers)
+
+    def head(self, path: str, headers: Mapping[str, str] | None = None) -> Answer:
+        return self.ask("HEAD", path, headers)
+
+    def refused(self, answer: Answer, status: int, code: str) -> None:
+        """A problem of this code, that says what to do and nothing of the machine."""
+        self.assertEqual((answer.status, answer.code), (status, code), answer.body)
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        self.assertNotIn(str(self.folder.path).encode(), answer.body)
+        for name in ("etag", "repr-digest", "last-modified", "accept-ranges"):
+            self.assertNotIn(name, answer.headers)

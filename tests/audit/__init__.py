@@ -1,1 +1,0 @@
-"""What the owner's log says about security."""

@@ -1,0 +1,137 @@
+"""What is typed after a command's name: anything gets an answer in a sentence."""
+
+import json
+from collections.abc import Iterator
+
+import click
+from click.testing import CliRunner
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.cli.main import RENAMED, gamed
+from gamed.cli.output import TEXT, counted, typed
+from tests.cli.process import PorchTestCase
+from tests.support.commands import members
+
+NO_TEXT = "an\udcffna"
+"""What Python makes of a byte that is no UTF-8."""
+
+
+def parameters(group: click.Group) -> Iterator[tuple[str, click.Parameter]]:
+    """Every argument and option behind a command's name."""
+    for name, command in members(group):
+        if isinstance(command, click.Group):
+            yield from parameters(command)
+        else:
+            yield from ((name, parameter) for parameter in command.params)
+
+
+class WordTests(SynchronousTestCase):
+    def test_words_are_text(self) -> None:
+        """Words that end up in a store are text; only the names of files may be any bytes."""
+        paths = {"config", "data", "listen", "admin", "folder"}
+        loose = [
+            (command, parameter.name)
+            for command, parameter in parameters(gamed)
+            if parameter.type is click.STRING and parameter.name not in paths
+        ]
+        self.assertEqual(loose, [])
+        self.assertGreater(len([each for _, each in parameters(gamed) if each.type is TEXT]), 20)
+
+    def test_no_text(self) -> None:
+        """Other bytes are wrong usage."""
+        for words in (["players", "show", NO_TEXT], ["players", "merge", "anna", "--into", NO_TEXT]):
+            told = CliRunner().invoke(gamed, words)
+            self.assertEqual((told.exit_code, told.stdout), (2, ""))
+            self.assertIn("this is not UTF-8", told.stderr)
+
+    def test_options_too_late(self) -> None:
+        """The options of every command are told where they belong."""
+        for option in ("--config", "-c", "--data"):
+            told = CliRunner().invoke(gamed, ["players", "list", option, "x"])
+            self.assertEqual(told.exit_code, 2)
+            self.assertIn(f"gamed {option} ... players list", told.stderr)
+        self.assertIn("No such option", CliRunner().invoke(gamed, ["players", "list", "--conf"]).stderr)
+
+    def test_old_names(self) -> None:
+        """The error for a command's old name prints the present name, and no old name is a command any more."""
+        for old, present in (
+            ("check-config", "check config"),
+            ("check --fix", "check data --fix"),
+            ("check --json", "check data --json"),
+            ("saves ls anna", "saves list"),
+            ("assets ls", "assets list"),
+            ("assets point stable r0", "assets set-channel"),
+            ("assets drop stable --yes", "assets delete-channel"),
+            ("players attach anna --to ben", "players merge OLD --into NEW"),
+        ):
+            result = CliRunner().invoke(gamed, old.split(), prog_name="gamed")
+            self.assertEqual((result.exit_code, result.stdout), (2, ""), old)
+            self.assertTrue(result.stderr.endswith(f". Use: gamed {present}\n"), result.stderr)
+        for present in RENAMED.values():
+            self.assertEqual(CliRunner().invoke(gamed, [*present.split()[:2], "--help"]).exit_code, 0, present)
+
+    def test_check_needs_a_command(self) -> None:
+        """`gamed check`, which was a command of its own, is wrong usage: a script must not take it for a success."""
+        result = CliRunner().invoke(gamed, ["check"])
+        self.assertEqual((result.exit_code, result.stdout), (2, ""))
+        self.assertIn("Missing command", result.stderr)
+
+    def test_a_port(self) -> None:
+        """`serve` takes an endpoint: who gives it a port or a host, as other servers have them, is shown one."""
+        for option in ("--port", "--host"):
+            told = CliRunner().invoke(gamed, ["serve", option, "9000"])
+            self.assertEqual((told.exit_code, told.stdout), (2, ""))
+            self.assertIn(f"No such option '{option}': say --listen tcp:PORT:interface=127.0.0.1", told.stderr)
+        self.assertNotIn("--listen", CliRunner().invoke(gamed, ["health", "--port", "9000"]).stderr)
+
+    def test_counts(self) -> None:
+        """One thing is said of as one."""
+        self.assertEqual([counted(each, "save") for each in (0, 1, 2)], ["0 saves", "1 save", "2 saves"])
+
+    def test_a_password(self) -> None:
+        """Who is asked for one is told how long it may be."""
+        with CliRunner().isolation("correct horse\ncorrect horse\n") as (out, *_):
+            self.assertEqual(typed(), "correct horse")
+            self.assertIn(b"Password (8 to 128 characters)", out.getvalue())
+
+    def test_every_command_speaks_json(self) -> None:
+        """All but those that serve."""
+        silent = {name for name, command in leaves(gamed) if "as_json" not in {each.name for each in command.params}}
+        self.assertEqual(silent, {"serve", "dev"})
+
+
+def leaves(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    for name, command in members(group):
+        if isinstance(command, click.Group):
+            yield from leaves(command)
+        else:
+            yield name, command
+
+
+class HealthTests(SynchronousTestCase):
+    def test_addresses(self) -> None:
+        """What is no address is wrong usage; where nobody answers, the server is not well."""
+        for url in ("play.example.org", "ftp://a", "http://", "http://a:99999", "http://[::1", "http://a b/"):
+            told = CliRunner().invoke(gamed, ["health", "--url", url])
+            self.assertEqual((told.exit_code, told.stdout), (2, ""), url)
+            self.assertIn("expected an address", told.stderr)
+        told = CliRunner().invoke(gamed, ["health", "--url", f"http://{'a' * 64}.example"])
+        self.assertEqual((told.exit_code, told.stdout), (1, ""))
+        self.assertIs(type(told.exception), SystemExit)
+
+
+class JsonTests(PorchTestCase):
+    def test_small_commands(self) -> None:
+        """What scripts get of commands that are not about people."""
+        _, port = self.serve()
+        [fingerprint] = json.loads(self.gamed("key", "fingerprint", "--json")[1]).values()
+        self.assertEqual(self.gamed("key", "fingerprint")[1], f"{fingerprint}\n")
+        well = json.loads(self.gamed("health", "--json")[1])
+        self.assertEqual(well["health"], "ok")
+        self.assertRegex(well["instance"], r"^[0-9a-f]{8}$")
+        elsewhere = self.gamed("health", f"--url=http://localhost:{port}", "--json")[1]
+        self.assertEqual(json.loads(elsewhere), well)
+        checked = json.loads(self.gamed("check", "config", "--json")[1])
+        self.assertEqual((checked["mode"], checked["providers"], checked["data"]), ("local", [], str(self.data)))
+        made = CliRunner().invoke(gamed, ["key", "new", "--json"])
+        self.assertEqual(len(json.loads(made.stdout)["key"]), 44)

@@ -1,0 +1,88 @@
+"""Names and manifests of backups."""
+
+import json
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.database.backup_format import (
+    BackupError,
+    BackupFile,
+    BackupManifest,
+    expired_backups,
+    folder_name,
+    is_part,
+    parse_manifest,
+    part_name,
+)
+
+MANIFEST = BackupManifest(
+    made_at="2026-11-21T19:54:00.000Z",
+    gamed="1.0.0",
+    fingerprint="b1083823fef7",
+    key_source="file",
+    schemas={"auth": 1, "state": 1},
+    players=2,
+    saves=3,
+    files={"auth.db": BackupFile(8192, "0" * 64), "state.db": BackupFile(8192, "f" * 64)},
+)
+AT_MS = 1_795_290_840_999
+
+
+class NameTests(SynchronousTestCase):
+    def test_folder(self) -> None:
+        """The second it was made, in UTC; one that is there already is not written over."""
+        self.assertEqual(folder_name(AT_MS, []), "gamed-20261121T195400Z")
+        taken = ["gamed-20261121T195400Z", "gamed-20261121T195401Z"]
+        self.assertEqual(folder_name(AT_MS, taken), "gamed-20261121T195402Z")
+
+    def test_part(self) -> None:
+        """What is not whole has a name that no whole one has."""
+        name = folder_name(AT_MS, [])
+        self.assertTrue(is_part(part_name(name)))
+        self.assertFalse(any(is_part(each) for each in (name, ".gamed", ".gamed-x.part", f"{name}.part")))
+        self.assertEqual(expired_backups([part_name(name), name], "new", 1), [name])
+
+    def test_outlived(self) -> None:
+        """The newest stay, the one just made whatever the clock says; names of others are not looked at."""
+        names = [f"gamed-2026112{day}T040000Z" for day in (3, 1, 2)]
+        foreign = ["gamed", "gamed-yesterday", "gamed-20261120T040000Z.old", "lost+found"]
+        self.assertEqual(expired_backups([*names, *foreign], names[0], 1), sorted(names)[:2])
+        self.assertEqual(expired_backups([*names, *foreign], names[1], 2), [names[2]])
+        self.assertEqual(expired_backups([*names, *foreign], names[0], 3), [])
+        self.assertEqual(expired_backups(names, names[0], 10), [])
+
+
+class ManifestTests(SynchronousTestCase):
+    def test_there_and_back(self) -> None:
+        """What is written is read again; without a key, too."""
+        for manifest in (
+            MANIFEST,
+            BackupManifest("2026-11-21T19:54:00.000Z", "1.0.0", None, None, {}, 0, 0, MANIFEST.files),
+        ):
+            self.assertEqual(parse_manifest(json.dumps(manifest.members()).encode()), manifest)
+
+    def test_refused(self) -> None:
+        """A manifest that is damaged, of another form, or names files that are not a backup's."""
+        good = MANIFEST.members()
+        file = {"bytes": 1, "sha256": "0" * 64}
+        for change in (
+            {"format": 2},
+            {"made_at": "yesterday"},
+            {"gamed": "1.0\n"},
+            {"players": -1},
+            {"saves": True},
+            {"key": None},
+            {"key": {"fingerprint": 1, "source": None}},
+            {"schemas": {"auth": "1"}},
+            {"files": {}},
+            {"files": {"auth.db": file}},
+            {"files": {"auth.db": file, "state.db": {"bytes": 1, "sha256": "0"}}},
+            {"files": {"auth.db": file, "state.db": file, "../auth.key": file}},
+        ):
+            members: dict[str, Any] = {**good, **change}
+            with self.assertRaises(BackupError, msg=str(change)):
+                parse_manifest(json.dumps(members).encode())
+        for text in (b"", b"[]", b"{", json.dumps({"format": 1}).encode(), b'{"format": 1, "format": 1}'):
+            with self.assertRaises(BackupError):
+                parse_manifest(text)

@@ -1,0 +1,231 @@
+"""`gamed doctor` beside a real service, and through a real proxy."""
+
+import json
+import os
+import sys
+import threading
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from sqlite3 import connect
+
+from cryptography.x509 import DNSName
+
+import gamed.cli.doctor
+import gamed.cli.main  # what the other user has to be able to import, too
+import gamed.service  # noqa: F401
+from tests.cli.other_user import python_for_all
+from tests.cli.process import GAMED, PorchTestCase
+from tests.config.files import KEY_TEXT
+from tests.proxies.samples import Nginx
+from tests.support.certificates import certificate
+from tests.support.ports import free_port
+
+OTHER = 54321
+"""A user whom this machine has no name for."""
+GAME = {"wait_seconds": 1, "min_free_bytes": 0}
+
+
+class FarProvider:
+    """An issuer on this machine whose clock stands in 1999."""
+
+    def __init__(self) -> None:
+        asked: list[str] = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                body = json.dumps(document).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def date_time_string(self, timestamp: float | None = None) -> str:
+                return "Fri, 31 Dec 1999 23:59:59 GMT"
+
+            def log_message(self, *_: object) -> None:
+                """Nobody reads it."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.base, self.asked = f"http://127.0.0.1:{self._server.server_port}", asked
+        names = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys"}
+        document = {"issuer": self.base, **{name: f"{self.base}/{path}" for name, path in names.items()}}
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class DoctorTests(PorchTestCase):
+    python = sys.executable
+
+    def gamed(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        command = (self.python, *GAMED[1:])
+        return self.run_command(*self.places, *arguments, of=command, stdin=stdin)
+
+    def doctor(self, *options: str) -> tuple[int, dict[str, list[dict[str, str]]], str]:
+        """Exit code, findings by their level, stderr."""
+        code, out, err = self.gamed("doctor", "--json", *options)
+        found: dict[str, list[dict[str, str]]] = {"ok": [], "skipped": [], "warning": [], "problem": []}
+        for finding in json.loads(out)["findings"]:
+            found[finding["level"]].append(finding)
+        return code, found, err
+
+    def configure(self, **config: object) -> None:
+        self.config.write_text(json.dumps({"mode": "local", **config}))
+        self.config.with_name("game.json").write_text(json.dumps(GAME))
+
+    def rows(self, table: str) -> int:
+        name = "state.db" if table.startswith("save") else "auth.db"
+        with closing(connect(f"file:{self.data / name}?mode=ro", uri=True)) as connection:
+            return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    def give_away(self) -> None:
+        """The data folder becomes another user's, where these tests may do that."""
+        for path in (self.data, *self.data.rglob("*")):
+            os.chown(path, OTHER if os.geteuid() == 0 else -1, -1)
+
+    def test_local(self) -> None:
+        """The doctor finds no problem beside a running server, but a key file that others can read."""
+        self.configure()
+        process, _port = self.serve()
+        code, found, err = self.doctor()
+        self.assertEqual((code, found["problem"], err), (0, [], ""))
+        checks = {finding["check"] for finding in found["ok"]}
+        self.assertLessEqual({"configuration", "data", "auth.db", "state.db", "server", "key", "disk"}, checks)
+        self.assertIn("no provider", found["skipped"][0]["said"])
+
+        (self.data / "auth.key").chmod(0o644)
+        code, found, err = self.doctor()
+        self.assertEqual((code, [each["check"] for each in found["problem"]]), (1, ["auth.key"]))
+        self.assertIn("1 problem", err)
+        self.assertEqual(self.stop(process), 0)
+
+    def test_folder_of_another_user(self) -> None:
+        """Root finds no problem in another user's folder, unless that user cannot enter it. A lost key and a damaged
+        store are problems; a wrong configuration ends with 78 and the findings that do not need it."""
+        self.configure()
+        process, _port = self.serve()
+        self.assertEqual(self.stop(process), 0)
+        self.give_away()
+        code, found, err = self.doctor()
+        self.assertEqual({each["check"] for each in found["problem"]} - {"access"}, set())
+        self.assertEqual(code, 1 if found["problem"] else 0)
+        self.folder.chmod(0o755)
+        self.python, self.environ = python_for_all(self.folder / "for-all")
+        code, out, err = self.gamed("doctor")
+        self.assertEqual((code, out.splitlines()[-1].startswith("0 problems"), err), (0, True, ""))
+        (self.data / "auth.key").rename(self.folder / "elsewhere")
+        state = self.data / "state.db"
+        state.write_bytes(b"not a database at all" * 1000)
+        code, found, err = self.doctor()
+        self.assertEqual((code, {each["check"] for each in found["problem"]}), (1, {"key", "state.db"}))
+        said = {each["check"]: each["said"] for each in found["warning"]}
+        self.assertIn("does not answer", said["server"])
+
+        self.configure(mode="oaut", public_url="ftp://x")
+        code, found, err = self.doctor()
+        self.assertEqual((code, len([each for each in found["problem"] if each["check"] == "configuration"])), (78, 2))
+        self.assertIn("auth.db", {each["check"] for each in found["ok"]})
+
+    def test_public(self) -> None:
+        """Through nginx as the sample has it: nothing is sent but questions until --write, whose player is gone
+        afterwards; then an address that refuses, and a proxy without a server behind it."""
+        port, trusted = free_port(), certificate(self.folder, DNSName("localhost"))
+        proxy = Nginx(self.folder / "nginx", trusted, f"127.0.0.1:{port}")
+        self.addCleanup(proxy.close)
+        self.environ["SSL_CERT_FILE"] = str(trusted)
+        self.configure(public_url=f"https://localhost:{proxy.port}")
+        process, _port = self.serve(port=port)
+        code, found, err = self.doctor("--public")
+        self.assertEqual((code, found["problem"], found["warning"], err), (0, [], [], ""))
+        self.assertIn("--write", found["skipped"][-1]["advice"])
+        self.assertEqual(self.rows("player"), 0)
+
+        code, found, err = self.doctor("--public", "--write")
+        self.assertEqual((code, found["problem"], err), (0, [], ""))
+        checks = {finding["check"] for finding in found["ok"]}
+        self.assertLessEqual({"save of 2 MiB", "ETag", "If-Match", "If-None-Match", "ranges", "wait"}, checks)
+        self.assertEqual([self.rows(table) for table in ("player", "session", "save_version")], [0, 0, 0])
+
+        code, found, err = self.doctor("--public", f"https://localhost:{free_port()}", "--write")
+        self.assertEqual((code, [each["check"] for each in found["problem"]]), (1, ["address"]))
+        self.assertIn("Start gamed", found["problem"][0]["advice"])
+        self.assertEqual(self.stop(process), 0)
+        code, found, err = self.doctor("--public")
+        self.assertEqual((code, "Start gamed" in found["problem"][0]["advice"]), (1, True))
+
+    def test_providers(self) -> None:
+        """A provider is asked for its document and its page; its clock is compared. One that does not answer, or is
+        another issuer than the file says, is a problem."""
+        far = FarProvider()
+        self.addCleanup(far.close)
+        self.environ |= {"GAMED_MASTER_KEY": KEY_TEXT, "PROVIDER_SECRET": "hush"}
+        client = {"client_id": "1", "client_secret_env": "PROVIDER_SECRET"}
+        silent = f"http://127.0.0.1:{free_port()}"
+        self.configure(
+            mode="oauth",
+            public_url="https://play.example.org",
+            master_key_env="GAMED_MASTER_KEY",
+            providers={
+                "good": {**client, "issuer": far.base},
+                "slash": {**client, "issuer": f"{far.base}/"},
+                "silent": {**client, "issuer": silent},
+            },
+        )
+        code, found, _err = self.doctor()
+        problems = {each["check"]: each["said"] for each in found["problem"]}
+        self.assertEqual((code, set(problems)), (1, {"provider slash", "provider silent", "data", "clock"}))
+        self.assertIn("another issuer", problems["provider slash"])
+        self.assertIn("does not answer", problems["provider silent"])
+        self.assertIn("ahead of", problems["clock"])
+        said = [each["said"] for each in found["ok"] if each["check"] == "provider good"]
+        uri = "the redirect URI to register there is https://play.example.org/auth/good/callback"
+        self.assertEqual(said, [uri, "discovery answers", "the page for signing in answers"])
+        self.assertEqual(set(far.asked), {"/.well-known/openid-configuration", "/authorize"})
+
+    def test_missing_client_secret(self) -> None:
+        """A configuration is not called good while the variable of a client secret is missing: the finding names it,
+        the exit code is 78 as of `serve`, and everything that needs no secret is still checked."""
+        self.environ["GAMED_MASTER_KEY"] = KEY_TEXT
+        issuer = f"http://127.0.0.1:{free_port()}"
+        self.configure(
+            mode="oauth",
+            public_url="https://play.example.org",
+            master_key_env="GAMED_MASTER_KEY",
+            providers={"home": {"client_id": "1", "client_secret_env": "PROVIDER_SECRET", "issuer": issuer}},
+        )
+        code, found, err = self.doctor()
+        self.assertEqual(code, 78, err)
+        [configuration] = [each for each in found["problem"] if each["check"] == "configuration"]
+        self.assertIn("PROVIDER_SECRET is not set", configuration["said"])
+        self.assertIn("gamedctl", configuration["advice"])
+        self.assertNotIn("configuration", {each["check"] for each in found["ok"]})
+        self.assertIn("provider home", {each["check"] for each in found["problem"]})
+
+        self.environ["PROVIDER_SECRET"] = "hush"
+        code, found, err = self.doctor()
+        self.assertIn("configuration", {each["check"] for each in found["ok"]})
+        self.assertEqual(code, 1, err)
+
+    def test_no_store_to_compare_the_key_with(self) -> None:
+        """Without a data folder, or with an auth.db that holds nothing yet, no key is said to fit."""
+        self.environ["GAMED_MASTER_KEY"] = KEY_TEXT
+        self.configure(master_key_env="GAMED_MASTER_KEY")
+        for make in (lambda: None, self.data.mkdir, (self.data / "auth.db").touch):
+            make()
+            _code, found, _err = self.doctor()
+            [key] = [each for level in found.values() for each in level if each["check"] == "key"]
+            self.assertEqual((key["level"], "no auth.db yet" in key["said"]), ("skipped", True), key)
+
+    def test_usage(self) -> None:
+        """--write alone, an address that is none, and no address at all."""
+        self.configure()
+        for options, words in (
+            (["--write"], "--write goes with --public"),
+            (["--public", "play.example.org"], "expected an address"),
+            (["--public"], "no public_url"),
+        ):
+            code, out, err = self.gamed("doctor", *options)
+            self.assertEqual((code, out, words in err), (2, "", True), err)

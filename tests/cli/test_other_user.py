@@ -1,0 +1,186 @@
+"""Commands run as root on the data folder of a service that runs as another user (PROTOCOL 3.8, SPEC 2.2)."""
+
+import json
+import os
+import pwd
+import subprocess
+from pathlib import Path
+from shutil import rmtree
+
+from twisted.trial.unittest import SynchronousTestCase
+
+import gamed.cli.main  # what the other user has to be able to import, too
+import gamed.service  # noqa: F401
+from gamed.cli.process import refuse_foreign_folder
+from tests.cli.other_user import library_folders, python_for_all, reachable
+from tests.cli.process import PorchTestCase, folder_of, free_port, get
+from tests.test_guides import blocks
+
+OTHER = 54321
+"""A user whom this machine has no name for, as in a container."""
+RUN = "from gamed.cli import main; main()"
+DROP = "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+class OtherUserTests(PorchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.uid = OTHER if os.geteuid() == 0 else os.geteuid()
+        self.folder.chmod(0o755)
+        self.python, self.environ = python_for_all(self.folder / "for-all")
+        self.data.mkdir(0o700)
+        self.config.write_text('{"mode": "local"}')
+        if self.uid == OTHER:
+            os.chown(self.data, OTHER, OTHER)
+
+    def serve_as_other(self) -> int:
+        port = free_port()
+        serve = [self.python, "-c", RUN, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1"]
+        drop = [self.python, "-c", DROP.format(OTHER)] if self.uid == OTHER else []
+        self.process = self.start(*drop, *serve)
+        self.await_answer(port, self.process)
+        return port
+
+    def done(self, *arguments: str, stdin: str = "") -> str:
+        """The output of a command that root ran."""
+        code, out, err = self.run_command(*self.places, *arguments, of=(self.python, "-c", RUN), stdin=stdin)
+        self.assertEqual((code, err), (0, ""), arguments)
+        return out
+
+    def strangers(self) -> list[Path]:
+        """Files in the data folder that do not belong to the service's user, or that others can read."""
+        files = [self.data, *self.data.rglob("*")]
+        return [file for file in files if file.stat().st_uid != self.uid or file.stat().st_mode & 0o077]
+
+    def test_every_command(self) -> None:
+        """Each works beside the running service, holds from its next request on, and leaves no file of root's."""
+        port = self.serve_as_other()
+        for name in ("Anna", "ben", "carl"):
+            self.done("players", "add", name, "--password-stdin", stdin="correct horse")
+        token = json.loads(self.done("players", "token", "anna", "--json"))["access_token"]
+        self.assertEqual(get(port, "/auth/sessions", token)[0], 200)
+        for arguments in (
+            ("doctor",),
+            ("players", "list"),
+            ("players", "show", "anna"),
+            ("players", "note", "anna", "my sister"),
+            ("players", "block", "ben"),
+            ("players", "unblock", "ben"),
+            ("owner", "claim", "anna"),
+            ("owner", "show"),
+            ("owner", "reset"),
+            ("sessions", "list"),
+            ("key", "fingerprint"),
+            ("players", "merge", "carl", "--into", "ben"),
+            ("players", "erase", "ben", "--yes"),
+        ):
+            self.done(*arguments)
+        self.done("players", "password", "anna", "--password-stdin", stdin="battery staple")
+        self.assertEqual(get(port, "/auth/sessions", token)[0], 401)
+        self.assertIn("0 sessions", self.done("sessions", "revoke", "anna"))
+        self.assertEqual(self.strangers(), [])
+        self.assertEqual(self.done("health"), "ok\n")
+        self.assertEqual(self.stop(self.process), 0)
+        self.assertIn(f"by=uid:{os.getuid()} ", self.output())
+        self.assertEqual(self.strangers(), [])
+
+    def test_serve_as_root(self) -> None:
+        """Root is refused, and the command that the refusal prints starts the server as the folder's user, with the
+        configuration and the data that the environment names."""
+        if self.uid != OTHER:
+            self.assertIsNone(refuse_foreign_folder(self.data))
+            return
+        self.environ |= {"GAMED_CONFIG": str(self.config), "GAMED_DATA": str(self.data)}
+        for uid, user in ((OTHER, str(OTHER)), (pwd.getpwnam("nobody").pw_uid, "nobody")):
+            os.chown(self.data, uid, uid)
+            port = free_port()
+            serve = (self.python, "-c", RUN, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+            code, out, err = self.run_command(of=serve)
+            self.assertEqual((code, out), (78, ""), err)
+            command = err.strip().partition("with the same settings: ")[2]
+            self.assertTrue(command.startswith(f"setpriv --reuid={user} "), err)
+            process = self.start("/bin/sh", "-c", f"exec {command}")
+            self.await_answer(port, process)
+            self.assertEqual({path.stat().st_uid for path in self.data.iterdir()}, {uid})
+            self.assertEqual(self.stop(process), 0, self.output())
+            rmtree(self.data)
+            self.data.mkdir(0o700)
+
+    def test_first_start_of_the_guide(self) -> None:
+        """The owner's guide has a command that starts the server as the user `gamed`: with this machine's paths and
+        user in place of the guide's it does so, from a shell without any variable."""
+        [printed] = [text for text in blocks("docs/owner-guide.md", "sh") if "gamed serve" in text]
+        command = printed.replace("/etc/gamed/authentication.json", str(self.config))
+        command = command.replace("/var/lib/gamed/data", str(self.data))
+        command = command.replace("/opt/gamed/bin/gamed serve", f"{self.python} -c '{RUN}' serve --listen=$LISTEN")
+        change = "setpriv --reuid=gamed --regid=gamed --init-groups "
+        self.assertEqual([text in command for text in (change, str(self.config), str(self.data), RUN)], [True] * 4)
+        if self.uid == OTHER:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self.data, nobody.pw_uid, nobody.pw_gid)
+            command = command.replace(change, f"setpriv --reuid=nobody --regid={nobody.pw_gid} --init-groups ")
+        else:
+            command = command.replace(change, "")
+        port = free_port()
+        self.environ["LISTEN"] = f"tcp:{port}:interface=127.0.0.1"
+        process = self.start("/bin/sh", "-c", f"exec {command.strip()}")
+        self.await_answer(port, process)
+        self.assertEqual(self.data.stat().st_uid, (self.data / "auth.db").stat().st_uid)
+        self.assertEqual(self.stop(process), 0, self.output())
+
+    def test_assets(self) -> None:
+        """What root publishes is the service's user's; what that user may not read is not published, and named."""
+        self.serve_as_other()
+        assets = self.folder / "assets"
+        assets.mkdir(mode=0o755)
+        (assets / "readme.txt").write_bytes(b"hello")
+        self.done("assets", "publish", str(assets))
+        self.assertIn("all is well: 1 release,", self.done("assets", "verify"))
+        self.assertEqual(self.strangers(), [])
+        (assets / "closed.txt").write_bytes(b"root's own")
+        (assets / "closed.txt").chmod(0o000)
+        command = (*self.places, "assets", "publish", str(assets))
+        code, _, err = self.run_command(*command, of=(self.python, "-c", RUN))
+        self.assertEqual((code, "closed.txt: cannot be read (Permission denied)" in err), (1, True), err)
+        if self.uid == OTHER:
+            (self.folder / "home").mkdir(mode=0o700)
+            (self.folder / "home/assets").mkdir()
+            command = (*self.places, "assets", "publish", str(self.folder / "home/assets"))
+            code, _, err = self.run_command(*command, of=(self.python, "-c", RUN))
+            self.assertEqual((code, f"is closed to uid {OTHER}" in err), (1, True), err)
+
+    def test_nobody_else(self) -> None:
+        """A user who is neither root nor the service's can do nothing, and is told so in a sentence."""
+        self.serve_as_other()
+        if self.uid != OTHER:
+            self.data.chmod(0o000)
+            self.addCleanup(self.data.chmod, 0o700)
+        drop = [self.python, "-c", DROP.format(OTHER + 1)] if self.uid == OTHER else []
+        done = subprocess.run(
+            [*drop, self.python, "-c", RUN, *self.places, "players", "list"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], **self.environ},
+            check=False,
+        )
+        self.assertIn(done.returncode, (1, 78), done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1))
+
+
+class ReachableTests(SynchronousTestCase):
+    """Which files of this machine another user can use as they are."""
+
+    def test_link_in_a_closed_folder(self) -> None:
+        """A link in a folder that only its owner may enter is closed to others, even if it leads to an open file: so is
+        the `python` of a virtual environment below a home of mode 0700."""
+        closed = folder_of(self)
+        (closed / "python").symlink_to("/bin/sh")
+        self.assertEqual((reachable(Path("/bin/sh")), reachable(closed / "python")), (True, False))
+
+    def test_missing_folders(self) -> None:
+        """Folders that Python lists but that do not exist, as Debian's does, are left out."""
+        folder = folder_of(self)
+        self.assertEqual(library_folders([str(folder / "dist-packages"), str(folder)]), [folder])

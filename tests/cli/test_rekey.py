@@ -1,0 +1,35 @@
+"""From the key file to a master key, as the owner walks it: edit, set the variable, restart."""
+
+import json
+
+from tests.cli.process import PorchTestCase
+from tests.config.files import KEY_TEXT, LOCAL, changed
+from tests.support.covers import covers
+
+
+@covers("2.1/6")
+class RekeyTests(PorchTestCase):
+    def test_accounts_are_kept(self) -> None:
+        """The first start with a master key writes auth.db anew, retires the key file, and tells what was kept."""
+        process, _ = self.serve()
+        self.assertEqual(self.gamed("players", "add", "Anna", "--password-stdin", stdin="correct horse\n")[0], 0)
+        self.stop(process)
+        filed = self.gamed("key", "fingerprint")[1]
+        key = (self.data / "auth.key").read_bytes()
+
+        self.config.write_text(json.dumps(changed(LOCAL, master_key_env="GAMED_MASTER_KEY")))
+        self.environ = {"GAMED_MASTER_KEY": KEY_TEXT}
+        self.assertEqual(self.gamed("key", "fingerprint")[1], filed)
+        process, _ = self.serve()
+        self.assertIn("1 local account kept", self.output())
+        self.assertEqual((self.data / "auth.key.retired").read_bytes(), key)
+        self.assertFalse((self.data / "auth.key").exists())
+        self.assertNotEqual(self.gamed("key", "fingerprint")[1], filed)
+        [player] = json.loads(self.gamed("players", "list", "--json")[1])
+        self.assertEqual(player["name"], "Anna")
+        self.assertEqual(self.gamed("players", "token", "ANNA", "--json")[0], 0)
+        self.stop(process)
+
+        process, _ = self.serve()
+        self.assertNotIn("kept", self.output())
+        self.stop(process)

@@ -1,0 +1,87 @@
+"""SIGTERM at every moment of a server's life, with real processes."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.cli.process import GAMED, TWISTD, WAIT_SECONDS, PorchTestCase, free_port
+
+BETWEEN_MS = (0, 1, 3, 7, 12, 20)
+EARLY_MS = (0, 20, 50, 100, 150, 200, 300, 400, 550, 700)
+
+
+def handled(pid: int, number: int) -> bool:
+    """Return whether the process has a handler of its own for this signal."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    [mask] = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(mask >> (number - 1) & 1)
+
+
+class StoppingTests(PorchTestCase):
+    def assertWell(self, process: "subprocess.Popen[str]", moment: object) -> None:
+        code = process.wait(WAIT_SECONDS)
+        output = self.output()
+        self.assertEqual((code, "Traceback" in output, "Unhandled" in output), (0, False, False), (moment, output))
+
+    def test_two_signals(self) -> None:
+        """A second SIGTERM soon after the first changes nothing: exit code 0, no traceback."""
+        for pause_ms in BETWEEN_MS:
+            process, _ = self.serve()
+            process.send_signal(signal.SIGTERM)
+            time.sleep(pause_ms / 1000)
+            process.send_signal(signal.SIGTERM)
+            self.assertWell(process, pause_ms)
+
+    def test_signals_until_the_end(self) -> None:
+        """SIGTERM that comes again and again, until the process is gone, changes nothing either."""
+        for pause_ms in (0, 1, 5):
+            process, _ = self.serve()
+            while process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                time.sleep(pause_ms / 1000)
+            self.assertWell(process, pause_ms)
+
+    def test_both_signals(self) -> None:
+        """Ctrl-C while SIGTERM is being obeyed, or SIGTERM after Ctrl-C, logs no traceback."""
+        for first, second, code in (
+            (signal.SIGTERM, signal.SIGINT, 0),
+            (signal.SIGINT, signal.SIGTERM, -signal.SIGINT),
+            (signal.SIGINT, signal.SIGINT, -signal.SIGINT),
+        ):
+            process, _ = self.serve()
+            for number in (first, second):
+                process.send_signal(number)
+                time.sleep(0.002)
+            self.assertEqual(process.wait(WAIT_SECONDS), code, (first, second))
+            self.assertNotIn("Traceback", self.output())
+
+    def test_during_the_start(self) -> None:
+        """From the moment the command runs SIGTERM ends it with 0, on a first run and on later ones."""
+        for early_ms in EARLY_MS:
+            port = free_port()
+            process = self.start(*GAMED, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")
+            self.await_handler(process)
+            time.sleep(early_ms / 1000)
+            process.send_signal(signal.SIGTERM)
+            self.assertWell(process, early_ms)
+        process, _ = self.serve()
+        self.assertEqual(self.stop(process), 0)
+
+    def test_during_the_start_of_twistd(self) -> None:
+        """The same under twistd, from the moment gamed's code runs."""
+        for early_ms in (0, 100, 300):
+            plain = (*TWISTD, "--nodaemon", "--pidfile=", "gamed", "serve", *self.places)
+            process = self.start(*plain, f"--listen=tcp:{free_port()}:interface=127.0.0.1")
+            self.await_handler(process)
+            time.sleep(early_ms / 1000)
+            process.send_signal(signal.SIGTERM)
+            self.assertWell(process, early_ms)
+
+    def await_handler(self, process: "subprocess.Popen[str]") -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not handled(process.pid, signal.SIGTERM):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), self.output())
+            os.sched_yield()

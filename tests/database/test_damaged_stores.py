@@ -1,0 +1,80 @@
+"""Fifteen servers whose stores were damaged at random places: every answer is typed, and the damage is told once."""
+
+import shutil
+from collections import Counter
+from random import Random
+from typing import ClassVar
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.database.errors import DatabaseCorrupt, DatabaseError
+from gamed.database.migrations import MigrationError
+from tests.database.damaged import Server, copy, everything, fill, spoil
+from tests.support.http import Answer
+from tests.support.stores import data_folder
+
+SERVERS = 15
+PLACES = (1, 1, 2, 4, 8)
+"""How many of one server are damaged."""
+
+
+class DamagedStores(SynchronousTestCase):
+    timeout = 600
+    codes: ClassVar[Counter[str | None]]
+
+    def test_every_answer(self) -> None:
+        """No answer is internal_error: damage is store_unavailable, or corrupt_blob where it hit the bytes of a save
+        alone. Both happen here."""
+        source = data_folder(self)
+        bearer, refresh = fill(source)
+        self.codes, served = Counter(), 0
+        seeds = iter(range(10 * SERVERS))
+        while served < SERVERS:
+            random = Random(seed := next(seeds))
+            copy(source, data := data_folder(self) / "data")
+            for _ in range(random.choice(PLACES)):
+                spoil(data / random.choice(("auth.db", "state.db", "state.db")), random)
+            try:
+                server = Server(data)
+            except (DatabaseError, MigrationError):  # refused at its start, in one sentence
+                continue
+            served += 1
+            self.ask_all(seed, server, bearer, refresh)
+            shutil.rmtree(data)
+        self.assertGreater(min(self.codes["store_unavailable"], self.codes["corrupt_blob"]), 5)
+
+    def ask_all(self, seed: int, server: Server, bearer: str, refresh: str) -> None:
+        for what, answer in everything(server, bearer, refresh):
+            code = (
+                answer.code
+                if answer.headers.get("content-type") == "application/problem+json" and answer.body
+                else None
+            )
+            self.codes[code] += 1
+            self.assertNotEqual(code, "internal_error", (seed, what))
+            self.assertIn(answer.status, {*range(200, 500), 500, 503}, (seed, what))
+            if code == "store_unavailable":
+                self.assertIn("retry-after", answer.headers)
+            if code == "corrupt_blob":
+                self.good_one_is_good(server, answer, bearer)
+        for sweep in server.sweeps():
+            sweep.addErrback(lambda reason: reason.trap(DatabaseError))
+            self.successResultOf(sweep)
+        self.told(seed, server)
+        self.successResultOf(server.stores.close())
+
+    def good_one_is_good(self, server: Server, answer: Answer, bearer: str) -> None:
+        """The version that the refusal offers can be read."""
+        if (good := answer.json["newest_good"]) is not None:
+            read = server.ask("GET", good["href"], b"", bearer)
+            self.assertIn((read.status, len(read.body)), {(200, good["size"])})
+
+    def told(self, seed: int, server: Server) -> None:
+        """A damaged store takes no more writes; the log names it once, and /healthz says that something is wrong."""
+        damaged = [file.name for file in server.stores._files if file.refusal is not None]
+        lines = [line for line in server.browser.events if line.startswith("database_damaged database=")]
+        self.assertEqual([line.split()[1].removeprefix("database=") for line in sorted(lines)], damaged, seed)
+        for name in damaged:
+            self.failureResultOf(server.stores.lanes[name].submit(lambda connection: None), DatabaseCorrupt)
+        server.stores._health._fresh_until = 0
+        self.assertEqual(server.ask("GET", "/healthz").status, 503 if damaged else 200, seed)

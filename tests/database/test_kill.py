@@ -1,0 +1,42 @@
+"""What was acknowledged survives kill -9."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.database.migrations import prepare_files
+from gamed.database.offline import run_transaction
+from tests.support.covers import covers
+from tests.support.stores import ask, data_folder
+
+ROUNDS = 20
+
+
+def killed_after(folder: Path, name: str, acknowledged: int) -> list[bytes]:
+    """Let the writers run until so many writes were acknowledged, kill them; -> all that they acknowledged."""
+    command = [sys.executable, "-m", "tests.database.writers", str(folder), name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+        assert process.stdout is not None
+        rows = [process.stdout.readline() for _ in range(acknowledged)]
+        process.kill()
+        rows += process.stdout.readlines()
+    return [row.strip() for row in rows if row.endswith(b"\n")]
+
+
+class Kill(SynchronousTestCase):
+    @covers("threats/46")
+    def test_nothing_acknowledged_is_lost(self) -> None:
+        """20 times a process with 32 writers is killed at another moment: every acknowledged row is there, forever."""
+        data = data_folder(self)
+        acknowledged: set[bytes] = set()
+        for number in range(ROUNDS):
+            rows = killed_after(data, str(number), 50 + 37 * number)
+            self.assertGreaterEqual(len(rows), 50 + 37 * number)
+            acknowledged.update(rows)
+            prepare_files(data)
+            stored = run_transaction(data / "auth.db", ask("SELECT bucket_index FROM limit_bucket"))
+            self.assertEqual(set(), acknowledged - {row for (row,) in stored})
+            whole = run_transaction(data / "auth.db", ask("PRAGMA integrity_check"))
+            self.assertEqual([("ok",)], whole)

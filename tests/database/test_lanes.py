@@ -1,0 +1,323 @@
+"""The queue before a lane's thread: what rides together, what is refused, cancelled, drained."""
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import CancelledError, Deferred, gatherResults
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from gamed.database.connection import PAGE_BYTES, connect, file_uri
+from gamed.database.databases import Databases
+from gamed.database.errors import DatabaseBusy, DatabaseCorrupt
+from gamed.database.queues import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, DatabaseQueue, Transaction
+from tests.database.test_batches import spoil
+from tests.support.stores import ask, file_stores, memory_stores
+
+
+def arrive(at_ms: int) -> Callable[[sqlite3.Connection], int]:
+    """A unit that stores one row of limit_bucket."""
+
+    def unit(connection: sqlite3.Connection) -> int:
+        connection.execute("INSERT INTO limit_bucket VALUES (:index, :at)", {"index": b"%d" % at_ms, "at": at_ms})
+        return at_ms
+
+    return unit
+
+
+def arrivals(connection: sqlite3.Connection) -> list[int]:
+    return [at for (at,) in connection.execute("SELECT arrival_ms FROM limit_bucket ORDER BY arrival_ms").fetchall()]
+
+
+def increment(connection: sqlite3.Connection) -> int:
+    """Read, decide, write."""
+    found = connection.execute("SELECT arrival_ms FROM limit_bucket WHERE bucket_index = x'00'").fetchone()
+    after = 1 if found is None else int(found[0]) + 1
+    connection.execute(
+        "INSERT INTO limit_bucket VALUES (x'00', :after)"
+        " ON CONFLICT (bucket_index) DO UPDATE SET arrival_ms = excluded.arrival_ms",
+        {"after": after},
+    )
+    return after
+
+
+def claim(name: str) -> Callable[[sqlite3.Connection], bool]:
+    """A unit that takes the one place if it is free; whether it did."""
+
+    def unit(connection: sqlite3.Connection) -> bool:
+        if arrivals(connection):
+            return False
+        connection.execute("INSERT INTO limit_bucket VALUES (:name, 1)", {"name": name.encode()})
+        return True
+
+    return unit
+
+
+class Held(SynchronousTestCase):
+    """Units submitted while the lane is paused wait together."""
+
+    def setUp(self) -> None:
+        self.stores = memory_stores()
+
+    def together(self, lane: DatabaseQueue, *units: Transaction[Any], size: int = 0) -> list[Deferred[Any]]:
+        self.successResultOf(lane.pause())
+        answers = [lane.submit(unit, size) for unit in units]
+        for answer in answers:
+            self.assertNoResult(answer)
+        lane.resume()
+        return answers
+
+    def batches(self, lane: DatabaseQueue) -> list[int]:
+        """The sizes of all batches from now on."""
+        sizes: list[int] = []
+        work = lane._worker.run
+
+        def counted(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
+            sizes.append(len(hop.keywords["units"]))  # type: ignore[attr-defined]
+            return work(hop)
+
+        lane._worker.run = counted  # type: ignore[method-assign, assignment]
+        return sizes
+
+
+class RidingTogether(Held):
+    def test_reads_share_a_hop(self) -> None:
+        """Up to 64 waiting reads ride one hop, the rest the next, each answered in order."""
+        sizes = self.batches(self.stores.reads)
+        answers = self.together(self.stores.reads, *(lambda _, n=n: n for n in range(100)))
+        self.assertEqual(list(range(100)), [self.successResultOf(answer) for answer in answers])
+        self.assertEqual([BATCH_ITEMS, 100 - BATCH_ITEMS], sizes)
+
+    def test_writes_share_a_commit(self) -> None:
+        """Up to 64 waiting writes ride one transaction."""
+        sizes = self.batches(self.stores.auth)
+        self.together(self.stores.auth, *map(arrive, range(65)))
+        self.assertEqual([64, 1], sizes)
+        self.assertEqual(list(range(65)), self.successResultOf(self.stores.reads.submit(arrivals)))
+
+    def test_bytes_limit_a_batch(self) -> None:
+        """A batch is at most 4 MiB as its units announce them, but a single larger one still goes."""
+        sizes = self.batches(self.stores.auth)
+        self.together(self.stores.auth, *map(arrive, range(6)), size=BATCH_BYTES // 2)
+        self.together(self.stores.auth, *map(arrive, range(6, 9)), size=BATCH_BYTES + 1)
+        self.assertEqual([2, 2, 2, 1, 1, 1], sizes)
+
+    def test_read_after_write(self) -> None:
+        """A read submitted once a write was answered sees it, on either store."""
+        self.successResultOf(self.stores.auth.submit(arrive(1)))
+        self.assertEqual([1], self.successResultOf(self.stores.reads.submit(arrivals)))
+        insert, select = (
+            "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')",
+            "SELECT player_id FROM player_saves",
+        )
+        self.successResultOf(self.stores.state.submit(ask(insert)))
+        self.assertEqual([("p",)], self.successResultOf(self.stores.reads.submit(ask(select))))
+
+    def test_submitted_while_answering(self) -> None:
+        """What an answer's callback submits comes in a later batch; nothing is lost or nested."""
+        seen: list[int] = []
+
+        async def chain(start: int) -> None:
+            for n in range(start, start + 5):
+                seen.append(await self.stores.auth.submit(arrive(n)))
+
+        self.successResultOf(self.stores.auth.pause())
+        chains = [Deferred.fromCoroutine(chain(start)) for start in (0, 10, 20)]
+        self.stores.auth.resume()
+        self.successResultOf(gatherResults(chains))
+        self.assertEqual(sorted(seen), self.successResultOf(self.stores.reads.submit(arrivals)))
+        self.assertEqual([0, 10, 20], seen[:3])
+
+
+class Refusing(Held):
+    def test_queue_is_bounded(self) -> None:
+        """The 4,097th waiting unit gets StoreBusy at once; the 4,096 before it are answered."""
+        lane = self.stores.reads
+        self.successResultOf(lane.pause())
+        answers = [lane.submit(lambda _: None) for _ in range(QUEUE_ITEMS)]
+        self.failureResultOf(lane.submit(lambda _: None), DatabaseBusy)
+        lane.resume()
+        for answer in answers:
+            self.assertIsNone(self.successResultOf(answer))
+
+    def test_cancelled_while_waiting(self) -> None:
+        """A unit whose Deferred is cancelled before its turn never runs, and makes room in the queue."""
+        lane = self.stores.auth
+        self.successResultOf(lane.pause())
+        kept, dropped = lane.submit(arrive(1)), lane.submit(arrive(2))
+        dropped.cancel()
+        lane.resume()
+        self.assertEqual(1, self.successResultOf(kept))
+        self.failureResultOf(dropped, CancelledError)
+        self.assertEqual([1], self.successResultOf(self.stores.reads.submit(arrivals)))
+
+    def test_drain(self) -> None:
+        """A draining lane answers all that waits, then says so; what comes later gets StoreBusy."""
+        lane = self.stores.auth
+        self.successResultOf(lane.pause())
+        waiting = [lane.submit(arrive(n)) for n in range(130)]
+        answered: list[int] = []
+        for answer in waiting:
+            answer.addCallback(answered.append)
+        drained = lane.drain().addCallback(lambda _: len(answered))
+        self.failureResultOf(lane.submit(arrive(1000)), DatabaseBusy)
+        self.assertNoResult(drained)
+        lane.resume()
+        self.assertEqual(130, self.successResultOf(drained))
+
+    def test_drain_after_the_last_was_cancelled(self) -> None:
+        """A drain does not wait for what nobody wants any more."""
+        lane = self.stores.auth
+        self.successResultOf(lane.pause())
+        waiting = lane.submit(arrive(1))
+        drained = lane.drain()
+        waiting.cancel()
+        self.failureResultOf(waiting, CancelledError)
+        self.successResultOf(drained)
+
+    def test_pauses_nest(self) -> None:
+        """A lane that two paused goes on when both resumed it."""
+        lane = self.stores.reads
+        lane.pause()
+        lane.pause()
+        answer = lane.submit(lambda _: 1)
+        lane.resume()
+        self.assertNoResult(answer)
+        lane.resume()
+        self.assertEqual(1, self.successResultOf(answer))
+
+
+class Locked(Held):
+    """Another process holds auth.db."""
+
+    def setUp(self) -> None:
+        self.stores = file_stores(self)
+        self.successResultOf(self.stores.auth.submit(ask("PRAGMA busy_timeout = 0")))
+        path = self.stores.auth._file.path
+        assert path is not None
+        self.other = connect(file_uri(path, "rw"))
+        self.addCleanup(self.other.close)
+        self.other.execute("BEGIN IMMEDIATE")
+
+    def test_nobody_waits_twice(self) -> None:
+        """Who waited while a batch waited for the file in vain gets StoreBusy with it, not after a turn of its own."""
+        lane = self.stores.auth
+        sizes = self.batches(lane)
+        answers = self.together(lane, *map(arrive, range(3 * BATCH_ITEMS)))
+        for answer in answers:
+            self.failureResultOf(answer, DatabaseBusy)
+        self.assertEqual([BATCH_ITEMS], sizes)
+        self.other.execute("ROLLBACK")
+        self.assertEqual(7, self.successResultOf(lane.submit(arrive(7))))
+
+    def test_who_came_later_is_tried(self) -> None:
+        """What was submitted while that batch waited has a turn of its own."""
+        lane, later = self.stores.auth, list[Deferred[int]]()
+        run = lane._worker.run
+
+        def submitting(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
+            if not later:
+                later.append(lane.submit(arrive(1000)))
+                done = run(hop)
+                self.other.execute("ROLLBACK")
+                return done
+            return run(hop)
+
+        lane._worker.run = submitting  # type: ignore[method-assign, assignment]
+        for answer in self.together(lane, *map(arrive, range(BATCH_ITEMS + 1))):
+            self.failureResultOf(answer, DatabaseBusy)
+        self.assertEqual(1000, self.successResultOf(later[0]))
+        self.assertEqual([1000], self.successResultOf(self.stores.reads.submit(arrivals)))
+
+
+class Damaged(SynchronousTestCase):
+    def test_writing_stops_reading_goes_on(self) -> None:
+        """Once SQLite reports damage, the store's writes are refused, its readable rows and the other store work."""
+        stores = file_stores(self)
+        self.successResultOf(stores.state.submit(fill_shelves))
+        self.successResultOf(stores.close())
+        path = stores.state._file.path
+        assert path is not None
+        pages = spoil_shelves(path)
+        stores = file_stores(self, data=path.parent)
+        self.failureResultOf(stores.state.submit(ask("DELETE FROM player_saves")), DatabaseCorrupt)
+        self.failureResultOf(
+            stores.state.submit(ask("INSERT INTO save VALUES ('p', 'a', 1, 1, 1, NULL)")), DatabaseCorrupt
+        )
+        self.failureResultOf(stores.blobs.discard(1), DatabaseCorrupt)
+        self.assertEqual([(0,)], self.successResultOf(stores.reads.submit(ask("SELECT count(*) FROM save"))))
+        self.assertEqual(1, self.successResultOf(stores.auth.submit(arrive(1))))
+        self.failureResultOf(stores.check(), DatabaseCorrupt)
+        self.assertTrue(stores.state_available)
+        self.assertGreater(pages, 1)
+
+
+def fill_shelves(connection: sqlite3.Connection) -> None:
+    for n in range(3000):
+        connection.execute("INSERT INTO player_saves (player_id, epoch) VALUES (:id, 'e')", {"id": f"ply_{n:022}"})
+
+
+def spoil_shelves(path: Any) -> int:
+    """Damage the last pages, where the shelves are; -> the first of them."""
+    size = path.stat().st_size
+    first = int(size // PAGE_BYTES) - 5
+    spoil(path, first)
+    return first
+
+
+class Threads(TestCase):
+    """Real threads: many at once, on real files."""
+
+    def setUp(self) -> None:
+        self.stores: Databases = file_stores(self, reactor)
+
+    async def test_one_winner(self) -> None:
+        """Of 20 who decide on the same row at once, one wins; the others know that they did not."""
+        won = await gatherResults([self.stores.auth.submit(claim(str(n))) for n in range(20)])
+        self.assertEqual(1, sum(won))
+        self.assertEqual([1], await self.stores.reads.submit(arrivals))
+
+    async def test_no_lost_update(self) -> None:
+        """20 read-then-write increments leave 20, each seen once."""
+        counted = await gatherResults([self.stores.auth.submit(increment) for _ in range(20)])
+        self.assertEqual(list(range(1, 21)), sorted(counted))
+        self.assertEqual([20], await self.stores.reads.submit(arrivals))
+
+    async def test_no_lost_update_between_two(self) -> None:
+        """Two stores on the same files, as a command beside the service, lose no update either."""
+        data = self.stores.auth._file.path
+        assert data is not None
+        second = file_stores(self, reactor, data=data.parent)
+        lanes = [self.stores.auth, second.auth] * 30
+        counted = await gatherResults([lane.submit(increment) for lane in lanes])
+        self.assertEqual(list(range(1, 61)), sorted(counted))
+
+    async def test_answers_with_many_lanes(self) -> None:
+        """Writes on both stores and reads at the same time are all answered, with their own answers."""
+        writes = [self.stores.auth.submit(arrive(n)) for n in range(300)]
+        state = [self.stores.state.submit(lambda _, n=n: n) for n in range(300)]
+        reads = [self.stores.reads.submit(lambda _, n=n: n) for n in range(300)]
+        for answers in (writes, state, reads):
+            self.assertEqual(list(range(300)), await gatherResults(answers))
+
+    async def test_cancelled_under_way(self) -> None:
+        """A unit cancelled in its thread is carried out; only its answer is dropped."""
+        answer = self.stores.auth.submit(arrive(1))
+        await deferLater(reactor, 0, lambda: None)  # a batch begins when the reactor's turn is over
+        answer.cancel()
+        with self.assertRaises(CancelledError):
+            await answer
+        await self.stores.auth.submit(lambda _: None)
+        self.assertEqual([1], await self.stores.reads.submit(arrivals))
+
+    async def test_close_answers_what_waits(self) -> None:
+        """Closing answers all that was submitted; all of it is on disk, and the log is empty."""
+        answers = [self.stores.auth.submit(arrive(n)) for n in range(500)]
+        await self.stores.close()
+        self.assertEqual(list(range(500)), await gatherResults(answers))
+        path = self.stores.auth._file.path
+        assert path is not None
+        again = file_stores(self, reactor, data=path.parent)
+        self.assertEqual(list(range(500)), await again.reads.submit(arrivals))

@@ -1,0 +1,279 @@
+"""From one schema to the next, whole or not at all."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.database import migrations
+from gamed.database.connection import APPLICATION_ID, connect, file_uri
+from gamed.database.errors import DatabaseCorrupt
+from gamed.database.migrations import (
+    MigrationError,
+    check_schema,
+    migrate,
+    prepare_file,
+    prepare_files,
+    schema_folder,
+    scripts_in,
+)
+from tests.support.covers import covers
+from tests.support.stores import data_folder
+
+FIRST = "CREATE TABLE a (n INTEGER PRIMARY KEY) STRICT; CREATE TABLE b (n INTEGER REFERENCES a) STRICT;"
+
+
+class Case(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.data = data_folder(self)
+        self.schemas = data_folder(self)
+        self.path = self.data / "auth.db"
+        (self.schemas / "auth").mkdir()
+        self.script(1, FIRST)
+        self.patch(migrations, "SCHEMAS", self.schemas)
+
+    def script(self, number: int, sql: str) -> None:
+        (self.schemas / "auth" / f"{number:03}_step.sql").write_text(sql)
+
+    def open(self, name: str = "auth.db") -> sqlite3.Connection:
+        connection = connect(file_uri(self.data / name, "rw"))
+        self.addCleanup(connection.close)
+        return connection
+
+    def ask(self, sql: str, name: str = "auth.db") -> list[tuple[object, ...]]:
+        with closing(connect(file_uri(self.data / name, "rw"))) as connection:
+            return connection.execute(sql).fetchall()
+
+    def filled(self) -> None:
+        """A file of version 1 with a row in each table."""
+        prepare_file(self.path)
+        self.ask("INSERT INTO a VALUES (1)")
+        self.ask("INSERT INTO b VALUES (1)")
+
+
+class NewFile(Case):
+    def test_settings(self) -> None:
+        """A new file has small pages, incremental vacuum, a write-ahead log, and says whose it is."""
+        prepare_file(self.path)
+        for name, value in (
+            ("page_size", 4096),
+            ("auto_vacuum", 2),
+            ("journal_mode", "wal"),
+            ("application_id", APPLICATION_ID["auth"]),
+            ("user_version", 1),
+        ):
+            self.assertEqual([(value,)], self.ask(f"PRAGMA {name}"))
+
+    def test_all_scripts(self) -> None:
+        """A new file runs every script, in the order of their numbers, and is not copied."""
+        self.script(2, "ALTER TABLE a ADD COLUMN later INTEGER;")
+        self.script(10, "INSERT INTO a (n, later) VALUES (1, 2);")
+        prepare_file(self.path)
+        self.assertEqual([(1, 2)], self.ask("SELECT n, later FROM a"))
+        self.assertEqual([(3,)], self.ask("PRAGMA user_version"))
+        self.assertEqual([], list(self.data.glob("*.v*")))
+
+    def test_interrupted_before_its_first_table(self) -> None:
+        """A file whose making was interrupted is made to the end."""
+        self.path.touch()
+        prepare_file(self.path)
+        self.assertEqual([(1,)], self.ask("PRAGMA user_version"))
+        self.assertEqual([(4096,)], self.ask("PRAGMA page_size"))
+
+
+class NextVersion(Case):
+    def test_rows_survive(self) -> None:
+        """An older file is brought up to date with its rows; a second run changes nothing."""
+        self.filled()
+        self.script(2, "ALTER TABLE a ADD COLUMN later INTEGER NOT NULL DEFAULT 7;")
+        told: list[str] = []
+        prepare_file(self.path, told.append)
+        prepare_file(self.path, told.append)
+        self.assertEqual([(1, 7)], self.ask("SELECT n, later FROM a"))
+        self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
+        self.assertEqual(2, len(told))
+        self.assertIn(f"gamed --data {self.data} restore {self.path}.v1", told[1])
+
+    def test_long_work(self) -> None:
+        """While a large file is copied, and while a script runs, somebody is told that it gets on."""
+        self.filled()
+        self.ask(
+            "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT n FROM c"
+        )
+        self.script(2, "UPDATE a SET n = -n WHERE n > 1;")
+        told: list[str] = []
+        prepare_file(self.path, told.append, lambda: told.append("working"))
+        self.assertEqual(told[0], "copying auth.db before its schema changes")
+        self.assertGreater(told.count("working"), 5)
+        self.assertEqual([(50_000,)], self.ask("SELECT count(*) FROM a WHERE n < 0"))
+
+    def test_copied_first(self) -> None:
+        """Before its schema changes, the file is copied whole; the copy can be read by the older version."""
+        self.filled()
+        self.script(2, "DROP TABLE b;")
+        prepare_file(self.path)
+        self.assertEqual(["auth.db.v1"], [path.name for path in self.data.glob("*.v*")])
+        self.assertEqual([(1,)], self.ask("SELECT n FROM b", "auth.db.v1"))
+        self.assertEqual([(1,)], self.ask("PRAGMA user_version", "auth.db.v1"))
+        self.assertEqual([(APPLICATION_ID["auth"],)], self.ask("PRAGMA application_id", "auth.db.v1"))
+        self.assertEqual(0o600, (self.data / "auth.db.v1").stat().st_mode & 0o777)
+
+    def test_broken_second_script(self) -> None:
+        """A second migration that fails half-way leaves version 1 as it was, rows and all; mended, it runs."""
+        self.filled()
+        self.script(2, "CREATE TABLE c (n INTEGER) STRICT; DELETE FROM b; INSERT INTO missing VALUES (1);")
+        for _ in range(2):
+            with self.assertRaises(MigrationError) as caught:
+                prepare_file(self.path)
+            self.assertIn("002_step.sql", str(caught.exception))
+            self.assertEqual([(1,)], self.ask("PRAGMA user_version"))
+            self.assertEqual([("a",), ("b",)], self.ask("SELECT name FROM sqlite_schema ORDER BY name"))
+            self.assertEqual([(1,)], self.ask("SELECT n FROM b"))
+        self.script(2, "CREATE TABLE c (n INTEGER) STRICT;")
+        prepare_file(self.path)
+        self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
+
+    def test_second_broken_third_untouched(self) -> None:
+        """Scripts before the broken one stay done, those after it are not tried."""
+        self.script(2, "CREATE TABLE c (n INTEGER) STRICT;")
+        self.script(3, "syntax error;")
+        self.script(4, "CREATE TABLE d (n INTEGER) STRICT;")
+        with self.assertRaises(MigrationError):
+            prepare_file(self.path)
+        self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
+        self.assertEqual([], self.ask("SELECT name FROM sqlite_schema WHERE name = 'd'"))
+
+    def test_script_that_ends_its_transaction(self) -> None:
+        """A script with its own COMMIT is refused: it could stop half-way."""
+        connection = self.open_new()
+        self.script(1, "CREATE TABLE a (n INTEGER) STRICT; COMMIT;")
+        with self.assertRaises(MigrationError):
+            migrate(connection, schema_folder("auth"))
+
+    def test_rebuilt_table(self) -> None:
+        """A script may rebuild a table that others refer to; references are checked at its end."""
+        self.filled()
+        self.script(
+            2,
+            "CREATE TABLE a2 (n INTEGER PRIMARY KEY) STRICT; INSERT INTO a2 SELECT n FROM a;"
+            "DROP TABLE a; ALTER TABLE a2 RENAME TO a;",
+        )
+        prepare_file(self.path)
+        self.assertEqual([(1,)], self.ask("SELECT n FROM b"))
+        self.script(3, "DELETE FROM a;")
+        with self.assertRaises(MigrationError):
+            prepare_file(self.path)
+        self.assertEqual([(1,)], self.ask("SELECT n FROM a"))
+        self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
+
+    def open_new(self) -> sqlite3.Connection:
+        connection = connect(file_uri(self.data / "new.db", "rwc"))
+        self.addCleanup(connection.close)
+        return connection
+
+
+class Refused(Case):
+    def test_newer(self) -> None:
+        """A file of a newer version is refused and stays as it is."""
+        self.filled()
+        self.ask("PRAGMA user_version = 9")
+        with self.assertRaises(MigrationError) as caught:
+            prepare_file(self.path)
+        self.assertIn("newer", str(caught.exception))
+        self.assertEqual([(9,)], self.ask("PRAGMA user_version"))
+        self.assertEqual([(1,)], self.ask("SELECT n FROM b"))
+
+    def test_of_another_program(self) -> None:
+        """A database of another program is not touched."""
+        with closing(connect(file_uri(self.path, "rwc"))) as connection:
+            connection.execute("CREATE TABLE theirs (n INTEGER)")
+        before = self.path.read_bytes()
+        with self.assertRaises(MigrationError):
+            prepare_file(self.path)
+        self.assertEqual(before, self.path.read_bytes())
+
+    def test_no_database(self) -> None:
+        """Bytes that are no database are StoreCorrupt, and stay."""
+        self.path.write_bytes(b"something else" * 1000)
+        with self.assertRaises(DatabaseCorrupt):
+            prepare_file(self.path)
+        self.assertEqual(b"something else" * 1000, self.path.read_bytes())
+
+
+class Checked(Case):
+    def setUp(self) -> None:
+        super().setUp()
+        trigger = "CREATE TRIGGER d AFTER INSERT ON a BEGIN DELETE FROM b; END;"
+        self.script(2, f"CREATE TABLE e (n INTEGER); CREATE INDEX c ON b (n); {trigger}")
+        prepare_file(self.path)
+
+    def test_as_its_scripts_make_it(self) -> None:
+        """Other comments, blanks or quotes in a script, rows and statistics of SQLite are no difference."""
+        self.ask("INSERT INTO a VALUES (1)")
+        self.ask("ANALYZE")
+        self.script(1, FIRST.replace("(n INTEGER PRIMARY KEY)", '(  -- why\n    "n" INTEGER PRIMARY KEY\n)'))
+        check_schema(self.path)
+
+    def test_of_an_older_version(self) -> None:
+        """A file that has not seen the last script is compared with what the scripts before make."""
+        self.script(3, "DROP TABLE b;")
+        check_schema(self.path)
+
+    def test_other(self) -> None:
+        """A table, index or trigger that is missing, added or other than the script's is named and refused."""
+        for what, sql in {
+            "table f": "CREATE TABLE f (n INTEGER)",
+            "table a": "ALTER TABLE a ADD COLUMN m INTEGER",
+            "index c": "DROP INDEX c",
+            "index h": "CREATE INDEX h ON a (n)",
+            "table e": "DROP TABLE e",
+            "trigger d": "DROP TRIGGER d",
+        }.items():
+            self.path.unlink()
+            prepare_file(self.path)
+            self.ask(sql)
+            with self.assertRaises(MigrationError) as caught:
+                check_schema(self.path)
+            self.assertIn(f"its {what} is missing or differs", str(caught.exception))
+
+    def test_left_to_others(self) -> None:
+        """Missing, empty, newer and damaged files, and folders, are refused elsewhere or not at all."""
+        self.ask("PRAGMA user_version = 9")
+        check_schema(self.path)
+        for content in (b"", b"no database" * 1000):
+            self.path.write_bytes(content)
+            check_schema(self.path)
+        check_schema(self.data)
+        check_schema(self.data / "nowhere.db")
+
+
+@covers("1/12")
+class OurSchemas(SynchronousTestCase):
+    def test_exchanged(self) -> None:
+        """auth.db put in state.db's place is refused, not filled with the other's tables."""
+        data = data_folder(self)
+        prepare_files(data)
+        (data / "auth.db").replace(data / "state.db")
+        with self.assertRaises(MigrationError):
+            prepare_files(data)
+
+    def test_every_table_is_strict(self) -> None:
+        """Every table of both files is STRICT, and no name is used in both: the read lane sees them side by side."""
+        data = data_folder(self)
+        prepare_files(data)
+        names: list[str] = []
+        for name in ("auth", "state"):
+            with closing(connect(file_uri(data / f"{name}.db", "ro"))) as connection:
+                rows = connection.execute("PRAGMA table_list").fetchall()
+            ours = {row[1]: row[5] for row in rows if not row[1].startswith("sqlite_")}
+            self.assertEqual({1}, set(ours.values()), ours)
+            names += ours
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_numbered_without_gaps(self) -> None:
+        """Scripts count up from 001, since the file's version is how many of them it has seen."""
+        for name in ("auth", "state"):
+            numbers = [int(script.name[:3]) for script in scripts_in(Path(schema_folder(name)))]
+            self.assertEqual(list(range(1, len(numbers) + 1)), numbers)
+            self.assertTrue(numbers)

@@ -1,0 +1,100 @@
+"""No request and no periodic work reads a table from end to end: what they cost does not grow with what is kept."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from twisted.internet.defer import ensureDeferred
+
+from gamed.components import People
+from gamed.config.model import Config
+from gamed.database.databases import Databases
+from gamed.login.store import StoredLimits
+from gamed.players import store as player_store
+from gamed.saves.cleanup import CleanupTask
+from tests.saves.commit_helpers import CommitCase, delete, write
+from tests.saves.helpers import ABSENT, BIG, tag
+from tests.sessions.fixtures import ANNA, BERT
+from tests.sessions.server import text
+
+SMALL = {"player_merge", "command_log", "key_record", "login_count", "retention", "json_each"}
+"""These have a few rows at most, or are asked for their first ones."""
+
+
+class Explained(sqlite3.Connection):
+    """Keeps how SQLite goes about each statement."""
+
+    plans: dict[str, list[str]]
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        if sql.lstrip()[:6] in ("SELECT", "INSERT", "UPDATE", "DELETE") and "sqlite_schema" not in sql:
+            rows = super().execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()
+            self.plans[sql] = [step for *_, step in rows]
+        return super().execute(sql, values)
+
+
+class PlanTest(CommitCase):
+    def make_stores(self) -> Databases:
+        stores = super().make_stores()
+        self.plans: dict[str, list[str]] = {}
+        kind = type("Noted", (Explained,), {"plans": self.plans})
+        for worker in stores.workers:
+            worker.pool.connkw["factory"] = kind
+        return stores
+
+    def scans(self) -> Iterator[tuple[str, str]]:
+        """Each step that reads a table or a whole index, with its statement; a partial index has what is asked for."""
+        query = "SELECT name FROM {}.sqlite_schema WHERE type = 'index' AND sql LIKE '% WHERE %'"
+        partial = {name for table in ("main", "state") for (name,) in self.rows(query.format(table))}
+        for sql, steps in self.plans.items():
+            for step in steps:
+                words = step.split()
+                if words[0] == "SCAN" and words[1] not in {*SMALL, "CONSTANT"} and words[1][0] != "(":
+                    yield from () if words[-1] in partial else [(step, " ".join(sql.split()))]
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.successResultOf(self.house.rows(query))
+
+    def test_requests(self) -> None:
+        """Whatever a game asks of its saves, its bytes and its session."""
+        for data in (b"one", BIG):
+            slot = f"of-{len(data)}"
+            self.put(slot, data, ABSENT)
+            self.put(slot, data + b"2", {"If-Match": tag(1, data)})
+            self.put(slot, data + b"3", {"If-Match": tag(1, data)})
+            self.get(slot, {"Range": "bytes=0-1", "If-Range": "Sun, 06 Nov 1994 08:49:37 GMT"})
+            self.versions(slot)
+            self.ask("POST", f"/game/saves/{slot}/versions/1/restore", {"If-Match": "*"})
+            self.ask("DELETE", f"/game/saves/{slot}/versions/3")
+            self.delete(slot, {"If-Match": "*"})
+            self.get(slot)
+            self.stage(data)
+        self.commit(write("auto", b"one"), write("large", BIG))
+        self.commit(write("auto", b"one", "nothing"), delete("large", "*"))
+        for path in ("/game/", "/game/saves", "/game/saves?since=0.0", "/game/export"):
+            self.ask("GET", path)
+        _, pair = self.successResultOf(self.house.open())
+        self.successResultOf(ensureDeferred(self.house.sessions.refresh(text(pair.refresh))))
+        self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})
+        self.assertGreater(len(self.plans), 50)
+        self.assertEqual(list(self.scans()), [])
+
+    def test_periodic_work(self) -> None:
+        """Every minute, whether there is something to do or not."""
+        self.put("auto", b"one", ABSENT)
+        self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
+        self.successResultOf(self.house.open(BERT))
+        self.successResultOf(self.stores.auth.submit(lambda connection: player_store.mark_removed(connection, BERT, 0)))
+        house, now_ms = self.house, lambda: self.house.now_ms + 365 * 24 * 3600 * 1000
+        people = People(Config(), house.issuer.keys, self.stores, house.audit, house.waits, now_ms)
+        works: list[Callable[[], Any]] = [
+            people.sweep,
+            CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).sweep,
+            house.sessions.sweep,
+            lambda: StoredLimits(self.stores.auth).sweep(now_ms()),
+        ]
+        for work in works:
+            self.successResultOf(ensureDeferred(work()))
+        self.assertGreater(len(self.plans), 30)
+        self.assertEqual(list(self.scans()), [])
+        self.assertEqual(self.rows("SELECT player_id FROM player"), [(ANNA,)])

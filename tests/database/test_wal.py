@@ -1,0 +1,169 @@
+"""The write-ahead log stays small, also under full load and beside another process's snapshot."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from os import urandom
+from pathlib import Path
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, fail, gatherResults
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from gamed.database.checkpoints import PASSIVE_SECONDS
+from gamed.database.connection import WAL_LIMIT_BYTES, connect, file_uri
+from gamed.database.databases import Databases
+from tests.support.examples import examples
+from tests.support.stores import InlineReactor, ask, file_stores
+
+MIB = 1024 * 1024
+ENOUGH_BYTES = 512 * MIB
+SOAK_SECONDS = examples(few=15, many=60)
+
+
+def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:
+    """A unit that fills one row of state.db with fresh bytes, so that the file itself stays small."""
+    data = urandom(size)
+
+    def unit(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "INSERT INTO blob (blob_id, player_id, size, created_ms) VALUES (:place, 'p', 0, 0)"
+            " ON CONFLICT (blob_id) DO NOTHING",
+            {"place": place},
+        )
+        connection.execute(
+            "INSERT INTO blob_part VALUES (:place, 0, :data) ON CONFLICT (blob_id, n) DO UPDATE SET data = :data",
+            {"place": place, "data": data},
+        )
+
+    return unit
+
+
+class Checkpoints(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = InlineReactor()
+        self.stores = file_stores(self, inline=self.clock)
+        path = self.stores.state._file.path
+        assert path is not None
+        self.path, self.wal = path, path.with_name("state.db-wal")
+
+    def write(self, mib: int) -> None:
+        for n in range(mib):
+            self.successResultOf(self.stores.state.submit(overwrite(n % 4, MIB), MIB))
+
+    def test_after_a_write(self) -> None:
+        """Five seconds after a write the log is copied into the file, without anybody asking."""
+        small = self.path.stat().st_size
+        self.write(1)
+        self.assertEqual(small, self.path.stat().st_size)
+        self.clock.advance(PASSIVE_SECONDS)
+        self.assertGreater(self.path.stat().st_size, MIB)
+
+    def test_while_writing(self) -> None:
+        """Every 16 MiB the log is copied and begun anew: with no reader in its way it never grows much larger."""
+        self.write(200)
+        self.assertLess(self.wal.stat().st_size, 32 * MIB)
+
+    def test_snapshot_of_another(self) -> None:
+        """Beside a held snapshot (a backup) the log grows and all lanes go on; after it the log shrinks again."""
+        with closing(connect(file_uri(self.path, "ro"))) as backup:
+            backup.execute("BEGIN")
+            backup.execute("SELECT * FROM blob").fetchall()
+            self.write(80)
+            self.assertGreater(self.wal.stat().st_size, WAL_LIMIT_BYTES)
+            self.successResultOf(self.stores.reads.submit(ask("SELECT * FROM blob")))
+        self.clock.advance(60)
+        self.write(3)
+        self.assertLessEqual(self.wal.stat().st_size, WAL_LIMIT_BYTES)
+
+    def test_seldom_tried_in_vain(self) -> None:
+        """While another's snapshot prevents it, the lanes are not stopped for every batch."""
+        stops: list[None] = []
+        pause = self.stores.state.pause
+        self.stores.state.pause = lambda: (stops.append(None), pause())[1]  # type: ignore[method-assign]
+        with closing(connect(file_uri(self.path, "ro"))) as backup:
+            backup.execute("BEGIN")
+            backup.execute("SELECT * FROM blob").fetchall()
+            self.write(100)
+            self.assertEqual(1, len(stops))
+            self.clock.advance(1)
+            self.write(1)
+            self.assertEqual(2, len(stops))
+            self.clock.advance(1)
+            self.write(20)
+            self.assertEqual(2, len(stops))
+
+    def test_close_empties_it(self) -> None:
+        """A closed store leaves everything in the file and no log."""
+        self.write(2)
+        self.successResultOf(self.stores.close())
+        self.assertFalse(self.wal.exists() and self.wal.stat().st_size)
+        self.assertGreater(self.path.stat().st_size, 2 * MIB)
+
+    def test_a_failing_disk_is_one_line(self) -> None:
+        """An error of SQLite at a checkpoint is one warning without a traceback; any other error has its traceback."""
+        worker = self.stores.workers[-1]
+        for error, line in (
+            (sqlite3.OperationalError("disk I/O error"), "checkpoint_failed database=state code=unknown"),
+            (ArithmeticError("why"), "checkpoint_crashed database=state"),
+        ):
+            with self.subTest(line):
+                self.write(1)
+                worker.run = lambda work, error=error: fail(error)  # type: ignore[method-assign, assignment, misc]
+                with capturedLogs() as events:
+                    self.clock.advance(PASSIVE_SECONDS)
+                del worker.run
+                self.assertEqual([formatEvent(event) for event in events], [line])
+                self.assertEqual(["log_failure" in event for event in events], [line.startswith("checkpoint_crashed")])
+        self.flushLoggedErrors(ArithmeticError)
+
+    def test_nothing_else_during_a_restart(self) -> None:
+        """While the log is begun anew the lanes of that file stand still; the other file's writes go on."""
+        stores = self.stores
+        lanes = (stores.reads, stores.state, stores.blobs.lane, stores.auth)
+        held: list[list[int]] = []
+        run = stores.workers[-1].run
+
+        def observed(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
+            held.append([lane._holds for lane in lanes])
+            return run(work)
+
+        stores.workers[-1].run = observed  # type: ignore[method-assign, assignment]
+        with closing(connect(file_uri(self.path, "ro"))) as backup:
+            backup.execute("BEGIN")
+            backup.execute("SELECT * FROM blob").fetchall()
+            self.write(80)
+        self.assertIn([1, 1, 1, 0], held)
+        self.assertEqual([0, 0, 0, 0], [lane._holds for lane in lanes])
+
+
+class FullLoad(TestCase):
+    timeout = SOAK_SECONDS + 600
+
+    async def test_log_stays_bounded(self) -> None:
+        """At full rate, with readers, the log of state.db stays under 128 MiB."""
+        stores = file_stores(self, reactor)
+        path = stores.state._file.path
+        assert path is not None
+        load = Load(stores, path.with_name("state.db-wal"), until=reactor.seconds() + SOAK_SECONDS)
+        await gatherResults([Deferred.fromCoroutine(load.write(place)) for place in range(32)])
+        self.assertGreater(load.reads, 0)
+        self.assertLess(load.largest, 128 * MIB)
+
+
+class Load:
+    """Writers that overwrite 64 KiB rows with fresh bytes, reading each back through the read lane."""
+
+    def __init__(self, stores: Databases, wal: Path, until: float) -> None:
+        self.stores, self.wal, self.until = stores, wal, until
+        self.written = self.reads = self.largest = 0
+
+    async def write(self, place: int) -> None:
+        while reactor.seconds() < self.until or self.written < ENOUGH_BYTES:
+            await self.stores.state.submit(overwrite(place, 64 * 1024), 64 * 1024)
+            self.written += 64 * 1024
+            self.largest = max(self.largest, self.wal.stat().st_size)
+            await self.stores.reads.submit(ask("SELECT sum(length(data)) FROM blob_part"))
+            self.reads += 1

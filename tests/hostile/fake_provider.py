@@ -1,0 +1,82 @@
+"""Providers that can be told to misbehave; as they are made, both are honest."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from gamed.config.model import Provider, ProviderProtocol
+from gamed.crypto import Secret
+from tests.providers.fake_provider import CLIENT_SECRET, ISSUER, Call, FarDiscord, FarEdge, FarOpenId, Reply
+from tests.providers.signing import CLIENT_ID, claims_of
+
+MARK = "Xyzzy"
+"""Stands in everything a provider says in its own words: no log, page or answer of ours may repeat it."""
+ACCESS = "opaque-access-token"
+SUBJECT = "player-7"
+ABSENT = object()
+"""A claim that is left out."""
+Forge = Callable[["Idp", Mapping[str, object]], str]
+
+DISCOVERY, KEYS, TOKEN = "/.well-known/openid-configuration", "/keys", "/token"
+DISCORD_TOKEN, DISCORD_USER = "/api/v10/oauth2/token", "/api/v10/users/@me"
+
+
+def honest(far: "Idp", claims: Mapping[str, object]) -> str:
+    return far.signer.sign(claims)
+
+
+class Idp(FarOpenId):
+    """Its tokens are made for the nonce and the time of the sign-in; `changes` and `forge` spoil them."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self.now_ms = now_ms
+        self.nonce = ""
+        self.changes: dict[str, object] = {}
+        self.forge: Forge = honest
+        self.metadata |= {"authorization_endpoint": f"{ISSUER}/authorize"}
+
+    def tokens(self, **more: object) -> dict[str, object]:
+        good = claims_of(ISSUER, self.now_ms() // 1000, self.nonce)
+        claims = {name: value for name, value in (good | self.changes).items() if value is not ABSENT}
+        return {"access_token": ACCESS, "token_type": "Bearer", "id_token": self.forge(self, claims)} | more
+
+    def visited(self, url: str) -> None:
+        """A browser came along with this address."""
+        self.nonce = dict(parse_qsl(urlsplit(url).query))["nonce"]
+
+
+class Discord(FarDiscord):
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        super().__init__()
+        self.now_ms = now_ms
+
+    def visited(self, url: str) -> None: ...
+
+    def _token(self, call: Call) -> Reply:
+        return Reply.json({"access_token": f"{ACCESS}-{call.form['code'].rpartition('-')[2]}", "token_type": "Bearer"})
+
+
+FARS: Mapping[str, type[Idp] | type[Discord]] = {"idp": Idp, "discord": Discord}
+
+
+def settings_of(name: str, home: str = "") -> Provider:
+    """As the owner's file says it; `home` is where it is really found, if not at its own name."""
+    common: dict[str, Any] = {"name": name, "client_id": CLIENT_ID, "client_secret": Secret(CLIENT_SECRET.encode())}
+    if name == "idp":
+        oidc = {"protocol": ProviderProtocol.OIDC, "label": "Idp", "scopes": ("openid",)}
+        return Provider(**common, **oidc, issuer=home or ISSUER)
+    origin = home or "https://discord.com"
+    return Provider(
+        **common,
+        protocol=ProviderProtocol.OAUTH2,
+        label="Discord",
+        scopes=("identify",),
+        authorization_endpoint="https://discord.com/oauth2/authorize",
+        token_endpoint=origin + DISCORD_TOKEN,
+        userinfo_endpoint=origin + DISCORD_USER,
+        subject_field="id",
+    )
+
+
+__all__ = ["CLIENT_SECRET", "ISSUER", "FarEdge", "Reply"]

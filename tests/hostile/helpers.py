@@ -1,0 +1,232 @@
+"""A whole server in memory in front of a provider that misbehaves, and what must be true whatever that one does."""
+
+from collections.abc import Callable, Mapping
+from json import loads
+from re import escape
+from typing import Any
+from urllib.parse import parse_qsl, quote, quote_plus, urlencode, urlsplit
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+from treq.testing import RequestTraversalAgent
+from twisted.logger import LogEvent, LogLevel, formatEvent, globalLogPublisher
+
+from gamed.config.model import Mode as ServerMode
+from gamed.login.pages import texts
+from gamed.ops.logging import LoggedSignInFailures
+from gamed.outcomes import LoginFailure
+from gamed.providers.registry import build_providers
+from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FARS, ISSUER, MARK, SUBJECT, settings_of
+from tests.login.browser_fixtures import BASE, Game, Page, Surfer, WebCase
+from tests.login.test_pages import code as code_on
+from tests.support.http import Connection
+
+LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
+PROMPTLY_SECONDS = 1.0
+"""In which a game that waits learns how it ended."""
+WORDS = ("waiting_for_browser", "at_provider", "exchanging", "proof_required")
+HEALING_SECONDS = 31.0
+"""After this a provider that is honest again is believed again."""
+
+
+class Trip(Struct, eq=False):
+    """A game that waits, and its browser, which is at the provider."""
+
+    game: Game
+    browser: Surfer
+    url: str
+    """Where the browser was sent."""
+    code: str
+    poll: Connection
+    """The game's open request."""
+    seen: str = "at_provider"
+    pages: list[Page] = field(default_factory=list)
+
+    @property
+    def query(self) -> dict[str, str]:
+        return dict(parse_qsl(urlsplit(self.url).query))
+
+    @property
+    def state(self) -> str:
+        return self.query["state"]
+
+    def secrets(self) -> tuple[str, ...]:
+        return (self.state, self.code, self.query.get("nonce") or self.state, self.query["code_challenge"])
+
+
+class HostileCase(WebCase):
+    """`self.far` is the provider, `self.heard` what the owner's log says."""
+
+    name = "idp"
+    far: Any
+
+    def serve_hostile(self, name: str = "idp", agent: Any = None, clock: Any = None, home: str = "") -> None:
+        """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
+        self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
+        desk = self.desk
+        desk.departing = replace(desk.departing, _journal=LoggedSignInFailures())
+        desk.returning = replace(desk.returning, _journal=LoggedSignInFailures())
+        self.enable(name, agent, clock, home)
+        self.trips: list[Trip] = []
+        self.heard: list[tuple[LogLevel, str]] = []
+        globalLogPublisher.addObserver(self._hear)
+        self.addCleanup(globalLogPublisher.removeObserver, self._hear)
+
+    def enable(self, name: str, agent: Any = None, clock: Any = None, home: str = "") -> None:
+        """This provider, beside those there are; from now on it is `self.far`."""
+        self.name, desk = name, self.desk
+        self.far = FARS[name](desk.now_ms)
+        self.wire = RequestTraversalAgent(self.far)
+        settings = {name: settings_of(name, home)}
+        desk.providers.update(build_providers(settings, BASE, agent or self.wire, clock or desk.clock, desk.now_ms))
+        self.open_rooms()
+
+    def mend(self) -> None:
+        """The provider is honest again."""
+        held, seen = self.far.held, self.far.seen
+        self.far.__init__(self.desk.now_ms)
+        self.far.held, self.far.seen = held, seen
+
+    def pass_time(self, seconds: float) -> None:
+        self.desk.clock.advance(seconds)
+        self.wire.flush()
+
+    # -- the parties --
+
+    def begin(self) -> tuple[Game, Surfer, Page]:
+        """A game has started, and its browser has pressed the button."""
+        game, browser = self.game(provider=self.name), self.surfer()
+        return game, browser, browser.post(browser.get(game.url).form("/continue"))
+
+    def depart(self) -> Trip:
+        game, browser, page = self.begin()
+        return self.departed(game, browser, page)
+
+    def departed(self, game: Game, browser: Surfer, page: Page) -> Trip:
+        self.assertEqual(page.status, 303, page.text)
+        url = page.headers["location"]
+        self.far.visited(url)
+        trip = self.trip(game, browser, game.wait(wait=25, seen="at_provider"), url)
+        self.trips.append(trip)
+        return trip
+
+    def trip(self, game: Game, browser: Surfer, poll: Connection, url: str = "") -> Trip:
+        return Trip(game, browser, url, f"code-{len(self.trips) + 7}", poll)
+
+    def callback(self, trip: Trip, **query: str) -> str:
+        """The address of the callback as the provider writes it; an empty parameter is left out."""
+        asked = {"state": trip.state, "code": trip.code, **query}
+        return f"/auth/{self.name}/callback?{urlencode({name: value for name, value in asked.items() if value})}"
+
+    def return_(self, trip: Trip, waits: float = 0, **query: str) -> Page:
+        """The browser comes back, is answered after so many seconds, and follows to done."""
+        connection = self.site.send("GET", self.callback(trip, **query), trip.browser.headers())
+        if waits:
+            self.pass_time(waits - 0.1)
+            self.assertEqual(connection.answers, [], "given up too early")
+            self.pass_time(0.1)
+        self.wire.flush()
+        back = Page(connection.answer)
+        trip.pages.append(back)
+        self.assertEqual(back.status, 303, back.text)
+        self.assertEqual(back.headers["location"], f"{BASE}/auth/login/done?login_id={trip.game.login['login_id']}")
+        trip.pages.append(trip.browser.get(back.headers["location"]))
+        return trip.pages[-1]
+
+    def told(self, trip: Trip) -> dict[str, Any]:
+        """What the waiting game is answered, within a second of now."""
+        began = self.desk.clock.seconds()
+        while True:
+            while not trip.poll.answers and self.desk.clock.seconds() < began + PROMPTLY_SECONDS:
+                self.desk.clock.advance(0.05)
+            self.assertTrue(trip.poll.answers, "the game is not told")
+            answer = trip.poll.answer
+            if answer.status != 202:
+                return dict(answer.json)
+            trip.poll = trip.game.wait(wait=25, seen=answer.json["stage"])
+
+    def signs_in(self) -> None:
+        """Honest parties, from start to credentials."""
+        trip = self.depart()
+        self.finishes(trip)
+
+    def finishes(self, trip: Trip) -> None:
+        page = self.return_(trip)
+        self.assertEqual(trip.game.collect(finish_code=code_on(page)).json["status"], "complete")
+
+    # -- what must be true --
+
+    def lasting(self) -> list[Any]:
+        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in LASTING]
+
+    def saves(self) -> list[Any]:
+        """All of state.db."""
+        tables = self.desk.rows("SELECT name FROM state.sqlite_master WHERE type = 'table' ORDER BY name")
+        return [self.desk.rows(f"SELECT * FROM state.{name}") for (name,) in tables]
+
+    def owner_lines(self) -> list[str]:
+        return [line for level, line in self.heard if level >= LogLevel.warn]
+
+    def ends(self, trip: Trip, page: Page, outcome: LoginFailure, cause: str) -> None:
+        """The game has its code, the player one sentence, the owner one line; none has what is another's."""
+        told = self.told(trip)
+        self.assertEqual((told["status"], told["problem"]["code"]), ("failed", outcome.value))
+        title, advice = texts.OVER[outcome]
+        self.assertEqual((page.status, page.heading), (200, title))
+        self.assertTrue(page.text.endswith(advice) or advice in page.text, page.text)
+        self.assertEqual((page.forms, page.links), ([], []))
+        [line] = self.owner_lines()
+        request = escape(trip.pages[0].headers["x-request-id"])
+        words = f"sign_in_failed provider={self.name} outcome={outcome.value} request={request} detail="
+        self.assertRegex(line, rf"\A{words}[ -~]+\Z")
+        detail = line.partition(" detail=")[2]
+        said = loads(detail) if detail.startswith('"') else detail
+        self.assertRegex(said, rf"\A[ -~]*{escape(cause)}[ -~]*\Z")
+        self.assertNotIn(said, page.html)
+        self.assertNotIn(said, str(told))
+        self.assertNotIn("access_token", told)
+
+    def nothing_leaks(self) -> None:
+        """No secret and no word of the provider's in log, page, answer or row."""
+        rows = [self.desk.rows(f"SELECT * FROM {name}") for name in ("login", "authorization_attempt", *LASTING)]
+        secrets = {CLIENT_SECRET, quote(CLIENT_SECRET), quote_plus(CLIENT_SECRET), ACCESS, SUBJECT, MARK, "eyJ"}
+        for trip in self.trips:
+            secrets |= set(trip.secrets())
+        texts_ = [line for _, line in self.heard] + [str(self.site.log.lines), repr(rows)]
+        for trip in self.trips:
+            texts_ += [page.html + repr(page.headers) for page in trip.pages] + [trip.poll.raw.decode()]
+        for text in texts_:
+            self.assertEqual([secret for secret in secrets if secret in text], [], text[:500])
+
+    def sent_once(self) -> None:
+        """No code left this server twice, and the client secret went to the token endpoint only."""
+        codes = [call.form.get("code") for call in self.far.seen if call.method == "POST"]
+        self.assertEqual(len(codes), len(set(codes)))
+        for call in self.far.seen:
+            if call.method != "POST":
+                self.assertEqual(call.body, b"")
+                self.assertNotIn("Basic", repr(call.headers))
+                self.assertNotIn("?", call.url)
+
+    def _hear(self, event: LogEvent) -> None:
+        self.heard.append((event.get("log_level", LogLevel.info), formatEvent(event)))
+
+
+def method_name(name: str) -> str:
+    return "test_" + "".join(each if each.isalnum() else "_" for each in name)
+
+
+def tests_of(case: type[HostileCase], modes: Any, run: Callable[[Any, Any], None]) -> None:
+    """One test for each mode."""
+    for mode in modes:
+
+        def method(self: Any, mode: Any = mode) -> None:
+            run(self, mode)
+
+        method.__doc__ = f"{mode.name}: {mode.outcome.value if mode.outcome else 'the sign-in works'}."
+        assert not hasattr(case, method_name(mode.name)), mode.name
+        setattr(case, method_name(mode.name), method)
+
+
+Headers = Mapping[str, str]
+__all__ = ["BASE", "ISSUER", "HostileCase", "Trip", "tests_of"]

@@ -1,0 +1,58 @@
+"""GET /healthz and GET /auth/config (PROTOCOL 2, SPEC 2.4)."""
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.database.errors import DatabaseUnavailable
+from gamed.http.health_routes import PublicRoutes
+from tests.support.http import Browser
+
+
+class Stores:
+    """The far edge: stores that answer when the test says so."""
+
+    def __init__(self) -> None:
+        self.checks: list[Deferred[None]] = []
+
+    def check(self) -> Deferred[None]:
+        self.checks.append(Deferred())
+        return self.checks[-1]
+
+
+class PolicyCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.stores = Stores()
+        self.browser = Browser([PublicRoutes("oauth", ["zeta", "alpha"], "0a1b2c3d", self.stores)])
+
+
+class HealthTests(PolicyCase):
+    def test_well(self) -> None:
+        """200, plain `ok`, not stored, with the instance."""
+        call = self.browser.send("GET", "/healthz")
+        self.stores.checks[0].callback(None)
+        answer = call.answer
+        self.assertEqual((answer.status, answer.body, answer.headers["content-type"]), (200, b"ok", "text/plain"))
+        self.assertEqual((answer.headers["cache-control"], answer.headers["gamed-instance"]), ("no-store", "0a1b2c3d"))
+
+    def test_not_well(self) -> None:
+        """503 unhealthy; the reason is not told; well again when a store answers."""
+        call = self.browser.send("GET", "/healthz")
+        self.stores.checks[0].errback(DatabaseUnavailable("disk /dev/x"))
+        answer = call.answer
+        self.assertEqual((answer.status, answer.code, answer.headers["retry-after"]), (503, "unhealthy", "5"))
+        self.assertEqual((answer.headers["cache-control"], answer.headers["gamed-instance"]), ("no-store", "0a1b2c3d"))
+        self.assertNotIn(b"disk", answer.body)
+        call = self.browser.send("GET", "/healthz")
+        self.stores.checks[1].callback(None)
+        self.assertEqual(call.answer.status, 200)
+
+
+class ConfigTests(PolicyCase):
+    def test_exactly_two_members(self) -> None:
+        """mode and providers, in the file's order."""
+        self.assertEqual(self.browser.get("/auth/config").body, b'{"mode":"oauth","providers":["zeta","alpha"]}')
+
+    def test_local_mode(self) -> None:
+        """No providers: an empty list."""
+        browser = Browser([PublicRoutes("local", [], "0a1b2c3d", self.stores)])
+        self.assertEqual(browser.get("/auth/config").body, b'{"mode":"local","providers":[]}')

@@ -1,1 +1,0 @@
-"""Tests of the rules of RFC 9110."""

@@ -1,1 +1,0 @@
-"""The key of auth.db: checked at every start, changed once."""

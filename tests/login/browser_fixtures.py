@@ -1,0 +1,172 @@
+"""The two rooms of the handoff behind the real site: a game and browsers that speak HTTP to them."""
+
+from html.parser import HTMLParser
+from json import dumps
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from msgspec.structs import replace
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.model import Mode
+from gamed.http.background import ShieldedTasks
+from gamed.http.client_address import HttpSettings
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, DoneRoutes, PageResponder
+from gamed.login.csrf import BrowserGuard
+from gamed.login.routes import LoginRoutes
+from tests.login.fixtures import PASSWORD, TERMS, Desk
+from tests.support.http import BASE_HOST, Answer, Browser, Connection
+
+BASE = f"https://{BASE_HOST}"
+
+
+class Page(HTMLParser):
+    """What a person and a browser find in a page."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.status, self.headers = answer.status, answer.headers
+        self.forms: list[dict[str, Any]] = []
+        self.links: list[str] = []
+        self.tags: set[str] = set()
+        self.words: list[str] = []
+        self.titles: dict[str, str] = {}
+        self._inside: list[str] = []
+        self.html = answer.body.decode("utf-8")
+        self.feed(self.html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.tags.add(tag)
+        if tag not in ("input", "meta"):
+            self._inside.append(tag)
+        if tag == "form":
+            self.forms.append({"action": named["action"], "method": named["method"], "fields": {}})
+        elif tag == "input":
+            self.forms[-1]["fields"][named["name"]] = named.get("value") or ""
+        elif tag == "a":
+            self.links.append(named["href"] or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ("input", "meta"):
+            self._inside.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._inside and self._inside[-1] in ("h1", "title"):
+            self.titles[self._inside[-1]] = data
+        if "style" not in self._inside:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def heading(self) -> str:
+        return self.titles["h1"]
+
+    def form(self, action: str, **marks: str) -> dict[str, Any]:
+        """The form to `.../{action}` whose fields hold `marks`; without, the first."""
+        found = [f for f in self.forms if f["action"].endswith(action) and marks.items() <= f["fields"].items()]
+        return found[0]
+
+
+class Surfer:
+    """One browser: it keeps its cookie, follows nothing by itself, and sends what a browser sends."""
+
+    def __init__(self, site: Browser) -> None:
+        self.site = site
+        self.cookie: str | None = None
+
+    def headers(self, **more: str) -> dict[str, str]:
+        sent = {"Cookie": self.cookie} if self.cookie else {}
+        return {**sent, **{name.replace("_", "-"): value for name, value in more.items()}}
+
+    def get(self, url: str, **headers: str) -> Page:
+        return self._page(self.site.get(_path(url), self.headers(**headers)))
+
+    def post(self, form: dict[str, Any], typed: dict[str, str] | None = None, **headers: str) -> Page:
+        fields = urlencode({**form["fields"], **(typed or {})})
+        sent = {"Sec_Fetch_Site": "same-origin", "Sec_Fetch_Dest": "document", **headers}
+        return self._page(self.site.post_form(form["action"], fields, self.headers(**sent)))
+
+    def sign_in(self, url: str, name: str = "Anna", password: str = PASSWORD) -> Page:
+        return self.post(self.get(url).form("/local"), {"name": name, "password": password})
+
+    def create(self, url: str, name: str, password: str = PASSWORD) -> Page:
+        return self.post(self.get(url).form("/local", create="yes"), {"name": name, "password": password})
+
+    def _page(self, answer: Answer) -> Page:
+        for cookie in answer.cookies:
+            self.cookie = cookie.split(";")[0]
+        return Page(answer)
+
+
+class Game:
+    """One game client with a login of its own."""
+
+    def __init__(self, site: Browser, token: str | None = None, **body: Any) -> None:
+        self.site = site
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self.answer = site.post_json("/auth/login", body, headers)
+        self.login = self.answer.json
+        self.url = self.login.get("login_url")
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.login['device_secret']}"}
+
+    def collect(self, **body: Any) -> Answer:
+        return self.site.post_json("/auth/login/collect", body, self.bearer)
+
+    def wait(self, **body: Any) -> Connection:
+        """A collect that may be answered later."""
+        headers = {"Content-Type": "application/json", **self.bearer}
+        return self.site.send("POST", "/auth/login/collect", headers, dumps(body).encode())
+
+    def cancel(self) -> Answer:
+        return self.site.request("POST", "/auth/login/cancel", self.bearer)
+
+
+class WebCase(SynchronousTestCase):
+    """A server with both rooms, Anna's account, and a game to start with."""
+
+    base = BASE
+    server_name: str | None = "Anna's Arena"
+
+    def serve(self, passwords_per_minute: int = 0, **terms: Any) -> Browser:
+        self.prepare(passwords_per_minute, **terms)
+        return self.open_rooms()
+
+    def prepare(self, passwords_per_minute: int = 0, **terms: Any) -> None:
+        self.desk = Desk(replace(TERMS, **terms), passwords_per_minute)
+
+    def open_rooms(self, policy: HttpSettings | None = None) -> Browser:
+        desk, detached = self.desk, ShieldedTasks()
+        guard = BrowserGuard(desk.keys.indexer, desk.random, self.base.startswith("https:"))
+        room = PageResponder(guard, lambda: self.base, self.server_name, desk.now_ms, detached)
+        local = desk.local if desk.terms.mode is Mode.LOCAL else None
+        labels = {name: provider.label for name, provider in desk.providers.items()}
+        indexer, registration = desk.keys.indexer, desk.terms.registration
+        rooms = [
+            LoginRoutes(
+                desk.starting, desk.handoff, desk.collecting, indexer, lambda: self.base, desk.now_ms, detached
+            ),
+            BrowserRoutes(desk.browsers, desk.departing, local, labels, registration, room),
+            CallbackRoutes(desk.returning, room),
+            DoneRoutes(desk.finish, room),
+        ]
+        self.site = Browser(rooms, policy, clock=desk.clock, now_ms=desk.now_ms)
+        return self.site
+
+    def game(self, **body: Any) -> Game:
+        """`token`: an access token that it sends along."""
+        return Game(self.site, **body)
+
+    def surfer(self) -> Surfer:
+        return Surfer(self.site)
+
+
+def _path(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path

@@ -1,0 +1,71 @@
+"""The far end of a sign-in, as small as can be: it remembers what it was sent, and answers when the test wants."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from msgspec import Struct, field
+from twisted.internet.defer import Deferred, fail, succeed
+
+from gamed.crypto import Secret
+from gamed.providers.base import AuthorizationRequest, AuthorizationUrl, ExternalIdentity, ProviderFailure
+from gamed.providers.messages import challenge_of
+
+ISSUER = "https://id.example"
+
+
+class FarProvider(Struct, eq=False):
+    """Speaks OpenID Connect if it has an issuer. A code is `<subject>|<anything>`."""
+
+    name: str = "discord"
+    label: str = "Discord"
+    issuer: str | None = None
+    iss_promised: bool = False
+    down: ProviderFailure | None = None
+    """Raised wherever the browser would be sent."""
+    failure: BaseException | None = None
+    """Raised instead of an identity."""
+    holding: bool = False
+    """Whether answers wait for answer()."""
+    journeys: list[AuthorizationRequest] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    _held: list[tuple["Deferred[ExternalIdentity]", ExternalIdentity]] = field(default_factory=list)
+
+    @property
+    def uses_nonce(self) -> bool:
+        return self.issuer is not None
+
+    def require_available(self) -> None:
+        if self.down is not None:
+            raise self.down
+
+    async def authorization_url(self, journey: AuthorizationRequest) -> AuthorizationUrl:
+        self.journeys.append(journey)
+        return AuthorizationUrl(
+            f"https://far.example/authorize?{urlencode({'state': journey.state})}", self.iss_promised
+        )
+
+    def identify(
+        self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
+    ) -> "Deferred[ExternalIdentity]":
+        """As the real one: the verifier must be the one of a journey, and each code works once."""
+        self.calls.append({"code": code.reveal(), "nonce": nonce, "redirect_uri": redirect_uri, "login_id": login_id})
+        journey = next(each for each in self.journeys if each.challenge == challenge_of(verifier))
+        assert (journey.nonce, journey.redirect_uri) == (nonce, redirect_uri)
+        assert [call["code"] for call in self.calls].count(code.reveal()) == 1, "a code was sent twice"
+        if self.failure is not None:
+            return fail(self.failure)
+        subject = code.reveal().decode().partition("|")[0]
+        identity = ExternalIdentity("oidc" if self.issuer else "oauth2", self.issuer or "https://far.example", subject)
+        if not self.holding:
+            return succeed(identity)
+        answer: Deferred[ExternalIdentity] = Deferred()
+        self._held.append((answer, identity))
+        return answer
+
+    def answer(self, failure: BaseException | None = None) -> None:
+        """To the oldest that waits."""
+        answer, identity = self._held.pop(0)
+        if failure is None:
+            answer.callback(identity)
+        else:
+            answer.errback(failure)

@@ -1,0 +1,291 @@
+"""A whole handoff over real lanes in memory: a clock that is moved by hand, random bytes that repeat per test."""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from msgspec.structs import replace
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.model import Mode, Registration, ReturnProofSetting
+from gamed.crypto import Index, Keys, Secret
+from gamed.login.authorize import AuthorizeService, RedirectToProvider, VisitRateLimit
+from gamed.login.browser import (
+    BrowserLoginService,
+    LoginLifecycle,
+    RedirectToResult,
+    ResultService,
+    ReturnToGame,
+    ShowFinishCode,
+)
+from gamed.login.callback import CallbackRequest, CallbackService
+from gamed.login.collect import Collected, CollectRequest, CollectService
+from gamed.login.keys import LoginLookup, PresentedProof, secret_index
+from gamed.login.local import LocalLoginService, PasswordAuthenticator, SignInForm
+from gamed.login.policy import LoginPolicy
+from gamed.login.start import StartedLogin, StartRequest, StartService
+from gamed.login.store import StoredAccounts, StoredAttempts, StoredIdentities, StoredLimits, StoredLogins
+from gamed.login.transaction import LoginIntent, LoginTransaction
+from gamed.long_poll import LongPollRegistry
+from gamed.ops.logging import TwistedAuditLog
+from gamed.outcomes import LoginFailure
+from gamed.players import tables as player_tables
+from gamed.players.names import parse_password
+from gamed.players.passwords import AsyncPasswordHasher, hash_password
+from gamed.providers.base import IdentityProvider
+from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
+from gamed.sessions.service import SessionService
+from gamed.sessions.store import SqliteSessionStore
+from tests.login.examples import BROWSER, START_MS, Counting
+from tests.support.stores import InlineReactor, InlineThreads, memory_stores
+
+T = TypeVar("T")
+ANNA, PASSWORD = "ply_" + "A" * 22, "correct horse"
+PASSWORD_HASH = hash_password(parse_password(PASSWORD))
+TERMS = LoginPolicy(mode=Mode.LOCAL, session=SessionPolicy(900, 2_592_000), ttl_seconds=600)
+
+
+BASE = "https://game.example"
+ADDRESS, REQUEST = "203.0.113.7", "req-1"
+
+
+class Lines:
+    """The owner's log."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def sign_in_failed(self, provider: str, outcome: LoginFailure, cause: str, request_id: str) -> None:
+        self.lines.append(f"failed {provider} {outcome.value} {request_id}: {cause}")
+
+    def callback_rejected(self, provider: str, check: str, request_id: str) -> None:
+        self.lines.append(f"rejected {provider} {check} {request_id}")
+
+
+class Unheard:
+    """Sessions of nobody who waits."""
+
+    def revoked(self, player_id: str) -> None: ...
+
+
+class Desk:
+    """Everything of one server that takes part in a handoff; one player, Anna, has an account."""
+
+    def __init__(
+        self,
+        terms: LoginPolicy = TERMS,
+        passwords_per_minute: int = 0,
+        providers: Mapping[str, IdentityProvider] | None = None,
+    ) -> None:
+        self.clock = Clock()
+        self.shift_ms = 0
+        reactor = InlineReactor()
+        self.random = Counting()
+        self.keys = Keys.of(Secret(b"k" * 32), self.random)
+        self.stores = memory_stores(self.now_ms, reactor)
+        self.waiters = LongPollRegistry(self.clock)
+        self.terms = terms
+        self.logins = StoredLogins(self.stores.reads, self.stores.auth, self.keys)
+        self.limits = StoredLimits(self.stores.auth)
+        self.providers = dict(providers or {})
+        self.attempts = StoredAttempts(self.stores.auth)
+        self.accounts = StoredAccounts(self.stores.reads, self.keys)
+        self.identities = StoredIdentities(self.stores.reads)
+        issuer = CredentialIssuer(self.keys, terms.session, self.random)
+        self.sessions = SessionService(
+            SqliteSessionStore(self.stores.reads, self.stores.auth, issuer), Unheard(), self.now_ms
+        )
+        self.starting = StartService(
+            self.logins,
+            self.sessions,
+            self.accounts,
+            self.providers,
+            self.keys.indexer,
+            self.random,
+            self.now_ms,
+            terms,
+            self.waiters,
+            self.limits,
+        )
+        self.handoff = LoginLifecycle(self.logins, self.waiters, self.now_ms)
+        self.security: list[str] = []
+        self.audit = TwistedAuditLog(self.security.append)
+        self.browsers = BrowserLoginService(self.logins, self.waiters, self.keys.indexer, self.now_ms, self.audit)
+        self.finish = ResultService(self.browsers, self.keys)
+        passwords = AsyncPasswordHasher(reactor, InlineThreads())
+        indexer = self.keys.indexer
+        self.check = PasswordAuthenticator(
+            self.accounts, passwords, self.limits, indexer, self.now_ms, passwords_per_minute, self.audit
+        )
+        self.local = LocalLoginService(
+            self.browsers, self.check, self.keys, self.random, self.now_ms, terms.registration
+        )
+        self.log = Lines()
+        entrance = VisitRateLimit(self.limits, indexer, self.now_ms, terms.limits)
+        self.departing = AuthorizeService(
+            self.browsers,
+            self.attempts,
+            self.providers,
+            self.check,
+            self.accounts,
+            self.log,
+            self.keys,
+            self.random,
+            self.now_ms,
+            lambda: BASE,
+            entrance,
+        )
+        self.returning = CallbackService(
+            self.browsers,
+            self.attempts,
+            self.providers,
+            self.log,
+            self.keys,
+            self.random,
+            self.now_ms,
+            lambda: BASE,
+            entrance,
+        )
+        self.collecting = self.new_collecting()
+        account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
+        self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))
+
+    def new_collecting(self) -> CollectService:
+        return CollectService(self.logins, self.waiters, self.keys, self.random, self.now_ms, self.terms, self.audit)
+
+    def now_ms(self) -> int:
+        """The wall clock, which is set by `shift_ms`; timers run on."""
+        return START_MS + round(self.clock.seconds() * 1000) + self.shift_ms
+
+    def write(self, unit: Any) -> Any:
+        return done(self.stores.auth.submit(unit))
+
+    def rows(self, query: str, **values: Any) -> list[Any]:
+        return list(done(self.stores.reads.submit(lambda c: c.execute(query, values).fetchall())))
+
+    def login(self, started: StartedLogin) -> LoginTransaction:
+        """As it stands in the store."""
+        found = done(self.logins.find(LoginLookup.id(started.login.login_id)))
+        assert found is not None
+        return found
+
+    # the parties
+
+    def start(
+        self, port: int | None = None, intent: LoginIntent = LoginIntent.LOGIN, token: str | None = None, **more: str
+    ) -> StartedLogin:
+        """At `provider`, or the first there is; from `address`; `more` are words of the client."""
+        provider, address = more.pop("provider", next(iter(self.providers), None)), more.pop("address", ADDRESS)
+        return done(self.starting.start(StartRequest(provider, intent, more, port, address, token)))
+
+    def enter(
+        self, started: StartedLogin, browser: Index = BROWSER, site: str | None = None, address: str = ADDRESS
+    ) -> Any:
+        """The link is opened; `site` as Sec-Fetch-Site."""
+        return done(self.departing.enter(SignInForm(started.token, browser, address, request_id=REQUEST), site))
+
+    def go(self, started: StartedLogin, browser: Index = BROWSER, name: str = "", password: str = "") -> Any:
+        """The button is pressed."""
+        return done(self.departing.go(SignInForm(started.token, browser, ADDRESS, name, password, REQUEST)))
+
+    def depart(self, started: StartedLogin, browser: Index = BROWSER, **typed: str) -> str:
+        """As go(); the state that the browser takes along."""
+        answer = self.go(started, browser, **typed)
+        assert isinstance(answer, RedirectToProvider), answer
+        return parse_qs(urlsplit(answer.url).query)["state"][0]
+
+    def come_back(self, state: str, browser: Index | None = BROWSER, who: str = "anna", **other: str) -> Any:
+        """The work behind a callback: with a code of `who`, or whatever else the provider says; from `address`."""
+        provider = other.pop("provider", next(iter(self.providers), "discord"))
+        address = other.pop("address", ADDRESS)
+        query = urlencode({"state": state, **(other or {"code": f"{who}|{state}"})}).encode()
+        return self.returning.complete(CallbackRequest(provider, query, browser, address, REQUEST))
+
+    def returned(self, *arguments: Any, **other: Any) -> Any:
+        """As come_back(), for answers that come at once."""
+        return done(self.come_back(*arguments, **other))
+
+    def signed_in(self, who: str = "anna", **start: Any) -> StartedLogin:
+        """Ready to be collected."""
+        started = self.start(**start)
+        back = self.returned(self.depart(started), who=who, provider=started.login.provider)
+        assert isinstance(back, RedirectToResult), back
+        return started
+
+    def form(
+        self, started: StartedLogin, browser: Index = BROWSER, name: str = "Anna", password: str = PASSWORD
+    ) -> SignInForm:
+        return SignInForm(started.token, browser, ADDRESS, name, password, REQUEST)
+
+    def sign_in(self, started: StartedLogin, browser: Index = BROWSER, **fields: str) -> Any:
+        return done(self.local.sign_in(self.form(started, browser, **fields)))
+
+    def create(self, started: StartedLogin, name: str, password: str = PASSWORD, browser: Index = BROWSER) -> Any:
+        return done(self.local.create(self.form(started, browser, name, password)))
+
+    def decline(self, started: StartedLogin, browser: Index = BROWSER) -> RedirectToResult | None:
+        return done(self.browsers.decline(started.token, browser, REQUEST))
+
+    def done_page(self, started: StartedLogin, browser: Index | None = BROWSER) -> Any:
+        return done(self.finish.done(started.login.login_id, browser))
+
+    def code(self, started: StartedLogin, browser: Index = BROWSER) -> str:
+        """The finish code, as the browser is shown it."""
+        shown = self.done_page(started, browser)
+        assert isinstance(shown, ShowFinishCode), shown
+        return shown.code
+
+    def ticket(self, started: StartedLogin) -> str:
+        """The ticket, as the browser carries it to the loopback port."""
+        sent = self.done_page(started)
+        assert isinstance(sent, ReturnToGame), sent
+        return sent.ticket
+
+    def secret(self, started: StartedLogin) -> Index:
+        return secret_index(self.keys.indexer, started.device_secret)
+
+    def asked(self, started: StartedLogin, **collect: Any) -> Deferred[Collected]:
+        """A collect that may wait, as the room makes it."""
+        ask = CollectRequest(self.secret(started), request_id=REQUEST, **collect)
+
+        async def both() -> Collected:
+            answer = await self.collecting.watch(ask)
+            return await self.collecting.deliver(ask) if answer is None else answer
+
+        return Deferred.fromCoroutine(both())
+
+    def collect(self, started: StartedLogin, code: str | None = None, ticket: str | None = None, **collect: Any) -> Any:
+        """A collect that is answered at once."""
+        presented = PresentedProof.finish_code(code) if code is not None else None
+        presented = PresentedProof.ticket(ticket) if ticket is not None else presented
+        return done(self.asked(started, presented=presented, **collect))
+
+    def cancel(self, started: StartedLogin) -> None:
+        done(self.handoff.cancel(self.secret(started)))
+
+
+def done(work: Any) -> Any:
+    """The result of something that does not wait; its error is raised."""
+    results: list[Any] = []
+    deferred = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
+    deferred.addBoth(results.append)
+    assert results, "it waits"
+    if hasattr(results[0], "raiseException"):
+        results[0].raiseException()
+    return results[0]
+
+
+class HandoffCase(SynchronousTestCase):
+    """A test of a whole handoff."""
+
+    def desk(self, passwords_per_minute: int = 0, **terms: Any) -> Desk:
+        return Desk(replace(TERMS, **terms), passwords_per_minute)
+
+    def oauth(self, *providers: IdentityProvider, **terms: Any) -> Desk:
+        """A server in oauth mode."""
+        return Desk(replace(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers})
+
+
+CLOSED, APPROVAL, OFF = Registration.CLOSED, Registration.APPROVAL, ReturnProofSetting.OFF

@@ -1,0 +1,139 @@
+"""Every page a browser can get, in each of its forms, with words that are short, long, and of other scripts."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from gamed.config.model import Registration
+from gamed.http.problem_codes import CODES
+from gamed.http.problems import HTTP_ERRORS
+from gamed.login.browser_routes import REFUSED
+from gamed.login.local import FormError
+from gamed.login.pages import forms, results, texts
+from gamed.login.pages.forms import DeviceInfo, FormFeedback
+from gamed.login.pages.layout import ServerName
+from gamed.login.transaction import ClientInfo, LoginIntent
+from gamed.outcomes import LoginFailure
+
+TOKEN, FORM, CODE = "A" * 22, "F" * 43, "BKT-RVW"
+RETURN = "http://127.0.0.1:51004/gamed/return?login_id=lgn_1&ticket=" + "t" * 43
+DONE = "https://game.example/auth/login/done?login_id=lgn_1"
+ID = "4461851faeea5437a5c78e27"
+LABEL = "Discord"
+
+LONG_HOST = f"{'play-' * 12}here.{'sub.' * 20}example.org:8443"
+SERVERS: Mapping[str, ServerName] = {
+    "plain": ServerName("Anna's Arena", "game.example"),
+    "nameless": ServerName(None, "127.0.0.1:8080"),
+    "long": ServerName("The Extraordinarily Long-Winded Guild of " + "W" * 40, LONG_HOST),
+    "arabic": ServerName("\u062e\u0627\u062f\u0645 \u0627\u0644\u0623\u0644\u0639\u0627\u0628", "game.example"),
+}
+CLIENTS: Mapping[str, ClientInfo] = {
+    "plain": ClientInfo("MyGame", "1.4.2", "windows", "ANNA-PC"),
+    "silent": ClientInfo(),
+    "half": ClientInfo(name="MyGame", platform="linux"),
+    "long": ClientInfo("W" * 64, "9" * 64, "m" * 64, "An Extremely Long Device Name " + "x" * 34),
+    "hebrew": ClientInfo("\u05de\u05e9\u05d7\u05e7", "1.0", "windows", "\u05d4\u05de\u05d7\u05e9\u05d1 (2)"),
+    "markup": ClientInfo("<script>alert(1)</script>", "{0}", "&amp;", '"><h1>'),
+}
+CHANNEL_REFUSALS = (
+    texts.UNKNOWN_LINK,
+    texts.FORM_REFUSED,
+    texts.NOT_A_PAGE,
+    texts.PREFETCH,
+    texts.OTHER_BROWSER,
+    texts.CALLBACK_MALFORMED,
+    *(sentence for _, sentence in REFUSED.values()),
+)
+"""What the rooms of browser routes say themselves."""
+ANYWHERE = ("gamed.http.errors", "gamed.database.errors", "gamed.rate_limit")
+NOT_IN_BROWSERS = {"unhealthy", "bad_precondition"}
+"""Of /healthz, and of rooms that answer conditional requests."""
+COMMON = sorted(
+    {code for kind, (_, code) in HTTP_ERRORS.items() if kind.__module__ in ANYWHERE} - NOT_IN_BROWSERS
+    | {"internal_error"}
+)
+"""Problems any room may meet: in a browser room they are pages."""
+
+
+class Shown(Struct, frozen=True):
+    """One page under a name for people; `failure`: somebody must be told what to do now."""
+
+    name: str
+    html: bytes
+    failure: bool = False
+
+
+def asked(client: str = "plain", age_seconds: int = 125) -> DeviceInfo:
+    return DeviceInfo(TOKEN, FORM, CLIENTS[client], age_seconds)
+
+
+def every_page() -> list[Shown]:
+    pages = [*sign_ins(), *at_providers(), *afterwards(), *failures()]
+    assert len({page.name for page in pages}) == len(pages)
+    return pages
+
+
+def sign_ins() -> Iterator[Shown]:
+    """The page of local mode: by registration, by what came back, by words."""
+    plain = SERVERS["plain"]
+    for registration in Registration:
+        yield Shown(f"sign-in {registration.value}", forms.sign_in_page(plain, asked(), registration))
+    for refusal in FormError:
+        for creating in (False, True):
+            returned = FormFeedback(refusal, 12, creating, "Anna", ID if refusal is FormError.BUSY else "")
+            page = forms.sign_in_page(plain, asked(), Registration.APPROVAL, returned)
+            yield Shown(f"{'account' if creating else 'sign-in'} refused {refusal.value}", page, failure=True)
+    nearly = forms.sign_in_page(plain, asked(), Registration.OPEN, FormFeedback(FormError.LIMIT, 1, name="Anna"))
+    yield Shown("sign-in limit nearly over", nearly, failure=True)
+    for name, server in SERVERS.items():
+        yield Shown(f"sign-in at {name}", forms.sign_in_page(server, asked(age_seconds=0), Registration.OPEN))
+    for name in CLIENTS:
+        yield Shown(f"sign-in from {name}", forms.sign_in_page(plain, asked(name, 60), Registration.OPEN))
+
+
+def at_providers() -> Iterator[Shown]:
+    """The page before a provider: by intent, by what came back, by words."""
+    for intent in LoginIntent:
+        wanted = forms.ProviderPrompt(LABEL, intent, "Anna" if intent is LoginIntent.LINK else None)
+        yield Shown(f"provider {intent.value}", forms.provider_page(SERVERS["plain"], asked(), wanted))
+        typed = (FormError.WRONG, FormError.LIMIT, FormError.BUSY) if intent is LoginIntent.ADOPT else ()
+        for refusal in typed:
+            page = forms.provider_page(SERVERS["plain"], asked(), wanted, FormFeedback(refusal, 12, name="Anna"))
+            yield Shown(f"provider {intent.value} refused {refusal.value}", page, failure=True)
+        long = forms.ProviderPrompt(
+            "The Provider With " + "N" * 46, intent, "W" * 32 if intent is LoginIntent.LINK else None
+        )
+        yield Shown(f"provider {intent.value} long", forms.provider_page(SERVERS["long"], asked("long"), long))
+        page = forms.provider_page(SERVERS["arabic"], asked("hebrew"), wanted)
+        yield Shown(f"provider {intent.value} other scripts", page)
+
+
+def afterwards() -> Iterator[Shown]:
+    for name, server in SERVERS.items():
+        yield Shown(f"return at {name}", results.return_page(server, RETURN, DONE))
+        yield Shown(f"back at {name}", results.back_page(server))
+    for name in CLIENTS:
+        server = SERVERS.get(name, SERVERS["plain"])
+        yield Shown(f"code from {name}", results.code_page(server, asked(name), CODE))
+    for write in (results.working_page, results.waiting_page, results.linked_page, results.denied_page):
+        yield Shown(write.__name__, write(SERVERS["plain"]))
+    yield Shown("callback twice", results.twice_page(SERVERS["plain"], DONE))
+
+
+def failures() -> Iterator[Shown]:
+    """Every outcome, every refusal of a browser room, every problem such a room can meet."""
+    yield Shown("collected", results.over_page(None, SERVERS["plain"]))
+    for outcome in LoginFailure:
+        yield Shown(f"outcome {outcome.value}", results.over_page(outcome, SERVERS["plain"]), failure=True)
+    waiting = results.over_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], CODE)
+    yield Shown("newcomer with a code", waiting, failure=True)
+    for number, sentence in enumerate(dict.fromkeys(CHANNEL_REFUSALS)):
+        yield Shown(
+            f"refused {number}", results.error_page(403, "", sentence, SERVERS["plain"], request_id=ID), failure=True
+        )
+    for code in COMMON:
+        problem = CODES[code]
+        yield Shown(
+            f"problem {code}", results.error_page(problem.status, code, problem.detail, request_id=ID), failure=True
+        )

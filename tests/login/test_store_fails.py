@@ -1,0 +1,158 @@
+"""auth.db is full, cannot be written, or is locked at a step of a sign-in: a typed answer, and later the step works."""
+
+from collections.abc import Callable
+from sqlite3 import Connection
+from typing import Any
+
+from gamed.database.connection import connect
+from gamed.dev.grants import ResponseMode
+from gamed.dev.provider import SLOW_SECONDS
+from gamed.login.transaction import EXCHANGE_MS
+from tests.login.browser_fake_provider import FarCase
+from tests.login.browser_fixtures import BASE, Page
+from tests.login.fixtures import done
+from tests.login.test_pages import code
+from tests.support.http import Answer
+from tests.support.stores import unwritable
+
+LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
+
+
+class StoreFails(FarCase):
+    exchanges = 0
+
+    def setUp(self) -> None:
+        self.serve_oauth()
+        self.hold()
+
+    def hold(self) -> None:
+        """Nobody waits for a lock; connections are others after a failure."""
+        held: list[Connection] = []
+        self.desk.write(held.append)
+        [self.connection] = held
+        self.lane("PRAGMA busy_timeout = 0")
+        done(self.desk.stores.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
+
+    def lane(self, pragma: str) -> None:
+        """Of the connection that writes."""
+        self.connection.execute(pragma).fetchall()
+
+    def read_only(self) -> Callable[[], None]:
+        """Whatever is opened now can only read, as on a disk that is mounted so."""
+        return unwritable(self.desk.stores.auth)
+
+    def locked(self) -> Callable[[], None]:
+        """By another process, such as a backup tool that holds its transaction open."""
+        [(_, _, uri)] = [row for row in self.connection.execute("PRAGMA database_list") if row[1] == "main"]
+        other = connect(f"file:{uri}?vfs=memdb")
+        other.execute("BEGIN IMMEDIATE")
+
+        def release() -> None:
+            other.execute("ROLLBACK")
+            other.close()
+
+        return release
+
+    def refused(self, answer: Answer | Page, status: int, what: str) -> None:
+        self.assertEqual(answer.status, status, what)
+        self.assertEqual("retry-after" in answer.headers, True, what)
+        self.assertNotIn("location", answer.headers)
+        if isinstance(answer, Page):
+            self.assertEqual(answer.headers["content-type"], "text/html; charset=utf-8")
+        else:
+            self.assertEqual(answer.json["code"], {503: "busy", 507: "storage_full"}[status], what)
+
+    def tried(self, fail: Callable[[], Callable[[], None]], status: int) -> None:
+        """Each step that writes, first while the store fails, then again."""
+
+        def twice(what: str, step: Callable[[], Any], good: int) -> Any:
+            self.hold()
+            before, mend = self.everything(), fail()
+            self.refused(step(), status, what)
+            mend()
+            self.assertEqual(self.everything(), before, what)
+            answer = step()
+            self.assertEqual(answer.status, good, what)
+            return answer
+
+        site, browser = self.site, self.surfer()
+        start = {"provider": "discord", "loopback_port": 51004}
+        login = twice("start", lambda: site.post_json("/auth/login", start), 201).json
+        bearer = {"Authorization": f"Bearer {login['device_secret']}"}
+        page = browser.get(login["login_url"], Sec_Fetch_Site="cross-site")
+        sent = twice("button", lambda: browser.post(page.form("/continue")), 303)
+        callback = self.far.sign_in(sent.headers["location"], "anna")
+        back = twice("callback", lambda: browser.get(callback), 303)
+        self.assertEqual(len(self.far.requests("/api/v10/oauth2/token")), self.exchanges + 1)
+        self.exchanges += 1
+        twice("done", lambda: browser.get(back.headers["location"]), 200)
+        shown = code(browser.get(back.headers["location"]))
+
+        def collect() -> Answer:
+            return site.post_json("/auth/login/collect", {"finish_code": shown}, bearer)
+
+        complete = twice("collect", collect, 200).json
+        self.assertEqual(complete["status"], "complete")
+        twice("cancel", lambda: site.request("POST", "/auth/login/cancel", bearer), 204)
+        self.assertEqual(self.desk.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(0,)])
+
+        login = site.post_json("/auth/login", {"provider": "discord"}).json
+        page = browser.get(login["login_url"])
+        twice("decline", lambda: browser.post(page.form("/decline")), 200)
+
+    def everything(self) -> list[Any]:
+        tables = ("login", "authorization_attempt", *LASTING)
+        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
+
+    def test_read_only(self) -> None:
+        """507 storage_full with the time to come back, JSON and pages alike."""
+        self.tried(self.read_only, 507)
+
+    def test_locked(self) -> None:
+        """503 busy; the provider's code was not spent by a callback that could not be written."""
+        self.tried(self.locked, 503)
+
+    def test_at_the_end_of_an_exchange(self) -> None:
+        """What the provider said cannot be kept, and is not asked again: the game is told within a minute."""
+        for fail, status in ((self.locked, 503), (self.read_only, 507)):
+            game, browser = self.game(provider="discord"), self.surfer()
+            callback = self.at_provider(self.go_on(browser, game.url), "anna", ResponseMode.SLOW)
+            back = self.site.send("GET", callback.removeprefix(BASE), browser.headers())
+            self.hold()
+            mend = fail()
+            self.pass_time(SLOW_SECONDS)
+            self.refused(Page(back.answer), status, "callback")
+            mend()
+            self.assertEqual(game.collect().json["stage"], "exchanging")
+            self.desk.clock.advance(EXCHANGE_MS / 1000)
+            self.assertEqual(game.collect().json["problem"]["code"], "login_interrupted")
+            self.assertEqual(browser.get(callback).status, 410)
+            again = self.game(provider="discord")
+            shown = code(self.signed_in(browser, again.url))
+            self.assertEqual(again.collect(finish_code=shown).json["status"], "complete")
+
+    def test_full(self) -> None:
+        """Starts are 507 once the last page is taken; sign-ins under way lose nothing, and go on when there is room."""
+        browsers = [self.surfer() for _ in range(3)]
+        games = [self.game(provider="discord") for _ in browsers]
+        backs = [
+            self.at_provider(self.go_on(browser, game.url), person)
+            for browser, game, person in zip(browsers, games, ("anna", "bo", "dilek"), strict=True)
+        ]
+        pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
+        self.lane(f"PRAGMA max_page_count = {pages}")
+        answer = self.site.post_json("/auth/login", {"provider": "discord"})
+        for _ in range(200):
+            if answer.status == 507:
+                break
+            self.assertEqual(answer.status, 201)
+            self.desk.clock.advance(1)
+            answer = self.site.post_json("/auth/login", {"provider": "discord"})
+        self.refused(answer, 507, "start")
+        self.assertEqual([game.collect().json["stage"] for game in games], ["at_provider"] * 3)
+        self.lane("PRAGMA max_page_count = 1000000")
+        for game, browser, back in zip(games, browsers, backs, strict=True):
+            browser.get(back)
+            shown = code(browser.get(browser.get(game.url).headers["location"]))
+            self.assertEqual(game.collect(finish_code=shown).json["status"], "complete")
+        self.assertEqual(self.site.post_json("/auth/login", {"provider": "discord"}).status, 201)

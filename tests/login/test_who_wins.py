@@ -1,0 +1,83 @@
+"""Two browsers on one login, a link that is opened again: one of them wins, nobody else sees a code (PROTOCOL 3.4)."""
+
+from collections.abc import Callable
+from itertools import permutations
+from re import search
+
+from gamed.dev.grants import ResponseMode
+from gamed.dev.provider import SLOW_SECONDS
+from tests.login.browser_fake_provider import FarCase
+from tests.login.browser_fixtures import BASE, Game, Page
+from tests.login.test_handoff import lasting
+from tests.login.test_pages import OTHER_SENTENCE, code
+
+CODE = r"\b[B-DF-HJ-NP-TV-XZ]{3}-[B-DF-HJ-NP-TV-XZ]{3}\b"
+
+
+class WhoWins(FarCase):
+    def setUp(self) -> None:
+        self.serve_oauth()
+        self.player: Game = self.game(provider="discord")
+        self.browser, self.stranger = self.surfer(), self.surfer()
+
+    def reopened(self, winner: int, stranger: int) -> None:
+        """By the honest browser and by another one; the other is shown no code and no ticket, and changes nothing."""
+        for browser, status in ((self.browser, winner), (self.stranger, stranger)):
+            before = self.desk.rows("SELECT * FROM login")
+            page = browser.get(self.player.url)
+            self.assertEqual(page.status, status, page.text)
+            if browser is self.stranger:
+                self.nothing_shown(page)
+                self.nothing_shown(browser.get(f"/auth/login/done?login_id={self.player.login['login_id']}"))
+                self.assertEqual(self.desk.rows("SELECT * FROM login"), before)
+
+    def nothing_shown(self, page: Page) -> None:
+        self.assertIsNone(search(CODE, page.text))
+        self.assertNotIn("ticket", page.html + repr(page.headers))
+
+    def test_the_link_in_every_stage(self) -> None:
+        """The page while nobody has won; then done for the winner, 409 for others; 410 for all at the end."""
+        self.reopened(200, 200)
+        callback = self.at_provider(self.go_on(self.browser, self.player.url), "anna", ResponseMode.SLOW)
+        self.reopened(200, 200)
+        back = self.site.send("GET", callback.removeprefix(BASE), self.browser.headers())
+        self.reopened(303, 409)
+        self.pass_time(SLOW_SECONDS)
+        done = back.answer.headers["location"]
+        self.reopened(303, 409)
+        shown = code(self.browser.get(done))
+        self.assertEqual(self.player.collect(finish_code=shown).json["status"], "complete")
+        self.reopened(303, 409)
+        self.nothing_shown(self.browser.get(done))
+        self.desk.write(lambda c: c.execute("UPDATE login SET stage = 'collected', sealed_result = NULL").fetchall())
+        self.reopened(410, 410)
+
+    def test_the_link_after_each_end(self) -> None:
+        """Cancelled, declined, out of time: 410 for both, whoever opened it before."""
+        ends: tuple[Callable[[Game], object], ...] = (
+            lambda game: game.cancel(),
+            lambda game: self.browser.post(self.browser.get(game.url).form("/decline")),
+            lambda _: self.desk.clock.advance(600),
+        )
+        for end in ends:
+            self.player = self.game(provider="discord")
+            self.go_on(self.browser, self.player.url)
+            end(self.player)
+            self.reopened(410, 410)
+
+    def test_two_browsers(self) -> None:
+        """The code scanned off a screen by somebody else: whoever is back first wins, in both orders; the game gets
+        nothing but by the winner's code, and what the winner's browser shows, the other one never does."""
+        for first, second in permutations((self.browser, self.stranger)):
+            self.player = self.game(provider="discord")
+            early = self.at_provider(self.go_on(first, self.player.url), "anna")
+            late = self.at_provider(self.go_on(second, self.player.url), "bo")
+            before = lasting(self.desk)
+            shown = code(first.get(first.get(early).headers["location"]))
+            lost = second.get(late)
+            self.assertEqual((lost.status, OTHER_SENTENCE in lost.text), (409, True))
+            for page in (lost, second.get(self.player.url), second.get(early)):
+                self.nothing_shown(page)
+            self.assertEqual(self.player.collect().json["stage"], "proof_required")
+            self.assertEqual(lasting(self.desk), before)
+            self.assertEqual(self.player.collect(finish_code=shown).json["status"], "complete")

@@ -1,0 +1,161 @@
+"""What is seen on the machine, and what it means (SPEC 2, PROTOCOL 3.9, 7)."""
+
+from ipaddress import ip_network
+
+from msgspec.structs import replace
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.model import Config
+from gamed.ops import doctor_local
+from gamed.ops.doctor_findings import (
+    FailureCause,
+    HttpFailure,
+    HttpReply,
+    Level,
+    any_problem,
+    lines,
+    ok,
+    problem,
+    skipped,
+    summary,
+    warning,
+)
+from gamed.ops.doctor_local import FileFacts
+
+OK, SKIPPED, WARNING, PROBLEM = Level.OK, Level.SKIPPED, Level.WARNING, Level.PROBLEM
+MIB = 1024 * 1024
+GONE = HttpFailure(FailureCause.REFUSED, "Connection refused")
+AT_HOME = Config()
+PUBLIC = Config(public_url="https://play.example.org")
+
+
+class LocalTests(SynchronousTestCase):
+    def test_files(self) -> None:
+        """Who owns a file and who may open it; the key is never anybody else's."""
+        for facts, secret, level in (
+            (FileFacts(0o600, 7), True, OK),
+            (FileFacts(0o600, 7), False, OK),
+            (FileFacts(0o640, 7), False, WARNING),
+            (FileFacts(0o640, 7), True, PROBLEM),
+            (FileFacts(0o604, 7), True, PROBLEM),
+            (FileFacts(0o600, 0), False, PROBLEM),
+        ):
+            self.assertEqual(
+                doctor_local.check_file("auth.db", "/d/auth.db", facts, 7, secret=secret).level, level, facts
+            )
+        for found, level in (
+            (FileFacts(0o700, 7), OK),
+            (FileFacts(0o750, 7), WARNING),
+            (FileFacts(0o700, 0), PROBLEM),
+            (None, PROBLEM),
+        ):
+            self.assertEqual(doctor_local.check_folder("/d", found, 7).level, level, found)
+        for mode, level in ((0o640, OK), (0o644, OK), (0o666, PROBLEM)):
+            self.assertEqual(doctor_local.check_config_file("/c", FileFacts(mode, 0)).level, level)
+
+    def test_disk(self) -> None:
+        """Below min_free_bytes saves are refused; a warning comes before."""
+        for free, level in ((600, OK), (512, OK), (511, WARNING), (256, WARNING), (255, PROBLEM)):
+            self.assertEqual(doctor_local.check_disk(free * MIB, 256 * MIB).level, level, free)
+        self.assertEqual(doctor_local.check_disk(0, 0).level, OK)
+
+    def test_clock(self) -> None:
+        """A clock more than two minutes off fails sign-ins, in either direction; unknown is said."""
+        for offset_ms, level, words in (
+            (None, SKIPPED, "not tried"),
+            (0, OK, ""),
+            (-10_999, OK, ""),
+            (11_000, WARNING, "behind"),
+            (-120_000, WARNING, "ahead of"),
+            (121_000, PROBLEM, "behind"),
+            (-121_000, PROBLEM, "ahead of"),
+        ):
+            finding = doctor_local.check_clock(offset_ms)
+            self.assertEqual((finding.level, words in finding.said), (level, True), offset_ms)
+
+    def test_stores(self) -> None:
+        """What SQLite finds wrong is a problem, and the first line of it is told."""
+        self.assertEqual(doctor_local.check_store("auth.db", 7, []).level, OK)
+        finding = doctor_local.check_store("auth.db", 7, ["row 3 missing from index"])
+        self.assertEqual((finding.level, "row 3 missing" in finding.said), (PROBLEM, True))
+
+    def test_assets(self) -> None:
+        """Channels that lead nowhere are a problem, and the first is told."""
+        self.assertEqual(doctor_local.check_assets(2, []).level, OK)
+        finding = doctor_local.check_assets(2, ["channel stable: lost", "channel beta: lost"])
+        self.assertEqual((finding.level, finding.said), (PROBLEM, "channel stable: lost"))
+
+    def test_open_files(self) -> None:
+        """Enough files for the connections that are allowed."""
+        self.assertEqual(
+            [doctor_local.check_open_files(most, 20_256).level for most in (20_256, 20_255)], [OK, WARNING]
+        )
+
+    def test_server(self) -> None:
+        """A server that is not there is a warning: this may be a moment without; one that is unwell is a problem."""
+        for answer, level in (
+            (None, WARNING),
+            (GONE, WARNING),
+            (HttpReply(200, {"gamed-instance": "0a1b2c3d"}, b"ok"), OK),
+            (HttpReply(503), PROBLEM),
+            (HttpReply(200, {}, b"ok"), PROBLEM),
+        ):
+            self.assertEqual(doctor_local.check_server(answer).level, level, answer)
+
+    def test_trusted_proxies(self) -> None:
+        """They fit where the server listens, and are no whole network of players."""
+        for config, networks, here, level in (
+            (AT_HOME, None, True, OK),
+            (PUBLIC, None, True, OK),
+            (PUBLIC, None, None, OK),
+            (PUBLIC, None, False, WARNING),
+            (PUBLIC, ["192.0.2.7/32"], True, WARNING),
+            (PUBLIC, ["192.0.2.7/32"], False, OK),
+            (PUBLIC, ["192.0.2.7/32", "::1/128"], True, OK),
+            (PUBLIC, ["0.0.0.0/0"], False, WARNING),
+            (AT_HOME, ["2000::/3"], True, WARNING),
+        ):
+            named = {} if networks is None else {"trusted_proxies": tuple(map(ip_network, networks))}
+            self.assertEqual(
+                doctor_local.check_proxies(replace(config, **named), local=here).level, level, (networks, here)
+            )
+
+    def test_provider(self) -> None:
+        """Any answer but an error of its own shows that a provider is there."""
+        for answer, level in ((HttpReply(200), OK), (HttpReply(400), OK), (HttpReply(503), WARNING), (GONE, PROBLEM)):
+            self.assertEqual(doctor_local.check_provider("discord", "discovery", answer).level, level)
+        self.assertIn("https://play.example.org/auth/google/callback", doctor_local.redirect_uri(PUBLIC, "google").said)
+
+
+class AnswerTests(SynchronousTestCase):
+    def test_date(self) -> None:
+        """The date of an answer in milliseconds; one that is none is no clock."""
+        date = "Fri, 15 Jan 2027 08:00:00 GMT"
+        self.assertEqual(HttpReply(200, {"date": date}).date_ms(), 1_800_000_000_000)
+        for headers in ({}, {"date": "soon"}, {"date": "Fri, 99 Jan 2027 08:00:00 GMT"}):
+            self.assertIsNone(HttpReply(200, headers).date_ms())
+
+    def test_json(self) -> None:
+        """What is no object has no members."""
+        for body, told in ((b'{"a":1}', {"a": 1}), (b"[]", {}), (b"\xff", {}), (b"", {})):
+            self.assertEqual(HttpReply(200, {}, body).json(), told)
+
+
+class FindingTests(SynchronousTestCase):
+    def test_words(self) -> None:
+        """A line each, the advice below; the end counts what is bad."""
+        found = [ok("a", "good"), warning("b", "so", "Do."), problem("c", "bad", "Mend."), skipped("d", "no")]
+        self.assertEqual(
+            list(lines(found)),
+            [
+                "ok       a: good",
+                "warning  b: so",
+                "         -> Do.",
+                "problem  c: bad",
+                "         -> Mend.",
+                "skipped  d: not tried: no",
+            ],
+        )
+        self.assertEqual((summary(found), any_problem(found)), ("1 problem, 1 warning", True))
+        self.assertEqual((summary(found[:1]), any_problem(found[:2])), ("0 problems, 0 warnings", False))
+        self.assertEqual(found[1].members(), {"check": "b", "level": "warning", "said": "so", "advice": "Do."})

@@ -1,0 +1,156 @@
+"""What answers of the public address mean (SPEC 1.2, 2.4, 4; PROTOCOL 1, 2, 3.3)."""
+
+import json
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.ops import doctor_public
+from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Level
+
+OK, SKIPPED, WARNING, PROBLEM = Level.OK, Level.SKIPPED, Level.WARNING, Level.PROBLEM
+URL = "https://play.example.org"
+REFUSED, SILENT = (
+    HttpFailure(FailureCause.REFUSED, "Connection refused"),
+    HttpFailure(FailureCause.TIMEOUT, "timed out"),
+)
+NOBODY = HttpFailure(FailureCause.NAME, "Name or service not known")
+STRANGER = HttpFailure(FailureCause.CERTIFICATE, "certificate verify failed")
+GAMED = {"gamed-instance": "0a1b2c3d"}
+NOW_MS, DAY_MS = 1_800_000_000_000, 86_400_000
+
+
+def policy(told: object, status: int = 200, **headers: str) -> HttpReply:
+    fields = {"cache-control": "no-store", "x-request-id": "a"}
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HttpReply(status, {**fields, **given}, json.dumps(told).encode())
+
+
+class AddressTests(SynchronousTestCase):
+    def test_unreached(self) -> None:
+        """A refused or silent address may be a network that cannot reach itself, and the advice says how to tell."""
+        for cause, words in (
+            (REFUSED, "hairpin NAT"),
+            (SILENT, f"{URL}/healthz"),
+            (HttpFailure(FailureCause.NO_WAY, "No route to host"), "hairpin NAT"),
+            (NOBODY, "DNS"),
+            (STRANGER, "certificate for this name"),
+            (HttpFailure(FailureCause.OTHER, "reset"), "public_url"),
+        ):
+            finding = doctor_public.check_unreached(URL, cause)
+            self.assertEqual((finding.level, cause.detail in finding.said), (PROBLEM, True))
+            self.assertIn(words, finding.advice)
+        at_home = doctor_public.check_unreached("http://localhost:8080", REFUSED)
+        self.assertIn("Start gamed", at_home.advice)
+
+    def test_health(self) -> None:
+        """Only gamed's own ok is good; each other answer leads to what its cause would be."""
+        for answer, level, advice in (
+            (HttpReply(200, GAMED, b"ok"), OK, ""),
+            (HttpReply(200, {}, b"ok"), PROBLEM, "Forward /healthz"),
+            (HttpReply(200, GAMED, b"<html>"), PROBLEM, "Forward /healthz"),
+            (HttpReply(301, {"location": "/"}), PROBLEM, "Forward /healthz"),
+            (HttpReply(404), PROBLEM, "Forward /healthz"),
+            (HttpReply(421), PROBLEM, "Host"),
+            (HttpReply(502), PROBLEM, "Start gamed"),
+            (HttpReply(504), PROBLEM, "Start gamed"),
+        ):
+            finding = doctor_public.check_health(answer)
+            self.assertEqual(finding.level, level, answer)
+            self.assertIn(advice, finding.advice)
+
+    def test_instance(self) -> None:
+        """It is this folder's server, another, or that cannot be said."""
+        answer = HttpReply(200, GAMED)
+        for local, level in (("0a1b2c3d", OK), ("ffffffff", PROBLEM), (None, SKIPPED)):
+            self.assertEqual(doctor_public.check_instance(answer, local).level, level)
+        self.assertEqual(doctor_public.check_instance(HttpReply(200), "0a1b2c3d").level, PROBLEM)
+
+    def test_certificate(self) -> None:
+        """A certificate that soon ends is a warning, with the days it has left."""
+        for days, level in ((90, OK), (14, OK), (13, WARNING), (0, WARNING)):
+            finding = doctor_public.check_certificate(NOW_MS + days * DAY_MS, NOW_MS)
+            self.assertEqual((finding.level, f"{days} days" in finding.said), (level, True))
+        self.assertEqual(doctor_public.check_certificate(None, NOW_MS).level, SKIPPED)
+
+    def test_plain(self) -> None:
+        """Without encryption nobody answers, or only to lead to https of the same name."""
+        for answer, level in (
+            (REFUSED, OK),
+            (SILENT, OK),
+            (HttpReply(301, {"location": f"{URL}/healthz"}), OK),
+            (HttpReply(308, {"location": f"{URL}/"}), OK),
+            (HttpReply(301, {"location": "https://elsewhere.example/"}), WARNING),
+            (HttpReply(301, {"location": "https://play.example.org.evil.example/"}), WARNING),
+            (HttpReply(404), WARNING),
+            (HttpReply(200, GAMED, b"ok"), PROBLEM),
+        ):
+            self.assertEqual(doctor_public.check_plain("play.example.org", answer).level, level, answer)
+
+
+class PathTests(SynchronousTestCase):
+    def test_policy(self) -> None:
+        """Two members and no third, with what the file says, in its order."""
+        names = ("discord", "google")
+        good = {"mode": "oauth", "providers": list(names)}
+        for answer, level in (
+            (policy(good), OK),
+            (policy({**good, "client_id": "1"}), PROBLEM),
+            (policy({"mode": "oauth"}), PROBLEM),
+            (policy({**good, "providers": ["google", "discord"]}), PROBLEM),
+            (policy({**good, "mode": "local"}), PROBLEM),
+            (policy([]), PROBLEM),
+            (policy(good, status=404), PROBLEM),
+            (HttpReply(200, {}, b"<html>"), PROBLEM),
+        ):
+            self.assertEqual(doctor_public.check_policy(answer, "oauth", names).level, level, answer)
+
+    def test_caching(self) -> None:
+        """An answer out of a cache is found by its age, its mark, a repeated request id, or the missing no-store."""
+        for first, second, level in (
+            (policy({}), policy({}, x_request_id="b"), OK),
+            (policy({}), policy({}), PROBLEM),
+            (policy({}), policy({}, x_request_id="b", age="0"), PROBLEM),
+            (policy({}), policy({}, x_request_id="b", x_cache="HIT from edge"), PROBLEM),
+            (policy({}), policy({}, x_request_id="b", x_cache="MISS"), OK),
+            (policy({}, cache_control="max-age=60"), policy({}, x_request_id="b"), PROBLEM),
+            (HttpReply(200, {"cache-control": "no-store"}), policy({}), PROBLEM),
+        ):
+            finding = doctor_public.check_caching(first, second)
+            self.assertEqual((finding.level, bool(finding.advice)), (level, level is PROBLEM))
+
+    def test_forged(self) -> None:
+        """A made-up X-Forwarded-For changes nothing for whoever sends it."""
+        for answer, level in ((HttpReply(200), OK), (HttpReply(403), PROBLEM), (SILENT, PROBLEM)):
+            self.assertEqual(doctor_public.check_forged(answer).level, level)
+
+    def test_families(self) -> None:
+        """A path came through where gamed's request id comes back, whatever it answers."""
+        for answer, level in (
+            (HttpReply(401, {"x-request-id": "a"}), OK),
+            (HttpReply(404), PROBLEM),
+            (SILENT, PROBLEM),
+        ):
+            self.assertEqual(doctor_public.check_family("/game/saves", answer).level, level)
+
+    def test_callback(self) -> None:
+        """A callback reaches gamed, and nobody redirects it, not even with gamed's id on the answer."""
+        for answer, level, words in (
+            (HttpReply(400, {"x-request-id": "a"}), OK, "without a redirect"),
+            (HttpReply(404, {"x-request-id": "a"}), OK, "without a redirect"),
+            (HttpReply(301), PROBLEM, "redirected"),
+            (HttpReply(308, {"x-request-id": "a"}), PROBLEM, "redirected"),
+            (HttpReply(404), PROBLEM, "does not come through"),
+            (SILENT, PROBLEM, "does not come through"),
+        ):
+            finding = doctor_public.check_callback("google", answer)
+            self.assertEqual((finding.level, words in finding.said), (level, True), answer)
+
+    def test_shut(self) -> None:
+        """The numbers are nobody's but the owner's."""
+        for answer, level in (
+            (HttpReply(404), OK),
+            (HttpReply(200), PROBLEM),
+            (HttpReply(401), WARNING),
+            (REFUSED, OK),
+        ):
+            self.assertEqual(doctor_public.check_shut("/metrics", answer).level, level)

@@ -1,0 +1,171 @@
+"""Sockets that outlive the service: opened by systemd, adopted by gamed, and nobody is turned away in between."""
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+from gamed.cli.http_client import UnixConnection
+from tests.cli.process import GAMED, WAIT_SECONDS, PorchTestCase, environment, free_port
+
+ADDRESS = "http://localhost:8080"
+AS_SYSTEMD = """
+import os, sys
+from fcntl import F_DUPFD, fcntl
+number = int(sys.argv[1])
+lifted = [fcntl(int(each), F_DUPFD, 100) for each in sys.argv[2:2 + number]]
+for n, each in enumerate(lifted):
+    os.dup2(each, 3 + n)
+    os.close(each)
+names = ":".join(["gamed"] * number)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(number), LISTEN_FDNAMES=names)
+os.execvp(sys.argv[2 + number], sys.argv[2 + number:])
+"""
+CLIENTS = 20
+
+
+def over(connection: HTTPConnection) -> bytes:
+    with closing(connection):
+        connection.request("GET", "/healthz")
+        return connection.getresponse().read()
+
+
+def ask(port: int, host: str = "127.0.0.1") -> bytes:
+    return over(HTTPConnection(host, port, timeout=WAIT_SECONDS))
+
+
+def ask_path(path: str) -> bytes:
+    connection = UnixConnection(path)
+    connection.timeout = WAIT_SECONDS
+    return over(connection)
+
+
+class SocketTestCase(PorchTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.config.write_text(f'{{"mode": "local", "public_url": "{ADDRESS}"}}')
+
+    def listening(self, family: socket.AddressFamily, address: object) -> socket.socket:
+        """What a socket unit opens."""
+        sock = socket.socket(family)
+        self.addCleanup(sock.close)
+        sock.bind(address)
+        sock.listen(4096)
+        return sock
+
+    def passing(self, *sockets: socket.socket, options: tuple[str, ...] = ()) -> "subprocess.Popen[str]":
+        """`gamed serve` started as systemd does: the sockets from descriptor 3 on, the variables in the environment."""
+        numbers = [each.fileno() for each in sockets]
+        launcher = [sys.executable, "-c", AS_SYSTEMD, str(len(numbers)), *map(str, numbers)]
+        command = [*launcher, *GAMED, *self.places, "serve", *options]
+        with open(self.folder / "out", "a", encoding="utf-8") as out:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=environment(self.environ),
+                pass_fds=numbers,
+            )
+        self.addCleanup(self._end, process)
+        return process
+
+    def refused(self, *sockets: socket.socket, options: tuple[str, ...] = ()) -> str:
+        """What is said instead of a start."""
+        process = self.passing(*sockets, options=options)
+        self.assertEqual(process.wait(WAIT_SECONDS), 78)
+        return self.output()
+
+    def _end(self, process: "subprocess.Popen[str]") -> None:
+        process.kill()
+        process.wait()
+
+
+class RestartTests(SocketTestCase):
+    def test_nobody_is_turned_away(self) -> None:
+        """Who connects while the service is down is answered when it is back, over TCP and over a unix socket.
+
+        The file of the unix socket stays as it was.
+        """
+        path = str(self.folder / "gamed.sock")
+        tcp, unix = self.listening(socket.AF_INET, ("127.0.0.1", 0)), self.listening(socket.AF_UNIX, path)
+        port = tcp.getsockname()[1]
+        Path(path).chmod(0o600)
+        first = self.passing(tcp, unix)
+        self.assertEqual((ask(port), ask_path(path)), (b"ok", b"ok"))
+        self.assertEqual(self.stop(first), 0, self.output())
+        self.assertEqual(Path(path).stat().st_mode & 0o777, 0o600)
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            waiting = [pool.submit(ask, port) for _ in range(CLIENTS // 2)]
+            waiting += [pool.submit(ask_path, path) for _ in range(CLIENTS // 2)]
+            second = self.passing(tcp, unix)
+            self.assertEqual({each.result() for each in waiting}, {b"ok"})
+        self.assertEqual(self.gamed("health"), (0, "ok\n", ""))
+        self.assertEqual(self.stop(second), 0, self.output())
+
+    def test_at_the_door(self) -> None:
+        """Who connected and asked just before the stop is answered, by the server that goes or by the next."""
+        tcp = self.listening(socket.AF_INET, ("127.0.0.1", 0))
+        port = tcp.getsockname()[1]
+        first = self.passing(tcp)
+        self.assertEqual(ask(port), b"ok")
+        first.send_signal(signal.SIGSTOP)
+        clients = [HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS) for _ in range(CLIENTS)]
+        for client in clients:
+            self.addCleanup(client.close)
+            client.request("GET", "/healthz")
+        first.send_signal(signal.SIGTERM)
+        first.send_signal(signal.SIGCONT)
+        self.assertEqual(first.wait(WAIT_SECONDS), 0, self.output())
+        second = self.passing(tcp)
+        answers = [client.getresponse() for client in clients]
+        self.assertLessEqual({answer.status for answer in answers}, {200, 503})
+        self.assertEqual(ask(port), b"ok")  # the first may have answered all of them, the second not be up yet
+        self.assertEqual(self.stop(second), 0, self.output())
+
+    def test_systemd_itself(self) -> None:
+        """systemd-socket-activate listens, and starts the service for the first who connects."""
+        port, path = free_port(), str(self.folder / "gamed.sock")
+        variables = [f"--setenv={name}={value}" for name, value in environment(self.environ).items()]
+        sockets = [f"--listen=127.0.0.1:{port}", f"--listen={path}", "--fdname=gamed:gamed"]
+        self.start("systemd-socket-activate", *sockets, *variables, *GAMED, *self.places, "serve")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while f"Listening on {path}" not in self.output() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            waiting = [pool.submit(ask, port) for _ in range(CLIENTS - 1)]
+            self.assertEqual(ask_path(path), b"ok", self.output())
+            self.assertEqual({each.result() for each in waiting}, {b"ok"})
+
+
+class ChoiceTests(SocketTestCase):
+    def test_named(self) -> None:
+        """An endpoint string names one by its name, where others name it by its number."""
+        tcp = self.listening(socket.AF_INET, ("127.0.0.1", 0))
+        process = self.passing(tcp, options=("--listen", "systemd:domain=INET:name=gamed"))
+        self.assertEqual(ask(tcp.getsockname()[1]), b"ok")
+        self.assertEqual(self.stop(process), 0, self.output())
+
+    def test_deaf(self) -> None:
+        """A socket that no --listen names, or two do, is no start: its clients would wait for ever."""
+        sockets = [self.listening(socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2)]
+        said = self.refused(*sockets, options=("--listen", "systemd:domain=INET:index=1"))
+        self.assertIn("add --listen systemd:domain=INET:index=0", said)
+        twice = ("--listen", "systemd:domain=INET:index=0") * 2
+        self.assertIn("more than one --listen names this socket", self.refused(sockets[0], options=twice))
+
+    def test_without_an_address(self) -> None:
+        """In local mode the address must be told: a passed socket has none (PROTOCOL 1)."""
+        self.config.write_text('{"mode": "local"}')
+        said = self.refused(self.listening(socket.AF_INET, ("127.0.0.1", 0)))
+        self.assertIn("set public_url", said)
+
+    def test_exposed(self) -> None:
+        """A passed socket is judged by what it is bound to (SPEC 5.5)."""
+        self.assertIn("without encryption", self.refused(self.listening(socket.AF_INET, ("0.0.0.0", 0))))

@@ -1,0 +1,257 @@
+"""The key of auth.db over real files: checked, refused, changed, and cut off in the middle (SPEC 2.2)."""
+
+import sys
+from pathlib import Path
+from signal import SIGKILL
+from sqlite3 import Connection
+from subprocess import run
+
+from hypothesis import given
+from hypothesis.strategies import sampled_from, sets, text
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.config.settings import KeySource
+from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
+from gamed.database.migrations import prepare_files
+from gamed.database.offline import run_transaction
+from gamed.players import keyring
+from gamed.players import tables as player_tables
+from gamed.players.keyring import KeyMismatch, RekeyRefused
+from gamed.players.names import fold, name_index, parse_name
+from gamed.sessions.credentials import CredentialIssuer
+from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, auth_db, sign_in
+from tests.support.covers import covers
+from tests.support.stores import data_folder
+
+FILE_KEY, MASTER_KEY, OTHER_KEY = (Secret(bytes([number]) * 32) for number in (1, 2, 3))
+OLD, NEW, OTHER = (Keys.of(key, Counting()) for key in (FILE_KEY, MASTER_KEY, OTHER_KEY))
+FILE, MASTER = KeySource.FILE, KeySource.MASTER
+KILL = "os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def populate(connection: Connection) -> None:
+    """Two local players, a note about one, a session, a limit; under the old keys."""
+    keyring.check_key(connection, OLD, FILE, NOW_MS)
+    for player_id, name in ((ANNA, "Anna"), (BERT, "Bert")):
+        player_tables.add_local_player(
+            connection, OLD, player_id=player_id, name=name, password="phc " + name, now_ms=5
+        )
+    note = OLD.sealer.seal(Purpose.NOTE, BERT, b"my brother")
+    connection.execute("UPDATE player SET sealed_note = :note WHERE player_id = :id", {"note": note, "id": BERT})
+    sign_in(connection, CredentialIssuer(OLD, POLICY, Counting()), NOW_MS)
+    connection.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
+
+
+def rekey(connection: Connection) -> int:
+    return keyring.rekey(connection, OLD, NEW, NOW_MS + 1)
+
+
+class FileCase(SynchronousTestCase):
+    """A data folder with both files."""
+
+    def setUp(self) -> None:
+        self.data = data_folder(self)
+        prepare_files(self.data)
+        self.auth = self.data / "auth.db"
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file of the folder; a closed WAL leaves none of its own."""
+        return {path.name: path.read_bytes() for path in self.data.iterdir() if path.is_file()}
+
+    def assert_untouched_by(self, error: type[Exception], unit: object) -> str:
+        before = self.contents()
+        raised = self.assertRaises(error, run_transaction, self.auth, unit)
+        self.assertEqual(self.contents(), before)
+        return str(raised)
+
+
+@covers("threats/52")
+class CheckTests(FileCase):
+    """Every start."""
+
+    def check(self, keys: Keys, source: KeySource) -> None:
+        run_transaction(self.auth, lambda connection: keyring.check_key(connection, keys, source, NOW_MS))
+
+    def test_first_start(self) -> None:
+        """The first start keeps check value, fingerprint and source; nothing that helps to guess the key."""
+        self.assertIsNone(run_transaction(self.auth, keyring.read_key_record))
+        self.check(OLD, FILE)
+        ring = run_transaction(self.auth, keyring.read_key_record)
+        self.assertEqual(ring, keyring.KeyRecord(OLD.check, OLD.fingerprint, FILE))
+        for written in self.contents().values():
+            self.assertNotIn(FILE_KEY.reveal(), written)
+
+    @covers("2.2/7")
+    def test_same_key(self) -> None:
+        """Later starts with the same key pass and write nothing."""
+        self.check(OLD, FILE)
+        before = self.contents()
+        self.check(Keys.of(FILE_KEY, Counting()), FILE)
+        self.assertEqual(self.contents(), before)
+        self.assertTrue(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, OLD)))
+        self.assertFalse(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, NEW)))
+
+    def test_same_key_from_elsewhere(self) -> None:
+        """The bytes of the key file supplied as master key: the same key, noted as such."""
+        self.check(OLD, FILE)
+        self.check(OLD, MASTER)
+        ring = run_transaction(self.auth, keyring.read_key_record)
+        assert ring is not None
+        self.assertIs(ring.source, MASTER)
+
+    @covers("2.2/7", "2.2/14")
+    def test_wrong_key(self) -> None:
+        """Another key is refused with both fingerprints and what to do; no file changes by a byte."""
+        cases = [
+            (MASTER, MASTER, "Supply the master key it was written with"),
+            (MASTER, FILE, "set master_key_env"),
+            (FILE, FILE, "Put back the key file"),
+            (FILE, MASTER, "Put back the key file"),
+        ]
+        for written, supplied, advice in cases:
+            run_transaction(self.auth, lambda connection: connection.execute("DELETE FROM key_record").close())
+            self.check(OLD, written)
+            words = self.assert_untouched_by(
+                KeyMismatch,
+                lambda connection, supplied=supplied: keyring.check_key(connection, OTHER, supplied, NOW_MS),
+            )
+            for part in (advice, OLD.fingerprint, OTHER.fingerprint):
+                self.assertIn(part, words)
+
+    @covers("2.2/14")
+    def test_lost_key(self) -> None:
+        """The refusal also says what is left to do when the key is lost (SPEC 2.2.5)."""
+        self.check(OLD, MASTER)
+        words = self.assert_untouched_by(
+            KeyMismatch, lambda connection: keyring.check_key(connection, OTHER, MASTER, NOW_MS)
+        )
+        self.assertIn("move auth.db away", words)
+
+
+class RekeyTests(FileCase):
+    """From the key file to a master key."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        run_transaction(self.auth, populate)
+
+    def count(self, table: str) -> int:
+        return int(
+            run_transaction(
+                self.auth, lambda connection: connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+            )[0]
+        )
+
+    def assert_old(self) -> None:
+        """Nothing has changed: old names, old sessions."""
+        for name in ("Anna", "bert"):
+            run_transaction(self.auth, lambda connection, name=name: player_tables.find_named(connection, OLD, name))
+        self.assertEqual([self.count(table) for table in ("session", "access_token", "limit_bucket")], [1, 1, 1])
+        self.assertTrue(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, OLD)))
+
+    def assert_new(self) -> None:
+        """All that is kept is kept under the new key."""
+        named = run_transaction(self.auth, lambda connection: player_tables.list_players(connection, NEW.sealer))
+        self.assertEqual([(each.player.player_id, each.name) for each in named], [(ANNA, "Anna"), (BERT, "Bert")])
+        account = run_transaction(
+            self.auth, lambda connection: player_tables.find_account(connection, name_index(NEW.indexer, "anna"))
+        )
+        self.assertEqual(account, player_tables.LocalAccount(ANNA, "phc Anna", "active"))
+        self.assertIsNone(
+            run_transaction(
+                self.auth, lambda connection: player_tables.find_account(connection, name_index(OLD.indexer, "anna"))
+            )
+        )
+        credentials = ("session", "access_token", "refresh_credential")
+        for table in (*credentials, "login", "authorization_attempt", "limit_bucket"):
+            self.assertEqual(self.count(table), 0)
+        ring = run_transaction(self.auth, keyring.read_key_record)
+        self.assertEqual(ring, keyring.KeyRecord(NEW.check, NEW.fingerprint, MASTER))
+
+    def test_kept(self) -> None:
+        """Accounts with their names, passwords and notes are kept and counted; what hangs on the old key is dropped."""
+        self.assertEqual(run_transaction(self.auth, rekey), 2)
+        self.assert_new()
+        query = "SELECT sealed_note FROM player WHERE player_id = :id"
+        [note] = run_transaction(self.auth, lambda connection: connection.execute(query, {"id": BERT}).fetchone())
+        self.assertEqual(NEW.sealer.unseal(Purpose.NOTE, BERT, note), b"my brother")
+        self.assertRaises(DecryptionFailed, OLD.sealer.unseal, Purpose.NOTE, BERT, note)
+
+    def test_start_after_it(self) -> None:
+        """The next start takes the new key and refuses the old one."""
+        run_transaction(self.auth, rekey)
+        run_transaction(self.auth, lambda connection: keyring.check_key(connection, NEW, MASTER, NOW_MS))
+        self.assert_untouched_by(KeyMismatch, lambda connection: keyring.check_key(connection, OLD, FILE, NOW_MS))
+
+    def test_again(self) -> None:
+        """Done already, because the process died before it could put the key file away: counted, nothing changed."""
+        run_transaction(self.auth, rekey)
+        before = self.contents()
+        self.assertEqual(run_transaction(self.auth, rekey), 2)
+        self.assertEqual(self.contents(), before)
+
+    def test_wrong_old_key(self) -> None:
+        """A key file that auth.db was not written with re-keys nothing."""
+        self.assert_untouched_by(KeyMismatch, lambda connection: keyring.rekey(connection, OTHER, NEW, NOW_MS))
+        self.assert_old()
+
+    def test_provider_identities(self) -> None:
+        """Links to providers cannot be found again under another key: refused rather than lost."""
+        row = "INSERT INTO identity VALUES (x'01', ?, 'discord', x'02', 1, 1)"
+        run_transaction(self.auth, lambda c: c.execute(row, (ANNA,)).close())
+        self.assert_untouched_by(RekeyRefused, rekey)
+        self.assert_old()
+
+    def test_broken_half_way(self) -> None:
+        """A name that cannot be opened stops it, and nothing was done."""
+        run_transaction(
+            self.auth,
+            lambda c: c.execute("UPDATE local_account SET sealed_name = x'00' WHERE password = 'phc Bert'").close(),
+        )
+        self.assert_untouched_by(DecryptionFailed, rekey)
+
+    def test_killed_before_commit(self) -> None:
+        """kill -9 inside the transaction: the file is as it was, and the next start does it whole."""
+        self.die(f"run_transaction(path, lambda connection: (tests.rekey(connection), {KILL}))")
+        self.assert_old()
+        self.assertEqual(run_transaction(self.auth, rekey), 2)
+        self.assert_new()
+
+    def test_killed_after_commit(self) -> None:
+        """kill -9 right after the commit: all of it is done."""
+        self.die(f"run_transaction(path, tests.rekey) == 2 and {KILL}")
+        self.assert_new()
+
+    def die(self, statement: str) -> None:
+        """Run the statement in a process of its own that kills itself on the way."""
+        lines = (
+            "import os, pathlib, signal, sys",
+            "from gamed.database.offline import run_transaction",
+            "from tests.players import test_keyring as tests",
+            "path = pathlib.Path(sys.argv[1])",
+            statement,
+        )
+        root = Path(__file__).parents[2]
+        ended = run([sys.executable, "-c", "\n".join(lines), self.auth], cwd=root, check=False, timeout=300)
+        self.assertEqual(ended.returncode, -SIGKILL)
+
+
+class NamesTests(SynchronousTestCase):
+    """Any accounts."""
+
+    @given(sets(text(sampled_from("abAÉßñЖ9._-"), min_size=1, max_size=32), max_size=12))
+    def test_all_kept(self, wanted: set[str]) -> None:
+        """Whatever the names are, each finds the same player before and after."""
+        connection, kept = auth_db(), {}
+        keyring.check_key(connection, OLD, FILE, NOW_MS)
+        for number, text_ in enumerate(sorted(wanted)):
+            name = parse_name(text_)
+            if fold(name) not in kept:
+                kept[fold(name)] = f"ply_{number}"
+                player_tables.add_local_player(
+                    connection, OLD, player_id=f"ply_{number}", name=name, password="phc", now_ms=NOW_MS
+                )
+        self.assertEqual(rekey(connection), len(kept))
+        for folded, player_id in kept.items():
+            account = player_tables.find_account(connection, name_index(NEW.indexer, folded))
+            self.assertEqual(account and account.player_id, player_id)

@@ -1,0 +1,105 @@
+"""OAuth 2.0 providers: what they are sent, and whom their answers make (PROTOCOL 3.3)."""
+
+from urllib.parse import parse_qsl, urlsplit
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed import __version__
+from gamed.providers.base import ExternalIdentity, ProviderError
+from gamed.providers.messages import challenge_of
+from tests.providers.fake_provider import PUBLIC_URL, VERIFIER, Reply, discord, generic, started
+from tests.support.covers import covers
+
+TOKEN = "/api/v10/oauth2/token"
+ME = "/api/v10/users/@me"
+
+
+class GoodPathTests(SynchronousTestCase):
+    def test_discord_destination(self) -> None:
+        """The browser is sent to Discord with exactly these parameters, each once."""
+        destination = self.successResultOf(discord().go(nonce=None))
+        parts = urlsplit(destination.url)
+        self.assertEqual(parts._replace(query="").geturl(), "https://discord.com/oauth2/authorize")
+        self.assertEqual(
+            sorted(parse_qsl(parts.query)),
+            sorted(
+                {
+                    "response_type": "code",
+                    "client_id": "client:7",
+                    "redirect_uri": f"{PUBLIC_URL}/auth/discord/callback",
+                    "scope": "identify",
+                    "state": "s" * 43,
+                    "code_challenge": challenge_of(VERIFIER),
+                    "code_challenge_method": "S256",
+                    "prompt": "consent",
+                }.items()
+            ),
+        )
+        self.assertFalse(destination.iss_promised)
+
+    def test_discord_identity(self) -> None:
+        """A code becomes the account's id in Discord's namespace."""
+        identity = self.successResultOf(discord().identify("code-80351110224678912"))
+        self.assertEqual(identity, ExternalIdentity("oauth2", "https://discord.com", "80351110224678912"))
+
+    def test_what_discord_is_sent(self) -> None:
+        """The code once, the secret once as HTTP Basic in form encoding, the token once; nothing in URLs."""
+        desk = discord()
+        self.successResultOf(desk.identify())
+        token, me = desk.far.seen
+        self.assertEqual((token.method, token.url), ("POST", "https://discord.com" + TOKEN))
+        self.assertEqual(
+            token.form,
+            {
+                "grant_type": "authorization_code",
+                "code": "code-7",
+                "redirect_uri": f"{PUBLIC_URL}/auth/discord/callback",
+                "code_verifier": "v" * 86,
+            },
+        )
+        self.assertEqual(token.basic, "client%3A7:s%3Ae+c%25ret%2B%2F%3D")
+        self.assertEqual(token.headers["content-type"], ["application/x-www-form-urlencoded"])
+        self.assertEqual((me.method, me.url, me.body), ("GET", "https://discord.com" + ME, b""))
+        self.assertEqual(me.headers["authorization"], ["Bearer at.code-7"])
+        for call in (token, me):
+            self.assertEqual(call.headers["user-agent"], [f"DiscordBot ({PUBLIC_URL}, {__version__})"])
+            self.assertEqual(call.headers["accept-encoding"], ["identity"])
+            self.assertNotIn("cookie", call.headers)
+
+    def test_any_other_provider(self) -> None:
+        """Without a namespace of its own it is the origin of its user endpoint; its User-Agent is plain."""
+        desk = generic()
+        self.assertEqual(self.successResultOf(desk.identify()).namespace, "https://forge.example:8443")
+        self.assertEqual(desk.far.seen[0].headers["user-agent"], [f"gamed/{__version__}"])
+        query = dict(parse_qsl(urlsplit(self.successResultOf(desk.go(None)).url).query))
+        self.assertLessEqual(query.keys() & {"scope", "prompt", "nonce"}, set())
+
+
+@covers("threats/17")
+class SubjectTests(SynchronousTestCase):
+    def test_discord_ids(self) -> None:
+        """At Discord an id is text of digits; a number, a name or nothing is no player."""
+        for value in (7, "anna", "", None, True, "9" * 21, ["7"], {"id": "7"}):
+            desk = discord()
+            desk.far.script(ME, Reply.json({"id": value, "username": "anna"}))
+            self.failureResultOf(started(desk.identify()), ProviderError)
+
+    def test_other_ids(self) -> None:
+        """Elsewhere it is the member that the owner named, as text or as a whole number."""
+        for value, subject in ((7, "7"), ("anna", "anna")):
+            desk = generic(subject_field="login")
+            desk.far.script(ME, Reply.json({"id": 8, "login": value}))
+            self.assertEqual(self.successResultOf(desk.identify()).subject, subject)
+        self.failureResultOf(started(generic(subject_field="login").identify()), ProviderError)
+
+    def test_id_token_is_not_looked_at(self) -> None:
+        """An ID token that comes along with an access token counts for nothing."""
+        desk = discord()
+        granted = {"access_token": "at.code-7", "token_type": "Bearer", "id_token": ["a.b.c", 7]}
+        desk.far.script(TOKEN, Reply.json(granted))
+        self.assertEqual(self.successResultOf(desk.identify()).subject, "7")
+
+    def test_own_namespace(self) -> None:
+        """A namespace that the owner gave is the identity's, whatever the address."""
+        desk = generic(identity_namespace="https://forge.example")
+        self.assertEqual(self.successResultOf(desk.identify()).namespace, "https://forge.example")

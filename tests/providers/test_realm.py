@@ -1,0 +1,29 @@
+"""Where a provider's subjects are unique: told by where they come from, never by the name in the file."""
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from gamed.providers.discovery import IdentityNamespace
+from tests.config.files import OAUTH, changed, judge
+
+
+class RealmTests(SynchronousTestCase):
+    def realms(self, **members: str) -> dict[str, IdentityNamespace]:
+        """Of the providers, with members of discord set."""
+        file = changed(OAUTH, **{f"providers__discord__{name}": value for name, value in members.items()})
+        return {name: IdentityNamespace.of(provider) for name, provider in judge(file).config.providers.items()}
+
+    def test_presets(self) -> None:
+        """Discord by its origin, Google by its issuer."""
+        realms = self.realms()
+        self.assertEqual(realms["discord"], IdentityNamespace("oauth2", "https://discord.com"))
+        self.assertEqual(realms["google"], IdentityNamespace("oidc", "https://accounts.google.com"))
+
+    def test_another_host(self) -> None:
+        """A preset asked at another host names other people: nobody's account is handed over."""
+        realms = self.realms(userinfo_endpoint="https://mirror.example/users/@me")
+        self.assertEqual(realms["discord"], IdentityNamespace("oauth2", "https://mirror.example"))
+
+    def test_moved_by_the_owner(self) -> None:
+        """The same people at a new address, if the owner says so."""
+        realms = self.realms(userinfo_endpoint="https://mirror.example/me", identity_namespace="https://discord.com")
+        self.assertEqual(realms["discord"], IdentityNamespace("oauth2", "https://discord.com"))

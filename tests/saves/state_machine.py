@@ -1,0 +1,221 @@
+"""One slot twice: over the real rows, and over the rules with a list for a history. Both must say the same."""
+
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
+from sqlite3 import Connection, connect
+
+import gamed.database
+from gamed.saves import tables as save_tables
+from gamed.saves import write_store
+from gamed.saves.commands import (
+    BytesMissing,
+    DeleteCommand,
+    DeleteResult,
+    RestoreCommand,
+    WriteCommand,
+    WriteContext,
+    WriteResult,
+)
+from gamed.saves.errors import SaveError
+from gamed.saves.limits import SaveLimits
+from gamed.saves.model import SaveContent, Version, VersionKind
+from gamed.saves.write_rules import (
+    WRITES,
+    Condition,
+    ConditionKind,
+    DeleteDecision,
+    MatchingVersions,
+    SlotState,
+    WriteDecision,
+    WriteRule,
+    decide_delete,
+    decide_write,
+)
+
+SCHEMA = sorted((Path(gamed.database.__file__).parent / "schema" / "state").glob("*.sql"))
+PLAYER, SLOT = "ply_A", "auto"
+ROOMY = SaveLimits(conflict_copies=1000)
+
+
+def state_db() -> Connection:
+    """A connection as the lanes open it, with the schema of a new file."""
+    connection = connect(":memory:", isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    for script in SCHEMA:
+        connection.executescript(script.read_text("utf-8"))
+    return connection
+
+
+def body_of(data: bytes, meta: str | None = None) -> SaveContent:
+    return SaveContent(sha256(data).digest(), len(data), "application/octet-stream", meta)
+
+
+class StoredWorld:
+    """The units of state.db."""
+
+    def __init__(self, limits: SaveLimits = ROOMY) -> None:
+        self.connection = state_db()
+        self.limits = limits
+        self._now_ms = count(1_800_000_000_000, 777)
+
+    def entry(self, player_id: str = PLAYER) -> WriteContext:
+        return WriteContext(player_id, save_tables.find_player(self.connection, player_id).cursor.epoch)
+
+    def order(self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT) -> WriteCommand:
+        return WriteCommand(self.entry(), slot, condition, body_of(data, meta), next(self._now_ms), "epoch1", data)
+
+    def put(
+        self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT
+    ) -> WriteResult | BytesMissing | SaveError:
+        return write_store.write_save(self.connection, self.limits, self.order(condition, data, meta, slot))
+
+    def delete(self, condition: Condition, slot: str = SLOT) -> DeleteResult | SaveError:
+        order = DeleteCommand(self.entry(), slot, condition, next(self._now_ms))
+        return write_store.delete_save(self.connection, self.limits, order)
+
+    def restore(self, number: int, condition: Condition, slot: str = SLOT) -> WriteResult | SaveError:
+        order = RestoreCommand(self.entry(), slot, number, condition, next(self._now_ms))
+        return write_store.restore_version(self.connection, self.limits, order)
+
+    def history(self, slot: str = SLOT) -> list[Version]:
+        """Newest first."""
+        return save_tables.list_versions(self.connection, PLAYER, slot)
+
+    def bytes_of(self, version: Version) -> bytes:
+        return stored(self.connection, version.blob_id)
+
+
+class ListWorld:
+    """The rules, and the plainest history there is."""
+
+    def __init__(self) -> None:
+        self.kept: list[Version] = []
+        self.head: Version | None = None
+        self.tombstone: Version | None = None
+
+    def put(
+        self, condition: Condition, data: bytes, meta: str | None = None
+    ) -> tuple[WriteRule, str | None, str | None]:
+        """-> the rule, the tag that is current now, the tag of the refused bytes."""
+        body = body_of(data, meta)
+        verdict = self.judged(condition, body)
+        yours = verdict.yours
+        if verdict.rule in WRITES:
+            self.put_on_top(VersionKind.WRITE, body)
+        elif verdict.keeps_copy:
+            yours = self.add(VersionKind.CONFLICT, None, condition.base, body)
+        return verdict.rule, self.head and self.head.tag, yours and yours.tag
+
+    def restore(self, number: int, condition: Condition) -> tuple[WriteRule, str | None]:
+        """-> the rule, the tag that is current now; of a version with bytes."""
+        body = self.kept[number - 1].body
+        assert body is not None
+        verdict = self.judged(condition, body)
+        if verdict.rule in WRITES:
+            self.put_on_top(VersionKind.RESTORE, body)
+        return verdict.rule, self.head and self.head.tag
+
+    def judged(self, condition: Condition, body: SaveContent) -> WriteDecision:
+        same = [version for version in self.kept if version.body and version.body.sha256 == body.sha256]
+        named = [version for version in reversed(same) if version.parent_tag == condition.base]
+        written = next((version for version in named if version.kind is not VersionKind.CONFLICT), None)
+        copied = next((version for version in named if version.kind is VersionKind.CONFLICT), None)
+        return decide_write(self.view, condition, body, MatchingVersions(written, copied))
+
+    def put_on_top(self, kind: VersionKind, body: SaveContent) -> None:
+        top, tag = self.head or self.tombstone, self.head.tag if self.head else None
+        self.head = self.add(kind, top.version if top else None, tag, body)
+        self.tombstone = None
+
+    def delete(self, condition: Condition) -> DeleteDecision:
+        removal = decide_delete(self.view, condition)
+        if removal is DeleteDecision.DELETES and self.head is not None:
+            self.tombstone = self.add(VersionKind.DELETE, self.head.version, self.head.tag, None)
+            self.head = None
+        return removal
+
+    @property
+    def view(self) -> SlotState:
+        return SlotState(len(self.kept), self.head, self.tombstone)
+
+    def add(self, kind: VersionKind, parent: int | None, parent_tag: str | None, body: SaveContent | None) -> Version:
+        self.kept.append(Version(SLOT, len(self.kept) + 1, parent, parent_tag, kind, None, body, 0))
+        return self.kept[-1]
+
+
+def names(condition: Condition, head: Version) -> bool:
+    """Whether the client said that it has seen this version."""
+    return condition.wants is ConditionKind.THIS and condition.base == head.tag
+
+
+def stored(connection: Connection, blob_id: int | None) -> bytes:
+    """The bytes of a blob, in its own row or in parts; never in both."""
+    [(data,)] = connection.execute("SELECT data FROM blob WHERE blob_id = ?", (blob_id,)).fetchall()
+    parts = connection.execute("SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n", (blob_id,)).fetchall()
+    assert data is None or not parts
+    return b"".join(part for (part,) in parts) if data is None else bytes(data)
+
+
+def spoil(connection: Connection, where: str = "TRUE") -> int:
+    """Turn the first byte of blobs that are small or have one part, and of each part of others; how many."""
+    tables = "blob", "blob_part"
+    query = "UPDATE {} SET data = CAST('X' || substr(data, 2) AS BLOB) WHERE data NOT NULL AND {}"
+    return sum(connection.execute(query.format(table, where)).rowcount for table in tables)
+
+
+def flaws(connection: Connection) -> list[str]:
+    """Everything that was counted along, counted again from nothing; what does not agree."""
+    found = [f"{what}: {row}" for what, query in QUERIES.items() for row in connection.execute(query)]
+    blobs = connection.execute("SELECT blob_id, sha256, size FROM blob WHERE sha256 IS NOT NULL").fetchall()
+    for blob_id, digest, size in blobs:
+        data = stored(connection, blob_id)
+        if (sha256(data).digest(), len(data)) != (digest, size):
+            found.append(f"blob {blob_id} does not hold its bytes")
+    return found
+
+
+QUERIES = {
+    "totals": """
+        SELECT * FROM (
+            SELECT player_id, slots, live_bytes, kept_bytes,
+                   (SELECT count(*) FROM save s
+                    WHERE s.player_id = h.player_id AND s.current_version IS NOT NULL) AS slots_2,
+                   (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
+                    WHERE v.player_id = h.player_id AND v.version = s.current_version) AS live_2,
+                   (SELECT coalesce(sum(v.size), 0) FROM save_version v JOIN save s USING (player_id, slot)
+                    WHERE v.player_id = h.player_id AND v.version IS NOT s.current_version) AS kept_2
+            FROM player_saves h
+        ) WHERE slots != slots_2 OR live_bytes != live_2 OR kept_bytes != kept_2
+    """,
+    "references": """
+        SELECT * FROM (
+            SELECT blob_id, refs, (SELECT count(*) FROM save_version v WHERE v.blob_id = b.blob_id) AS refs_2
+            FROM blob b
+        ) WHERE refs != refs_2
+    """,
+    "bytes of a version": """
+        SELECT v.slot, v.version FROM save_version v LEFT JOIN blob b USING (blob_id)
+        WHERE v.kind != 'delete' AND (b.sha256 IS NOT v.sha256 OR b.size IS NOT v.size OR b.player_id != v.player_id)
+    """,
+    "delete with bytes": "SELECT slot, version FROM save_version WHERE kind = 'delete' AND (blob_id NOT NULL OR size)",
+    "current version": """
+        SELECT s.slot, s.current_version, v.kind, v.retired_ms FROM save s
+        LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
+        WHERE s.current_version NOT NULL
+          AND (v.kind NOT IN ('write', 'restore') OR v.kind IS NULL OR v.retired_ms NOT NULL)
+    """,
+    "retired": """
+        SELECT v.slot, v.version FROM save_version v JOIN save s USING (player_id, slot)
+        WHERE v.kind IN ('write', 'restore') AND v.version IS NOT s.current_version AND v.retired_ms IS NULL
+    """,
+    "deleted": "SELECT slot FROM save WHERE (current_version IS NULL) != (deleted_ms NOT NULL)",
+    "last version": """
+        SELECT slot, last_version FROM save s
+        WHERE last_version < (
+            SELECT max(version) FROM save_version v WHERE v.player_id = s.player_id AND v.slot = s.slot
+        )
+    """,
+    "seq": "SELECT s.slot FROM save s JOIN player_saves h USING (player_id) WHERE s.seq > h.seq OR s.seq < 1",
+    "lost slot": "SELECT slot FROM save_version v WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.slot = v.slot)",
+}

@@ -1,0 +1,144 @@
+"""A real auth.db in memory with one player on it, a clock that stands still, and random bytes that repeat per test."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from sqlite3 import Connection, connect
+
+from twisted.trial.unittest import SynchronousTestCase
+
+import gamed.database
+from gamed.crypto import Keys, Secret
+from gamed.players import tables as player_tables
+from gamed.sessions import refresh_store
+from gamed.sessions import tables as session_tables
+from gamed.sessions.credentials import (
+    AuthenticatedSession,
+    CredentialIssuer,
+    CredentialPair,
+    SessionPolicy,
+    new_session_id,
+)
+from gamed.sessions.rotation import Refreshed, RefreshRejected
+from gamed.tokens import TokenType, generate_token
+
+NOW_MS = 1_800_000_000_000
+SECOND_MS = 1000
+DAY_MS = 24 * 3600 * 1000
+POLICY = SessionPolicy(access_seconds=900, refresh_seconds=30 * 24 * 3600)
+SCHEMA = Path(gamed.database.__file__).parent / "schema" / "auth" / "001_first.sql"
+ANNA = "ply_" + "A" * 22
+BERT = "ply_" + "B" * 22
+STRANGER = generate_token(TokenType.REFRESH_CREDENTIAL, bytes(32))
+STRANGE_TOKEN = generate_token(TokenType.ACCESS_TOKEN, bytes(32))
+
+
+def auth_db(path: str = ":memory:") -> Connection:
+    """A connection as the lanes open it, with the schema of a new file."""
+    connection = connect(path, isolation_level=None)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.executescript(SCHEMA.read_text("utf-8"))
+    return connection
+
+
+class Counting:
+    """Random bytes for tests: never twice the same, always the same run."""
+
+    def __init__(self) -> None:
+        self._drawn = count(1)
+
+    def __call__(self, size: int) -> bytes:
+        return next(self._drawn).to_bytes(size, "big")
+
+
+class Desk:
+    """One open auth.db and everything a unit is called with."""
+
+    def __init__(self, policy: SessionPolicy = POLICY) -> None:
+        self.random = Counting()
+        self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), self.random), policy, self.random)
+        self.keys = self.issuer.keys
+        self.now_ms = NOW_MS
+        self.connection = auth_db()
+        for player_id in (ANNA, BERT):
+            player_tables.create_player(self.connection, player_id, self.now_ms)
+
+    def sign_in(
+        self, player_id: str = ANNA, login_id: str | None = None, client: str = "{}"
+    ) -> tuple[str, CredentialPair]:
+        """A new session and its first pair."""
+        return sign_in(self.connection, self.issuer, self.now_ms, player_id=player_id, login_id=login_id, client=client)
+
+    def wait(self, milliseconds: int) -> None:
+        self.now_ms += milliseconds
+
+    def rows(self, table: str) -> list[tuple[object, ...]]:
+        return self.connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+
+    def everything(self) -> list[list[tuple[object, ...]]]:
+        """What could have changed."""
+        tables = ("player", "session", "access_token", "refresh_credential", "login")
+        return [self.rows(table) for table in tables]
+
+
+def sign_in(
+    connection: Connection,
+    issuer: CredentialIssuer,
+    now_ms: int,
+    *,
+    player_id: str = ANNA,
+    login_id: str | None = None,
+    client: str = "{}",
+) -> tuple[str, CredentialPair]:
+    """A unit that opens a session for a player who exists."""
+    session_id = new_session_id(issuer.random)
+    pair = issuer.pair(now_ms, now_ms)
+    session_tables.open_session(
+        connection,
+        issuer.keys,
+        session_id=session_id,
+        player_id=player_id,
+        provider="local",
+        client=client,
+        login_id=login_id,
+        pair=pair,
+        now_ms=now_ms,
+    )
+    return session_id, pair
+
+
+class DeskCase(SynchronousTestCase):
+    """A player with one session, and the units by their short names."""
+
+    policy = POLICY
+
+    def setUp(self) -> None:
+        self.desk = Desk(self.policy)
+        self.session_id, self.first = self.desk.sign_in()
+
+    def refresh(self, credential: Secret) -> Refreshed | RefreshRejected:
+        return refresh_store.refresh(self.desk.connection, self.desk.issuer, credential, self.desk.now_ms)
+
+    def rotated(self, credential: Secret) -> CredentialPair:
+        outcome = self.refresh(credential)
+        assert isinstance(outcome, Refreshed), outcome
+        return outcome.pair
+
+    def authenticate(self, token: Secret) -> AuthenticatedSession:
+        return session_tables.authenticate(self.desk.connection, self.desk.keys.indexer, token, self.desk.now_ms)
+
+    def use(self, token: Secret) -> AuthenticatedSession:
+        """Authenticate a request as the doors do."""
+        caller = self.authenticate(token)
+        if caller.unused is not None:
+            session_tables.mark_used(self.desk.connection, caller.session_id, caller.unused, self.desk.now_ms)
+        return caller
+
+    def assert_same(self, pair: CredentialPair, other: CredentialPair) -> None:
+        self.assertTrue(pair.access.matches(other.access))
+        self.assertTrue(pair.refresh.matches(other.refresh))
+
+    def assert_changes_nothing(self, act: Callable[[], object]) -> None:
+        before = self.desk.everything()
+        act()
+        self.assertEqual(self.desk.everything(), before)
