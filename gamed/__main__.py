@@ -1,4 +1,4 @@
-"""`python -m gamed`: the same commands; in a checkout they keep to its `.build` folder."""
+"""`python -m gamed` runs the command `gamed`; in a checkout it uses the configuration in the `.build` folder."""
 
 from gamed.cli import main
 

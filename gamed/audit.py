@@ -1,4 +1,4 @@
-"""What the owner's log says about security: stable names, and values that name nobody (docs/audit.md).
+"""Security events have stable names and log values that identify no person (docs/audit.md).
 
 A line may hold public ids, names of providers, outcomes and commands. It never holds a secret, a name that a player
 chose, or an address.
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class SecurityEvent(StrEnum):
-    """What happened. A name may be added, never changed: owners search for them."""
+    """The name of a security event. Names may be added, never changed: operators search for them."""
 
     SIGN_IN = "sign_in"
     SIGN_IN_REFUSED = "sign_in_refused"
@@ -48,20 +48,20 @@ FIELDS: Mapping[SecurityEvent, tuple[str, ...]] = MappingProxyType(
 """The keys of each line, in this order."""
 
 WARNINGS = frozenset({SecurityEvent.CALLBACK_REJECTED, SecurityEvent.REFRESH_REUSED, SecurityEvent.DECRYPTION_FAILED})
-"""Events that the operator should look at; they have the level `warn`, all others `info`."""
+"""Events that the operator should investigate; they have the level `warn`, all others `info`."""
 
 
 class AuditLog(Protocol):
-    """The owner's log of security events."""
+    """The operator's log of security events."""
 
-    def note(self, event: SecurityEvent, **values: str) -> None:
-        """`values` are those of FIELDS."""
+    def record(self, event: SecurityEvent, **values: str) -> None:
+        """Log an event with the values that FIELDS lists for it."""
 
 
 class NullAuditLog:
-    """An audit that nobody reads."""
+    """An audit log that discards all events."""
 
-    def note(self, event: SecurityEvent, **values: str) -> None:
+    def record(self, event: SecurityEvent, **values: str) -> None:
         pass
 
 

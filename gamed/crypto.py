@@ -1,4 +1,4 @@
-"""Keys, indexes and seals: everything that stands between the master key and the disk (SPEC 2.2)."""
+"""Secrets are stored only as keyed indexes and as sealed values; both keys derive from the master key (SPEC 2.2)."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -18,25 +18,25 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 
 Index = NewType("Index", bytes)
-"""32 bytes that find a row again without telling what was looked for."""
+"""32 bytes that find a row again and reveal nothing about the value that they were made from."""
 
 Random = Callable[[int], bytes]
-"""n -> n unpredictable bytes; `secrets.token_bytes`, or a counter in tests."""
+"""A function that returns n unpredictable bytes: `secrets.token_bytes`, or a counter in tests."""
 
 
 class CryptoError(Exception):
-    """A key or a sealed value that cannot be used."""
+    """A key or a sealed value is not usable."""
 
 
 class InvalidKey(CryptoError):
-    """Not 32 bytes."""
+    """A key that is not 32 bytes long."""
 
 
 class DecryptionFailed(CryptoError):
-    """Sealed under another key, for another purpose or row, or changed since."""
+    """The value was sealed under another key or for another purpose or row, or has been changed."""
 
     def __init__(self, purpose: "Purpose", row: str) -> None:
-        self.words = {"value": purpose.name.lower(), "row": row}
+        self.details = {"value": purpose.name.lower(), "row": row}
         super().__init__(f"{purpose.name} of {row} cannot be opened")
 
 
@@ -52,7 +52,7 @@ class Secret:
         return self._value
 
     def matches(self, other: "Secret") -> bool:
-        """Equal, in time that does not depend on where they differ."""
+        """Compare two secrets in a time that does not depend on the place of the first difference."""
         return compare_digest(self._value, other._value)
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ class Secret:
 
 
 class Purpose(Enum):
-    """What an index or a sealed value is for; the same bytes under two purposes have nothing in common."""
+    """The purpose of an index or a sealed value; the same bytes have unrelated indexes under two purposes."""
 
     ACCESS_TOKEN = b"access token"
     ACCOUNT_NAME = b"local account name"
@@ -91,34 +91,35 @@ class Purpose(Enum):
 
 
 def length_prefixed(*parts: bytes) -> bytes:
-    """Parts joined so that no two different lists give the same bytes: each behind its length in 4 bytes."""
+    """Join parts so that no two different lists give the same bytes: each follows its length in 4 bytes."""
     return b"".join([len(part).to_bytes(4, "big") + part for part in parts])
 
 
 def derive(master: Secret, info: bytes) -> bytes:
-    """32 bytes for one use of the master key (HKDF-SHA256, RFC 5869)."""
+    """Return 32 bytes for one use of the master key (HKDF-SHA256, RFC 5869)."""
     return HKDF(SHA256(), KEY_BYTES, salt=None, info=info).derive(master.reveal())
 
 
 class Indexer:
-    """Stable look-up indexes: HMAC-SHA256 over the purpose and the framed parts."""
+    """A maker of stable indexes: HMAC-SHA256 over the purpose and the length-prefixed parts."""
 
     def __init__(self, key: bytes) -> None:
-        self._begun = {purpose: HMAC(key, SHA256()) for purpose in Purpose}
-        """With the key and the purpose in it already: every request makes an index."""
-        for purpose, mac in self._begun.items():
+        self._prefixed = {purpose: HMAC(key, SHA256()) for purpose in Purpose}
+        """HMACs that have processed the key and the purpose already, because every request makes an index."""
+        for purpose, mac in self._prefixed.items():
             mac.update(length_prefixed(purpose.value))
 
     def index(self, purpose: Purpose, *parts: bytes) -> Index:
-        mac = self._begun[purpose].copy()
+        mac = self._prefixed[purpose].copy()
         mac.update(length_prefixed(*parts))
         return Index(mac.finalize())
 
 
 class Sealer(Component, frozen=True):
-    """AES-256-GCM with a fresh nonce in front; purpose and row are bound as associated data.
+    """An AES-256-GCM cipher; a sealed value is a random nonce and the ciphertext.
 
-    A value moved to another row or column, or changed by one bit, is SealBroken.
+    Purpose and row are bound as associated data: a value that was copied to another row or column, or changed by one
+    bit, raises DecryptionFailed.
     """
 
     _cipher: AESGCM
@@ -142,14 +143,14 @@ def _bound(purpose: Purpose, row: str) -> bytes:
 
 @redacts("check")
 class Keys(Struct, frozen=True):
-    """The two purpose-isolated keys of SPEC 2.2.4, and what tells one master key from another."""
+    """The two purpose-isolated keys of SPEC 2.2.4, and two values that identify the master key."""
 
     indexer: Indexer
     sealer: Sealer
     check: Index
-    """HMAC of a constant, kept in auth.db: a wrong master key is recognised before anything is touched."""
+    """The HMAC of a constant, stored in auth.db to recognise a wrong master key before anything is written."""
     fingerprint: str
-    """12 hex digits an owner can compare; tells nothing about the key."""
+    """12 hex digits that the operator can compare; they reveal nothing about the key."""
 
     @classmethod
     def of(cls, master: Secret, random: Random) -> "Keys":

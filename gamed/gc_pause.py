@@ -1,4 +1,4 @@
-"""Loading modules goes faster while the garbage collector is paused: modules stay until the process ends."""
+"""Modules load faster while the garbage collector is paused, because they stay until the process ends."""
 
 import gc
 import linecache

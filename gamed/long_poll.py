@@ -1,283 +1,243 @@
-"""How work waits for news without knowing who keeps the time (PROTOCOL 3.5, 4.2).
+"""Long polls wait in a registry until they are notified or their time is over (PROTOCOL 3.5, 4.2).
 
-Very many moments behind one timer: all that fall into one tick share it.
-
-Everyone who waits for news of one kind: one small slot each, one timer for all (PROTOCOL 3.5).
+All ends of waits that fall into one tick share one timer of the reactor, so that 20,000 polls cost one delayed call.
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from enum import Enum
 from math import ceil
 from types import TracebackType
-from typing import Protocol
 
 from msgspec import Struct
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
+TICK_SECONDS = 0.25
+"""Ends of waits are rounded up to a multiple of this."""
+SLICE_SECONDS = 0.005
+"""How long the registry wakes waiters before the reactor serves other connections again."""
+AWAKE = 256
+"""Each notified waiter sends a read to the database, whose queue is short: the registry wakes this many at a time."""
+
 
 class WakeReason(Enum):
-    """Why a wait has ended."""
+    """The reason why a wait has ended."""
 
-    NEWS = "news"
-    TIME = "time"
+    CHANGED = "changed"
+    TIMEOUT = "timeout"
     SUPERSEDED = "superseded"
-    """A newer wait took this one's place."""
-    CLOSING = "closing"
-    """The service is going down."""
+    """A newer waiter has the same key."""
+    SHUTTING_DOWN = "shutting_down"
 
 
-class Waiter(Protocol):
-    """One waiter's place. News that came since it was opened is not lost: the next wait ends at once."""
-
-    def wait(self, seconds: float) -> Awaitable[WakeReason]: ...
+_FINAL = (WakeReason.SUPERSEDED, WakeReason.SHUTTING_DOWN)
+_NO_TICK = -1
 
 
-class WaiterRegistry(Protocol):
-    """All waiters of one kind, by the key of what they wait for."""
+class Waiter(Struct, eq=False):
+    """A long poll of one key; leaving its context removes it from the registry however the wait ended.
 
-    def open(self, key: bytes) -> AbstractContextManager[Waiter]:
-        """Take the place for this key; who held it is superseded."""
+    A change between `open` and `wait`, or between two waits, is not lost: the next wait ends at once.
+    """
 
-    def wake(self, key: bytes) -> None:
-        """There is news."""
-
-
-class TimerEntry(Protocol):
-    """Who is on a wheel, known by itself alone."""
-
-    def due(self) -> None:
-        """Its tick has come; it is not on the wheel any more."""
-
-
-class Call(Protocol):
-    """A call that the reactor will make."""
-
-    def cancel(self) -> None: ...
-
-
-class TimerWheel:
-    """Ticks of `tick_seconds`, and the reactor's timer at the earliest of them."""
-
-    def __init__(
-        self, seconds: Callable[[], float], call_later: Callable[[float, Callable[[], None]], Call], tick_seconds: float
-    ) -> None:
-        self.seconds = seconds
-        self._call_later = call_later
-        self._tick_seconds = tick_seconds
-        self._ticks: dict[int, dict[TimerEntry, None]] = {}
-        self._timer: Call | None = None
-        self._next = 0
-        """The tick that the timer is set to."""
-
-    def tick_of(self, at: float) -> int:
-        """The first one that is not earlier; in seconds of the same clock."""
-        return ceil(at / self._tick_seconds)
-
-    def put(self, who: TimerEntry, tick: int) -> None:
-        self._ticks.setdefault(tick, {})[who] = None
-        if self._timer is None or tick < self._next:
-            self._wait()
-
-    def take(self, who: TimerEntry, tick: int) -> None:
-        """Off the wheel, where it was put at that tick and has not become due."""
-        at_tick = self._ticks[tick]
-        del at_tick[who]
-        if not at_tick:
-            del self._ticks[tick]
-            if not self._ticks:
-                self._wait()
-
-    def _wait(self) -> None:
-        """For the earliest tick, if there is one."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._ticks:
-            self._next = min(self._ticks)
-            self._timer = self._call_later(max(0.0, self._next * self._tick_seconds - self.seconds()), self._turn)
-
-    def _turn(self) -> None:
-        """One at a time: what one does may take others away, and if it fails they have their time all the same."""
-        self._timer = None
-        now = self.seconds()
-        try:
-            for tick in sorted(tick for tick in self._ticks if tick * self._tick_seconds <= now):
-                while tick in self._ticks:
-                    who = next(iter(self._ticks[tick]))
-                    self.take(who, tick)
-                    who.due()
-        finally:
-            self._wait()
-
-
-TICK_SECONDS = 0.25
-"""Ends of waits are rounded up to this: all that fall into one tick share one timer."""
-SLICE_SECONDS = 0.005
-"""How long waiters are answered before the reactor gets its turn again."""
-AWAKE = 256
-"""Who is woken asks the store, whose queue is short and not for waiters alone: so many at a time."""
-_ENDS = (WakeReason.SUPERSEDED, WakeReason.CLOSING)
-_NOWHERE = -1
-
-
-class _Slot(Struct, eq=False):
-    """One waiter's place; a context manager, so that it is given up however the wait ends."""
-
-    waiters: "LongPollRegistry"
+    registry: "LongPollRegistry"
     key: bytes
     pending: WakeReason | None = None
-    """Why this wait, or the next one, is over."""
-    answer: Deferred[WakeReason] | None = None
-    tick: int = _NOWHERE
-    """Where on the wheel it is."""
+    """The reason why this wait, or the next one, is over."""
+    result: Deferred[WakeReason] | None = None
+    tick: int = _NO_TICK
+    """The tick of its timer."""
     awake: bool = False
-    """It was woken, and has neither left nor waited again."""
+    """It was notified, and has neither left nor waited again."""
 
     def wait(self, seconds: float) -> Deferred[WakeReason]:
-        return self.waiters._wait(self, seconds)
+        """Wait for `wake` of this key or the end of the time; cancel the result when the client disconnects."""
+        return self.registry._wait(self, seconds)
 
-    def cancelled(self, _: Deferred[WakeReason]) -> None:
-        """The client left."""
-        self.answer = None
-        self.waiters._unwheel(self)
+    def set_pending(self, reason: WakeReason) -> None:
+        """Remember why the wait ends; nothing replaces a final reason."""
+        if self.pending not in _FINAL:
+            self.pending = reason
 
-    def due(self) -> None:
-        """Its time is over."""
-        self.waiters._over(self)
-
-    def tell(self, why: WakeReason) -> None:
-        """Nothing comes after an end."""
-        if self.pending not in _ENDS:
-            self.pending = why
-
-    def reason(self) -> WakeReason | None:
-        """Why the wait is over; news and time are told once, an end for ever."""
-        why = self.pending
-        if why not in _ENDS:
+    def pop_pending(self) -> WakeReason | None:
+        """Return why the wait is over, and clear the reason unless it is final."""
+        reason = self.pending
+        if reason not in _FINAL:
             self.pending = None
-        return why
+        return reason
 
-    def __enter__(self) -> "_Slot":
+    def __enter__(self) -> "Waiter":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.waiters._leave(self)
+        self.registry._leave(self)
 
 
 class LongPollRegistry:
-    """Slots by key, newest first served: opening a key again supersedes whoever held it."""
+    """The open waiters of one kind by key; opening a key again supersedes its older waiter."""
 
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
-        self._slots: dict[bytes, _Slot] = {}
-        self._wheel = TimerWheel(clock.seconds, clock.callLater, TICK_SECONDS)
-        self._due: deque[_Slot] = deque()
-        """Slots whose waits are over, in the order of their turns; some may have left."""
+        self._waiters: dict[bytes, Waiter] = {}
+        self._timers = TimerWheel(clock, TICK_SECONDS, self._timeout)
+        self._ready: deque[Waiter] = deque()
+        """Waiters whose waits are over, in the order in which they are notified; some may have left."""
         self._awake = 0
         self._next_slice: IDelayedCall | None = None
         self._in_slice = False
         self._closed = False
 
     def __len__(self) -> int:
-        """Open slots."""
-        return len(self._slots)
+        """Return the number of open waiters."""
+        return len(self._waiters)
 
-    def open(self, key: bytes) -> _Slot:
-        older = self._slots.pop(key, None)
-        slot = self._slots[key] = _Slot(self, key, WakeReason.CLOSING if self._closed else None)
-        if older is not None:  # its client may be back before this returns, and take the place
+    def open(self, key: bytes) -> Waiter:
+        """Add a waiter for this key, and end the wait of the one that had it."""
+        older = self._waiters.pop(key, None)
+        waiter = self._waiters[key] = Waiter(self, key, WakeReason.SHUTTING_DOWN if self._closed else None)
+        if older is not None:  # its client may open the key again before this returns
             self._end([older], WakeReason.SUPERSEDED)
-        return slot
+        return waiter
 
     def wake(self, key: bytes) -> None:
-        slot = self._slots.get(key)
-        if slot is not None:
-            self._end([slot], WakeReason.NEWS)
+        """End the wait of this key's waiter, if there is one, because of a change."""
+        waiter = self._waiters.get(key)
+        if waiter is not None:
+            self._end([waiter], WakeReason.CHANGED)
 
     def close(self) -> None:
-        """Everyone gets an answer, and whoever comes later does not wait."""
+        """End all waits; a later wait ends at once."""
         self._closed = True
-        self._end(list(self._slots.values()), WakeReason.CLOSING)
+        self._end(list(self._waiters.values()), WakeReason.SHUTTING_DOWN)
 
-    def _wait(self, slot: _Slot, seconds: float) -> Deferred[WakeReason]:
-        self._rest(slot)
-        why = slot.reason()
-        if why is not None:
-            return succeed(why)
-        slot.tick = self._wheel.tick_of(self._clock.seconds() + seconds)
-        self._wheel.put(slot, slot.tick)
-        slot.answer = Deferred(slot.cancelled)
-        return slot.answer
+    def _wait(self, waiter: Waiter, seconds: float) -> Deferred[WakeReason]:
+        self._set_asleep(waiter)
+        reason = waiter.pop_pending()
+        if reason is not None:
+            return succeed(reason)
+        waiter.tick = self._timers.tick_of(self._clock.seconds() + seconds)
+        self._timers.schedule(waiter, waiter.tick)
+        waiter.result = Deferred(lambda _: self._cancelled(waiter))
+        return waiter.result
 
-    def _end(self, slots: list[_Slot], why: WakeReason) -> None:
-        """Their waits are over; they are woken in turn. A slot that does not wait yet remembers why."""
-        for slot in slots:
-            slot.tell(why)
-            if slot.tick != _NOWHERE:
-                self._unwheel(slot)
-                self._due.append(slot)
-        if self._may_begin():
-            self._slice()
+    def _end(self, waiters: list[Waiter], reason: WakeReason) -> None:
+        """End these waits, some now and the rest in later slices; a waiter that does not wait yet keeps the reason."""
+        for waiter in waiters:
+            waiter.set_pending(reason)
+            if waiter.tick != _NO_TICK:
+                self._cancel_timer(waiter)
+                self._ready.append(waiter)
+        if self._may_start_slice():
+            self._run_slice()
 
-    # waking
+    def _timeout(self, waiter: Waiter) -> None:
+        """End a wait whose time is over; all waiters of one tick are notified in the same slice."""
+        waiter.tick = _NO_TICK
+        waiter.set_pending(WakeReason.TIMEOUT)
+        self._ready.append(waiter)
+        self._schedule_slice()
 
-    def _slice(self) -> None:
-        """Wake some; what they wake in turn goes to the end of the queue."""
+    def _cancelled(self, waiter: Waiter) -> None:
+        """Clear the result of a wait whose client disconnected."""
+        waiter.result = None
+        self._cancel_timer(waiter)
+
+    def _leave(self, waiter: Waiter) -> None:
+        self._set_asleep(waiter)
+        self._cancel_timer(waiter)
+        if self._waiters.get(waiter.key) is waiter:
+            del self._waiters[waiter.key]
+
+    def _cancel_timer(self, waiter: Waiter) -> None:
+        if waiter.tick != _NO_TICK:
+            self._timers.cancel(waiter, waiter.tick)
+            waiter.tick = _NO_TICK
+
+    def _set_asleep(self, waiter: Waiter) -> None:
+        """Count a notified waiter as finished with its read."""
+        if waiter.awake:
+            waiter.awake = False
+            self._awake -= 1
+            self._schedule_slice()
+
+    def _run_slice(self) -> None:
+        """Wake waiters for SLICE_SECONDS; a waiter that one of them wakes is appended to the queue."""
         self._next_slice, self._in_slice = None, True
         until = self._clock.seconds() + SLICE_SECONDS
         while self._may_wake():
-            self._wake_next()
+            waiter = self._ready.popleft()
+            result, waiter.result = waiter.result, None
+            reason = waiter.pop_pending()
+            if result is not None and reason is not None:
+                waiter.awake = True
+                self._awake += 1
+                result.callback(reason)
             if self._clock.seconds() >= until:
                 break
         self._in_slice = False
-        self._go_on()
+        self._schedule_slice()
 
-    def _go_on(self) -> None:
-        if self._may_begin():
-            self._next_slice = self._clock.callLater(0, self._slice)
+    def _schedule_slice(self) -> None:
+        if self._may_start_slice():
+            self._next_slice = self._clock.callLater(0, self._run_slice)
 
-    def _may_begin(self) -> bool:
+    def _may_start_slice(self) -> bool:
         return self._next_slice is None and not self._in_slice and self._may_wake()
 
     def _may_wake(self) -> bool:
-        """At the end nobody asks the store any more."""
-        return bool(self._due) and (self._awake < AWAKE or self._closed)
+        """Return whether the next waiter may be notified: after `close` no waiter reads the database any more."""
+        return bool(self._ready) and (self._awake < AWAKE or self._closed)
 
-    def _wake_next(self) -> None:
-        slot = self._due.popleft()
-        answer, slot.answer = slot.answer, None
-        why = slot.reason()
-        if answer is not None and why is not None:
-            slot.awake = True
-            self._awake += 1
-            answer.callback(why)
 
-    def _rest(self, slot: _Slot) -> None:
-        """It asks nothing more for now."""
-        if slot.awake:
-            slot.awake = False
-            self._awake -= 1
-            self._go_on()
+class TimerWheel:
+    """The timers of waiters in ticks of `tick_seconds`, with one delayed call of the reactor for the earliest tick."""
 
-    def _leave(self, slot: _Slot) -> None:
-        self._rest(slot)
-        self._unwheel(slot)
-        if self._slots.get(slot.key) is slot:
-            del self._slots[slot.key]
+    def __init__(self, clock: IReactorTime, tick_seconds: float, fire: Callable[[Waiter], None]) -> None:
+        self._clock = clock
+        self._tick_seconds = tick_seconds
+        self._fire = fire
+        self._ticks: dict[int, dict[Waiter, None]] = {}
+        self._call: IDelayedCall | None = None
+        self._call_tick = 0
+        """The tick that the delayed call is for."""
 
-    # the wheel
+    def tick_of(self, at: float) -> int:
+        """Return the first tick that is not earlier than `at`, in seconds of the clock."""
+        return ceil(at / self._tick_seconds)
 
-    def _over(self, slot: _Slot) -> None:
-        """Its time is; whoever shares that tick is woken in the same turn."""
-        slot.tick = _NOWHERE
-        slot.tell(WakeReason.TIME)
-        self._due.append(slot)
-        self._go_on()
+    def schedule(self, waiter: Waiter, tick: int) -> None:
+        self._ticks.setdefault(tick, {})[waiter] = None
+        if self._call is None or tick < self._call_tick:
+            self._set_call()
 
-    def _unwheel(self, slot: _Slot) -> None:
-        if slot.tick != _NOWHERE:
-            self._wheel.take(slot, slot.tick)
-            slot.tick = _NOWHERE
+    def cancel(self, waiter: Waiter, tick: int) -> None:
+        """Remove a waiter that is scheduled for this tick and was not fired."""
+        at_tick = self._ticks[tick]
+        del at_tick[waiter]
+        if not at_tick:
+            del self._ticks[tick]
+            if not self._ticks:
+                self._set_call()
+
+    def _set_call(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        if self._ticks:
+            self._call_tick = min(self._ticks)
+            delay = max(0.0, self._call_tick * self._tick_seconds - self._clock.seconds())
+            self._call = self._clock.callLater(delay, self._fire_due)
+
+    def _fire_due(self) -> None:
+        """Fire one timer after the other: each may cancel others, and the rest is rescheduled if one raises."""
+        self._call = None
+        now = self._clock.seconds()
+        try:
+            for tick in sorted(tick for tick in self._ticks if tick * self._tick_seconds <= now):
+                while tick in self._ticks:
+                    waiter = next(iter(self._ticks[tick]))
+                    self.cancel(waiter, tick)
+                    self._fire(waiter)
+        finally:
+            self._set_call()

@@ -1,4 +1,4 @@
-"""How a handoff can end without credentials: the closed list of PROTOCOL 3.5."""
+"""A login that ends without credentials ends with one of these outcomes, the closed list of PROTOCOL 3.5."""
 
 from enum import Enum
 

@@ -1,4 +1,7 @@
-"""Rate limits as GCRA: one instant per bucket, and a refusal that leaves it alone (PROTOCOL 3.9; ITU-T I.371 A)."""
+"""Rate limits use GCRA: a bucket is one instant, and a rejected request does not change it.
+
+PROTOCOL 3.9; the generic cell rate algorithm of ITU-T I.371, annex A.
+"""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -6,11 +9,11 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from msgspec import Struct
 
 WIDE_FACTOR = 8
-"""A /48 of IPv6 may do this much more than one /64 in it."""
+"""A /48 network of IPv6 has this many times the rate of each /64 network in it."""
 
 
 class RateLimited(Exception):
-    """Too fast; `retry_after` seconds from now it may work."""
+    """The client sent requests too fast; it may try again in `retry_after` seconds."""
 
     def __init__(self, retry_after_ms: int) -> None:
         self.retry_after = max(1, -(-retry_after_ms // 1000))
@@ -19,39 +22,39 @@ class RateLimited(Exception):
 
 
 class RateLimit(Struct, frozen=True):
-    """`burst` at once, then one every `interval_ms`; an interval of 0 is no limit."""
+    """A limit of `burst` requests at once, then one every `interval_ms`; an interval of 0 means no limit."""
 
     interval_ms: int
     burst: int
 
     @classmethod
     def per_minute(cls, count: int) -> "RateLimit":
-        """`count` in any minute that follows a quiet one; 0 is no limit."""
+        """Return a limit of `count` requests in a minute that follows a minute without any; 0 means no limit."""
         return cls(60_000 // count if count else 0, count)
 
     def times(self, factor: int) -> "RateLimit":
         return RateLimit(self.interval_ms // factor, self.burst * factor)
 
-    def after(self, arrival_ms: int | None, now_ms: int) -> int:
-        """The bucket after one more request; RateLimited leaves it as it was.
+    def acquire(self, arrival_ms: int | None, now_ms: int) -> int:
+        """Return the bucket after one more request; raise RateLimited if the client has to wait.
 
-        `arrival_ms` is when the bucket will be empty again. The limit itself never puts it further ahead than a full
-        bucket. Twice that was written by another clock, and a refusal does not write: such a bucket counts as empty,
-        so that a clock set back locks nobody out for longer than a full bucket lasts.
+        A bucket is the instant at which it will be empty again. The limit never sets it more than one full bucket
+        ahead. An instant more than two full buckets ahead comes from a clock that was wrong; such a bucket counts as
+        empty, so that a clock that was set back blocks a client no longer than a full bucket lasts.
         """
-        arrival = now_ms if self.is_over(arrival_ms, now_ms) else arrival_ms or now_ms
+        arrival = now_ms if self.is_idle(arrival_ms, now_ms) else arrival_ms or now_ms
         wait_ms = arrival + self.interval_ms - self.full_ms - now_ms
         if self.interval_ms and wait_ms > 0:
             raise RateLimited(wait_ms)
         return arrival + self.interval_ms
 
-    def is_over(self, arrival_ms: int | None, now_ms: int) -> bool:
-        """Whether a bucket limits nobody: empty again, or of a clock that was ahead."""
+    def is_idle(self, arrival_ms: int | None, now_ms: int) -> bool:
+        """Return whether a bucket limits no client: it is empty again, or was written by a clock that was ahead."""
         return arrival_ms is None or not now_ms < arrival_ms <= now_ms + 2 * self.full_ms
 
     @property
     def full_ms(self) -> int:
-        """How long a full bucket takes to be empty again."""
+        """Return the time that a full bucket needs to become empty."""
         return self.interval_ms * self.burst
 
 
@@ -60,7 +63,7 @@ UNLIMITED = RateLimit(0, 0)
 
 @lru_cache(1024)
 def client_networks(address: str) -> tuple[tuple[str, int], ...]:
-    """The networks that a client address counts against, each with the factor of its rate.
+    """Return the networks that a client address counts against, narrowest first, each with the factor of its rate.
 
     IPv4: the address. IPv6: its /64, and its /48 at eight times the rate. Anything else (a unix socket): itself.
     """
@@ -77,5 +80,5 @@ def client_networks(address: str) -> tuple[tuple[str, int], ...]:
 
 
 def client_network(address: str) -> str:
-    """The narrowest of them: what counts as one client."""
+    """Return the narrowest network of an address: all of it counts as one client."""
     return client_networks(address)[0][0]

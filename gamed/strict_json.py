@@ -1,6 +1,7 @@
-"""JSON from outside as it is believed: one object, UTF-8, not deep, no name twice, no NaN, no lone surrogate.
+"""JSON from outside is accepted only as one UTF-8 object that is not deep and has no duplicate names.
 
-RFC 8259 leaves all of these open, and two readers that disagree about a text are a way in (PROTOCOL 1).
+NaN, Infinity and half of a surrogate pair are rejected, too. RFC 8259 leaves all of these open, and an attacker can use
+two parsers that read the same text differently (PROTOCOL 1).
 """
 
 from collections.abc import Callable
@@ -16,12 +17,18 @@ _BRACKETS = compile(r"[\[\]{}]")
 
 
 class JsonMalformed(ValueError):
-    """Not such a text; the words say why and never quote it."""
+    """A text that is not accepted; the message gives the reason and never quotes the text."""
 
 
 def parse_object(body: bytes, *, max_depth: int = DEPTH, whole_number: Callable[[str], int] = int) -> dict[str, object]:
-    """The object, or JsonMalformed; `whole_number` reads the digits of integers and may raise JsonMalformed, too."""
-    text = _text(body)
+    """Return the object of a body; raise JsonMalformed.
+
+    `whole_number` parses the digits of integers, and may raise JsonMalformed, too.
+    """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        raise JsonMalformed("not UTF-8") from None
     if depth(text) > max_depth:
         raise JsonMalformed(f"nested deeper than {max_depth}")
     try:
@@ -30,7 +37,7 @@ def parse_object(body: bytes, *, max_depth: int = DEPTH, whole_number: Callable[
         raise
     except JSONDecodeError as e:
         raise JsonMalformed(f"not JSON at line {e.lineno}, column {e.colno}") from None
-    except ValueError:  # an integer beyond what Python converts
+    except ValueError:  # Python converts at most 4300 digits to an integer
         raise JsonMalformed("a number is too long") from None
     if not isinstance(value, dict):
         raise JsonMalformed("not an object")
@@ -38,7 +45,7 @@ def parse_object(body: bytes, *, max_depth: int = DEPTH, whole_number: Callable[
 
 
 def depth(text: str) -> int:
-    """The deepest nesting of brackets outside strings, counted without parsing."""
+    """Return the deepest nesting of brackets outside strings, counted without parsing."""
     deepest = level = 0
     for bracket in _BRACKETS.findall(_STRINGS.sub("", text)):
         level += 1 if bracket in "[{" else -1
@@ -46,25 +53,18 @@ def depth(text: str) -> int:
     return deepest
 
 
-def _text(body: bytes) -> str:
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        raise JsonMalformed("not UTF-8") from None
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise JsonMalformed("a name appears twice")
     for name, value in pairs:
-        _whole(name)
-        _whole(value)
+        _reject_lone_surrogates(name)
+        _reject_lone_surrogates(value)
     return members
 
 
-def _whole(value: object) -> None:
-    """Refuse half of a surrogate pair, also inside lists; objects inside were seen before."""
+def _reject_lone_surrogates(value: object) -> None:
+    """Raise JsonMalformed for half of a surrogate pair, also in lists; objects in them were checked before."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -72,7 +72,7 @@ def _whole(value: object) -> None:
             raise JsonMalformed("half of a surrogate pair") from None
     elif isinstance(value, list):
         for item in value:
-            _whole(item)
+            _reject_lone_surrogates(item)
 
 
 def _no_constant(_name: str) -> NoReturn:
@@ -89,5 +89,5 @@ def _finite(text: str) -> float:
 @cache
 def _decoder(whole_number: Callable[[str], int]) -> JSONDecoder:
     return JSONDecoder(
-        object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite, parse_int=whole_number
+        object_pairs_hook=_unique_members, parse_constant=_no_constant, parse_float=_finite, parse_int=whole_number
     )

@@ -1,4 +1,4 @@
-"""Two kinds of structs beside plain values: what does something, and values with fields that are not shown."""
+"""Two kinds of structs exist beside plain values: components, and values with redacted fields."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,18 +9,18 @@ S = TypeVar("S", bound=type[Struct])
 
 
 class Component(Struct, frozen=True, eq=False):
-    """Does something, with what it was given once; equal to itself alone, and its text tells nothing of its fields.
+    """An object with collaborators: it is equal only to itself, and its `repr` shows no fields.
 
-    They are private, so it is made by position.
+    The fields are private, so callers pass them by position.
     """
 
     __repr__ = object.__repr__
 
 
 def redacts(*names: str) -> Callable[[S], S]:
-    """For a struct whose text leaves these fields out."""
+    """Return a decorator for structs whose `repr` leaves these fields out."""
 
-    def closed(struct: S) -> S:
+    def decorate(struct: S) -> S:
         if unknown := {*names}.difference(struct.__struct_fields__):
             raise TypeError(f"{struct.__name__} has no {unknown}")
         shown = [name for name in struct.__struct_fields__ if name not in names]
@@ -31,4 +31,4 @@ def redacts(*names: str) -> Callable[[S], S]:
         struct.__repr__ = text  # type: ignore[method-assign,assignment]
         return struct
 
-    return closed
+    return decorate

@@ -1,6 +1,6 @@
-"""Instants: whole milliseconds since the epoch inside, RFC 3339 and IMF-fixdate outside (PROTOCOL 1).
+"""Instants are whole milliseconds since the epoch inside, RFC 3339 and IMF-fixdate outside (PROTOCOL 1).
 
-Durations as the owner writes them: a number and a unit (SPEC 2.1).
+Durations in the configuration are a number and a unit, such as `15m` (SPEC 2.1).
 """
 
 from collections.abc import Callable
@@ -11,14 +11,14 @@ from re import ASCII, compile
 from typing import Final
 
 Now = Callable[[], int]
-"""-> the wall clock in epoch milliseconds."""
+"""A function that returns the wall clock's time in epoch milliseconds."""
 REMEMBERED_SECONDS = 1024
-"""How many written seconds are kept: the same ones are asked for again and again."""
+"""The size of each cache of formatted seconds: most responses of one second contain the same instants."""
 _RFC3339: Final = compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z", ASCII)
 
 
 def rfc3339(instant_ms: int) -> str:
-    """UTC with milliseconds, as `2026-11-21T09:36:23.004Z`."""
+    """Return an instant in UTC with milliseconds, such as `2026-11-21T09:36:23.004Z`."""
     return f"{_second(instant_ms // 1000)}.{instant_ms % 1000:03d}Z"
 
 
@@ -28,7 +28,7 @@ def _second(seconds: int) -> str:
 
 
 def parse_rfc3339(text: str) -> int | None:
-    """Epoch milliseconds of what rfc3339() wrote; None when it is none, or no date of any calendar."""
+    """Return the epoch milliseconds of a text that `rfc3339` wrote, or None if it is not one or not a valid date."""
     if not _RFC3339.fullmatch(text):
         return None
     try:
@@ -39,7 +39,7 @@ def parse_rfc3339(text: str) -> int | None:
 
 
 def http_date(instant_ms: int) -> str:
-    """RFC 9110 5.6.7, whole seconds rounded down."""
+    """Return an instant as an IMF-fixdate (RFC 9110 5.6.7), rounded down to whole seconds."""
     return _imf_fixdate(instant_ms // 1000)
 
 
@@ -49,16 +49,16 @@ def _imf_fixdate(seconds: int) -> str:
 
 
 def parse_http_date(text: str) -> int | None:
-    """Epoch milliseconds of an HTTP date in any of its three forms; None when it is none."""
+    """Return the epoch milliseconds of an HTTP date in any of its three forms, or None if the text is not one."""
     try:
         instant = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):  # the latter for a year or an hour of too many digits
+    except (ValueError, OverflowError):  # OverflowError for a year or an hour with too many digits
         return None
     return int(instant.replace(tzinfo=instant.tzinfo or UTC).timestamp()) * 1000
 
 
 def seconds_until(instant_ms: int, now_ms: int) -> int:
-    """Whole seconds from now, never negative, rounded down: a client acts a little early, not late."""
+    """Return the whole seconds until an instant, at least 0, rounded down so that a client acts early, not late."""
     return max(0, (instant_ms - now_ms) // 1000)
 
 
@@ -67,11 +67,11 @@ _FORM = compile(r"([0-9]{1,12})([smhd])", ASCII)
 
 
 class DurationMalformed(ValueError):
-    """Not a number followed by s, m, h or d."""
+    """A text that is not a number followed by s, m, h or d."""
 
 
 def parse_duration(text: str) -> int:
-    """`15m` -> 900 seconds; anything else raises DurationMalformed."""
+    """Return the seconds of a duration: 900 for `15m`; raise DurationMalformed."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise DurationMalformed('expected a duration such as "15m"')
@@ -79,6 +79,6 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(seconds: int) -> str:
-    """The shortest exact text: 900 -> `15m`, 90 -> `90s`."""
+    """Return the shortest exact text of a duration: `15m` for 900, `90s` for 90."""
     unit = next(unit for unit in "dhms" if seconds % UNIT_SECONDS[unit] == 0)
     return f"{seconds // UNIT_SECONDS[unit]}{unit}"

@@ -21,7 +21,7 @@ def acquire(connection: Connection, buckets: Mapping[Index, RateLimit], now_ms: 
     arrivals: dict[Index, int] = {}
     for bucket, rate in buckets.items():
         row = connection.execute(query, {"bucket_index": bucket}).fetchone()
-        arrivals[bucket] = rate.after(row and row[0], now_ms)
+        arrivals[bucket] = rate.acquire(row and row[0], now_ms)
     upsert = """
         INSERT INTO limit_bucket (bucket_index, arrival_ms) VALUES (:bucket_index, :arrival_ms)
         ON CONFLICT (bucket_index) DO UPDATE SET arrival_ms = excluded.arrival_ms

@@ -24,7 +24,7 @@ from gamed.login.transaction import (
     LoginTransaction,
     ProofMethod,
 )
-from gamed.long_poll import WaiterRegistry, WakeReason
+from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
 from gamed.structs import Component, redacts
 from gamed.timestamps import Now
@@ -35,7 +35,7 @@ def callback_key(login: LoginTransaction) -> bytes:
     return b"callback " + login.login_id.encode()
 
 
-def wake_waiters(waits: WaiterRegistry, login: LoginTransaction) -> None:
+def wake_waiters(waits: LongPollRegistry, login: LoginTransaction) -> None:
     waits.wake(login.secret_index)
     waits.wake(callback_key(login))
 
@@ -58,7 +58,7 @@ class BrowserLoginService(Component, frozen=True):
     """`browser` is the index of its cookie; None for a browser without."""
 
     _logins: LoginStore
-    _waits: WaiterRegistry
+    _waits: LongPollRegistry
     _indexer: Indexer
     _now_ms: Now
     _audit: AuditLog = NULL_AUDIT_LOG
@@ -94,7 +94,7 @@ class BrowserLoginService(Component, frozen=True):
         if after.stage is LoginStage.DENIED:
             if move.is_news:
                 words = {"provider": after.provider, "outcome": LoginFailure.LOGIN_DENIED.value, "request": request_id}
-                self._audit.note(SecurityEvent.SIGN_IN_REFUSED, **words)
+                self._audit.record(SecurityEvent.SIGN_IN_REFUSED, **words)
             return None
         require_winner(after, browser)
         return RedirectToResult(after.login_id)
@@ -117,7 +117,7 @@ class BrowserLoginService(Component, frozen=True):
     async def interrupt(self, key: LoginLookup, broken: DecryptionFailed) -> LoginTransaction:
         """What a `ready` login keeps cannot be opened: nobody can sign in by it, so its game need not wait."""
         now_ms = self._now_ms()
-        self._audit.note(SecurityEvent.DECRYPTION_FAILED, **broken.words)
+        self._audit.record(SecurityEvent.DECRYPTION_FAILED, **broken.details)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at(now_ms)
@@ -154,7 +154,7 @@ class BrowserLoginService(Component, frozen=True):
         with self._waits.open(callback_key(login)) as slot:
             while (await self.find(LoginLookup.id(login.login_id))).stage is LoginStage.EXCHANGING:
                 left_ms = min(ends_ms - self._now_ms(), EXCHANGE_GRACE_MS)
-                if left_ms <= 0 or await slot.wait(left_ms / 1000) is not WakeReason.NEWS:
+                if left_ms <= 0 or await slot.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return
 
     async def send_back(self, key: LoginLookup) -> Transition:
@@ -275,7 +275,7 @@ class ResultService(Component, frozen=True):
 
 class LoginLifecycle(Component, frozen=True):
     _logins: LoginStore
-    _waits: WaiterRegistry
+    _waits: LongPollRegistry
     _now_ms: Now
 
     async def cancel(self, secret: Index) -> None:

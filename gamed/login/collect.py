@@ -19,7 +19,7 @@ from gamed.login.interfaces import CollectCommand, CollectOutcome, LoginStore, N
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof, login_approval_code
 from gamed.login.policy import LoginPolicy
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
-from gamed.long_poll import WaiterRegistry, WakeReason
+from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
 from gamed.players.names import new_player_id
 from gamed.rate_limit import RateLimit
@@ -168,7 +168,7 @@ Collected = Pending | Complete | Linked | Failed
 
 class CollectService(Component, frozen=True):
     _logins: LoginStore
-    _waits: WaiterRegistry
+    _waits: LongPollRegistry
     _keys: Keys
     _random: Random
     _now_ms: Now
@@ -197,9 +197,9 @@ class CollectService(Component, frozen=True):
                 expires_ms = login.expires_ms
                 del login  # very many may wait, and need nothing else of it
                 woken = await slot.wait(left_ms / 1000)
-                if woken in (WakeReason.SUPERSEDED, WakeReason.CLOSING):
+                if woken in (WakeReason.SUPERSEDED, WakeReason.SHUTTING_DOWN):
                     return Pending(collect.seen, seconds_until(expires_ms, self._now_ms()))
-                if woken is WakeReason.TIME:  # by a clock that nobody sets: one last look
+                if woken is WakeReason.TIMEOUT:  # by a clock that nobody sets: one last look
                     wait_ms = 0
                 login, collect = await self._find(collect), replace(collect, presented=None)
 
@@ -227,18 +227,18 @@ class CollectService(Component, frozen=True):
         """How the login ended, for the owner's log."""
         login, player = delivery.move.after, delivery.player_id or ""
         if delivery.broken is not None:
-            self._audit.note(SecurityEvent.DECRYPTION_FAILED, **delivery.broken)
+            self._audit.record(SecurityEvent.DECRYPTION_FAILED, **delivery.broken)
         if login.outcome is not None:
             words = {"player": player, "provider": login.provider, "outcome": login.outcome.value}
-            self._audit.note(SecurityEvent.SIGN_IN_REFUSED, **words, request=request_id)
+            self._audit.record(SecurityEvent.SIGN_IN_REFUSED, **words, request=request_id)
             return
         if login.intent is not LoginIntent.LOGIN:
-            self._audit.note(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
+            self._audit.record(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
         answer = self._answer(login, login.stage_ms)
         if isinstance(answer, Complete):
             created = "yes" if answer.result.created else "no"
             session = login.session_id or ""
-            self._audit.note(
+            self._audit.record(
                 SecurityEvent.SIGN_IN, player=player, session=session, provider=login.provider, created=created
             )
 
@@ -253,7 +253,7 @@ class CollectService(Component, frozen=True):
         try:
             return self._answer(login, now_ms)
         except DecryptionFailed as e:
-            self._audit.note(SecurityEvent.DECRYPTION_FAILED, **e.words)
+            self._audit.record(SecurityEvent.DECRYPTION_FAILED, **e.details)
 
         def step(login: LoginTransaction) -> LoginTransaction:
             current = login.at(now_ms)
@@ -283,8 +283,8 @@ class CollectService(Component, frozen=True):
         if collect.presented is not None or collect.wait_seconds >= HASTY_SECONDS:
             return
         now_ms = self._now_ms()
-        arrival_ms = HASTE.after(self._haste.get(collect.secret), now_ms)
+        arrival_ms = HASTE.acquire(self._haste.get(collect.secret), now_ms)
         self._haste.pop(collect.secret, None)  # the order is that of the last collect
-        while self._haste and HASTE.is_over(next(iter(self._haste.values())), now_ms):
+        while self._haste and HASTE.is_idle(next(iter(self._haste.values())), now_ms):
             del self._haste[next(iter(self._haste))]
         self._haste[collect.secret] = arrival_ms

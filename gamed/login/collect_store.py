@@ -168,7 +168,7 @@ def _outcome(connection: Connection, keys: Keys, claim: CollectCommand, before: 
         raw_proof, raw = _unsealed(keys, login)
     except DecryptionFailed as e:  # never to be opened again: whoever waits for it waits in vain
         return CollectOutcome(
-            Transition(before, login.refused(LoginFailure.LOGIN_INTERRUPTED, claim.now_ms)), broken=e.words
+            Transition(before, login.refused(LoginFailure.LOGIN_INTERRUPTED, claim.now_ms)), broken=e.details
         )
     if not collect.proof_matches(login, ReturnProof.from_bytes(raw_proof), claim.presented):
         wrong = claim.presented is not None

@@ -113,7 +113,7 @@ class PasswordAuthenticator(Component, frozen=True):
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
         if account is None or not right:
-            self._audit.note(
+            self._audit.record(
                 SecurityEvent.SIGN_IN_REFUSED, provider=LOCAL, outcome="wrong_password", request=form.request_id
             )
             raise SignInRejected(FormError.WRONG)
@@ -150,7 +150,7 @@ class PasswordAuthenticator(Component, frozen=True):
             await self._limits.take(buckets, self._now_ms())
         except RateLimited as e:
             outcome = "too_many_passwords"
-            self._audit.note(SecurityEvent.SIGN_IN_REFUSED, provider=LOCAL, outcome=outcome, request=form.request_id)
+            self._audit.record(SecurityEvent.SIGN_IN_REFUSED, provider=LOCAL, outcome=outcome, request=form.request_id)
             raise SignInRejected(FormError.LIMIT, e.retry_after) from None
 
 

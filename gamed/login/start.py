@@ -19,7 +19,7 @@ from gamed.login.keys import LOCAL, login_token, new_login_id, secret_index, tok
 from gamed.login.local import Limits
 from gamed.login.policy import LoginPolicy, LoginQuota, address_indexes
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginIntent, LoginTransaction, ProofMethod
-from gamed.long_poll import WaiterRegistry
+from gamed.long_poll import LongPollRegistry
 from gamed.providers import base
 from gamed.providers.base import IdentityProvider
 from gamed.sessions.credentials import AuthenticatedSession
@@ -72,7 +72,7 @@ class StartService(Component, frozen=True):
     _random: Random
     _now_ms: Now
     _terms: LoginPolicy
-    _waits: WaiterRegistry
+    _waits: LongPollRegistry
     _limits: Limits
 
     async def start(self, start: StartRequest) -> StartedLogin:

@@ -127,7 +127,7 @@ class TwistedAuditLog:
     def __init__(self, write: Callable[[str], object] | None = None) -> None:
         self._write = write
 
-    def note(self, event: SecurityEvent, **values: str) -> None:
+    def record(self, event: SecurityEvent, **values: str) -> None:
         members = {name: values.get(name, "") for name in FIELDS[event]}
         if self._write is not None:
             self._write(format_event(event.value, members))
@@ -162,4 +162,4 @@ class LoggedSignInFailures:
         """Record a security event: a browser sent a callback that its provider did not make for it."""
         if self._counters is not None:
             self._counters.record_event(SecurityEvent.CALLBACK_REJECTED, {})
-        _security.note(SecurityEvent.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)
+        _security.record(SecurityEvent.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)

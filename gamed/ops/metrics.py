@@ -152,10 +152,10 @@ class CountingAuditLog:
         self._audit = audit
         self._counters = counters
 
-    def note(self, event: SecurityEvent, **values: str) -> None:
+    def record(self, event: SecurityEvent, **values: str) -> None:
         """Count the event and pass it on; see gamed.audit.AuditLog."""
         self._counters.record_event(event, values)
-        self._audit.note(event, **values)
+        self._audit.record(event, **values)
 
 
 class QueueStatistics(Protocol):

@@ -44,7 +44,7 @@ class CommandLogForwarder(Component, frozen=True):
         told = 0
         while actions := await self._actions.host_actions():
             for action in actions:
-                self._audit.note(
+                self._audit.record(
                     SecurityEvent.COMMAND,
                     command=action.command,
                     player=action.player_id or "",

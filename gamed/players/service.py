@@ -60,7 +60,7 @@ class RemovalService(Component, frozen=True):
         await self._shelves.ready()
         if not await self._records.mark(player_id, self._now_ms()):
             return False
-        self._audit.note(SecurityEvent.ERASE_STARTED, player=player_id)
+        self._audit.record(SecurityEvent.ERASE_STARTED, player=player_id)
         for departure in await self._records.unfinished():
             if player_id in (departure.player_id, departure.heir_id):
                 await self._finish(departure)
@@ -82,9 +82,9 @@ class RemovalService(Component, frozen=True):
         while await self._records.forget(departure):
             pass
         if heir_id is None:
-            self._audit.note(SecurityEvent.ERASED, player=player_id)
+            self._audit.record(SecurityEvent.ERASED, player=player_id)
         else:
-            self._audit.note(SecurityEvent.PLAYERS_MERGED, player=heir_id, **{"from": player_id})
+            self._audit.record(SecurityEvent.PLAYERS_MERGED, player=heir_id, **{"from": player_id})
 
 
 class Identities(Protocol):
@@ -119,7 +119,7 @@ class AccountService(Component, frozen=True):
         if isinstance(removed, LastIdentity):
             raise removed
         if removed:
-            self._audit.note(SecurityEvent.IDENTITY_UNLINKED, player=caller.player_id, provider=provider)
+            self._audit.record(SecurityEvent.IDENTITY_UNLINKED, player=caller.player_id, provider=provider)
 
     async def erase(self, caller: AuthenticatedSession) -> None:
         """Saves, identities, sessions, the player; ReauthenticationRequired if the sign-in is long ago."""

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from gamed.long_poll import Waiter, WaiterRegistry
+from gamed.long_poll import LongPollRegistry, Waiter
 from gamed.saves.model import EMPTY_CURSOR, Cursor
 
 PLACES = 4
@@ -32,7 +32,7 @@ class _Waiter(Struct, eq=False):
 class ChangeWaiters(Struct, eq=False):
     """Waiting requests by player. A session that ends is news too: who wakes shows the token again."""
 
-    _waits: WaiterRegistry
+    _waits: LongPollRegistry
     _news: ChangeSource
     _players: dict[str, list[_Waiter]] = field(default_factory=dict)
 

@@ -132,7 +132,7 @@ class WriteRateLimiter(Struct):
 
     def spend(self, player_id: str, now_ms: int) -> None:
         """One change more; RateLimited leaves everything as it was."""
-        self._arrivals[player_id] = self._rate.after(self._arrivals.get(player_id), now_ms)
+        self._arrivals[player_id] = self._rate.acquire(self._arrivals.get(player_id), now_ms)
         if len(self._arrivals) > CROWD:
             self._arrivals = {player: ms for player, ms in self._arrivals.items() if ms > now_ms}
 

@@ -181,7 +181,7 @@ class SaveService(Component, frozen=True):
             while True:
                 _, listing = await self._store.list_saves(token, began_ms, since, conditions)
                 left_ms = min(began_ms + wait_seconds * 1000 - self._now_ms(), wait_seconds * 1000)
-                if left_ms <= 0 or listing.is_news(since) or await slot.wait(left_ms / 1000) is not WakeReason.NEWS:
+                if left_ms <= 0 or listing.is_news(since) or await slot.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return listing
 
     async def read(self, token: Secret, look: ReadRequest) -> ReadResult:

@@ -163,7 +163,7 @@ class SessionService(Component, frozen=True):
         if isinstance(outcome, RefreshRejected):
             raise self._refused(outcome)
         for player_id in outcome:
-            self._audit.note(SecurityEvent.SIGNED_OUT, player=player_id, scope=scope.value)
+            self._audit.record(SecurityEvent.SIGNED_OUT, player=player_id, scope=scope.value)
             self._waits.revoked(player_id)
 
     async def list(self, caller: AuthenticatedSession) -> Sequence[SessionInfo]:
@@ -177,7 +177,7 @@ class SessionService(Component, frozen=True):
             raise SessionNotFound
         if not ended:
             return
-        self._audit.note(SecurityEvent.SESSION_REVOKED, player=caller.player_id, session=session_id)
+        self._audit.record(SecurityEvent.SESSION_REVOKED, player=caller.player_id, session=session_id)
         self._waits.revoked(caller.player_id)
 
     async def sweep(self) -> int:
@@ -189,6 +189,6 @@ class SessionService(Component, frozen=True):
 
     def _refused(self, refusal: RefreshRejected) -> SessionError:
         if refusal.ended is not None:
-            self._audit.note(SecurityEvent.REFRESH_REUSED, player=refusal.ended, session=refusal.session_id or "")
+            self._audit.record(SecurityEvent.REFRESH_REUSED, player=refusal.ended, session=refusal.session_id or "")
             self._waits.revoked(refusal.ended)
         return refusal.error()

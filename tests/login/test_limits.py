@@ -21,31 +21,31 @@ class Rule(SynchronousTestCase):
         """Five at once, then one every twelve seconds; a refusal says when and moves nothing."""
         arrival = None
         for _ in range(5):
-            arrival = FIVE.after(arrival, NOW_MS)
+            arrival = FIVE.acquire(arrival, NOW_MS)
         for _ in range(3):
             with self.assertRaises(RateLimited) as caught:
-                FIVE.after(arrival, NOW_MS)
+                FIVE.acquire(arrival, NOW_MS)
             self.assertEqual((caught.exception.retry_after, str(caught.exception)), (12, "Try again in 12 seconds."))
         with self.assertRaises(RateLimited):
-            FIVE.after(arrival, NOW_MS + 11_999)
-        FIVE.after(arrival, NOW_MS + 12_000)
+            FIVE.acquire(arrival, NOW_MS + 11_999)
+        FIVE.acquire(arrival, NOW_MS + 12_000)
 
     def test_zero_is_off(self) -> None:
         """Nothing is ever refused."""
         arrival = None
         for _ in range(1000):
-            arrival = RateLimit.per_minute(0).after(arrival, NOW_MS)
+            arrival = RateLimit.per_minute(0).acquire(arrival, NOW_MS)
         self.assertEqual(arrival, NOW_MS)
 
     def test_a_clock_set_back_locks_nobody_out(self) -> None:
         """A full bucket from tomorrow is an empty one; from half a minute ahead it is full for that much longer."""
         full = NOW_MS + FIVE.full_ms
         for ahead_ms in (86_400_000, 3_600_000, FIVE.full_ms + 1):
-            self.assertEqual(FIVE.after(full + ahead_ms, NOW_MS), NOW_MS + 12_000)
+            self.assertEqual(FIVE.acquire(full + ahead_ms, NOW_MS), NOW_MS + 12_000)
         with self.assertRaises(RateLimited) as caught:
-            FIVE.after(full + 30_000, NOW_MS)
+            FIVE.acquire(full + 30_000, NOW_MS)
         self.assertEqual(caught.exception.retry_after, 42)
-        FIVE.after(full + 30_000, NOW_MS + 42_000)
+        FIVE.acquire(full + 30_000, NOW_MS + 42_000)
 
     @given(st.lists(st.integers(0, 20_000), max_size=60), st.integers(1, 30))
     def test_never_more_than_the_rate(self, gaps: list[int], count: int) -> None:
@@ -54,7 +54,7 @@ class Rule(SynchronousTestCase):
         for gap in gaps:
             now_ms += gap
             try:
-                arrival = rate.after(arrival, now_ms)
+                arrival = rate.acquire(arrival, now_ms)
             except RateLimited as e:
                 self.assertGreater(e.retry_after, 0)
             else:

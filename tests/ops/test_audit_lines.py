@@ -20,13 +20,13 @@ class LineTests(SynchronousTestCase):
 
     def test_line(self) -> None:
         """Stable names in a stable order; what is unknown is a dash."""
-        self.audit.note(SecurityEvent.SIGN_IN, provider="discord", player="ply_a", created="no")
+        self.audit.record(SecurityEvent.SIGN_IN, provider="discord", player="ply_a", created="no")
         self.assertEqual(self.lines, ["sign_in player=ply_a session=- provider=discord created=no"])
 
     @covers("threats/48")
     def test_no_value_breaks_a_line(self) -> None:
         """A value that holds spaces, line ends or odd characters is a quoted string within the line."""
-        self.audit.note(SecurityEvent.COMMAND, command="players block", by="x\nerased player=ply_b", at="\u202e{log}")
+        self.audit.record(SecurityEvent.COMMAND, command="players block", by="x\nerased player=ply_b", at="\u202e{log}")
         self.assertEqual(
             self.lines,
             [r'command command="players block" player=- by="x\nerased player=ply_b" at="\u202e{log}"'],
@@ -37,8 +37,8 @@ class LineTests(SynchronousTestCase):
         seen: list[str] = []
         globalLogPublisher.addObserver(observer := lambda event: seen.append(formatEvent(event)))
         self.addCleanup(globalLogPublisher.removeObserver, observer)
-        TwistedAuditLog().note(SecurityEvent.ERASED, player="ply_a")
-        NULL_AUDIT_LOG.note(SecurityEvent.ERASED, player="ply_a")
+        TwistedAuditLog().record(SecurityEvent.ERASED, player="ply_a")
+        NULL_AUDIT_LOG.record(SecurityEvent.ERASED, player="ply_a")
         self.assertEqual(seen, ["erased player=ply_a"])
 
     def test_callback_rejected(self) -> None:

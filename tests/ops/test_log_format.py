@@ -57,7 +57,7 @@ class FormatTests(SynchronousTestCase):
         observer = Observer(out, LogFormat.JSON)
         globalLogPublisher.addObserver(observer)
         self.addCleanup(globalLogPublisher.removeObserver, observer)
-        TwistedAuditLog().note(
+        TwistedAuditLog().record(
             SecurityEvent.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c"
         )
         line = loads(out.getvalue())

@@ -143,8 +143,8 @@ class SecurityTests(MetricsTestCase):
     def test_sign_ins(self) -> None:
         """By provider and outcome, wherever they ended; the log has its line as before."""
         words = {"player": "ply_1", "session": "ses_1", "created": "yes"}
-        self.audit.note(SecurityEvent.SIGN_IN, provider="discord", **words)
-        self.audit.note(SecurityEvent.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
+        self.audit.record(SecurityEvent.SIGN_IN, provider="discord", **words)
+        self.audit.record(SecurityEvent.SIGN_IN_REFUSED, provider="local", outcome="wrong_password", request="5f0c")
         LoggedSignInFailures(self.counters).sign_in_failed("discord", LoginFailure.PROVIDER_ERROR, "no JSON", "5f0c")
         samples = self.samples()
         self.assertEqual(
@@ -157,11 +157,11 @@ class SecurityTests(MetricsTestCase):
 
     def test_sessions(self) -> None:
         """How they ended: by the player, by the owner's command, or because a credential was stolen."""
-        self.audit.note(SecurityEvent.SIGNED_OUT, player="ply_1", scope="all")
-        self.audit.note(SecurityEvent.REFRESH_REUSED, player="ply_1", session="ses_1")
-        self.audit.note(SecurityEvent.SESSION_REVOKED, player="ply_1", session="ses_2")
-        self.audit.note(SecurityEvent.COMMAND, command="sessions revoke", player="ply_1", by="uid:0", at="now")
-        self.audit.note(SecurityEvent.COMMAND, command="players note", player="ply_1", by="uid:0", at="now")
+        self.audit.record(SecurityEvent.SIGNED_OUT, player="ply_1", scope="all")
+        self.audit.record(SecurityEvent.REFRESH_REUSED, player="ply_1", session="ses_1")
+        self.audit.record(SecurityEvent.SESSION_REVOKED, player="ply_1", session="ses_2")
+        self.audit.record(SecurityEvent.COMMAND, command="sessions revoke", player="ply_1", by="uid:0", at="now")
+        self.audit.record(SecurityEvent.COMMAND, command="players note", player="ply_1", by="uid:0", at="now")
         samples = self.samples()
         self.assertEqual(samples["gamed_sessions_total"], {("signed_out",): 1, ("reused",): 1, ("revoked",): 2})
         self.assertEqual(samples["gamed_security_events_total"]["command",], 2)
@@ -169,7 +169,7 @@ class SecurityTests(MetricsTestCase):
     @covers("threats/35")
     def test_nobody_is_named(self) -> None:
         """Players, sessions and providers that nobody configured are no labels."""
-        self.audit.note(SecurityEvent.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
+        self.audit.record(SecurityEvent.SIGN_IN_REFUSED, player="ply_S3cret", provider="S3cret", outcome="login_denied")
         LoggedSignInFailures(self.counters).callback_rejected("discord", "iss", "5f0c")
         samples = self.samples()
         self.assertEqual(samples["gamed_logins_total"], {("login_denied", "-"): 1})

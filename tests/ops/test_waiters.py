@@ -31,7 +31,7 @@ class Slots(SynchronousTestCase):
         self.assertEqual(len(self.clock.getDelayedCalls()), 1)
         for _ in range(60):
             self.clock.advance(0.2)
-        self.assertEqual({self.successResultOf(wait) for wait in waits}, {WakeReason.TIME})
+        self.assertEqual({self.successResultOf(wait) for wait in waits}, {WakeReason.TIMEOUT})
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_nobody_is_woken_early_or_late(self) -> None:
@@ -40,25 +40,25 @@ class Slots(SynchronousTestCase):
         self.clock.advance(0.99)
         self.assertNoResult(short)
         self.clock.advance(0.27)
-        self.assertIs(self.successResultOf(short), WakeReason.TIME)
+        self.assertIs(self.successResultOf(short), WakeReason.TIMEOUT)
         self.clock.advance(18.7)
         self.assertNoResult(long)
         self.clock.advance(0.3)
-        self.assertIs(self.successResultOf(long), WakeReason.TIME)
+        self.assertIs(self.successResultOf(long), WakeReason.TIMEOUT)
 
     def test_only_the_key_is_woken(self) -> None:
         """News for one is none for another; a key nobody holds is no error."""
         one, two = self.waiters.open(b"1").wait(9), self.waiters.open(b"2").wait(9)
         self.waiters.wake(b"1")
         self.waiters.wake(b"3")
-        self.assertIs(self.successResultOf(one), WakeReason.NEWS)
+        self.assertIs(self.successResultOf(one), WakeReason.CHANGED)
         self.assertNoResult(two)
 
     def test_news_before_the_wait(self) -> None:
         """It ends the next wait at once, and only that one."""
         slot = self.waiters.open(b"k")
         self.waiters.wake(b"k")
-        self.assertIs(self.successResultOf(slot.wait(9)), WakeReason.NEWS)
+        self.assertIs(self.successResultOf(slot.wait(9)), WakeReason.CHANGED)
         self.assertNoResult(slot.wait(9))
 
     def test_an_end_outweighs_news(self) -> None:
@@ -69,7 +69,7 @@ class Slots(SynchronousTestCase):
         self.waiters.wake(b"c")
         self.waiters.close()
         self.assertIs(self.successResultOf(superseded.wait(9)), WakeReason.SUPERSEDED)
-        self.assertIs(self.successResultOf(closed.wait(9)), WakeReason.CLOSING)
+        self.assertIs(self.successResultOf(closed.wait(9)), WakeReason.SHUTTING_DOWN)
 
     def test_superseded(self) -> None:
         """The newest slot of a key has it; an older one ends, now or when it waits, and leaving frees nothing."""
@@ -90,7 +90,7 @@ class Slots(SynchronousTestCase):
         waits[0].cancel()
         waits[1].addCallback(lambda _: waits[2].cancel())
         self.waiters.close()
-        self.assertEqual(told, [WakeReason.CLOSING] * 7)
+        self.assertEqual(told, [WakeReason.SHUTTING_DOWN] * 7)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_a_waiter_that_wakes_others(self) -> None:
@@ -99,7 +99,7 @@ class Slots(SynchronousTestCase):
         one.addCallback(lambda _: self.waiters.wake(b"2"))
         self.waiters.wake(b"1")
         self.clock.advance(0)
-        self.assertIs(self.successResultOf(two), WakeReason.NEWS)
+        self.assertIs(self.successResultOf(two), WakeReason.CHANGED)
 
     def test_an_end_overtakes_news(self) -> None:
         """Who is due for news when a newer one comes, or the service goes down, is told of the end."""
@@ -116,16 +116,16 @@ class Slots(SynchronousTestCase):
 
         first.wait(9).addCallback(end)
         self.waiters.wake(b"1")
-        self.assertEqual(told, [(b"2", WakeReason.SUPERSEDED), (b"3", WakeReason.CLOSING)])
-        self.assertIs(self.successResultOf(third.wait(9)), WakeReason.CLOSING)
+        self.assertEqual(told, [(b"2", WakeReason.SUPERSEDED), (b"3", WakeReason.SHUTTING_DOWN)])
+        self.assertIs(self.successResultOf(third.wait(9)), WakeReason.SHUTTING_DOWN)
 
     def test_an_end_is_for_ever(self) -> None:
         """News that comes after it does not hide it; and who comes after the end of the service does not wait."""
         first = self.waiters.open(b"1")
         self.waiters.close()
         self.waiters.wake(b"1")
-        self.assertIs(self.successResultOf(first.wait(25)), WakeReason.CLOSING)
-        self.assertIs(self.successResultOf(self.waiters.open(b"2").wait(25)), WakeReason.CLOSING)
+        self.assertIs(self.successResultOf(first.wait(25)), WakeReason.SHUTTING_DOWN)
+        self.assertIs(self.successResultOf(self.waiters.open(b"2").wait(25)), WakeReason.SHUTTING_DOWN)
 
     def test_a_wait_that_is_given_up(self) -> None:
         """Nothing is left of it, and the slot may wait again."""
@@ -143,7 +143,7 @@ class Slots(SynchronousTestCase):
         third = self.waiters.open(b"1").wait(25)
         self.waiters.wake(b"1")
         self.assertEqual(
-            {self.successResultOf(wait) for wait in (*again, third)}, {WakeReason.NEWS, WakeReason.SUPERSEDED}
+            {self.successResultOf(wait) for wait in (*again, third)}, {WakeReason.CHANGED, WakeReason.SUPERSEDED}
         )
 
     def test_times_that_are_over_together(self) -> None:
@@ -153,7 +153,7 @@ class Slots(SynchronousTestCase):
         self.clock.advance(3)
         self.assertTrue(waits[1].called)
         self.clock.advance(7)
-        self.assertIs(self.successResultOf(waits[2]), WakeReason.TIME)
+        self.assertIs(self.successResultOf(waits[2]), WakeReason.TIMEOUT)
 
 
 class Crowds(SynchronousTestCase):
@@ -170,10 +170,10 @@ class Crowds(SynchronousTestCase):
         """As a handler: looks again at every news."""
         with self.waiters.open(number.to_bytes(2, "big")) as slot:
             why = None
-            while why in (None, WakeReason.NEWS):
+            while why in (None, WakeReason.CHANGED):
                 why = await slot.wait(25)
                 self.told[number, why] += 1
-                if why is WakeReason.NEWS:
+                if why is WakeReason.CHANGED:
                     self.store.append(Deferred())
                     await self.store[-1]
 
@@ -192,12 +192,12 @@ class Crowds(SynchronousTestCase):
         self.begin()
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))
-        self.assertEqual(list(self.told), [(number, WakeReason.NEWS) for number in range(AWAKE)])
+        self.assertEqual(list(self.told), [(number, WakeReason.CHANGED) for number in range(AWAKE)])
         self.answer(3)
         self.assertEqual(len(self.told), AWAKE + 3)
         while self.store:
             self.answer(AWAKE)
-        self.assertEqual(self.told, Counter((number, WakeReason.NEWS) for number in range(MANY)))
+        self.assertEqual(self.told, Counter((number, WakeReason.CHANGED) for number in range(MANY)))
 
     def test_who_leaves_makes_room(self) -> None:
         """A client that goes while the store is asked holds nobody up."""
@@ -215,8 +215,8 @@ class Crowds(SynchronousTestCase):
         for number in range(MANY):
             self.waiters.wake(number.to_bytes(2, "big"))
         self.waiters.close()
-        closing = Counter((number, WakeReason.CLOSING) for number in range(AWAKE, MANY))
-        self.assertEqual(self.told, Counter((number, WakeReason.NEWS) for number in range(AWAKE)) + closing)
+        closing = Counter((number, WakeReason.SHUTTING_DOWN) for number in range(AWAKE, MANY))
+        self.assertEqual(self.told, Counter((number, WakeReason.CHANGED) for number in range(AWAKE)) + closing)
         self.answer(AWAKE)
         for handler in handlers:
             self.successResultOf(handler)
@@ -238,6 +238,6 @@ class Crowds(SynchronousTestCase):
         serve()
         self.clock.advance(0)
         self.assertLessEqual(max(after - before for before, after in pairwise(served)), 2 * 11)
-        self.assertEqual(list(self.told.items()), [((number, WakeReason.CLOSING), 1) for number in range(MANY)])
+        self.assertEqual(list(self.told.items()), [((number, WakeReason.SHUTTING_DOWN), 1) for number in range(MANY)])
         for handler in handlers:
             self.successResultOf(handler)
