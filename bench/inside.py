@@ -29,7 +29,7 @@ from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.http.access_log import AccessLog
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks

@@ -2,8 +2,6 @@
 
 The wiring of saves: what stands between a request for a save and the bytes in state.db.
 
-The wall clock. Whatever stands below the wiring does not ask: it is told.
-
 The wiring of assets: what stands between a request under /assets/ and the files in the data folder.
 
 The wiring of players' own accounts, of their departure, and of what the owner's log says about them.
@@ -13,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from secrets import token_bytes
 from shutil import disk_usage
-from time import time_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -291,11 +288,6 @@ class Keeping:
         self._waiters.close()
         if self._exports is not None:
             self._exports.close()
-
-
-def now_ms() -> int:
-    """Epoch milliseconds."""
-    return time_ns() // 1_000_000
 
 
 T = TypeVar("T")

@@ -13,7 +13,8 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.logger import Logger
 
 from gamed.audit import AuditLog
-from gamed.components import Delivering, Keeping, People, SignIn, now_ms
+from gamed.clock import now_ms
+from gamed.components import Delivering, Keeping, People, SignIn
 from gamed.config.model import Config
 from gamed.config.settings import LogFormat, Settings
 from gamed.crypto import Keys
@@ -31,7 +32,6 @@ from gamed.login.policy import LoginPolicy
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.listeners import ListenerService
 from gamed.ops.logging import RAW, TwistedAuditLog
-from gamed.ops.metrics import CONTENT_TYPE, Counters, Gauges, Metrics
 from gamed.ops.systemd import SystemdNotifier, SystemdSupervisor
 from gamed.rate_limit import RateLimit
 from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
@@ -39,13 +39,18 @@ from gamed.sessions.routes import SessionRoutes
 from gamed.sessions.service import FirstUses, SessionService
 from gamed.sessions.store import SqliteSessionStore
 
+if TYPE_CHECKING:
+    from gamed.ops.metrics import Counters, Gauges
+
 CONNECTIONS = 16
 
 
 class AdminServer:
     """Open from the start until everything else is closed."""
 
-    def __init__(self, reactor: Any, endpoint: str, counters: Counters, gauges: Gauges, stores: Databases) -> None:
+    def __init__(self, reactor: Any, endpoint: str, counters: "Counters", gauges: "Gauges", stores: Databases) -> None:
+        from gamed.ops.metrics import CONTENT_TYPE, Metrics  # late: only --admin needs prometheus_client
+
         self._stores = stores
         self._stopping = False
         routes = AdminRoutes(Metrics(counters, gauges), CONTENT_TYPE, self)
@@ -84,10 +89,6 @@ class NullAccessLog:
 
     def log(self, **values: Any) -> None: ...
 
-
-if TYPE_CHECKING:
-    pass  # GONE
-    from gamed.ops.metrics import Counters
 
 CLEANUP_SECONDS = 60
 FIRST_USES_SECONDS = 10
@@ -224,7 +225,6 @@ class GamedService(MultiService):
     def _make_admin(self, endpoint: str | None) -> "AdminServer | None":
         if endpoint is None or self._counters is None:
             return None
-        pass  # GONE  # late: only a service with --admin pays for importing prometheus_client
         from gamed.ops.metrics import Gauges
 
         gauges = Gauges(

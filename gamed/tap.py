@@ -6,8 +6,6 @@
 import gc
 import os
 from collections.abc import Sequence
-from time import monotonic
-from typing import Any
 
 from msgspec.structs import replace
 from twisted.application.service import IService
@@ -17,7 +15,8 @@ from gamed import __version__
 from gamed.cli import context, paths
 from gamed.cli import serve as cli_serve
 from gamed.cli.errors import CONFIGURATION, exit_on_error, exit_with
-from gamed.cli.process import Lock, allow_files, harden
+from gamed.cli.process import Lock, allow_files, exit_cleanly_on_sigterm, harden, stop_reactor_on_sigterm
+from gamed.clock import use_monotonic_clock
 from gamed.config.settings import LogFormat
 from gamed.gc_pause import gc_paused
 from gamed.ops.systemd import SystemdNotifier
@@ -105,7 +104,7 @@ class Options(StderrOptions):
 
 def makeService(options: Options) -> IService:
     """Return the service of `twistd gamed serve`."""
-    cli_serve.end_at_once()
+    exit_cleanly_on_sigterm()
     return make_checked(options)
 
 
@@ -128,11 +127,5 @@ def make_checked(options: Options) -> IService:
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
         service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), manager)
-        cli_serve.stop_reactor(reactor)
+        stop_reactor_on_sigterm(reactor)
         return service
-
-
-def use_monotonic_clock(reactor: Any) -> None:
-    """Timers run by a clock that nobody sets. Twisted's own run by the wall clock: set back a day, they stand still
-    for a day; set forward, every connection is idle."""
-    reactor.seconds = monotonic

@@ -122,6 +122,7 @@ TOP = {
     "audit": Kind.SHARED,
     "outcomes": Kind.SHARED,
     "long_poll": Kind.SHARED,
+    "clock": Kind.WIRING,
     "service": Kind.WIRING,
     "components": Kind.WIRING,
     "tap": Kind.COMMANDS,

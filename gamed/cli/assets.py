@@ -10,7 +10,7 @@ from gamed.cli.assets_publish import publish
 from gamed.cli.context import CommandContext, report
 from gamed.cli.errors import exit_on_error
 from gamed.cli.output import confirm, json_option, yes_option
-from gamed.components import now_ms
+from gamed.clock import now_ms
 
 DELETED = (
     "Games that ask for it then get 404, and its list of earlier releases, for gamed assets rollback, is lost. The "

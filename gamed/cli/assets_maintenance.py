@@ -13,7 +13,7 @@ from gamed.cli.assets_context import Assets, ReleaseType, refusing
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
 from gamed.cli.output import counted, growing, json_option
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.timestamps import DurationMalformed, parse_duration, rfc3339
 
 

@@ -15,7 +15,7 @@ from gamed.cli.assets_context import Assets, ChannelType, refusing
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
 from gamed.cli.output import TEXT, Text, counted, growing, json_option
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.strict_json import JsonMalformed
 
 SHOWN_REFUSALS = 100

@@ -23,7 +23,7 @@ from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.keys import FILE_NAME as KEY_FILE
 from gamed.cli.output import counted, growing, json_option
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.settings import KeySource
 from gamed.database import backup_format, offline
 from gamed.database.backup_format import MANIFEST, SETTINGS, STORES, BackupError, BackupFile, BackupManifest

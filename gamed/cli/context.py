@@ -21,7 +21,7 @@ from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, warn
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import forget, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import refuse_unfinished
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.authentication import LoadedConfiguration, load
 from gamed.config.errors import ConfigError, ConfigErrors
 from gamed.config.game import GameSettings, parse_game

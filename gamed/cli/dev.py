@@ -31,7 +31,7 @@ from gamed.cli.dev_setup import LOG_FILE, LOOPBACK, DevOptions, ScriptRunner, en
 from gamed.cli.errors import CommandFailed, SetupError, echo, exit_on_error
 from gamed.cli.paths import BUILD, PACKAGE
 from gamed.cli.serve import GamedServerOptions
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.crypto import Secret
 
 CLIENT = PACKAGE.parent / "clients" / "python" / "gamed_client.py"

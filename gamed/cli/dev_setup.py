@@ -38,7 +38,7 @@ from gamed.cli.output import growing
 from gamed.cli.paths import AUTH_DB, read_file, write_whole
 from gamed.cli.players import sign_in
 from gamed.cli.process import Lock
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.authentication import FILE_NAME
 from gamed.config.game import GameSettings
 from gamed.config.model import Config

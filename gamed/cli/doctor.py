@@ -30,7 +30,7 @@ from gamed.cli.players import sign_in
 from gamed.cli.process import harden, ran_by, switch_to_owner
 from gamed.cli.removal import at_once, departures_of
 from gamed.cli.restore_journal import refuse_unfinished
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config

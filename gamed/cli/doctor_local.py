@@ -19,7 +19,7 @@ from gamed.cli.http_client import ask, ask_on, to_server
 from gamed.cli.listen import described
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
 from gamed.cli.process import noted
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
 from gamed.database.errors import DatabaseError
 from gamed.database.migrations import MigrationError, version_of

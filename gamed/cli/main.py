@@ -9,7 +9,7 @@ import click
 
 from gamed import __version__
 from gamed.cli.context import CommandContext
-from gamed.cli.serve import end_at_once
+from gamed.cli.process import exit_cleanly_on_sigterm
 from gamed.gc_pause import gc_paused
 
 NAMES = (
@@ -180,7 +180,7 @@ def serve(  # noqa: PLR0917
 
     The first run writes a configuration in local mode, and the key file.
     """
-    end_at_once()
+    exit_cleanly_on_sigterm()
     with gc_paused():
         from gamed.cli import serve as cli_serve  # late: it is most of Twisted
 

@@ -20,7 +20,7 @@ from gamed.cli.output import TEXT, json_option, password_from, password_option, 
 from gamed.cli.removal import erase, merge
 from gamed.cli.sessions import described as a_session
 from gamed.cli.sessions import last_use
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.model import Config, Mode
 from gamed.crypto import Keys
 from gamed.login.transaction import ClientInfo

@@ -11,9 +11,12 @@ import os
 import pwd
 import resource
 import shlex
+import signal
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.paths import write_whole
@@ -157,3 +160,53 @@ def noted(data: Path) -> list[str]:
         return (data / LISTENERS_NAME).read_text("utf-8").splitlines()
     except FileNotFoundError:
         return []
+
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def exit_cleanly_on_sigterm() -> None:
+    """While the server starts, let SIGTERM end the process with 0 without any cleanup.
+
+    That is safe as `kill -9` is safe. An exception would not be: SQLite, which calls back into Python while it
+    migrates a store, would turn it into a database error.
+    """
+
+    def end(number: int, frame: object) -> NoReturn:
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def stop_reactor_on_sigterm(reactor: Any) -> None:
+    """From now on let SIGTERM stop the reactor, or stop it as soon as it runs; the process then ends with 0.
+
+    Twisted installs `reactor.sigTerm` and `reactor.sigInt` when the reactor starts. Its own would end the process with
+    the signal, and log a traceback for each signal after the first.
+    """
+    interrupted = reactor.sigInt
+
+    def terminate(number: int, frame: object) -> None:
+        _ignore_all()
+        reactor.callFromThread(_stop, reactor)
+
+    def interrupt(number: int, frame: object) -> None:
+        _ignore_all()
+        interrupted(number, frame)
+
+    reactor.sigTerm, reactor.sigInt = terminate, interrupt
+    signal.signal(signal.SIGTERM, terminate)
+
+
+def _ignore_all() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _stop(reactor: Any) -> None:
+    from twisted.internet.error import (
+        ReactorNotRunning,  # late: the command line needs no Twisted for exit_cleanly_on_sigterm()
+    )
+
+    with suppress(ReactorNotRunning):  # SIGINT stopped it in the same moment
+        reactor.stop()

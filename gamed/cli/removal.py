@@ -14,7 +14,7 @@ import click
 from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, called, found, report
 from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.output import TEXT, confirm, json_option, who_argument, yes_option
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.database import blobs
 from gamed.players import store as player_store

@@ -24,7 +24,7 @@ from gamed.cli.output import counted, json_option
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths, read_file, write_whole
 from gamed.cli.process import Lock, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import RestoreJournal
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.errors import ConfigError
 from gamed.config.model import Config
 from gamed.config.settings import KeySource

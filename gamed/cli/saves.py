@@ -23,7 +23,7 @@ from gamed.cli.errors import CommandFailed, echo, exit_on_error
 from gamed.cli.output import TEXT, confirm, counted, json_option, progress, who_argument, yes_option
 from gamed.cli.paths import STATE_DB
 from gamed.cli.removal import CommandSaveRemoval
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.game import TIB
 from gamed.database import blobs
 from gamed.database.errors import BlobCorrupt, BlobNotFound

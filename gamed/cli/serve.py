@@ -5,16 +5,9 @@ Sockets that systemd opened and passed on, sd_listen_fds(3): all are listened on
 From a configuration to Settings: every reason to refuse a start, before either store is touched.
 
 `--log-format`: what twistd logs with, and what is printed before it does.
-
-SIGTERM ends the server with exit code 0 at every moment of its life, however often it is sent.
-
-A signal that is not handled kills the process, which a container's engine counts as a failure; as process 1 of a
-container, such a signal is even lost. Python takes its handlers away when it finalizes, but leaves an ignored signal
-ignored: so the first signal makes all later ones ignored.
 """
 
 import os
-import signal
 import socket
 import sys
 from collections import Counter
@@ -23,7 +16,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppres
 from itertools import count
 from pathlib import Path
 from secrets import token_bytes
-from typing import Any, NoReturn, TextIO, cast
+from typing import Any, TextIO, cast
 
 from msgspec.structs import replace
 from twisted.application.service import ServiceMaker
@@ -42,7 +35,7 @@ from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths
 from gamed.cli.process import Lock, note_listeners, refuse_foreign_folder
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, LogFormat, Settings
 from gamed.crypto import Keys
 from gamed.database.migrations import check_schema, prepare_file, prepare_state
@@ -250,51 +243,3 @@ def early(style: LogFormat) -> Iterator[None]:
             return
         with redirect_stderr(LogStream(sys.stderr, style, LogLevel.warn, now_ms)):
             yield
-
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
-def end_at_once() -> None:
-    """While the server starts, let SIGTERM end the process with 0 without any cleanup.
-
-    That is safe as `kill -9` is safe. An exception would not be: SQLite, which calls back into Python while it
-    migrates a store, would turn it into a database error.
-    """
-
-    def end(number: int, frame: object) -> NoReturn:
-        os._exit(0)
-
-    signal.signal(signal.SIGTERM, end)
-
-
-def stop_reactor(reactor: Any) -> None:
-    """From now on let SIGTERM stop the reactor, or stop it as soon as it runs; the process then ends with 0.
-
-    Twisted installs `reactor.sigTerm` and `reactor.sigInt` when the reactor starts. Its own would end the process with
-    the signal, and log a traceback for each signal after the first.
-    """
-    interrupted = reactor.sigInt
-
-    def terminate(number: int, frame: object) -> None:
-        _ignore_all()
-        reactor.callFromThread(_stop, reactor)
-
-    def interrupt(number: int, frame: object) -> None:
-        _ignore_all()
-        interrupted(number, frame)
-
-    reactor.sigTerm, reactor.sigInt = terminate, interrupt
-    signal.signal(signal.SIGTERM, terminate)
-
-
-def _ignore_all() -> None:
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _stop(reactor: Any) -> None:
-    from twisted.internet.error import ReactorNotRunning  # late: the command line needs no Twisted for end_at_once()
-
-    with suppress(ReactorNotRunning):  # SIGINT stopped it in the same moment
-        reactor.stop()

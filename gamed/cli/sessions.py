@@ -9,7 +9,7 @@ import click
 from gamed.cli.context import CommandContext, found, report
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
 from gamed.cli.output import TEXT, WHO, counted, json_option
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.crypto import Keys
 from gamed.players.tables import NamedPlayer, list_players
 from gamed.sessions import tables as session_tables

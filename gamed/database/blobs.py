@@ -23,10 +23,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database import group_commit
-from gamed.database.connection import DatabaseFile, DatabaseThread
+from gamed.database.connection import DatabaseFile
 from gamed.database.error_mapping import new_error, of_disk
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DatabaseBusy, DatabaseUnavailable
 from gamed.database.queues import DatabaseQueue, Transaction, write_batch
+from gamed.database.thread import DatabaseThread
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 

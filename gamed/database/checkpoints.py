@@ -15,10 +15,11 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from gamed.database.connection import AUTH, WAL_LIMIT_BYTES, DatabaseFile, DatabaseThread
+from gamed.database.connection import AUTH, WAL_LIMIT_BYTES, DatabaseFile
 from gamed.database.error_mapping import translate
 from gamed.database.errors import DatabaseReadOnly
 from gamed.database.queues import DatabaseQueue, ReadQueue
+from gamed.database.thread import DatabaseThread
 from gamed.event_log import EventLog
 
 PASSIVE_BYTES = 16 * 1024 * 1024

@@ -17,22 +17,14 @@ from twisted.python.failure import Failure
 
 from gamed.database.blobs import KEPT_MS, BlobStore
 from gamed.database.checkpoints import Checkpointer
-from gamed.database.connection import (
-    AUTH,
-    STATE,
-    DatabaseFile,
-    DatabaseThread,
-    attach_state,
-    open_error,
-    prepare,
-    prepare_to_write,
-)
+from gamed.database.connection import AUTH, STATE, DatabaseFile, attach_state, open_error, prepare, prepare_to_write
 from gamed.database.error_mapping import translated
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
 from gamed.database.health import Health, WatchdogProbe, silent
 from gamed.database.migrations import MigrationError, check_schema, prepare_file
 from gamed.database.periodic import PeriodicTask
 from gamed.database.queues import DatabaseQueue, ReadQueue, WriteQueue
+from gamed.database.thread import DatabaseThread
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 

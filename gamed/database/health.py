@@ -13,10 +13,11 @@ from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database.connection import AUTH, STATE, DatabaseFile, DatabaseThread, attach_state, prepare, state_attached
+from gamed.database.connection import AUTH, STATE, DatabaseFile, attach_state, prepare, state_attached
 from gamed.database.error_mapping import SQLITE_ERRORS, found_in, new_error, translated
 from gamed.database.errors import DatabaseBusy, DatabaseError
 from gamed.database.queues import ReadQueue
+from gamed.database.thread import DatabaseThread
 from gamed.event_log import EventLog
 
 FRESH_SECONDS = 1

@@ -16,9 +16,10 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from gamed.database import group_commit
-from gamed.database.connection import DatabaseFile, DatabaseThread, state_attached
+from gamed.database.connection import DatabaseFile, state_attached
 from gamed.database.error_mapping import code_of, detached_failure, new_error
 from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseUnavailable
+from gamed.database.thread import DatabaseThread
 from gamed.event_log import EventLog
 
 T = TypeVar("T")

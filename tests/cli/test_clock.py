@@ -37,9 +37,9 @@ class ClockTests(PorchTestCase):
         get(port, "/auth/config")
         self.set_clock(-DAY)
         deadline = time.monotonic() + WAIT_SECONDS
-        while "GET /auth/config 200" not in self.output() and time.monotonic() < deadline:
+        while "method=GET route=/auth/config status=200" not in self.output() and time.monotonic() < deadline:
             time.sleep(0.05)
-        self.assertIn("GET /auth/config 200", self.output())
+        self.assertIn("method=GET route=/auth/config status=200", self.output())
         self.assertEqual(self.stop(process), 0)
 
     def test_set_forward(self) -> None:

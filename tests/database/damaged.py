@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from twisted.internet.defer import Deferred
 
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from gamed.config.authentication import load
 from gamed.config.game import GameSettings
 from gamed.config.settings import KeySource, Settings

@@ -20,7 +20,7 @@ reactor.callWhenRunning(up)
 main()
 """
 PROVIDERS = {"gamed.providers.oidc", "gamed.providers.oauth2", "gamed.providers.transport", "joserfc", "treq"}
-LEFT_OUT = {"gamed.service", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"}
+LEFT_OUT = {"gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "prometheus_client", "unittest"}
 
 
 class LoadedTests(PorchTestCase):
@@ -49,4 +49,4 @@ class LoadedTests(PorchTestCase):
     def test_admin(self) -> None:
         """So is what shows numbers, where they are asked for."""
         loaded = self.loaded({"mode": "local"}, "--admin", "tcp:0:interface=127.0.0.1")
-        self.assertLessEqual({"gamed.service", "prometheus_client"}, loaded)
+        self.assertLessEqual({"gamed.ops.metrics", "prometheus_client"}, loaded)

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from clients.python.tests.assets.cases import FIRST, SECOND, tree
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import AssetStore
-from gamed.components import now_ms
+from gamed.clock import now_ms
 from tests.e2e.client import CONFIG, gamed, write_game
 from tests.e2e.service import Service
 from tests.support.python_client import gamed_assets as ga
