@@ -12,7 +12,7 @@ from tests.support.covers import covers
 
 PROBE = """
 import ctypes, os, resource, sys
-from gamed.cli.harden import forget, harden
+from gamed.cli.process import forget, harden
 os.environ["ADDED"] = "added-later"
 harden()
 forget(["SECRET", "LONG", "EMPTY", "ABSENT", "ADDED"])
