@@ -1,7 +1,9 @@
-"""The pages name what exists: every link leads somewhere, every setting and every room is described."""
+"""The pages name what exists: links, files, classes and functions; every setting, command and folder is described."""
 
+import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import click
@@ -18,6 +20,14 @@ from tests.test_layout import FEATURES, FOLDERS
 from tests.test_spec import ROOT, anchors
 
 LINK = re.compile(r"\[[^]]*\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)")
+FENCE = re.compile(r"(?ms)^```.*?^```$")
+CODE = re.compile(r"`([^`\n]+)`")
+PATH = re.compile(r"(?:bench|clients|docs|etc|examples|gamed|tests)/[\w/.-]*")
+TESTS = re.compile(r"\b(?:clients|tests)(?:\.\w+)+")
+NAME = re.compile(r"@?(?:[A-Z]\w+(?:\.\w+)?|\w+\.\w+(?=\()|[a-z_]\w*(?=\())(?:\(\))?")
+"""`SaveService`, `SaveService.write()`, `decide_write()`, `RULES`: a name of the code, as pages spell it."""
+NOT_OURS = {"COMMIT", "Host"}
+ARCHITECTURE = "docs/architecture.md"
 
 
 def pages() -> list[Path]:
@@ -32,6 +42,62 @@ def broken_links(page: Path) -> list[str]:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(f"{page.name}: {path}#{anchor}")
     return broken
+
+
+def definitions(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """Yield the functions, classes and constants that these statements define; those of a class as `Class.name`."""
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.ClassDef(name=name, body=inner):
+                yield name
+                yield from (f"{name}.{member}" for member in definitions(inner))
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield name
+
+
+@cache
+def defined() -> Mapping[str, set[str]]:
+    """Return the definitions of each module of the package, by its path in the checkout."""
+    files = sorted((ROOT / "gamed").rglob("*.py"))
+    return {file.relative_to(ROOT).as_posix(): set(definitions(ast.parse(file.read_text()).body)) for file in files}
+
+
+def missing_files(page: Path) -> list[str]:
+    """Return the paths in code font that the checkout does not have."""
+    named = filter(PATH.fullmatch, CODE.findall(page.read_text("utf-8")))
+    return [f"{page.name}: {path}" for path in named if not (ROOT / path).exists()]
+
+
+def missing_tests(page: Path) -> list[str]:
+    """Return the dotted names of test modules, cases and tests that do not exist."""
+    return [f"{page.name}: {name}" for name in TESTS.findall(page.read_text("utf-8")) if not is_test(name)]
+
+
+def is_test(name: str) -> bool:
+    """Return whether trial can run this folder, module, case or test."""
+    path, inside = ROOT, name.split(".")
+    while inside and (path / inside[0]).is_dir():
+        path /= inside.pop(0)
+    if not inside:
+        return True
+    path /= f"{inside.pop(0)}.py"
+    return path.is_file() and (not inside or ".".join(inside) in definitions(ast.parse(path.read_text()).body))
+
+
+def missing_names(text: str) -> list[str]:
+    """Return the names in code font that no module defines; functions of a table's row must be in a file of the row."""
+    anywhere = set().union(*defined().values())
+    missing = []
+    for line in FENCE.sub("", text).splitlines():
+        spans = CODE.findall(line)
+        files = [defined()[span] for span in spans if span in defined()] if line.startswith("|") else []
+        for span in filter(NAME.fullmatch, spans):
+            name = span.strip("@()")
+            if name not in (set().union(*files) if files and span.endswith("()") else anywhere | NOT_OURS):
+                missing.append(name)
+    return missing
 
 
 def commands(group: click.Group, before: str = "") -> Iterator[str]:
@@ -90,7 +156,19 @@ class PagesTests(SynchronousTestCase):
         rows = re.findall(r"(?m)^\| `([a-z -]+)` \| .+ \| (?:yes|no) \|$", page)
         self.assertEqual(sorted(rows), sorted(commands(gamed)))
 
-    def test_every_room_is_described(self) -> None:
-        """The architecture page has a row for each room of the package."""
-        page = (ROOT / "docs/architecture.md").read_text("utf-8")
-        self.assertEqual([room for room in sorted([*FEATURES, *FOLDERS]) if f"| `{room}/` |" not in page], [])
+    def test_every_folder_is_described(self) -> None:
+        """The tree of the architecture page has a line for each folder of the package."""
+        page = (ROOT / ARCHITECTURE).read_text("utf-8")
+        self.assertEqual([name for name in sorted([*FEATURES, *FOLDERS]) if f"\n  {name}/ " not in page], [])
+
+    def test_files_exist(self) -> None:
+        """Each path in code font is a file or folder of the checkout, and each dotted name of a test is one."""
+        self.assertEqual([path for page in pages() for path in missing_files(page)], [])
+        self.assertEqual([name for page in pages() for name in missing_tests(page)], [])
+
+    def test_names_exist(self) -> None:
+        """Each class, function and constant of the architecture page exists, in a table in the file of its row."""
+        page = (ROOT / ARCHITECTURE).read_text("utf-8")
+        self.assertEqual(missing_names(page), [])
+        row = "| `gamed/saves/service.py` | `SaveService.write()`, `decide_write()`, `SaveService.fly()` |"
+        self.assertEqual(missing_names(f"{row}\n`Nothing`"), ["decide_write", "SaveService.fly", "Nothing"])
