@@ -67,12 +67,12 @@ class Air:
     def __init__(self) -> None:
         self._asked: list[tuple[Deferred[Any], object]] = []
         current = Representation(SAVED.entity_tag, SAVED.created_ms)
-        self._sight = SlotSnapshot(SlotState(SAVED.version, head=SAVED), SAVED, current=current, data=DATA)
+        self._sight = SlotSnapshot(SlotState(SAVED.version, current=SAVED), SAVED, representation=current, data=DATA)
 
-    def look_at(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SlotSnapshot]]:
+    def read_slot(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SlotSnapshot]]:
         return self._later((CALLER, self._sight))
 
-    def holdings(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SavesSummary]]:
+    def read_summary(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SavesSummary]]:
         return self._later((CALLER, SavesSummary()))
 
     def write(self, order: WriteCommand) -> Awaitable[WriteResult]:

@@ -243,10 +243,10 @@ class Keeping:
         limits, folder = self._limits, self._settings.data / "tmp"
         announced = DiskReservations(self._free_bytes, limits.min_free_bytes)
         store = SqliteSaveStore(self._stores, indexer, limits)
-        shelf = SaveService(store, sessions, limits, self._now_ms, token_bytes, self.waits, WriteRateLimiter.of(limits))
+        saves = SaveService(store, sessions, limits, self._now_ms, token_bytes, self.waits, WriteRateLimiter.of(limits))
         intake = UploadAdmission(limits, folder, announced, self._disk)
         commits = CommitService(
-            shelf,
+            saves,
             store,
             limits,
             self._settings.game.staged_seconds,
@@ -256,10 +256,10 @@ class Keeping:
             WriteRateLimiter.of_staging(limits),
         )
         shelves = SqliteEraseStore(self._stores, token_bytes)
-        erasure = EraseService(shelf, shelves, self._now_ms, token_bytes, self.waits)
-        self._exports = ExportService(shelf, partial(SqliteExport, self._stores, folder), announced)
+        erasure = EraseService(saves, shelves, self._now_ms, token_bytes, self.waits)
+        self._exports = ExportService(saves, partial(SqliteExport, self._stores, folder), announced)
         return (
-            SaveRoutes(shelf, detached, SaveBodyPolicy(shelf, limits, intake), erasure),
+            SaveRoutes(saves, detached, SaveBodyPolicy(saves, limits, intake), erasure),
             CommitRoutes(commits, limits, detached, intake),
             ExportRoutes(self._exports, detached, self._reactor),
         )

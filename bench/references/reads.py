@@ -25,7 +25,7 @@ def player_of(connection: Connection, indexer: Indexer, authorization: str | Non
 
 
 def save_of(connection: Connection, player_id: str, slot: str) -> SlotSnapshot:
-    return read_slot(connection, player_id, ReadRequest(slot, Conditions(), whole=True))
+    return read_slot(connection, player_id, ReadRequest(slot, Conditions(), with_bytes=True))
 
 
 def head_of(sight: SlotSnapshot) -> dict[str, str]:

@@ -71,7 +71,7 @@ def _good(connection: Connection, player_id: str, slot: str, number: int) -> Ver
 def _restored(connection: Connection, player_id: str, slot: str, number: int) -> Version:
     """Whatever is current now: the owner decides."""
     view = save_tables.slot_state(connection, player_id, slot)
-    condition = Condition(ConditionKind.ABSENT if view.head is None else ConditionKind.PRESENT)
+    condition = Condition(ConditionKind.ABSENT if view.current is None else ConditionKind.PRESENT)
     entry = WriteContext(player_id, save_tables.find_player(connection, player_id).cursor.epoch)
     outcome = write_store.restore_version(
         connection, UNLIMITED, RestoreCommand(entry, slot, number, condition, now_ms())
@@ -171,15 +171,15 @@ def versions_(host: CommandContext, who: str, slot: str, as_json: bool) -> None:
         files, player_id = _player(host, who)
         name = _slot(slot)
         view, kept = files.look_at_state(lambda connection: _history(connection, player_id, name))
-        if not view.seen:
+        if not view.exists:
             raise CommandFailed(f"{player_id} never had a save {name}.")
-        current = view.head.version if view.head else None
+        current = view.current.version if view.current else None
         if as_json:
             shown = [{**version_info(version), "current": version.version == current} for version in kept]
             echo(json.dumps(shown, indent=2))
         for version in [] if as_json else kept:
             mark = "current" if version.version == current else version.kind
-            digest = version.body.sha256.hex()[:16] if version.body else "-"
+            digest = version.content.sha256.hex()[:16] if version.content else "-"
             echo(f"{version.version:>6}  {mark:8}  {rfc3339(version.created_ms)}  {version.size:>10}  {digest}")
 
 
@@ -207,10 +207,10 @@ def undelete(host: CommandContext, who: str, slot: str, as_json: bool) -> None:
         files, player_id = _player(host, who)
         name = _slot(slot)
         view = files.look_at_state(lambda connection: save_tables.slot_state(connection, player_id, name))
-        if view.head is not None:
-            raise CommandFailed(f"{name} is not deleted: version {view.head.version} is current.")
+        if view.current is not None:
+            raise CommandFailed(f"{name} is not deleted: version {view.current.version} is current.")
         if view.tombstone is None or view.tombstone.parent is None:
-            kept = "is not kept any more" if view.seen else "was never there"
+            kept = "is not kept any more" if view.exists else "was never there"
             raise CommandFailed(f"{name} {kept}.")
         bring_back(files, player_id, name, view.tombstone.parent, "saves undelete", as_json=as_json)
 
@@ -302,11 +302,11 @@ def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotSta
 
 
 def _line(entry: SlotEntry) -> str:
-    if entry.head is None:
-        return f"{entry.slot:24}  {entry.removed_by:>6}  {rfc3339(entry.deleted_ms or 0)}  deleted"
+    if entry.current is None:
+        return f"{entry.slot:24}  {entry.tombstone_version:>6}  {rfc3339(entry.deleted_ms or 0)}  deleted"
     copies = f"  conflict copies {' '.join(map(str, entry.conflicts))}" if entry.conflicts else ""
-    size = f"{entry.head.size:>10}"
-    return f"{entry.slot:24}  {entry.head.version:>6}  {rfc3339(entry.head.created_ms)}  {size}{copies}"
+    size = f"{entry.current.size:>10}"
+    return f"{entry.slot:24}  {entry.current.version:>6}  {rfc3339(entry.current.created_ms)}  {size}{copies}"
 
 
 def _numbers(found: Totals) -> dict[str, object]:

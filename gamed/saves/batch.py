@@ -52,15 +52,15 @@ class CommitStore(ByteStore, Protocol):
     """Each call is one transaction; StoreError when it did not take place."""
 
     def size_of(self, player_id: str, sha256: bytes) -> Awaitable[int | None]: ...
-    def blobs_of(self, player_id: str, digests: Collection[bytes]) -> Awaitable[Mapping[bytes, int]]: ...
-    def stage(self, order: StageCommand) -> Awaitable[Staged | BytesMissing | SaveError]: ...
-    def commit(self, order: CommitCommand) -> Awaitable[Committed | CommitConflict | BlobsMissing | SaveError]: ...
+    def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Awaitable[Mapping[bytes, int]]: ...
+    def stage(self, command: StageCommand) -> Awaitable[Staged | BytesMissing | SaveError]: ...
+    def commit(self, command: CommitCommand) -> Awaitable[Committed | CommitConflict | BlobsMissing | SaveError]: ...
 
 
 class CommitService(Component, frozen=True):
     """Of all players; nobody ever learns of another's bytes. Raises SaveError, SessionError, StoreError."""
 
-    _shelf: SaveService
+    _saves: SaveService
     _store: CommitStore
     _limits: SaveLimits
     _staged_seconds: int
@@ -70,19 +70,19 @@ class CommitService(Component, frozen=True):
     _waits: ChangeWaiters
     _staging_rate: WriteRateLimiter
 
-    async def enter(self, token: Secret) -> WriteContext:
+    async def authorize_commit(self, token: Secret) -> WriteContext:
         """To commit."""
-        return await self._shelf.enter(token)
+        return await self._saves.authorize_write(token)
 
-    async def enter_to_stage(self, token: Secret) -> WriteContext:
+    async def authorize_stage(self, token: Secret) -> WriteContext:
         """Staged bytes have a rate of their own: nothing that a player sees is changed by them."""
-        caller, holdings = await self._shelf.holdings(token)
-        self._staging_rate.spend(caller.player_id, self._now_ms())
-        return WriteContext(caller.player_id, holdings.cursor.epoch, holdings.usage)
+        caller, summary = await self._saves.read_summary(token)
+        self._staging_rate.acquire(caller.player_id, self._now_ms())
+        return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
 
     async def size_of(self, token: Secret, sha256: bytes) -> int:
         """Of the player's own bytes with this hash, staged or saved; else BlobNotStaged."""
-        caller, _ = await self._shelf.holdings(token, reading=True)
+        caller, _ = await self._saves.read_summary(token, reading=True)
         size = await self._store.size_of(caller.player_id, sha256)
         if size is None:
             raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
@@ -90,42 +90,42 @@ class CommitService(Component, frozen=True):
 
     async def stage(self, entry: WriteContext, delivery: ReceivedBlob) -> None:
         """Keep bytes for a commit; the same again begins their time anew."""
-        if delivery.sha256 != delivery.body.sha256:
+        if delivery.sha256 != delivery.content.sha256:
             raise DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
-        check_digest(delivery.announced, delivery.body.sha256)
-        delivery.blank.check(delivery.body.size, allowed=self._limits.allow_blank_saves)
+        check_digest(delivery.expected_sha256, delivery.content.sha256)
+        delivery.blank.check(delivery.content.size, allowed=self._limits.allow_blank_saves)
         now_ms = self._now_ms()
-        order = StageCommand(entry, delivery.body, now_ms, now_ms - self._staged_seconds * 1000, delivery.data)
-        await BlobUploader(self._store).carry_out(order, self._store.stage, delivery.spool)
+        command = StageCommand(entry, delivery.content, now_ms, now_ms - self._staged_seconds * 1000, delivery.data)
+        await BlobUploader(self._store).execute(command, self._store.stage, delivery.spool)
 
     async def commit(self, entry: WriteContext, changes: Sequence[Change]) -> Committed:
         """All or nothing; what was refused is raised, and its bytes are kept all the same."""
-        order = CommitCommand(entry, changes, self._now_ms(), new_epoch(self._random), {})
-        outcome = await self._decided(order)
+        command = CommitCommand(entry, changes, self._now_ms(), new_epoch(self._random), {})
+        outcome = await self._decided(command)
         if outcome.changed:
             self._waits.changed(entry.player_id)
         if isinstance(outcome, CommitConflict):
             raise commit_error(outcome.outcomes, len(changes))
         return outcome
 
-    async def _decided(self, order: CommitCommand) -> Committed | CommitConflict:
+    async def _decided(self, command: CommitCommand) -> Committed | CommitConflict:
         """Bytes are hashed beside the deciding lane; where they turn out to be others by then, it begins again."""
         for _ in range(ATTEMPTS):
-            order = replace(order, checked=await self._checked(order))
-            outcome = await self._store.commit(order)
+            command = replace(command, checked_blobs=await self._checked(command))
+            outcome = await self._store.commit(command)
             if isinstance(outcome, SaveError):
                 raise outcome
             if not isinstance(outcome, BlobsMissing):
                 return outcome
-            absent = [sha256.hex() for sha256 in outcome.digests if sha256 not in order.checked]
+            absent = [sha256.hex() for sha256 in outcome.digests if sha256 not in command.checked_blobs]
             if absent:
                 raise _missing(absent)
         raise DatabaseBusy("Too much goes on with these bytes. Send the commit again in a moment.")
 
-    async def _checked(self, order: CommitCommand) -> Mapping[bytes, int]:
+    async def _checked(self, command: CommitCommand) -> Mapping[bytes, int]:
         """Blobs that hold what they should; damaged ones count as missing, and are healed when they are staged."""
         good = {}
-        for sha256, blob_id in (await self._store.blobs_of(order.entry.player_id, order.digests)).items():
+        for sha256, blob_id in (await self._store.find_blobs(command.context.player_id, command.digests)).items():
             try:
                 await self._store.check(blob_id)
             except (BlobCorrupt, BlobNotFound):

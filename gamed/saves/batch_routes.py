@@ -61,7 +61,7 @@ class CommitRoutes(Component, frozen=True):
         return write_json(request, 201, {"sha256": sha256, "size": size})
 
     @app.route("/game/blobs/<string:sha256>", methods=["HEAD"])
-    async def look_for_blob(self, request: Request, sha256: str) -> None:
+    async def head_blob(self, request: Request, sha256: str) -> None:
         digest = digest_in(sha256)
         size = await self._commits.size_of(access_token(request.head), digest)
         request.setHeaders({**PRIVATE, "Content-Length": str(size)})
@@ -82,7 +82,7 @@ class CommitRoutes(Component, frozen=True):
         try:
             delivery = await upload.delivery()
             await self._commits.stage(upload.entry, delivery)
-            return delivery.body.size
+            return delivery.content.size
         finally:
             upload.abort()
 

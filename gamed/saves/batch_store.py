@@ -22,7 +22,7 @@ from gamed.saves.commands import (
     Staged,
     WriteCommand,
     WriteResult,
-    stands,
+    succeeds,
 )
 from gamed.saves.errors import SaveError, SaveTooLarge
 from gamed.saves.limits import SaveLimits, check_size, room_to_change, room_to_stage
@@ -31,20 +31,20 @@ from gamed.saves.write_rules import WRITES, DeleteDecision, SlotState, WriteDeci
 from gamed.saves.write_store import ensure_blob, has_room, is_erasing, version_by_tag
 
 
-def stage_bytes(connection: Connection, limits: SaveLimits, order: StageCommand) -> Staged | BytesMissing | SaveError:
+def stage_bytes(connection: Connection, limits: SaveLimits, command: StageCommand) -> Staged | BytesMissing | SaveError:
     """The bytes wait from now on, whether they were there before or not. NeedsBytes and SaveError change nothing."""
-    player_id, body = order.entry.player_id, order.body
-    if tables.find_player(connection, player_id).erased_since(order.entry.epoch):
+    player_id, body = command.context.player_id, command.content
+    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
         return is_erasing()
     if tables.find_blob(connection, player_id, body.sha256) is None:
-        waiting = tables.staged_bytes(connection, player_id, order.expired_ms)
+        waiting = tables.staged_bytes(connection, player_id, command.expired_ms)
         refusal = room_to_stage(limits, waiting, body.size)
         if refusal is not None:
             return refusal
-    blob_id = ensure_blob(connection, order)
+    blob_id = ensure_blob(connection, command)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    tables.stage_blob(connection, blob_id, order.now_ms)
+    tables.stage_blob(connection, blob_id, command.now_ms)
     return Staged(blob_id)
 
 
@@ -64,71 +64,73 @@ class _Write(Struct, frozen=True):
     """An entry that wants bytes to be current."""
 
     change: Change
-    order: WriteCommand
+    command: WriteCommand
     blob_id: int
-    view: SlotState
-    judgement: WriteDecision
+    state: SlotState
+    decision: WriteDecision
 
     @property
     def sizes(self) -> tuple[int | None, int | None]:
         """Of the slot before and after."""
-        size = self.view.size
-        return size, self.order.body.size if self.judgement.rule in WRITES else size
+        size = self.state.size
+        return size, self.command.content.size if self.decision.rule in WRITES else size
 
 
 class _Delete(Struct, frozen=True):
     """An entry that wants a slot to be empty."""
 
     change: Change
-    order: DeleteCommand
-    view: SlotState
-    judgement: DeleteDecision
+    command: DeleteCommand
+    state: SlotState
+    decision: DeleteDecision
 
     @property
     def sizes(self) -> tuple[int | None, int | None]:
         """Of the slot before and after."""
-        return self.view.size, None
+        return self.state.size, None
 
 
 _Judged = _Write | _Delete
 
 
 def commit_changes(
-    connection: Connection, limits: SaveLimits, order: CommitCommand
+    connection: Connection, limits: SaveLimits, command: CommitCommand
 ) -> Committed | CommitConflict | BlobsMissing | SaveError:
     """All entries by the rules of PUT and DELETE, then all or none of them. NeedsBlobs and SaveError change nothing."""
-    player_id = order.entry.player_id
-    shelf = tables.find_player(connection, player_id)
-    if shelf.erased_since(order.entry.epoch):
+    player_id = command.context.player_id
+    summary = tables.find_player(connection, player_id)
+    if summary.erased_since(command.context.epoch):
         return write_store.is_erasing()
-    blobs = find_staged(connection, player_id, order.digests)
-    unsure = [sha256 for sha256 in sorted(order.digests) if order.checked.get(sha256, -1) != blobs.get(sha256)]
+    blobs = find_staged(connection, player_id, command.digests)
+    unsure = [
+        sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
+    ]
     if unsure:
         return BlobsMissing(unsure)
-    judged = [_decide(connection, order, change, blobs) for change in order.changes]
+    judged = [_decide(connection, command, change, blobs) for change in command.changes]
     if (excess := _too_large(limits, judged)) is not None:
         return excess
-    if not all(stands(each.judgement) for each in judged):
+    if not all(succeeds(each.decision) for each in judged):
         outcomes = _conflict(connection, limits, player_id, judged)
-        return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != shelf.cursor)
-    refusal = room_to_change(limits, shelf.usage, [each.sizes for each in judged])
+        return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != summary.cursor)
+    refusal = room_to_change(limits, summary.usage, [each.sizes for each in judged])
     if refusal is not None:
         return refusal
     now = [_apply(connection, limits, player_id, each) for each in judged]
     cursor = tables.find_player(connection, player_id).cursor
-    return Committed(cursor, now, changed=cursor != shelf.cursor)
+    return Committed(cursor, now, changed=cursor != summary.cursor)
 
 
-def _decide(connection: Connection, order: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
-    entry, slot, now_ms = order.entry, change.slot, order.now_ms
-    view = tables.slot_state(connection, entry.player_id, slot)
+def _decide(connection: Connection, command: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
+    entry, slot, now_ms = command.context, change.slot, command.now_ms
+    state = tables.slot_state(connection, entry.player_id, slot)
     if change.content is None:
         delete = DeleteCommand(entry, slot, change.condition, now_ms)
-        return _Delete(change, delete, view, decide_delete(view, change.condition))
+        return _Delete(change, delete, state, decide_delete(state, change.condition))
     blob_id = blobs[change.content.sha256]
-    body = change.content.body(tables.staged_size(connection, blob_id))
-    write = WriteCommand(entry, slot, change.condition, body, now_ms, order.new_epoch)
-    return _Write(change, write, blob_id, view, write_store.decide(connection, write, view))
+    body = change.content.with_size(tables.staged_size(connection, blob_id))
+    write = WriteCommand(entry, slot, change.condition, body, now_ms, command.new_epoch)
+    return _Write(change, write, blob_id, state, write_store.decide(connection, write, state))
 
 
 def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | None:
@@ -136,7 +138,7 @@ def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | 
     try:
         for each in judged:
             if isinstance(each, _Write):
-                check_size(limits, each.order.body.size)
+                check_size(limits, each.command.content.size)
     except SaveTooLarge as e:
         return e
     return None
@@ -145,14 +147,14 @@ def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | 
 def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Judged) -> Version | SlotEntry:
     """What the slot is now."""
     if isinstance(each, _Delete):
-        if each.judgement is DeleteDecision.DELETES and each.view.head is not None:
-            write_store.empty(connection, limits, each.order, each.view.last + 1, each.view.head)
+        if each.decision is DeleteDecision.DELETES and each.state.current is not None:
+            write_store.empty(connection, limits, each.command, each.state.last_version + 1, each.state.current)
         return tables.deleted_slots(connection, player_id, each.change.slot)
-    if each.judgement.rule in WRITES:
+    if each.decision.rule in WRITES:
         tables.add_references(connection, each.blob_id, +1)
-        return write_store.replace_current(connection, limits, each.order, each.view, each.blob_id)
-    assert each.view.head is not None  # W1
-    return each.view.head
+        return write_store.replace_current(connection, limits, each.command, each.state, each.blob_id)
+    assert each.state.current is not None  # W1
+    return each.state.current
 
 
 def _conflict(
@@ -162,26 +164,28 @@ def _conflict(
     for each in judged:
         if isinstance(each, _Write):
             _keep_refused(connection, limits, player_id, each)
-            tables.stage_blob(connection, each.blob_id, each.order.now_ms)
-    refused = [each for each in judged if not stands(each.judgement)]
+            tables.stage_blob(connection, each.blob_id, each.command.now_ms)
+    refused = [each for each in judged if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
 
 def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
-    if each.judgement.keeps_copy and has_room(connection, limits, player_id, each.order.body.size):
+    if each.decision.stores_copy and has_room(connection, limits, player_id, each.command.content.size):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
         tables.add_references(connection, each.blob_id, +1)
-        write_store.store_refused(connection, limits, each.order, each.view, base=base, blob_id=each.blob_id)
+        write_store.store_refused(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
 
 
 def _outcome(connection: Connection, player_id: str, each: _Judged) -> WriteResult | DeleteResult:
     """As it is once all copies are made: where room was short, a later one may have pushed out an earlier one."""
-    slot, view = each.change.slot, each.view
+    slot, state = each.change.slot, each.state
     base = version_by_tag(connection, player_id, slot, each.change.condition.base)
     if isinstance(each, _Delete):
-        return DeleteResult(each.judgement, view.head, base, write_store.last_version_of(connection, player_id, view))
-    yours = each.judgement.yours
-    number = view.last + 1 if each.judgement.keeps_copy else yours.version if yours else None
+        return DeleteResult(
+            each.decision, state.current, base, write_store.last_version_of(connection, player_id, state)
+        )
+    yours = each.decision.yours
+    number = state.last_version + 1 if each.decision.stores_copy else yours.version if yours else None
     kept = tables.find_version(connection, player_id, slot, number)
-    dropped = each.judgement.rule is WriteRule.W6_CONFLICT and kept is None
-    return WriteResult(each.judgement, view.head, base=base, yours=kept, dropped=dropped)
+    dropped = each.decision.rule is WriteRule.W6_CONFLICT and kept is None
+    return WriteResult(each.decision, state.current, base=base, yours=kept, dropped=dropped)

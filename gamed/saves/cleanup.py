@@ -45,7 +45,7 @@ def clean_up(connection: Connection, limits: SaveLimits, now_ms: int) -> Cleanup
     looked, left, told = 0, VERSIONS, set()
     for player_id, slot in tables.slots_to_prune(connection, now_ms, SLOTS):
         before = tables.find_player(connection, player_id).cursor
-        head = tables.slot_state(connection, player_id, slot).head
+        head = tables.slot_state(connection, player_id, slot).current
         history = tables.list_versions(connection, player_id, slot)
         pruning = prune(limits, head.version if head else None, history, now_ms)
         going = pruning.gone[-left:]

@@ -37,31 +37,31 @@ class WriteContext(Struct, frozen=True):
 class WriteCommand(Struct, frozen=True):
     """A PUT whose bytes are all here. Everything random or timed comes along: the transaction may run twice."""
 
-    entry: WriteContext
+    context: WriteContext
     slot: str
     condition: Condition
-    body: SaveContent
+    content: SaveContent
     now_ms: int
     new_epoch: str
     """For a first write; every other one has its shelf's."""
     data: bytes | None = None
     """The bytes of a small body."""
-    appended: int | None = None
+    appended_blob: int | None = None
     """The blob that a larger body was appended as."""
-    checked: int | None = None
+    checked_blob: int | None = None
     """A blob of the player that was seen to hold exactly these bytes."""
 
 
 class BytesMissing(Struct, frozen=True):
     """Nothing was changed: the bytes are not in the store, or nobody has checked the blob that should hold them."""
 
-    known: int | None
+    known_blob: int | None
 
 
 class WriteResult(Struct, frozen=True):
     """A PUT was judged, and carried out where the rule says so."""
 
-    verdict: WriteDecision
+    decision: WriteDecision
     current: Version | None
     created: bool = False
     """The slot held nothing before."""
@@ -75,9 +75,9 @@ class WriteResult(Struct, frozen=True):
     @property
     def changed(self) -> bool:
         """Check whether the slot has one version more: a current one, or a copy of the refused bytes."""
-        return self.verdict.rule in WRITES or (self.verdict.keeps_copy and self.yours is not None)
+        return self.decision.rule in WRITES or (self.decision.stores_copy and self.yours is not None)
 
-    def took(self, blob_id: int) -> bool:
+    def uses_blob(self, blob_id: int) -> bool:
         """Whether an appended blob is wanted."""
         return any(version is not None and version.blob_id == blob_id for version in (self.current, self.yours))
 
@@ -85,7 +85,7 @@ class WriteResult(Struct, frozen=True):
 class RestoreCommand(Struct, frozen=True):
     """Make an old version current again."""
 
-    entry: WriteContext
+    context: WriteContext
     slot: str
     version: int
     condition: Condition
@@ -95,7 +95,7 @@ class RestoreCommand(Struct, frozen=True):
 class DismissCommand(Struct, frozen=True):
     """Let go of a conflict copy."""
 
-    entry: WriteContext
+    context: WriteContext
     slot: str
     version: int
 
@@ -103,7 +103,7 @@ class DismissCommand(Struct, frozen=True):
 class DeleteCommand(Struct, frozen=True):
     """A DELETE."""
 
-    entry: WriteContext
+    context: WriteContext
     slot: str
     condition: Condition
     now_ms: int
@@ -112,7 +112,7 @@ class DeleteCommand(Struct, frozen=True):
 class DeleteResult(Struct, frozen=True):
     """A DELETE was judged, and carried out where it may be."""
 
-    removal: DeleteDecision
+    decision: DeleteDecision
     current: Version | None = None
     base: Version | None = None
     last: Version | None = None
@@ -124,8 +124,8 @@ class ReceivedSave(Struct, frozen=True, eq=False):
 
     slot: str
     condition: Condition
-    body: SaveContent
-    announced: bytes | None
+    content: SaveContent
+    expected_sha256: bytes | None
     """The SHA-256 that Content-Digest promised."""
     blank: BlankDetector
     data: bytes | None = None
@@ -133,7 +133,7 @@ class ReceivedSave(Struct, frozen=True, eq=False):
 
     def __repr__(self) -> str:
         """Not the bytes."""
-        return f"<Arrival {self.slot} {self.body.size}>"
+        return f"<Arrival {self.slot} {self.content.size}>"
 
 
 class ReadRequest(Struct, frozen=True):
@@ -141,7 +141,7 @@ class ReadRequest(Struct, frozen=True):
 
     slot: str
     conditions: Conditions
-    whole: bool
+    with_bytes: bool
     """The bytes are asked for too."""
     range: str | None = None
     """The Range header."""
@@ -152,15 +152,15 @@ class ReadRequest(Struct, frozen=True):
 class SlotSnapshot(Struct, frozen=True):
     """A slot at one instant, and what the conditions say about it."""
 
-    view: SlotState
+    state: SlotState
     target: Version | None = None
     """What was looked at: the current version, or the one asked for. None when there is no such."""
     last: Version | None = None
     """What an empty slot held when it was deleted."""
     base: Version | None = None
     """The version that If-Match names."""
-    outcome: Precondition = Precondition.PROCEED
-    current: Representation | None = None
+    precondition: Precondition = Precondition.PROCEED
+    representation: Representation | None = None
     data: bytes | None = None
     """The bytes, when asked for and small."""
     damaged: bool = False
@@ -168,7 +168,7 @@ class SlotSnapshot(Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Not the bytes."""
-        return f"<Sight {self.outcome.name} {self.target}>"
+        return f"<Sight {self.precondition.name} {self.target}>"
 
 
 class SavePartReader(Protocol):
@@ -191,9 +191,9 @@ class ReadResult(Struct, frozen=True):
 
     version: Version
     modified: bool
-    part: ByteRange | None = None
+    range: ByteRange | None = None
     """What of the bytes is asked for; None: all."""
-    content: SnapshotContent | None = None
+    body: SnapshotContent | None = None
 
     def __repr__(self) -> str:
         """Not the bytes."""
@@ -203,7 +203,7 @@ class ReadResult(Struct, frozen=True):
 class VersionHistory(Struct, frozen=True):
     """Everything kept of a slot, newest first."""
 
-    view: SlotState
+    state: SlotState
     versions: Sequence[Version]
 
 
@@ -214,7 +214,7 @@ class Content(Struct, frozen=True):
     ctype: str
     meta: str | None = None
 
-    def body(self, size: int) -> SaveContent:
+    def with_size(self, size: int) -> SaveContent:
         return SaveContent(self.sha256, size, self.ctype, self.meta)
 
 
@@ -229,13 +229,13 @@ class Change(Struct, frozen=True):
 class CommitCommand(Struct, frozen=True):
     """A commit. Everything random or timed comes along: the transaction may run twice."""
 
-    entry: WriteContext
+    context: WriteContext
     changes: Sequence[Change]
     """Each of another slot."""
     now_ms: int
     new_epoch: str
     """For a first write."""
-    checked: Mapping[bytes, int]
+    checked_blobs: Mapping[bytes, int]
     """SHA-256 -> the player's blob that was seen to hold exactly these bytes."""
 
     @property
@@ -268,13 +268,15 @@ class Committed(Struct, frozen=True):
     """Whether any slot has another version than before."""
 
 
-STANDING = frozenset({WriteRule.W1_ALREADY_THERE, WriteRule.W1_RELABELLED, WriteRule.W2_FIRST, WriteRule.W4_WRITTEN})
-DONE = frozenset({DeleteDecision.DELETES, DeleteDecision.ALREADY_DONE})
+SUCCESSFUL_WRITES = frozenset(
+    {WriteRule.W1_ALREADY_THERE, WriteRule.W1_RELABELLED, WriteRule.W2_FIRST, WriteRule.W4_WRITTEN}
+)
+SUCCESSFUL_DELETES = frozenset({DeleteDecision.DELETES, DeleteDecision.ALREADY_DONE})
 
 
-def stands(judgement: WriteDecision | DeleteDecision) -> bool:
+def succeeds(decision: WriteDecision | DeleteDecision) -> bool:
     """Whether an entry can be carried out, or was before."""
-    return judgement.rule in STANDING if isinstance(judgement, WriteDecision) else judgement in DONE
+    return decision.rule in SUCCESSFUL_WRITES if isinstance(decision, WriteDecision) else decision in SUCCESSFUL_DELETES
 
 
 @redacts("data")
@@ -283,8 +285,8 @@ class ReceivedBlob(Struct, frozen=True):
 
     sha256: bytes
     """What the path says they are."""
-    body: SaveContent
-    announced: bytes | None
+    content: SaveContent
+    expected_sha256: bytes | None
     """The SHA-256 that Content-Digest promised."""
     blank: BlankDetector
     data: bytes | None = None
@@ -295,17 +297,17 @@ class ReceivedBlob(Struct, frozen=True):
 class StageCommand(Struct, frozen=True):
     """Keep these bytes for a while. Everything timed comes along: the transaction may run twice."""
 
-    entry: WriteContext
-    body: SaveContent
+    context: WriteContext
+    content: SaveContent
     """Of which only hash and size count."""
     now_ms: int
     expired_ms: int
     """What was staged then or before does not count any more."""
     data: bytes | None = None
     """The bytes of a small body."""
-    appended: int | None = None
+    appended_blob: int | None = None
     """The blob that a larger body was appended as."""
-    checked: int | None = None
+    checked_blob: int | None = None
     """A blob of the player that was seen to hold exactly these bytes."""
 
 
@@ -314,6 +316,6 @@ class Staged(Struct, frozen=True):
 
     blob_id: int
 
-    def took(self, blob_id: int) -> bool:
+    def uses_blob(self, blob_id: int) -> bool:
         """Whether an appended blob is wanted."""
         return blob_id == self.blob_id

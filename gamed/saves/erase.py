@@ -29,7 +29,7 @@ class EraseCommand(Struct, frozen=True):
 class EraseStore(Protocol):
     """StoreError."""
 
-    def begin(self, order: EraseCommand) -> Awaitable[tuple[DeleteDecision, Cursor]]:
+    def begin(self, command: EraseCommand) -> Awaitable[tuple[DeleteDecision, Cursor]]:
         """Judge, and count everything as gone; -> where the shelf stood."""
 
     def finish(self, player_id: str) -> Awaitable[bool]:
@@ -39,27 +39,27 @@ class EraseStore(Protocol):
 class EraseService(Component, frozen=True):
     """Counts as a change like any other, towards the rate too."""
 
-    _shelf: SaveService
-    _shelves: EraseStore
+    _saves: SaveService
+    _store: EraseStore
     _now_ms: Now
     _random: Random
     _waits: ChangeWaiters
 
     async def erase(self, token: Secret, condition: Condition) -> None:
         """Nothing is left when this returns; SaveError when nothing was erased."""
-        player_id = (await self._shelf.enter(token)).player_id
-        order = EraseCommand(player_id, condition, new_epoch(self._random), self._now_ms())
-        removal, cursor = await self._shelves.begin(order)
-        if removal is DeleteDecision.DELETES:
+        player_id = (await self._saves.authorize_write(token)).player_id
+        command = EraseCommand(player_id, condition, new_epoch(self._random), self._now_ms())
+        decision, cursor = await self._store.begin(command)
+        if decision is DeleteDecision.DELETES:
             self._waits.changed(player_id)
-        refusal = erasing_error(removal, condition, cursor)
+        refusal = erase_error(decision, condition, cursor)
         if refusal is not None:
             raise refusal
-        if await self._shelves.finish(player_id):
+        if await self._store.finish(player_id):
             self._waits.changed(player_id)
 
 
-def check_erase(holdings: SavesSummary, condition: Condition, *, empty: bool) -> DeleteDecision:
+def decide_erase(summary: SavesSummary, condition: Condition, *, empty: bool) -> DeleteDecision:
     """Whether the whole shelf may go; `empty` when nothing is kept on it, not even a deleted slot.
 
     A repeated request finds its own effect and calls it success: it names a past that was erased, and nothing was
@@ -67,17 +67,17 @@ def check_erase(holdings: SavesSummary, condition: Condition, *, empty: bool) ->
     """
     if condition.wants is ConditionKind.ANYTHING:
         return DeleteDecision.UNCONDITIONAL
-    if condition.allows(holdings.cursor.entity_tag):
+    if condition.allows(summary.cursor.entity_tag):
         return DeleteDecision.DELETES
-    gone = holdings.erasing or (empty and holdings.erased_ms is not None)
+    gone = summary.erasing or (empty and summary.erased_ms is not None)
     return DeleteDecision.ALREADY_DONE if gone and not condition.weak else DeleteDecision.CONFLICT
 
 
-def erasing_error(removal: DeleteDecision, condition: Condition, cursor: Cursor) -> SaveError | None:
+def erase_error(decision: DeleteDecision, condition: Condition, cursor: Cursor) -> SaveError | None:
     """Why nothing was erased; None when it was, now or before."""
-    if removal is DeleteDecision.UNCONDITIONAL:
+    if decision is DeleteDecision.UNCONDITIONAL:
         return PreconditionRequired(f"This erases all your saves for good. {AGAIN}")
-    if removal is not DeleteDecision.CONFLICT:
+    if decision is not DeleteDecision.CONFLICT:
         return None
     kind: type[ConflictError] = WeakValidator if condition.weak else VersionConflict
     return kind(f"Your saves are others than you saw last, so nothing was erased. {AGAIN}", {"cursor": str(cursor)})

@@ -19,7 +19,7 @@ from sqlite3 import Connection
 from gamed.crypto import Random
 from gamed.database.databases import Databases
 from gamed.saves import tables
-from gamed.saves.erase import EraseCommand, check_erase
+from gamed.saves.erase import EraseCommand, decide_erase
 from gamed.saves.limits import Usage
 from gamed.saves.model import Cursor, Version, VersionKind, new_epoch
 from gamed.saves.write_rules import DeleteDecision
@@ -40,14 +40,14 @@ def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int)
     connection.execute(query, {"player_id": player_id, "epoch": epoch, "now_ms": now_ms})
 
 
-def begin_erase_if(connection: Connection, order: EraseCommand) -> tuple[DeleteDecision, Cursor]:
+def begin_erase_if(connection: Connection, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
     """The same, if the shelf is as its player saw it; -> what was judged, and where the shelf stood."""
-    holdings, values = tables.find_player(connection, order.player_id), {"player_id": order.player_id}
+    summary, values = tables.find_player(connection, command.player_id), {"player_id": command.player_id}
     ((kept,),) = connection.execute("SELECT EXISTS (SELECT 1 FROM save WHERE player_id = :player_id)", values)
-    removal = check_erase(holdings, order.condition, empty=not kept)
-    if removal is DeleteDecision.DELETES:
-        begin_erase(connection, order.player_id, order.new_epoch, order.now_ms)
-    return removal, holdings.cursor
+    decision = decide_erase(summary, command.condition, empty=not kept)
+    if decision is DeleteDecision.DELETES:
+        begin_erase(connection, command.player_id, command.new_epoch, command.now_ms)
+    return decision, summary.cursor
 
 
 def unfinished_erasures(connection: Connection) -> str | None:
@@ -139,7 +139,7 @@ def _give_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
 
 
 def _give_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
-    head = tables.slot_state(connection, player_id, slot).head
+    head = tables.slot_state(connection, player_id, slot).current
     live = head.size if head else 0
     kept = sum(version.size for version in tables.list_versions(connection, player_id, slot)) - live
     seq, _ = tables.change_player(connection, heir_id, Usage(1 if head else 0, live, kept))
@@ -150,13 +150,17 @@ def _give_slot(connection: Connection, player_id: str, heir_id: str, slot: str) 
 
 
 def _give_copy(connection: Connection, player_id: str, heir_id: str, slot: str, now_ms: int) -> None:
-    theirs, view = tables.slot_state(connection, player_id, slot).head, tables.slot_state(connection, heir_id, slot)
-    if theirs is None or theirs.body is None or theirs.blob_id is None:
+    theirs, state = tables.slot_state(connection, player_id, slot).current, tables.slot_state(connection, heir_id, slot)
+    if theirs is None or theirs.content is None or theirs.blob_id is None:
         return
-    if view.head is not None and view.head.body is not None and view.head.body.sha256 == theirs.body.sha256:
+    if (
+        state.current is not None
+        and state.current.content is not None
+        and state.current.content.sha256 == theirs.content.sha256
+    ):
         return
-    number = view.last + 1
-    copy = Version(slot, number, None, None, VersionKind.CONFLICT, theirs.blob_id, theirs.body, now_ms, now_ms)
+    number = state.last_version + 1
+    copy = Version(slot, number, None, None, VersionKind.CONFLICT, theirs.blob_id, theirs.content, now_ms, now_ms)
     tables.insert_version(connection, heir_id, copy)
     tables.add_references(connection, theirs.blob_id, +1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.size))
@@ -184,8 +188,8 @@ class SqliteEraseStore(Component, frozen=True):
             await self.finish(heir_id)
         await self.finish(player_id)
 
-    async def begin(self, order: EraseCommand) -> tuple[DeleteDecision, Cursor]:
-        return await self._stores.state.submit(partial(begin_erase_if, order=order))
+    async def begin(self, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
+        return await self._stores.state.submit(partial(begin_erase_if, command=command))
 
     async def finish(self, player_id: str) -> bool:
         """Delete what is left of an erase that has begun: rows in small units, then the bytes they had.

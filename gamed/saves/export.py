@@ -141,10 +141,10 @@ class ExportService:
     """All exports that are being made or read."""
 
     def __init__(
-        self, shelf: SaveService, begin: Callable[[str, Cursor], Archive], announced: DiskReservations
+        self, saves: SaveService, begin: Callable[[str, Cursor], Archive], announced: DiskReservations
     ) -> None:
         """`begin` starts the archive of a player's saves at this cursor."""
-        self._shelf = shelf
+        self._saves = saves
         self._begin = begin
         self._announced = announced
         self._open: dict[str, ExportJob] = {}
@@ -153,16 +153,16 @@ class ExportService:
 
     async def open(self, token: Secret) -> ExportJob:
         """A place for the player, to be closed whatever happens; SessionError, ExportsBusy, StoreFull."""
-        caller, holdings = await self._shelf.holdings(token, reading=True)
+        caller, summary = await self._saves.read_summary(token, reading=True)
         if self._closed or len(self._open) >= PLACES:
             raise TooManyExports("As many exports as this server makes at once are under way. Try again in a moment.")
         player_id = caller.player_id
         if player_id in self._open:
             raise TooManyExports("Your last export is still under way. Try again once it has ended.")
-        expected = holdings.usage.bytes + holdings.usage.history_bytes
-        self._announced.claim(expected)
-        archive, left = self._begin(player_id, holdings.cursor), partial(self._open.pop, player_id, None)
-        export = ExportJob(archive, holdings.cursor, expected, self._announced, left)
+        expected = summary.usage.bytes + summary.usage.history_bytes
+        self._announced.reserve(expected)
+        archive, left = self._begin(player_id, summary.cursor), partial(self._open.pop, player_id, None)
+        export = ExportJob(archive, summary.cursor, expected, self._announced, left)
         self._open[player_id] = export
         return export
 

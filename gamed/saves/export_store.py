@@ -99,7 +99,7 @@ class ExportWriter:
             self._manifest.close()
 
     def _copy(self, connection: Connection, version: Version, current: bool) -> bool:
-        body, blob_id, name = version.body, version.blob_id, None
+        body, blob_id, name = version.content, version.blob_id, None
         if body is not None and blob_id is not None and self._intact(connection, blob_id, body):
             name = f"saves/{version.slot}/{version.version}"
             with self._zip.open(_entry(name, version.created_ms, body.size), "w") as entry:

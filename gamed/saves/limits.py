@@ -130,7 +130,7 @@ class WriteRateLimiter(Struct):
         count = limits.writes_per_minute
         return cls(RateLimit(60_000 // count if count else 0, max(limits.commit_writes, count // 2)))
 
-    def spend(self, player_id: str, now_ms: int) -> None:
+    def acquire(self, player_id: str, now_ms: int) -> None:
         """One change more; RateLimited leaves everything as it was."""
         self._arrivals[player_id] = self._rate.acquire(self._arrivals.get(player_id), now_ms)
         if len(self._arrivals) > CROWD:
@@ -190,7 +190,7 @@ class DiskReservations(Struct):
         if room - min(self._uploads, max(0, room) // 2) < size:
             raise DiskNearlyFull("The server's disk is nearly full; nothing was stored. Its owner must make room.")
 
-    def claim(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Reserve bytes for an export, which gives them back itself; raise DiskNearlyFull."""
         self.check(size)
         self.bytes += size

@@ -51,7 +51,7 @@ class Version(Struct, frozen=True):
     kind: VersionKind
     blob_id: int | None
     """None for a delete."""
-    body: SaveContent | None
+    content: SaveContent | None
     """None for a delete."""
     created_ms: int
     retired_ms: int | None = None
@@ -59,12 +59,12 @@ class Version(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return self.body.size if self.body else 0
+        return self.content.size if self.content else 0
 
     @property
     def tag(self) -> str:
         """The entity-tag without quotes; a delete has the bare version."""
-        return tag_of(self.version, self.body.sha256) if self.body else str(self.version)
+        return tag_of(self.version, self.content.sha256) if self.content else str(self.version)
 
     @property
     def entity_tag(self) -> EntityTag:
@@ -130,10 +130,10 @@ class SlotEntry(Struct, frozen=True):
     """A current version with its conflict copies; or, without one, when the slot was deleted and by which version."""
 
     slot: str
-    head: Version | None
+    current: Version | None
     conflicts: Sequence[int] = ()
     deleted_ms: int | None = None
-    removed_by: int = 0
+    tombstone_version: int = 0
 
 
 class Listing(Struct, frozen=True):
@@ -144,7 +144,7 @@ class Listing(Struct, frozen=True):
     reset: bool = False
     """Changes were asked for, since a past that is gone: this is everything."""
 
-    def is_news(self, since: Cursor | None) -> bool:
+    def has_changes(self, since: Cursor | None) -> bool:
         """Whether it tells a client more than it knows, who asked for changes since `since`."""
         return self.entries is not None and self.cursor != since
 
@@ -159,7 +159,7 @@ class SavesSummary(Struct, frozen=True):
     erasing: bool = False
     """Rows of an erased shelf are still going; nothing new may come between them."""
 
-    def tells(self, since: Cursor) -> bool:
+    def covers(self, since: Cursor) -> bool:
         """Whether what changed after `since` can be told.
 
         Who knew nothing yet misses nothing, unless what they wrote themselves was erased meanwhile.

@@ -38,7 +38,7 @@ from gamed.timestamps import rfc3339
 
 def save_info(version: Version) -> dict[str, object]:
     """The members of SaveInfo; a delete has null for what only bytes have."""
-    body = version.body
+    body = version.content
     return {
         "slot": version.slot,
         "version": version.version,
@@ -100,9 +100,9 @@ def committed(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str,
 
 def entry_info(slot: SlotEntry) -> dict[str, object]:
     """A slot in a list, also one that was deleted."""
-    if slot.head is not None:
-        return {**save_info(slot.head), "conflicts": list(slot.conflicts)}
-    return {"slot": slot.slot, "deleted": rfc3339(slot.deleted_ms or 0), "version": slot.removed_by}
+    if slot.current is not None:
+        return {**save_info(slot.current), "conflicts": list(slot.conflicts)}
+    return {"slot": slot.slot, "deleted": rfc3339(slot.deleted_ms or 0), "version": slot.tombstone_version}
 
 
 def version_list(limits: SaveLimits, slot: str, head: int | None, versions: Sequence[Version]) -> dict[str, object]:
@@ -129,9 +129,9 @@ NO_ROOM = "history_bytes"
 
 def write_error(slot: str, condition: Condition, written: WriteResult) -> SaveError | None:
     """Why a PUT was not carried out; None when it was."""
-    if written.verdict.rule is WriteRule.W3_UNCONDITIONAL:
+    if written.decision.rule is WriteRule.W3_UNCONDITIONAL:
         return PreconditionRequired(_unconditional(written.current))
-    if written.verdict.rule not in _REFUSED:
+    if written.decision.rule not in _REFUSED:
         return None
     dropped = NO_ROOM if written.dropped else None
     sides = conflict_members(slot, written.base, written.current, written.yours, dropped)
@@ -140,7 +140,7 @@ def write_error(slot: str, condition: Condition, written: WriteResult) -> SaveEr
 
 def restore_error(slot: str, condition: Condition, written: WriteResult) -> SaveError | None:
     """Why an old version was not made current; None when it was, now or before. The version itself stays kept."""
-    rule, current = written.verdict.rule, written.current
+    rule, current = written.decision.rule, written.current
     if rule is WriteRule.W3_UNCONDITIONAL:
         return PreconditionRequired(_unconditional(current))
     if rule not in _REFUSED:
@@ -160,19 +160,19 @@ def restore_error(slot: str, condition: Condition, written: WriteResult) -> Save
     )
 
 
-def removal_error(slot: str, condition: Condition, removed: DeleteResult) -> SaveError | None:
+def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> SaveError | None:
     """Why a DELETE was not carried out; None when it was, now or before."""
-    match removed.removal:
+    match outcome.decision:
         case DeleteDecision.DELETES | DeleteDecision.ALREADY_DONE:
             return None
         case DeleteDecision.NEVER_SEEN:
             return not_found(slot)
         case DeleteDecision.ALREADY_DELETED:
-            return gone(slot, removed.last)
+            return gone(slot, outcome.last)
         case DeleteDecision.UNCONDITIONAL:
-            return PreconditionRequired(_unconditional(removed.current))
+            return PreconditionRequired(_unconditional(outcome.current))
         case DeleteDecision.CONFLICT:
-            sides = conflict_members(slot, removed.base, removed.current, None)
+            sides = conflict_members(slot, outcome.base, outcome.current, None)
             if condition.weak:
                 return WeakValidator(_WEAK, sides)
             return VersionConflict(
@@ -200,28 +200,28 @@ def _refusal_of_change(change: Change, outcome: WriteResult | DeleteResult) -> C
     if isinstance(outcome, WriteResult):
         refusal = write_error(change.slot, change.condition, outcome)
     else:
-        refusal = removal_error(change.slot, change.condition, outcome)
+        refusal = delete_error(change.slot, change.condition, outcome)
     if isinstance(refusal, ConflictError):
         return refusal
     kind = DeletedConflict if isinstance(refusal, SaveDeleted) else VersionConflict
     return kind(str(refusal), conflict_members(change.slot, outcome.base, outcome.current, None))
 
 
-def reading_error(slot: str, conditions: Conditions, sight: SlotSnapshot) -> SaveError:
+def read_error(slot: str, conditions: Conditions, snapshot: SlotSnapshot) -> SaveError:
     """Why a GET with If-Match or If-Unmodified-Since gives no bytes."""
-    sides = conflict_members(slot, sight.base, sight.view.head, None)
+    sides = conflict_members(slot, snapshot.base, snapshot.state.current, None)
     if conditions.if_match and any(tag.weak for tag in conditions.if_match.listed):
         return WeakValidator(_WEAK, sides)
     return VersionConflict("Another version is current; read it without If-Match or If-Unmodified-Since.", sides)
 
 
-def nothing_to_read(look: ReadRequest, sight: SlotSnapshot) -> SaveError:
+def nothing_to_read(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
     """Why there are no bytes to look at."""
-    if not sight.view.seen:
-        return not_found(look.slot)
-    if look.version is None:
-        return gone(look.slot, sight.last)
-    return version_gone(look.slot, look.version) if sight.target is None else no_bytes(sight.target)
+    if not snapshot.state.exists:
+        return not_found(request.slot)
+    if request.version is None:
+        return gone(request.slot, snapshot.last)
+    return version_gone(request.slot, request.version) if snapshot.target is None else no_bytes(snapshot.target)
 
 
 def not_found(slot: str) -> SaveNotFound:
@@ -263,22 +263,22 @@ def gone(slot: str, last: Version | None) -> SaveDeleted:
 
 
 def _conflict(written: WriteResult, condition: Condition) -> type[ConflictError]:
-    if written.verdict.rule is WriteRule.W5_SUPERSEDED:
+    if written.decision.rule is WriteRule.W5_SUPERSEDED:
         return Superseded
     if condition.weak:
         return WeakValidator
-    if written.verdict.rule is WriteRule.W6_CONFLICT and written.current is None:
+    if written.decision.rule is WriteRule.W6_CONFLICT and written.current is None:
         return DeletedConflict
     return VersionConflict
 
 
 def _explained(written: WriteResult, condition: Condition) -> str:
     """What happened, then what became of the bytes."""
-    if written.verdict.rule is WriteRule.W5_SUPERSEDED:
+    if written.decision.rule is WriteRule.W5_SUPERSEDED:
         return "These bytes were stored in time and something newer since. Take the current version and go on from it."
     if condition.weak:
         happened = _WEAK
-    elif written.verdict.rule is WriteRule.W7_NEVER_SEEN:
+    elif written.decision.rule is WriteRule.W7_NEVER_SEEN:
         return (
             "This slot never held a save on this server, so there is no such version. Nothing was stored: "
             "to create the save, send If-None-Match: *."
@@ -309,15 +309,15 @@ _WEAK = "The entity-tag is weak (W/): a proxy between may have changed it. Send 
 
 
 def summary_response(
-    player_id: str, owner: bool, holdings: SavesSummary, limits: SaveLimits, now_ms: int
+    player_id: str, owner: bool, summary: SavesSummary, limits: SaveLimits, now_ms: int
 ) -> dict[str, object]:
     """Return the player, the server's time, the cursor and usage of the player's saves, and the limits."""
-    usage = holdings.usage
+    usage = summary.usage
     return {
         "player": {"id": player_id, "owner": owner},
         "time": rfc3339(now_ms),
-        "epoch": holdings.cursor.epoch,
-        "cursor": str(holdings.cursor),
+        "epoch": summary.cursor.epoch,
+        "cursor": str(summary.cursor),
         "usage": {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes},
         "limits": _limits(limits),
     }

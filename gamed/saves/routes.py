@@ -37,7 +37,7 @@ class SaveRoutes(Component, frozen=True):
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/",)
-    _shelf: SaveService
+    _saves: SaveService
     _detached: ShieldedTasks
     _gate: SaveBodyPolicy
     _erasure: EraseService
@@ -47,13 +47,13 @@ class SaveRoutes(Component, frozen=True):
         return {"write_save": self._gate}
 
     @app.route("/game/", methods=["GET"])
-    async def show_shelf(self, request: Request) -> bytes:
-        cursor, body = await self._shelf.overview(access_token(request.head))
+    async def show_summary(self, request: Request) -> bytes:
+        cursor, body = await self._saves.summary(access_token(request.head))
         request.setHeaders({**PRIVATE, "ETag": str(cursor.entity_tag)})
         return write_json(request, 200, body)
 
     @app.route("/game/", methods=["DELETE"])
-    async def erase_shelf(self, request: Request) -> None:
+    async def erase_saves(self, request: Request) -> None:
         condition = deleting_condition(request.head.header)
         await self._detached.run(self._erasure.erase(access_token(request.head), condition))
         request.setResponseCode(204)
@@ -62,8 +62,8 @@ class SaveRoutes(Component, frozen=True):
     async def list_saves(self, request: Request) -> bytes | None:
         since, conditions = _since(request), conditions_of(request.head.header)
         knows = since is not None or conditions.if_none_match is not None
-        wait = self._shelf.granted(prefer_wait(request.head.header("prefer"))) if knows else 0
-        listing = await self._shelf.list_saves(access_token(request.head), since, conditions, wait)
+        wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
+        listing = await self._saves.list_saves(access_token(request.head), since, conditions, wait)
         if wait:
             request.setHeader("Preference-Applied", f"wait={wait}")
         request.setHeaders({**PRIVATE, "ETag": str(listing.cursor.entity_tag)})
@@ -101,37 +101,37 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/saves/<text:slot>/versions", methods=["GET"])
     async def list_versions(self, request: Request, slot: str) -> bytes:
         name = check_slot(slot)
-        body = await self._shelf.recall(access_token(request.head), name)
+        body = await self._saves.versions(access_token(request.head), name)
         request.setHeaders(PRIVATE)
         return write_json(request, 200, body)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>", methods=["DELETE"])
     async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
         name, n = check_slot(slot), version_number(number)
-        await self._detached.run(self._shelf.dismiss(access_token(request.head), name, n))
+        await self._detached.run(self._saves.dismiss(access_token(request.head), name, n))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
         name, n, condition = check_slot(slot), version_number(number), writing_condition(request.head.header)
-        now = await self._detached.run(self._shelf.restore(access_token(request.head), name, n, condition))
+        now = await self._detached.run(self._saves.restore(access_token(request.head), name, n, condition))
         request.setHeaders({**PRIVATE, **_identified(now)})
         return write_json(request, 200, save_info(now))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
         whole, header = request.head.method != "HEAD", request.head.header
         look = ReadRequest(slot, conditions_of(header), whole, header("range"), version)
-        return await _answered(request, await self._shelf.read(access_token(request.head), look))
+        return await _answered(request, await self._saves.read(access_token(request.head), look))
 
     async def _store(self, upload: SaveUpload) -> WriteResult:
         try:
-            return await self._shelf.write(upload.entry, await upload.arrival())
+            return await self._saves.write(upload.entry, await upload.arrival())
         finally:
             upload.abort()
 
     async def _remove(self, request: Request, slot: str, condition: Condition) -> None:
-        entry = await self._shelf.enter(access_token(request.head))
-        await self._shelf.remove(entry, slot, condition)
+        entry = await self._saves.authorize_write(access_token(request.head))
+        await self._saves.delete(entry, slot, condition)
 
 
 async def _answered(request: Request, reading: ReadResult) -> bytes | None:
@@ -140,17 +140,17 @@ async def _answered(request: Request, reading: ReadResult) -> bytes | None:
     if not reading.modified:
         request.setResponseCode(304)
         return None
-    return await send_part(request, reading.content, reading.version.size, reading.part)
+    return await send_part(request, reading.body, reading.version.size, reading.range)
 
 
 def _described(version: Version) -> dict[str, str]:
     """The head of PROTOCOL 4.2, the same for GET and HEAD."""
     headers = {**READ, **_identified(version), "Last-Modified": http_date(version.created_ms)}
-    if version.body is not None:
-        headers["Content-Type"] = version.body.ctype
-        headers["Repr-Digest"] = sha256_field(version.body.sha256)
-        if version.body.meta is not None:
-            headers["Save-Meta"] = version.body.meta
+    if version.content is not None:
+        headers["Content-Type"] = version.content.ctype
+        headers["Repr-Digest"] = sha256_field(version.content.sha256)
+        if version.content.meta is not None:
+            headers["Save-Meta"] = version.content.meta
     return headers
 
 

@@ -92,41 +92,47 @@ class DatabaseChangeSource(Struct, eq=False):
 
 def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
     """All saves, or what changed since; nothing when the client knows this cursor (If-None-Match)."""
-    holdings = tables.find_player(connection, player_id)
-    cursor = holdings.cursor
+    summary = tables.find_player(connection, player_id)
+    cursor = summary.cursor
     known = conditions.if_none_match
     if known is not None and known.match_weakly(cursor.entity_tag):
         return Listing(cursor, None)
-    if holdings.erasing:
+    if summary.erasing:
         return Listing(cursor, (), reset=since is not None)
-    if since is not None and holdings.tells(since):
+    if since is not None and summary.covers(since):
         return Listing(cursor, tables.changed_slots(connection, player_id, since.seq))
     return Listing(cursor, tables.current_saves(connection, player_id), reset=since is not None)
 
 
-def read_slot(connection: Connection, player_id: str, look: ReadRequest) -> SlotSnapshot:
+def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:
     """A version, judged by the conditions; with the bytes, hashed again, when they are small and will be sent."""
-    view, data = _view(connection, player_id, look)
-    target = view.head if look.version is None else tables.find_version(connection, player_id, look.slot, look.version)
-    if target is None or target.body is None:
-        return SlotSnapshot(view, target, last=last_version_of(connection, player_id, view))
-    current = _representation(connection, player_id, target, look.conditions)
-    outcome = evaluate_conditions(look.conditions, current, reading=True)
+    state, data = _view(connection, player_id, request)
+    target = (
+        state.current
+        if request.version is None
+        else tables.find_version(connection, player_id, request.slot, request.version)
+    )
+    if target is None or target.content is None:
+        return SlotSnapshot(state, target, last=last_version_of(connection, player_id, state))
+    current = _representation(connection, player_id, target, request.conditions)
+    outcome = evaluate_conditions(request.conditions, current, reading=True)
     if outcome is Precondition.FAILED:
-        match = look.conditions.if_match
+        match = request.conditions.if_match
         tag = match.listed[0].opaque if match and match.listed else None
-        return SlotSnapshot(view, target, base=version_by_tag(connection, player_id, look.slot, tag), outcome=outcome)
-    if outcome is Precondition.NOT_MODIFIED or not look.whole or target.size > INLINE_BYTES:
-        return SlotSnapshot(view, target, outcome=outcome, current=current)
-    data = _bytes_of(connection, target, target.body, data)
-    return SlotSnapshot(view, target, outcome=outcome, current=current, data=data, damaged=data is None)
+        return SlotSnapshot(
+            state, target, base=version_by_tag(connection, player_id, request.slot, tag), precondition=outcome
+        )
+    if outcome is Precondition.NOT_MODIFIED or not request.with_bytes or target.size > INLINE_BYTES:
+        return SlotSnapshot(state, target, precondition=outcome, representation=current)
+    data = _bytes_of(connection, target, target.content, data)
+    return SlotSnapshot(state, target, precondition=outcome, representation=current, data=data, damaged=data is None)
 
 
-def _view(connection: Connection, player_id: str, look: ReadRequest) -> tuple[SlotState, bytes | None]:
+def _view(connection: Connection, player_id: str, request: ReadRequest) -> tuple[SlotState, bytes | None]:
     """The slot; with what is small of it when the current bytes are asked for, whatever the client has already."""
-    if look.whole and look.version is None and look.conditions is UNCONDITIONAL:
-        return tables.slot_state_and_bytes(connection, player_id, look.slot)
-    return tables.slot_state(connection, player_id, look.slot), None
+    if request.with_bytes and request.version is None and request.conditions is UNCONDITIONAL:
+        return tables.slot_state_and_bytes(connection, player_id, request.slot)
+    return tables.slot_state(connection, player_id, request.slot), None
 
 
 def read_history(connection: Connection, player_id: str, slot: str) -> VersionHistory:
@@ -164,7 +170,7 @@ class SqliteSaveStore(Component, frozen=True):
     _indexer: Indexer
     _limits: SaveLimits
 
-    def holdings(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
+    def read_summary(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
         return self._look(token, now_ms, tables.find_player)
 
     def list_saves(
@@ -172,44 +178,48 @@ class SqliteSaveStore(Component, frozen=True):
     ) -> Deferred[tuple[AuthenticatedSession, Listing]]:
         return self._look(token, now_ms, partial(read_current_saves, since=since, conditions=conditions))
 
-    def look_at(
-        self, token: Secret, now_ms: int, look: ReadRequest
+    def read_slot(
+        self, token: Secret, now_ms: int, request: ReadRequest
     ) -> Deferred[tuple[AuthenticatedSession, SlotSnapshot]]:
-        return self._look(token, now_ms, partial(read_slot, look=look))
+        return self._look(token, now_ms, partial(read_slot, request=request))
 
-    def recall(self, token: Secret, now_ms: int, slot: str) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
+    def read_history(
+        self, token: Secret, now_ms: int, slot: str
+    ) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
         return self._look(token, now_ms, partial(read_history, slot=slot))
 
-    def write(self, order: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
-        size = len(order.data) if order.data is not None else 0
-        return self._stores.state.submit(partial(write_store.write_save, limits=self._limits, order=order), size)
+    def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
+        size = len(command.data) if command.data is not None else 0
+        return self._stores.state.submit(partial(write_store.write_save, limits=self._limits, command=command), size)
 
-    def remove(self, order: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
-        return self._stores.state.submit(partial(write_store.delete_save, limits=self._limits, order=order))
+    def delete(self, command: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
+        return self._stores.state.submit(partial(write_store.delete_save, limits=self._limits, command=command))
 
-    def restore(self, order: RestoreCommand) -> Deferred[WriteResult | SaveError]:
-        return self._stores.state.submit(partial(write_store.restore_version, limits=self._limits, order=order))
+    def restore(self, command: RestoreCommand) -> Deferred[WriteResult | SaveError]:
+        return self._stores.state.submit(partial(write_store.restore_version, limits=self._limits, command=command))
 
-    def dismiss(self, order: DismissCommand) -> Deferred[SaveError | None]:
-        return self._stores.state.submit(partial(write_store.dismiss_conflict, order=order))
+    def dismiss(self, command: DismissCommand) -> Deferred[SaveError | None]:
+        return self._stores.state.submit(partial(write_store.dismiss_conflict, command=command))
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
         return self._stores.reads.submit(
             attributed(STATE, partial(batch_store.staged_size_of, player_id=player_id, sha256=sha256))
         )
 
-    def blobs_of(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
+    def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
         return self._stores.reads.submit(
             attributed(STATE, partial(batch_store.find_staged, player_id=player_id, digests=digests))
         )
 
-    def stage(self, order: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
-        size = len(order.data) if order.data is not None else 0
-        return self._stores.state.submit(partial(batch_store.stage_bytes, limits=self._limits, order=order), size)
+    def stage(self, command: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
+        size = len(command.data) if command.data is not None else 0
+        return self._stores.state.submit(partial(batch_store.stage_bytes, limits=self._limits, command=command), size)
 
-    def commit(self, order: CommitCommand) -> Deferred[Committed | CommitConflict | BlobsMissing | SaveError]:
-        size = CHANGE_BYTES * len(order.changes)
-        return self._stores.state.submit(partial(batch_store.commit_changes, limits=self._limits, order=order), size)
+    def commit(self, command: CommitCommand) -> Deferred[Committed | CommitConflict | BlobsMissing | SaveError]:
+        size = CHANGE_BYTES * len(command.changes)
+        return self._stores.state.submit(
+            partial(batch_store.commit_changes, limits=self._limits, command=command), size
+        )
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
         return self._stores.blobs.append(player_id, spool)
@@ -225,14 +235,14 @@ class SqliteSaveStore(Component, frozen=True):
         return self._stores.blobs.discard(blob_id)
 
     def _look(
-        self, token: Secret, now_ms: int, look: Callable[[Connection, str], T]
+        self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
     ) -> Deferred[tuple[AuthenticatedSession, T]]:
         """The token and what it opens in one hop; auth.db is read first."""
 
         def unit(connection: Connection) -> tuple[AuthenticatedSession, T]:
             caller = authenticate(connection, self._indexer, token, now_ms)
             try:
-                return caller, look(connection, caller.player_id)
+                return caller, read(connection, caller.player_id)
             except SQLITE_ERRORS as e:
                 raise found_in(STATE, e)  # noqa: B904  its cause is set
 

@@ -151,7 +151,7 @@ _RETIRE = "UPDATE save_version SET retired_ms = ? WHERE player_id = ? AND slot =
 
 def insert_version(connection: Connection, player_id: str, version: Version) -> None:
     """A new version; its blob's references are the caller's business."""
-    body = version.body
+    body = version.content
     contents = (None, 0, None, None) if body is None else (body.sha256, body.size, body.ctype, body.meta)
     parentage = version.parent, version.parent_tag, str(version.kind), version.blob_id
     values = player_id, version.slot, version.version, *parentage, *contents, version.created_ms, version.retired_ms
@@ -277,7 +277,7 @@ def _view(connection: Connection, player_id: str, slot: str, row: tuple[Any, ...
     if current_version is None:
         return SlotState(last_version, tombstone=newest_version(connection, player_id, slot, VersionKind.DELETE))
     version = row[2:]
-    return SlotState(last_version, head=None if version[0] is None else version_from_row(version))
+    return SlotState(last_version, current=None if version[0] is None else version_from_row(version))
 
 
 _WRITE = """
@@ -369,8 +369,8 @@ def _slot_entry(
 ) -> SlotEntry:
     now = slot_state(connection, player_id, slot)
     copies = conflict_copies_of_player(connection, player_id, slot)
-    removed = now.tombstone.version if now.tombstone else last_version
-    return SlotEntry(slot, now.head, copies, deleted_ms, removed)
+    outcome = now.tombstone.version if now.tombstone else last_version
+    return SlotEntry(slot, now.current, copies, deleted_ms, outcome)
 
 
 ROW_BYTES = 16 * KIB

@@ -174,13 +174,13 @@ class SaveUpload(Component, frozen=True):
 class SaveBodyPolicy(Component, frozen=True):
     """Who may send a save, in the order of PROTOCOL 4: syntax, token, size and coding, disk."""
 
-    _shelf: SaveService
+    _saves: SaveService
     _limits: SaveLimits
     _intake: UploadAdmission
 
     async def accept(self, head: RequestHead) -> SaveUpload:
         intent = UploadHeaders.of(head.kwargs["slot"], head.header, self._limits)
-        entry = await self._shelf.enter(access_token(head))
+        entry = await self._saves.authorize_write(access_token(head))
         return SaveUpload(entry, intent, self._intake.open(head, entry))
 
 
@@ -229,7 +229,7 @@ class StageBodyPolicy(Component, frozen=True):
         header = head.header
         refuse_part(header)
         sha256, announced = digest_in(head.kwargs["sha256"]), parse_content_digest(header("content-digest"))
-        entry = await self._commits.enter_to_stage(access_token(head))
+        entry = await self._commits.authorize_stage(access_token(head))
         return StagedUpload(entry, sha256, announced, self._intake.open(head, entry))
 
 
@@ -253,7 +253,7 @@ class CommitBodyPolicy(Component, frozen=True):
     _intake: UploadAdmission
 
     async def accept(self, head: RequestHead) -> CommitBody:
-        entry = await self._commits.enter(access_token(head))
+        entry = await self._commits.authorize_commit(access_token(head))
         space = self._intake.begin(entry)
         try:
             await _JSON.accept(head)

@@ -145,18 +145,18 @@ class DeleteDecision(Enum):
 class SlotState(Struct, frozen=True):
     """What decides: the highest version ever given out (0: never seen), the current version, the tombstone on top."""
 
-    last: int = 0
-    head: Version | None = None
+    last_version: int = 0
+    current: Version | None = None
     tombstone: Version | None = None
 
     @property
-    def seen(self) -> bool:
-        return self.last > 0
+    def exists(self) -> bool:
+        return self.last_version > 0
 
     @property
     def size(self) -> int | None:
         """Bytes of the current version; None for an empty slot."""
-        return self.head.size if self.head else None
+        return self.current.size if self.current else None
 
 
 class WriteDecision(Struct, frozen=True):
@@ -166,7 +166,7 @@ class WriteDecision(Struct, frozen=True):
     yours: Version | None = None
 
     @property
-    def keeps_copy(self) -> bool:
+    def stores_copy(self) -> bool:
         """W6 for the first time: the refused bytes are kept beside the current ones."""
         return self.rule is WriteRule.W6_CONFLICT and self.yours is None
 
@@ -183,32 +183,32 @@ class MatchingVersions(Struct, frozen=True):
 NOTHING_EARLIER = MatchingVersions()
 
 
-def decide_write(view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
+def decide_write(state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
     """The first rule that fits; `earlier` was looked up by Condition.base and the body's SHA-256."""
-    head, holds = view.head, condition.holds(view.head)
-    if head is not None and head.body is not None and _same(head.body, body):
-        changed = head.body.meta != body.meta and holds
+    head, holds = state.current, condition.holds(state.current)
+    if head is not None and head.content is not None and _same(head.content, body):
+        changed = head.content.meta != body.meta and holds
         return WriteDecision(WriteRule.W1_RELABELLED if changed else WriteRule.W1_ALREADY_THERE)
     if condition.wants is ConditionKind.ANYTHING:
-        return WriteDecision(WriteRule.W3_UNCONDITIONAL if view.seen else WriteRule.W2_FIRST)
+        return WriteDecision(WriteRule.W3_UNCONDITIONAL if state.exists else WriteRule.W2_FIRST)
     if holds:
         return WriteDecision(WriteRule.W4_WRITTEN)
-    if not view.seen:
+    if not state.exists:
         return WriteDecision(WriteRule.W7_NEVER_SEEN)
     if earlier.written is not None and condition.wants is not ConditionKind.PRESENT:
         return WriteDecision(WriteRule.W5_SUPERSEDED, earlier.written)
     return WriteDecision(WriteRule.W6_CONFLICT, earlier.copied)
 
 
-def decide_delete(view: SlotState, condition: Condition) -> DeleteDecision:
+def decide_delete(state: SlotState, condition: Condition) -> DeleteDecision:
     """A slot without a current version is judged before the condition (RFC 9110 13.2.1)."""
-    if not view.seen:
+    if not state.exists:
         return DeleteDecision.NEVER_SEEN
-    if view.head is None:
-        return DeleteDecision.ALREADY_DONE if _made(view.tombstone, condition) else DeleteDecision.ALREADY_DELETED
+    if state.current is None:
+        return DeleteDecision.ALREADY_DONE if _made(state.tombstone, condition) else DeleteDecision.ALREADY_DELETED
     if condition.wants is ConditionKind.ANYTHING:
         return DeleteDecision.UNCONDITIONAL
-    return DeleteDecision.DELETES if condition.holds(view.head) else DeleteDecision.CONFLICT
+    return DeleteDecision.DELETES if condition.holds(state.current) else DeleteDecision.CONFLICT
 
 
 def _same(one: SaveContent, other: SaveContent) -> bool:

@@ -47,7 +47,7 @@ def version_by_tag(connection: Connection, player_id: str, slot: str, tag: str |
     return version if version is not None and version.tag == tag else None
 
 
-def set_current(connection: Connection, limits: SaveLimits, player_id: str, view: SlotState, now: Version) -> Version:
+def set_current(connection: Connection, limits: SaveLimits, player_id: str, state: SlotState, now: Version) -> Version:
     """Make `now` the current version of a player who has a row in `shelf`; retire its parent.
 
     The caller counts the references of its blob, as in keep_copy().
@@ -55,8 +55,8 @@ def set_current(connection: Connection, limits: SaveLimits, player_id: str, view
     tables.insert_version(connection, player_id, now)
     if now.parent is not None:
         tables.retire_version(connection, player_id, now.slot, now.parent, now.created_ms)
-    old = view.head.size if view.head else 0
-    grown = Usage(slots=0 if view.head else 1, bytes=now.size - old, history_bytes=old)
+    old = state.current.size if state.current else 0
+    grown = Usage(slots=0 if state.current else 1, bytes=now.size - old, history_bytes=old)
     (seq, kept), number = tables.change_player(connection, player_id, grown), now.version
     prune_at_ms = now.created_ms if number > limits.keep_versions else None
     tables.write_slot(
@@ -149,9 +149,9 @@ def prune_to_quota(
 
 def bump_slot(connection: Connection, player_id: str, slot: str, seq: int | None = None) -> None:
     """The slot's entry in the list has changed, though no version that is or was current has."""
-    view = tables.slot_state(connection, player_id, slot)
+    state = tables.slot_state(connection, player_id, slot)
     number = tables.change_player(connection, player_id, Usage())[0] if seq is None else seq
-    tables.touch_slot(connection, player_id, slot, last_version=view.last, seq=number, prune_at_ms=None)
+    tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=number, prune_at_ms=None)
 
 
 def _fit_into_quota(
@@ -171,38 +171,42 @@ def _fit_into_quota(
         tables.set_prune_time(connection, player_id, now.slot, now.created_ms)
 
 
-def ensure_blob(connection: Connection, order: WriteCommand | StageCommand, refs: int = 0) -> int | BytesMissing:
+def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, refs: int = 0) -> int | BytesMissing:
     """A blob of the player with exactly the body's bytes, and so many references more.
 
     Bytes that are damaged on disk are replaced by those at hand, for every version that shares them: a player who
     still has the bytes heals the save by storing it again. NeedsBytes changes nothing.
     """
     # bytes of a version are new mostly: to insert them tells; what makes none must write nothing where they are there
-    if refs or tables.find_blob(connection, order.entry.player_id, order.body.sha256) is None:
-        blob_id = _new(connection, order, order.body.sha256, refs)
+    if refs or tables.find_blob(connection, command.context.player_id, command.content.sha256) is None:
+        blob_id = _new(connection, command, command.content.sha256, refs)
         if blob_id is not None:
             return blob_id
-    found = _found(connection, order)
+    found = _found(connection, command)
     if refs and not isinstance(found, BytesMissing):
         tables.add_references(connection, found, refs)
     return found
 
 
-def _new(connection: Connection, order: WriteCommand | StageCommand, sha256: bytes | None, refs: int = 0) -> int | None:
+def _new(
+    connection: Connection, command: WriteCommand | StageCommand, sha256: bytes | None, refs: int = 0
+) -> int | None:
     """The bytes at hand in a blob of their own, unless the player has one of this hash: even then a number is spent."""
-    if order.data is None:
+    if command.data is None:
         return None
-    return tables.insert_blob(connection, order.entry.player_id, sha256, order.data, refs=refs, now_ms=order.now_ms)
+    return tables.insert_blob(
+        connection, command.context.player_id, sha256, command.data, refs=refs, now_ms=command.now_ms
+    )
 
 
-def _found(connection: Connection, order: WriteCommand | StageCommand) -> int | BytesMissing:
-    player_id, body = order.entry.player_id, order.body
+def _found(connection: Connection, command: WriteCommand | StageCommand) -> int | BytesMissing:
+    player_id, body = command.context.player_id, command.content
     known = tables.find_blob(connection, player_id, body.sha256)
-    if known is not None and order.data is None and known == order.checked:
+    if known is not None and command.data is None and known == command.checked_blob:
         return known
-    if known is not None and order.data is not None and tables.load_blob(connection, known) == order.data:
+    if known is not None and command.data is not None and tables.load_blob(connection, known) == command.data:
         return known
-    fresh = order.appended if order.data is None else _new(connection, order, None)
+    fresh = command.appended_blob if command.data is None else _new(connection, command, None)
     if fresh is None or not tables.is_unclaimed(connection, player_id, fresh, body.size):
         return BytesMissing(known)
     if known is not None:
@@ -213,76 +217,80 @@ def _found(connection: Connection, order: WriteCommand | StageCommand) -> int | 
 
 
 def write_save(
-    connection: Connection, limits: SaveLimits, order: WriteCommand
+    connection: Connection, limits: SaveLimits, command: WriteCommand
 ) -> WriteResult | BytesMissing | SaveError:
     """Apply the rules W1 to W7 to a PUT. NeedsBytes and SaveError change nothing."""
-    player_id, slot = order.entry.player_id, order.slot
-    shelf, view = tables.load_slot(connection, player_id, slot)
-    if shelf.erased_since(order.entry.epoch):
+    player_id, slot = command.context.player_id, command.slot
+    summary, state = tables.load_slot(connection, player_id, slot)
+    if summary.erased_since(command.context.epoch):
         return is_erasing()
-    verdict = decide(connection, order, view)
-    if verdict.rule not in WRITES:
-        return _keep_current(connection, limits, order, view, verdict)
-    refusal = room_to_write(limits, shelf.usage, view.size, order.body.size)
+    decision = decide(connection, command, state)
+    if decision.rule not in WRITES:
+        return _keep_current(connection, limits, command, state, decision)
+    refusal = room_to_write(limits, summary.usage, state.size, command.content.size)
     if refusal is not None:
         return refusal
-    blob_id = ensure_blob(connection, order, refs=1)
+    blob_id = ensure_blob(connection, command, refs=1)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    return WriteResult(verdict, replace_current(connection, limits, order, view, blob_id), created=view.head is None)
+    return WriteResult(
+        decision, replace_current(connection, limits, command, state, blob_id), created=state.current is None
+    )
 
 
 def _keep_current(
-    connection: Connection, limits: SaveLimits, order: WriteCommand, view: SlotState, verdict: WriteDecision
+    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, decision: WriteDecision
 ) -> WriteResult | BytesMissing:
     """Answer a PUT that leaves the current version as it is; keep its bytes as a conflict copy where the rule says."""
-    player_id, slot = order.entry.player_id, order.slot
-    base = version_by_tag(connection, player_id, slot, order.condition.base)
-    if verdict.rule in (
+    player_id, slot = command.context.player_id, command.slot
+    base = version_by_tag(connection, player_id, slot, command.condition.base)
+    if decision.rule in (
         WriteRule.W3_UNCONDITIONAL,
         WriteRule.W7_NEVER_SEEN,
     ):  # the response does not say that bytes are kept
-        return WriteResult(verdict, view.head, base=base)
-    if verdict.keeps_copy and not has_room(connection, limits, player_id, order.body.size):
-        return WriteResult(verdict, view.head, base=base, dropped=True)
-    blob_id = ensure_blob(connection, order, refs=1 if verdict.keeps_copy else 0)
+        return WriteResult(decision, state.current, base=base)
+    if decision.stores_copy and not has_room(connection, limits, player_id, command.content.size):
+        return WriteResult(decision, state.current, base=base, dropped=True)
+    blob_id = ensure_blob(connection, command, refs=1 if decision.stores_copy else 0)
     if isinstance(blob_id, BytesMissing):
         return blob_id
-    if not verdict.keeps_copy:
-        return WriteResult(verdict, view.head, base=base, yours=verdict.yours)
-    yours = store_refused(connection, limits, order, view, base=base, blob_id=blob_id)
-    base = version_by_tag(connection, player_id, slot, order.condition.base)  # the copy may have pushed it out
-    return WriteResult(verdict, view.head, base=base, yours=yours)
+    if not decision.stores_copy:
+        return WriteResult(decision, state.current, base=base, yours=decision.yours)
+    yours = store_refused(connection, limits, command, state, base=base, blob_id=blob_id)
+    base = version_by_tag(connection, player_id, slot, command.condition.base)  # the copy may have pushed it out
+    return WriteResult(decision, state.current, base=base, yours=yours)
 
 
-def decide(connection: Connection, order: WriteCommand, view: SlotState) -> WriteDecision:
+def decide(connection: Connection, command: WriteCommand, state: SlotState) -> WriteDecision:
     """Which rule answers; only a conflict asks what was written before, and may be none then."""
-    verdict = decide_write(view, order.condition, order.body, NOTHING_EARLIER)
-    if verdict.rule is not WriteRule.W6_CONFLICT:
-        return verdict
-    player_id, base = order.entry.player_id, order.condition.base
-    earlier = tables.matching_versions(connection, player_id, order.slot, base, order.body.sha256)
-    return decide_write(view, order.condition, order.body, earlier)
+    decision = decide_write(state, command.condition, command.content, NOTHING_EARLIER)
+    if decision.rule is not WriteRule.W6_CONFLICT:
+        return decision
+    player_id, base = command.context.player_id, command.condition.base
+    earlier = tables.matching_versions(connection, player_id, command.slot, base, command.content.sha256)
+    return decide_write(state, command.condition, command.content, earlier)
 
 
-def delete_save(connection: Connection, limits: SaveLimits, order: DeleteCommand) -> DeleteResult | SaveError:
+def delete_save(connection: Connection, limits: SaveLimits, command: DeleteCommand) -> DeleteResult | SaveError:
     """A DELETE: the slot becomes empty, its history stays. SaveError changes nothing."""
-    player_id, slot = order.entry.player_id, order.slot
-    shelf, view = tables.load_slot(connection, player_id, slot)
-    if shelf.erased_since(order.entry.epoch):
+    player_id, slot = command.context.player_id, command.slot
+    summary, state = tables.load_slot(connection, player_id, slot)
+    if summary.erased_since(command.context.epoch):
         return is_erasing()
-    removal = decide_delete(view, order.condition)
-    if removal is DeleteDecision.DELETES and view.head is not None:
-        empty(connection, limits, order, view.last + 1, view.head)
-    last = last_version_of(connection, player_id, view)
-    return DeleteResult(removal, view.head, version_by_tag(connection, player_id, slot, order.condition.base), last)
+    decision = decide_delete(state, command.condition)
+    if decision is DeleteDecision.DELETES and state.current is not None:
+        empty(connection, limits, command, state.last_version + 1, state.current)
+    last = last_version_of(connection, player_id, state)
+    return DeleteResult(
+        decision, state.current, version_by_tag(connection, player_id, slot, command.condition.base), last
+    )
 
 
-def last_version_of(connection: Connection, player_id: str, view: SlotState) -> Version | None:
+def last_version_of(connection: Connection, player_id: str, state: SlotState) -> Version | None:
     """What an empty slot held when it was deleted, if it is kept."""
-    if view.tombstone is None:
+    if state.tombstone is None:
         return None
-    return tables.find_version(connection, player_id, view.tombstone.slot, view.tombstone.parent)
+    return tables.find_version(connection, player_id, state.tombstone.slot, state.tombstone.parent)
 
 
 def is_erasing() -> Erased:
@@ -290,74 +298,93 @@ def is_erasing() -> Erased:
 
 
 def replace_current(
-    connection: Connection, limits: SaveLimits, order: WriteCommand, view: SlotState, blob_id: int
+    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, blob_id: int
 ) -> Version:
     """Make the body the current version; a player's first slot also makes their row in `shelf`."""
-    top = view.head or view.tombstone
-    parent, parent_tag = top.version if top else None, view.head.tag if view.head else None
-    now = Version(order.slot, view.last + 1, parent, parent_tag, VersionKind.WRITE, blob_id, order.body, order.now_ms)
-    if view.last == 0:
-        tables.create_player(connection, order.entry.player_id, order.new_epoch)
-    return set_current(connection, limits, order.entry.player_id, view, now)
+    top = state.current or state.tombstone
+    parent, parent_tag = top.version if top else None, state.current.tag if state.current else None
+    now = Version(
+        command.slot,
+        state.last_version + 1,
+        parent,
+        parent_tag,
+        VersionKind.WRITE,
+        blob_id,
+        command.content,
+        command.now_ms,
+    )
+    if state.last_version == 0:
+        tables.create_player(connection, command.context.player_id, command.new_epoch)
+    return set_current(connection, limits, command.context.player_id, state, now)
 
 
 def store_refused(
     connection: Connection,
     limits: SaveLimits,
-    order: WriteCommand,
-    view: SlotState,
+    command: WriteCommand,
+    state: SlotState,
     *,
     base: Version | None,
     blob_id: int,
 ) -> Version:
     """The body becomes a conflict copy."""
-    parent, named, ms = base.version if base else None, order.condition.base, order.now_ms
+    parent, named, ms = base.version if base else None, command.condition.base, command.now_ms
     copy = Version(
-        order.slot, view.last + 1, parent, named, VersionKind.CONFLICT, blob_id, order.body, ms, retired_ms=ms
+        command.slot,
+        state.last_version + 1,
+        parent,
+        named,
+        VersionKind.CONFLICT,
+        blob_id,
+        command.content,
+        ms,
+        retired_ms=ms,
     )
-    store_conflict_copy(connection, limits, order.entry.player_id, copy)
+    store_conflict_copy(connection, limits, command.context.player_id, copy)
     return copy
 
 
-def empty(connection: Connection, limits: SaveLimits, order: DeleteCommand, number: int, head: Version) -> None:
+def empty(connection: Connection, limits: SaveLimits, command: DeleteCommand, number: int, head: Version) -> None:
     """A tombstone becomes the newest version."""
-    tombstone = Version(order.slot, number, head.version, head.tag, VersionKind.DELETE, None, None, order.now_ms)
-    mark_deleted(connection, limits, order.entry.player_id, head, tombstone)
+    tombstone = Version(command.slot, number, head.version, head.tag, VersionKind.DELETE, None, None, command.now_ms)
+    mark_deleted(connection, limits, command.context.player_id, head, tombstone)
 
 
-def restore_version(connection: Connection, limits: SaveLimits, order: RestoreCommand) -> WriteResult | SaveError:
+def restore_version(connection: Connection, limits: SaveLimits, command: RestoreCommand) -> WriteResult | SaveError:
     """A write of bytes that are here already, judged by the same rules; nothing is copied, or kept when refused."""
-    player_id, slot = order.entry.player_id, order.slot
-    shelf, view = tables.load_slot(connection, player_id, slot)
-    if shelf.erased_since(order.entry.epoch):
+    player_id, slot = command.context.player_id, command.slot
+    summary, state = tables.load_slot(connection, player_id, slot)
+    if summary.erased_since(command.context.epoch):
         return is_erasing()
-    old = tables.find_version(connection, player_id, slot, order.version)
-    if old is None or old.body is None:
-        return _without_bytes(view, slot, order.version, old)
-    base = order.condition.base
-    earlier = tables.matching_versions(connection, player_id, slot, base, old.body.sha256)
-    verdict = decide_write(view, order.condition, old.body, earlier)
-    if verdict.rule not in WRITES:
-        return WriteResult(verdict, view.head, base=version_by_tag(connection, player_id, slot, base), yours=old)
-    refusal = room_to_write(limits, shelf.usage, view.size, old.size)
+    old = tables.find_version(connection, player_id, slot, command.version)
+    if old is None or old.content is None:
+        return _without_bytes(state, slot, command.version, old)
+    base = command.condition.base
+    earlier = tables.matching_versions(connection, player_id, slot, base, old.content.sha256)
+    decision = decide_write(state, command.condition, old.content, earlier)
+    if decision.rule not in WRITES:
+        return WriteResult(decision, state.current, base=version_by_tag(connection, player_id, slot, base), yours=old)
+    refusal = room_to_write(limits, summary.usage, state.size, old.size)
     if refusal is not None:
         return refusal
-    top = view.head or view.tombstone
-    parent, parent_tag = top.version if top else None, view.head.tag if view.head else None
-    now = Version(slot, view.last + 1, parent, parent_tag, VersionKind.RESTORE, old.blob_id, old.body, order.now_ms)
+    top = state.current or state.tombstone
+    parent, parent_tag = top.version if top else None, state.current.tag if state.current else None
+    now = Version(
+        slot, state.last_version + 1, parent, parent_tag, VersionKind.RESTORE, old.blob_id, old.content, command.now_ms
+    )
     if old.blob_id is not None:
         tables.add_references(connection, old.blob_id, +1)
-    return WriteResult(verdict, set_current(connection, limits, player_id, view, now))
+    return WriteResult(decision, set_current(connection, limits, player_id, state, now))
 
 
-def dismiss_conflict(connection: Connection, order: DismissCommand) -> SaveError | None:
+def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveError | None:
     """The conflict copy goes; None when it did. Only copies can."""
-    player_id, slot = order.entry.player_id, order.slot
-    if tables.find_player(connection, player_id).erased_since(order.entry.epoch):
+    player_id, slot = command.context.player_id, command.slot
+    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
         return is_erasing()
-    copy = tables.find_version(connection, player_id, slot, order.version)
+    copy = tables.find_version(connection, player_id, slot, command.version)
     if copy is None:
-        return _without_bytes(tables.slot_state(connection, player_id, slot), slot, order.version, copy)
+        return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
     if copy.kind is not VersionKind.CONFLICT:
         return protected(copy)
     delete_version(connection, player_id, copy)
@@ -365,7 +392,7 @@ def dismiss_conflict(connection: Connection, order: DismissCommand) -> SaveError
     return None
 
 
-def _without_bytes(view: SlotState, slot: str, number: int, version: Version | None) -> SaveError:
-    if not view.seen:
+def _without_bytes(state: SlotState, slot: str, number: int, version: Version | None) -> SaveError:
+    if not state.exists:
         return not_found(slot)
     return version_gone(slot, number) if version is None else no_bytes(version)

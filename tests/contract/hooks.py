@@ -16,7 +16,7 @@ SPENT = {
     "end_session": "listing",
     "log_out": "leaving",
     "erase_player": "erased",
-    "erase_shelf": "anew",
+    "erase_saves": "anew",
 }
 """Whose token is used where it ends something; that of all other operations stays good."""
 EXAMPLES = {"q0Z8b1Yd3kX5mN7pR9tV2w": "link", "grc_" + "A" * 49: "refresh"}

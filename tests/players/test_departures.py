@@ -48,7 +48,7 @@ def save(connection: sqlite3.Connection, player_id: str, slot: str, data: bytes)
         save_tables.slot_state(connection, player_id, slot),
         save_tables.find_player(connection, player_id).cursor.epoch,
     )
-    condition = ABSENT if view.head is None else Condition(ConditionKind.THIS, view.head.entity_tag)
+    condition = ABSENT if view.current is None else Condition(ConditionKind.THIS, view.current.entity_tag)
     order = WriteCommand(
         WriteContext(player_id, epoch), slot, condition, body_of(data), NOW_MS, f"e{player_id[4]}", data
     )
@@ -184,7 +184,7 @@ class AttachTests(FolderCase):
         found = {
             slot: (version.tag, [copy.kind for copy in self.at(self.state, lambda c, s=slot: self.copies(c, s))])
             for slot in ("auto", "both", "own", "same")
-            for version in [self.at(self.state, lambda c, s=slot: save_tables.slot_state(c, BERT, s).head)]
+            for version in [self.at(self.state, lambda c, s=slot: save_tables.slot_state(c, BERT, s).current)]
         }
         self.assertEqual(
             found,
@@ -218,7 +218,7 @@ class AttachTests(FolderCase):
         named = self.at(self.auth, lambda c: player_tables.find_named(c, KEYS, "anna"))
         self.assertEqual((named.player.player_id, named.name), (BERT, "Anna"))
         copy = self.at(self.state, lambda c: self.copies(c, "both"))[0]
-        self.assertEqual(copy.body.sha256, sha256(b"anna's").digest())
+        self.assertEqual(copy.content.sha256, sha256(b"anna's").digest())
 
     def test_killed_between_the_steps(self) -> None:
         """kill -9 after any transaction: the next start brings it to the same end, nothing lost and nothing twice."""
@@ -268,7 +268,7 @@ class AttachTests(FolderCase):
         """A slot that is empty keeps its tombstone with the heir, and takes a copy where the heir's own is empty."""
 
         def bury(connection: sqlite3.Connection, player_id: str, slot: str) -> None:
-            head = save_tables.slot_state(connection, player_id, slot).head
+            head = save_tables.slot_state(connection, player_id, slot).current
             assert head is not None
             epoch = save_tables.find_player(connection, player_id).cursor.epoch
             order = DeleteCommand(
@@ -282,7 +282,7 @@ class AttachTests(FolderCase):
         self.resume()
         self.assert_sound()
         views = self.at(self.state, lambda c: [save_tables.slot_state(c, BERT, slot) for slot in ("auto", "both")])
-        self.assertEqual([view.head for view in views], [None, None])
+        self.assertEqual([view.current for view in views], [None, None])
         self.assertEqual(len(self.at(self.state, lambda c: self.copies(c, "both"))), 1)
 
     def at_auth(self, sql: str) -> None:

@@ -62,21 +62,21 @@ class StoredWorld:
     def entry(self, player_id: str = PLAYER) -> WriteContext:
         return WriteContext(player_id, save_tables.find_player(self.connection, player_id).cursor.epoch)
 
-    def order(self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT) -> WriteCommand:
+    def command(self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT) -> WriteCommand:
         return WriteCommand(self.entry(), slot, condition, body_of(data, meta), next(self._now_ms), "epoch1", data)
 
     def put(
         self, condition: Condition, data: bytes, meta: str | None = None, slot: str = SLOT
     ) -> WriteResult | BytesMissing | SaveError:
-        return write_store.write_save(self.connection, self.limits, self.order(condition, data, meta, slot))
+        return write_store.write_save(self.connection, self.limits, self.command(condition, data, meta, slot))
 
     def delete(self, condition: Condition, slot: str = SLOT) -> DeleteResult | SaveError:
-        order = DeleteCommand(self.entry(), slot, condition, next(self._now_ms))
-        return write_store.delete_save(self.connection, self.limits, order)
+        command = DeleteCommand(self.entry(), slot, condition, next(self._now_ms))
+        return write_store.delete_save(self.connection, self.limits, command)
 
     def restore(self, number: int, condition: Condition, slot: str = SLOT) -> WriteResult | SaveError:
-        order = RestoreCommand(self.entry(), slot, number, condition, next(self._now_ms))
-        return write_store.restore_version(self.connection, self.limits, order)
+        command = RestoreCommand(self.entry(), slot, number, condition, next(self._now_ms))
+        return write_store.restore_version(self.connection, self.limits, command)
 
     def history(self, slot: str = SLOT) -> list[Version]:
         """Newest first."""
@@ -99,29 +99,29 @@ class ListWorld:
     ) -> tuple[WriteRule, str | None, str | None]:
         """-> the rule, the tag that is current now, the tag of the refused bytes."""
         body = body_of(data, meta)
-        verdict = self.judged(condition, body)
-        yours = verdict.yours
-        if verdict.rule in WRITES:
+        decision = self.judged(condition, body)
+        yours = decision.yours
+        if decision.rule in WRITES:
             self.put_on_top(VersionKind.WRITE, body)
-        elif verdict.keeps_copy:
+        elif decision.stores_copy:
             yours = self.add(VersionKind.CONFLICT, None, condition.base, body)
-        return verdict.rule, self.head and self.head.tag, yours and yours.tag
+        return decision.rule, self.head and self.head.tag, yours and yours.tag
 
     def restore(self, number: int, condition: Condition) -> tuple[WriteRule, str | None]:
         """-> the rule, the tag that is current now; of a version with bytes."""
-        body = self.kept[number - 1].body
+        body = self.kept[number - 1].content
         assert body is not None
-        verdict = self.judged(condition, body)
-        if verdict.rule in WRITES:
+        decision = self.judged(condition, body)
+        if decision.rule in WRITES:
             self.put_on_top(VersionKind.RESTORE, body)
-        return verdict.rule, self.head and self.head.tag
+        return decision.rule, self.head and self.head.tag
 
     def judged(self, condition: Condition, body: SaveContent) -> WriteDecision:
-        same = [version for version in self.kept if version.body and version.body.sha256 == body.sha256]
+        same = [version for version in self.kept if version.content and version.content.sha256 == body.sha256]
         named = [version for version in reversed(same) if version.parent_tag == condition.base]
         written = next((version for version in named if version.kind is not VersionKind.CONFLICT), None)
         copied = next((version for version in named if version.kind is VersionKind.CONFLICT), None)
-        return decide_write(self.view, condition, body, MatchingVersions(written, copied))
+        return decide_write(self.state, condition, body, MatchingVersions(written, copied))
 
     def put_on_top(self, kind: VersionKind, body: SaveContent) -> None:
         top, tag = self.head or self.tombstone, self.head.tag if self.head else None
@@ -129,14 +129,14 @@ class ListWorld:
         self.tombstone = None
 
     def delete(self, condition: Condition) -> DeleteDecision:
-        removal = decide_delete(self.view, condition)
-        if removal is DeleteDecision.DELETES and self.head is not None:
+        decision = decide_delete(self.state, condition)
+        if decision is DeleteDecision.DELETES and self.head is not None:
             self.tombstone = self.add(VersionKind.DELETE, self.head.version, self.head.tag, None)
             self.head = None
-        return removal
+        return decision
 
     @property
-    def view(self) -> SlotState:
+    def state(self) -> SlotState:
         return SlotState(len(self.kept), self.head, self.tombstone)
 
     def add(self, kind: VersionKind, parent: int | None, parent_tag: str | None, body: SaveContent | None) -> Version:

@@ -48,9 +48,9 @@ class CheckingTest(SynchronousTestCase):
         entries = {each.slot: each for each in save_tables.changed_slots(self.world.connection, PLAYER, cursor.seq)}
         self.assertEqual(set(entries), {"auto", "old"})
         auto, old = (save_tables.slot_state(self.world.connection, PLAYER, slot) for slot in ("auto", "old"))
-        self.assertEqual((auto.head.version, auto.last, old.head, old.tombstone.parent), (2, 3, None, 1))
+        self.assertEqual((auto.current.version, auto.last_version, old.current, old.tombstone.parent), (2, 3, None, 1))
         self.world.connection.execute("UPDATE save SET prune_at_ms = 0")
-        cleanup.clean_up(self.world.connection, SaveLimits(), auto.head.created_ms)
+        cleanup.clean_up(self.world.connection, SaveLimits(), auto.current.created_ms)
         self.assertEqual(len(self.world.history()) + len(self.world.history("old")), 5)
 
     def test_lost_slot_of_copies(self) -> None:
@@ -58,17 +58,17 @@ class CheckingTest(SynchronousTestCase):
         self.broken(
             "DELETE FROM save WHERE slot = 'auto'", "DELETE FROM save_version WHERE slot = 'auto' AND version < 3"
         )
-        view = save_tables.slot_state(self.world.connection, PLAYER, "auto")
-        self.assertEqual((view.head, view.last), (None, 3))
+        state = save_tables.slot_state(self.world.connection, PLAYER, "auto")
+        self.assertEqual((state.current, state.last_version), (None, 3))
         self.assertEqual([version.version for version in self.world.history()], [3])
 
     def test_lost_shelf(self) -> None:
         """A player without a row in player_saves keeps all saves, and gets a new epoch."""
         found = self.broken("DELETE FROM player_saves")
         self.assertIn("saves of a player without a row in player_saves", found)
-        shelf = save_tables.find_player(self.world.connection, PLAYER)
-        self.assertEqual((shelf.usage.slots, shelf.usage.bytes), (1, 3))
-        self.assertNotEqual(shelf.cursor.epoch, "epoch1")
+        saves = save_tables.find_player(self.world.connection, PLAYER)
+        self.assertEqual((saves.usage.slots, saves.usage.bytes), (1, 3))
+        self.assertNotEqual(saves.cursor.epoch, "epoch1")
         self.world.put(PRESENT, b"three")
         self.assertEqual(flaws(self.world.connection), [])
 

@@ -11,7 +11,7 @@ CODES = {
     "InvalidSlot": (400, "invalid_slot"),
     "InvalidSaveRequest": (400, "bad_request"),
     "InvalidCommit": (400, "invalid_request"),
-    "BadPrecondition": (400, "bad_precondition"),
+    "InvalidCondition": (400, "bad_precondition"),
     "BadMeta": (400, "bad_meta"),
     "BadRangePut": (400, "bad_range_put"),
     "DigestMismatch": (400, "digest_mismatch"),

@@ -15,6 +15,7 @@ from gamed.saves import batch_store, write_store
 from gamed.saves import tables as save_tables
 from gamed.saves.commands import (
     BlobsMissing,
+    BytesMissing,
     Change,
     CommitCommand,
     CommitConflict,
@@ -23,7 +24,7 @@ from gamed.saves.commands import (
     DeleteResult,
     StageCommand,
     WriteResult,
-    stands,
+    succeeds,
 )
 from gamed.saves.errors import SaveError
 from gamed.saves.limits import SaveLimits
@@ -52,7 +53,7 @@ class Wish(Struct, frozen=True):
             return Condition(ConditionKind.ABSENT) if self.data is not None else Condition(ConditionKind.PRESENT)
         if self.base == 9:
             return Condition(ConditionKind.PRESENT)
-        tags = [version.tag for version in history if version.body] or [NEVER]
+        tags = [version.tag for version in history if version.content] or [NEVER]
         tag = NEVER if self.base == 8 else tags[self.base % len(tags)]
         return Condition(ConditionKind.THIS, EntityTag(tag, self.weak))
 
@@ -81,8 +82,8 @@ class CommitWorld(StoredWorld):
             )
             assert isinstance(staged, batch_store.Staged)
             checked[body_of(data).sha256] = staged.blob_id
-        order = CommitCommand(self.entry(), changes, now_ms, "epoch1", checked)
-        outcome = batch_store.commit_changes(self.connection, self.limits, order)
+        command = CommitCommand(self.entry(), changes, now_ms, "epoch1", checked)
+        outcome = batch_store.commit_changes(self.connection, self.limits, command)
         assert not isinstance(outcome, BlobsMissing)
         return outcome
 
@@ -106,18 +107,18 @@ class Twins:
         if wish.data is None:
             return self.plain.delete(condition, wish.slot)
         written = self.plain.put(condition, wish.data, wish.meta, wish.slot)
-        assert not isinstance(written, write_store.NeedsBytes)
+        assert not isinstance(written, BytesMissing)
         return written
 
     def fits(self, wish: Wish) -> bool:
         """By the rules alone."""
-        condition, view = self.change(wish).condition, save_tables.slot_state(self.plain.connection, PLAYER, wish.slot)
+        condition, state = self.change(wish).condition, save_tables.slot_state(self.plain.connection, PLAYER, wish.slot)
         if wish.data is None:
-            judgement: WriteDecision | DeleteDecision = decide_delete(view, condition)
+            decision: WriteDecision | DeleteDecision = decide_delete(state, condition)
         else:
-            order = self.plain.order(condition, wish.data, wish.meta, wish.slot)
-            judgement = write_store.decide(self.plain.connection, order, view)
-        return stands(judgement)
+            command = self.plain.command(condition, wish.data, wish.meta, wish.slot)
+            decision = write_store.decide(self.plain.connection, command, state)
+        return succeeds(decision)
 
     def agree(self) -> None:
         assert rows(self.plain.connection) == rows(self.committed.connection)
@@ -145,11 +146,11 @@ def one_by_one(asked: Sequence[Wish], limits: SaveLimits) -> None:
             assert type(together) is type(alone)
             assert isinstance(together, SaveError)
             assert dict(together.members) == dict(alone.members)
-        elif stands(alone.verdict if isinstance(alone, WriteResult) else alone.removal):
+        elif succeeds(alone.decision):
             assert isinstance(together, Committed)
             [now] = together.slots
             current = alone.current if isinstance(alone, WriteResult) else None
-            assert (now.body if isinstance(now, Version) else None) == (current and current.body)
+            assert (now.content if isinstance(now, Version) else None) == (current and current.content)
         else:
             assert isinstance(together, CommitConflict)
             [(refused, outcome)] = together.outcomes
@@ -184,7 +185,7 @@ def plain(outcome: WriteResult | DeleteResult) -> WriteResult | DeleteResult:
     sides = ("current", "base", "yours") if isinstance(outcome, WriteResult) else ("current", "base", "last")
     bare = {name: _bare(getattr(outcome, name)) for name in sides}
     if isinstance(outcome, WriteResult):
-        return replace(outcome, verdict=replace(outcome.verdict, yours=_bare(outcome.verdict.yours)), **bare)
+        return replace(outcome, decision=replace(outcome.decision, yours=_bare(outcome.decision.yours)), **bare)
     return replace(outcome, **bare)
 
 
@@ -217,11 +218,11 @@ class CommitModelTest(SynchronousTestCase):
         def keep_nothing(*_: object) -> None: ...
 
         for name, defect in (
-            ("stands", lambda judgement: True),
-            ("_keep", keep_nothing),
+            ("succeeds", lambda decision: True),
+            ("_keep_refused", keep_nothing),
             (
-                "judge_delete",
-                lambda view, condition: DeleteDecision.DELETES if view.head else DeleteDecision.NEVER_SEEN,
+                "decide_delete",
+                lambda state, condition: DeleteDecision.DELETES if state.current else DeleteDecision.NEVER_SEEN,
             ),
         ):
             self.patch(batch_store, name, defect)

@@ -31,30 +31,30 @@ class CountTest(SynchronousTestCase):
             before = len(world.connection.execute("SELECT 1 FROM save_version").fetchall())
             condition = self.condition(world, slot, wants, current)
             answer = world.delete(condition, slot) if data is None else world.put(condition, data, meta, slot)
-            holdings = save_tables.find_player(world.connection, PLAYER)
+            summary = save_tables.find_player(world.connection, PLAYER)
             self.assertEqual(flaws(world.connection), [])
-            self.assertLessEqual(holdings.usage.slots, TIGHT.slots)
-            self.assertLessEqual(holdings.usage.bytes, TIGHT.bytes)
+            self.assertLessEqual(summary.usage.slots, TIGHT.slots)
+            self.assertLessEqual(summary.usage.bytes, TIGHT.bytes)
             changed = len(world.connection.execute("SELECT 1 FROM save_version").fetchall()) != before
             if self.made_something(answer):
-                self.assertEqual(holdings.cursor.seq, seq + 1)
+                self.assertEqual(summary.cursor.seq, seq + 1)
             else:
-                self.assertEqual((holdings.cursor.seq, changed), (seq, False))
+                self.assertEqual((summary.cursor.seq, changed), (seq, False))
 
     def condition(self, world: StoredWorld, slot: str, wants: ConditionKind, current: bool) -> Condition:
         if wants is ConditionKind.ANYTHING:
             return UNCONDITIONAL
         if wants is not ConditionKind.THIS:
             return Condition(wants)
-        history = [version for version in world.history(slot) if version.body]
+        history = [version for version in world.history(slot) if version.content]
         tag = history[0 if current else -1].tag if history else "1-0123456789abcdef"
         return Condition(wants, EntityTag(tag))
 
     def made_something(self, answer: object) -> bool:
         if isinstance(answer, DeleteResult):
-            return answer.removal is DeleteDecision.DELETES
+            return answer.decision is DeleteDecision.DELETES
         if isinstance(answer, SaveError):
             self.assertIsInstance(answer, QuotaExceeded | TooManySlots)
             return False
         assert isinstance(answer, WriteResult)
-        return answer.verdict.rule in WRITES or (answer.verdict.keeps_copy and not answer.dropped)
+        return answer.decision.rule in WRITES or (answer.decision.stores_copy and not answer.dropped)

@@ -341,4 +341,4 @@ class PlaceTest(ExportCase):
         self.assertTrue(archive.content.closed)
 
     def cursor(self) -> Any:
-        return self.in_state(lambda c: export_store.shelves.find(c, ANNA)).cursor
+        return self.in_state(lambda c: export_store.tables.find_player(c, ANNA)).cursor

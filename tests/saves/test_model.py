@@ -111,7 +111,7 @@ class Devices(RuleBasedStateMachine):
     @rule(target=asks, device=devices, choice=st.integers(0, 99))
     def bring_back(self, device: int, choice: int) -> Ask:
         """A device wants an old version back, or a copy adopted, or a deleted save undeleted."""
-        me, whole = self.devices[device], [version for version in self.listed.kept if version.body]
+        me, whole = self.devices[device], [version for version in self.listed.kept if version.content]
         number = whole[choice % len(whole)].version
         me.waiting = me.waiting or Ask(device, me.condition(), None, restores=number)
         return me.waiting
@@ -149,10 +149,10 @@ class Devices(RuleBasedStateMachine):
         answer = self.stored.put(ask.condition, ask.data, ask.meta)
         assert isinstance(answer, WriteResult)
         tags = answer.current and answer.current.tag, answer.yours and answer.yours.tag
-        assert (answer.verdict.rule, *tags) == expected
-        if answer.verdict.rule in KEPT:
+        assert (answer.decision.rule, *tags) == expected
+        if answer.decision.rule in KEPT:
             self.safe.add(ask.data)
-        if answer.verdict.rule in WRITES:
+        if answer.decision.rule in WRITES:
             self.applied.add(ask)
         return answer
 
@@ -160,8 +160,8 @@ class Devices(RuleBasedStateMachine):
         expected, before = self.listed.restore(number, ask.condition), len(self.stored.history())
         answer = self.stored.restore(number, ask.condition)
         assert isinstance(answer, WriteResult)
-        assert (answer.verdict.rule, answer.current and answer.current.tag) == expected
-        if answer.verdict.rule in WRITES:
+        assert (answer.decision.rule, answer.current and answer.current.tag) == expected
+        if answer.decision.rule in WRITES:
             self.applied.add(ask)
         else:
             assert len(self.stored.history()) == before, "a restore that was refused left something"
@@ -170,34 +170,34 @@ class Devices(RuleBasedStateMachine):
     def delete(self, ask: Ask) -> DeleteResult:
         answer = self.stored.delete(ask.condition)
         assert isinstance(answer, DeleteResult)
-        assert answer.removal is self.listed.delete(ask.condition)
+        assert answer.decision is self.listed.delete(ask.condition)
         return answer
 
     def hear(self, me: Device, ask: Ask, answer: WriteResult | DeleteResult) -> None:
         me.waiting = None
         if isinstance(answer, WriteResult):
-            if answer.verdict.rule in (WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN):
+            if answer.decision.rule in (WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN):
                 assert self.listed.kept, "a slot that was never seen conflicts with nothing"
                 assert answer.yours is not None, "refused bytes were dropped"
                 assert ask not in self.applied, "a write that took place was called a conflict"
                 assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
-            if answer.verdict.rule is WriteRule.W5_SUPERSEDED and answer.current is not None:
+            if answer.decision.rule is WriteRule.W5_SUPERSEDED and answer.current is not None:
                 assert ask.restores or self.stored.bytes_of(answer.current) != ask.data, (
                     "what is current was called superseded"
                 )
-            if answer.verdict.rule in WRITES | {WriteRule.W1_ALREADY_THERE}:
+            if answer.decision.rule in WRITES | {WriteRule.W1_ALREADY_THERE}:
                 assert answer.current is not None
                 assert ask.restores is not None or self.stored.bytes_of(answer.current) == ask.data
             me.base = answer.current.tag if answer.current else None
         else:
-            if answer.removal in (DeleteDecision.CONFLICT, DeleteDecision.ALREADY_DELETED):
+            if answer.decision in (DeleteDecision.CONFLICT, DeleteDecision.ALREADY_DELETED):
                 assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
-            head = self.listed.head if answer.removal is DeleteDecision.CONFLICT else None
+            head = self.listed.head if answer.decision is DeleteDecision.CONFLICT else None
             me.base = head.tag if head else None
 
     @invariant()
     def no_bytes_are_lost(self) -> None:
-        kept = {self.stored.bytes_of(version) for version in self.stored.history() if version.body}
+        kept = {self.stored.bytes_of(version) for version in self.stored.history() if version.content}
         assert self.safe <= kept
 
     @invariant()
@@ -205,7 +205,7 @@ class Devices(RuleBasedStateMachine):
         """On top of one version the same bytes are written once, and refused once."""
         for kind in (VersionKind.WRITE, VersionKind.RESTORE, VersionKind.CONFLICT):
             seen = [
-                (version.parent_tag, version.body)
+                (version.parent_tag, version.content)
                 for version in self.stored.history()
                 if version.kind is kind and (version.parent_tag or kind is VersionKind.CONFLICT)
             ]
@@ -232,32 +232,32 @@ def run(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
     run_state_machine_as_test(Devices, settings=quiet)
 
 
-def without_w1(view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
+def without_w1(state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
     nowhere = replace(body, ctype="another/type")
-    return decide_write(view, condition, nowhere, earlier)
+    return decide_write(state, condition, nowhere, earlier)
 
 
-def without_w5(view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
-    return decide_write(view, condition, body, MatchingVersions(copied=earlier.copied))
+def without_w5(state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
+    return decide_write(state, condition, body, MatchingVersions(copied=earlier.copied))
 
 
 def forgetting_copies(
-    view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
+    state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
 ) -> WriteDecision:
-    return decide_write(view, condition, body, MatchingVersions(written=earlier.written))
+    return decide_write(state, condition, body, MatchingVersions(written=earlier.written))
 
 
 def ignoring_conditions(
-    view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
+    state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
 ) -> WriteDecision:
     return WriteDecision(WriteRule.W4_WRITTEN)
 
 
 def dropping_conflicts(
-    view: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
+    state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
 ) -> WriteDecision:
-    verdict = decide_write(view, condition, body, earlier)
-    return WriteDecision(WriteRule.W7_NEVER_SEEN) if verdict.rule is WriteRule.W6_CONFLICT else verdict
+    decision = decide_write(state, condition, body, earlier)
+    return WriteDecision(WriteRule.W7_NEVER_SEEN) if decision.rule is WriteRule.W6_CONFLICT else decision
 
 
 class ModelTest(SynchronousTestCase):
@@ -268,8 +268,7 @@ class ModelTest(SynchronousTestCase):
     def test_planted_defects(self) -> None:
         """The model notices when any one of the rules is gone."""
         for defect in (without_w1, without_w5, forgetting_copies, ignoring_conditions, dropping_conflicts):
-            self.patch(worlds, "judge_write", defect)
-            self.patch(write_store, "judge_write", defect)
-            self.patch(write_store, "judge_write", defect)
+            self.patch(worlds, "decide_write", defect)
+            self.patch(write_store, "decide_write", defect)
             with self.assertRaises(AssertionError, msg=defect.__name__):
                 run(examples(few=200, many=2000), [Phase.generate])

@@ -63,20 +63,20 @@ class RateTest(SynchronousTestCase):
         """0 is no limit."""
         rate = WriteRateLimiter.of(SaveLimits(writes_per_minute=0))
         for _ in range(1000):
-            rate.spend("ply_a", 5)
+            rate.acquire("ply_a", 5)
 
     def test_least(self) -> None:
         """One a minute is one a minute."""
         rate = WriteRateLimiter.of(SaveLimits(writes_per_minute=1))
-        rate.spend("ply_a", 0)
-        self.assertRaises(RateLimited, rate.spend, "ply_a", 59_000)
-        rate.spend("ply_a", 60_000)
+        rate.acquire("ply_a", 0)
+        self.assertRaises(RateLimited, rate.acquire, "ply_a", 59_000)
+        rate.acquire("ply_a", 60_000)
 
     def test_memory(self) -> None:
         """Who is quiet is forgotten."""
         rate = WriteRateLimiter.of(SaveLimits())
         for number in range(3 * CROWD):
-            rate.spend(f"ply_{number}", number * 10)
+            rate.acquire(f"ply_{number}", number * 10)
         self.assertLessEqual(len(rate._arrivals), CROWD + 1)
 
 

@@ -35,7 +35,7 @@ FIRST = version(1, OLD)
 HEAD = version(2, NOW, parent=FIRST)
 TOMBSTONE = version(3, None, VersionKind.DELETE, parent=HEAD)
 UNSEEN = SlotState()
-LIVE = SlotState(2, head=HEAD)
+LIVE = SlotState(2, current=HEAD)
 DELETED = SlotState(3, tombstone=TOMBSTONE)
 
 HEAD_TAG = Condition(ConditionKind.THIS, EntityTag(HEAD.tag))
@@ -86,10 +86,12 @@ REMOVALS = [
 class WriteTest(SynchronousTestCase):
     def test_new_bytes(self) -> None:
         """Bytes that are new everywhere are judged by the condition alone."""
-        self.assertEqual({(view, condition) for view, condition, _ in TABLE} ^ set(self.reasonable()), set())
-        for view, condition, rule in TABLE:
+        self.assertEqual({(state, condition) for state, condition, _ in TABLE} ^ set(self.reasonable()), set())
+        for state, condition, rule in TABLE:
             self.assertEqual(
-                decide_write(view, condition, NEW, MatchingVersions()), WriteDecision(rule), (view.last, condition)
+                decide_write(state, condition, NEW, MatchingVersions()),
+                WriteDecision(rule),
+                (state.last_version, condition),
             )
 
     def reasonable(self) -> set[tuple[SlotState, Condition]]:
@@ -120,23 +122,23 @@ class WriteTest(SynchronousTestCase):
 
     def test_superseded(self) -> None:
         """W5: a write that took place and was replaced since is told so, and nothing is stored twice."""
-        for view, condition in product((LIVE, DELETED), (OLD_TAG, WEAK_TAG, ABSENT, HEAD_TAG)):
-            if condition.holds(view.head):
+        for state, condition in product((LIVE, DELETED), (OLD_TAG, WEAK_TAG, ABSENT, HEAD_TAG)):
+            if condition.holds(state.current):
                 continue
-            verdict = decide_write(view, condition, NEW, MatchingVersions(written=FIRST, copied=HEAD))
-            self.assertEqual(verdict, WriteDecision(WriteRule.W5_SUPERSEDED, FIRST), (view.last, condition))
+            decision = decide_write(state, condition, NEW, MatchingVersions(written=FIRST, copied=HEAD))
+            self.assertEqual(decision, WriteDecision(WriteRule.W5_SUPERSEDED, FIRST), (state.last_version, condition))
 
     def test_star_supersedes_nothing(self) -> None:
         """`If-Match: *` names no version, so nothing in history can have come of it."""
-        verdict = decide_write(DELETED, PRESENT, NEW, MatchingVersions(written=FIRST))
-        self.assertEqual(verdict, WriteDecision(WriteRule.W6_CONFLICT))
+        decision = decide_write(DELETED, PRESENT, NEW, MatchingVersions(written=FIRST))
+        self.assertEqual(decision, WriteDecision(WriteRule.W6_CONFLICT))
 
     def test_refused_again(self) -> None:
         """W6 repeated finds its own copy."""
-        verdict = decide_write(LIVE, OLD_TAG, NEW, MatchingVersions(copied=FIRST))
-        self.assertEqual(verdict, WriteDecision(WriteRule.W6_CONFLICT, FIRST))
-        self.assertFalse(verdict.keeps_copy)
-        self.assertTrue(decide_write(LIVE, OLD_TAG, NEW, MatchingVersions()).keeps_copy)
+        decision = decide_write(LIVE, OLD_TAG, NEW, MatchingVersions(copied=FIRST))
+        self.assertEqual(decision, WriteDecision(WriteRule.W6_CONFLICT, FIRST))
+        self.assertFalse(decision.stores_copy)
+        self.assertTrue(decide_write(LIVE, OLD_TAG, NEW, MatchingVersions()).stores_copy)
 
     def test_who_writes(self) -> None:
         """Only W1 with new metadata, W2 and W4 change what is current."""
@@ -146,5 +148,5 @@ class WriteTest(SynchronousTestCase):
 class DeleteTest(SynchronousTestCase):
     def test_table(self) -> None:
         """What is not there is judged before the condition; a repeated DELETE finds its own effect."""
-        for view, condition, removal in REMOVALS:
-            self.assertIs(decide_delete(view, condition), removal, (view.last, condition))
+        for state, condition, decision in REMOVALS:
+            self.assertIs(decide_delete(state, condition), decision, (state.last_version, condition))

@@ -130,13 +130,13 @@ class StreamTest(TestCase):
         store = SqliteSaveStore(house.stores, house.issuer.keys.indexer, limits)
         waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(house.stores))
         rate = WriteRateLimiter(RateLimit(0, 1))
-        shelf = SaveService(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
-        gate = SaveBodyPolicy(shelf, limits, UploadAdmission(limits, data / "tmp", announced))
+        saves = SaveService(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
+        gate = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", announced))
         detached, shelves = ShieldedTasks(), SqliteEraseStore(house.stores, Counting())
-        erasure = EraseService(shelf, shelves, lambda: house.now_ms, Counting(), waits)
-        exports = ExportService(shelf, partial(SqliteExport, house.stores, data / "tmp"), announced)
+        erasure = EraseService(saves, shelves, lambda: house.now_ms, Counting(), waits)
+        exports = ExportService(saves, partial(SqliteExport, house.stores, data / "tmp"), announced)
         site = build_server(
-            [SaveRoutes(shelf, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
+            [SaveRoutes(saves, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
             HttpSettings(BASE_HOST),
             reactor,
             access_log=self.log,
