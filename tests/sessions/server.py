@@ -39,7 +39,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.note = TwistedAuditLog(self.lines.append).note
+        self.record = TwistedAuditLog(self.lines.append).record
 
 
 class House:
