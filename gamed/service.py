@@ -76,7 +76,7 @@ class AdminServer:
         """gamed.http.health_routes.Readiness."""
         if self._stopping:
             return ["the service is stopping"]
-        return await self._stores.silent()
+        return await self._stores.unresponsive()
 
     def close(self) -> Deferred[None]:
         """Fires when its connections are closed."""
@@ -228,7 +228,7 @@ class GamedService(MultiService):
         from gamed.ops.metrics import Gauges
 
         gauges = Gauges(
-            self._stores.lanes,
+            self._stores.queues,
             {"login": lambda: len(self._waiters), "saves": lambda: self._keeping.waiting},
             self._stores.wal_bytes,
             lambda: self._keeping.exporting,

@@ -46,32 +46,32 @@ def data(host: CommandContext, fix: bool, as_json: bool) -> None:
     with exit_on_error():
         files = host.open_keyless()
         lock = Lock.take(files.data) if fix else None
-        mended, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
+        repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
         if not found:  # a damaged file is not written to
-            mended = files.state(integrity.repair) if fix else 0
+            repaired = files.state(integrity.repair) if fix else 0
             found = _saves(files)
         if lock is not None:
             lock.release()
-        _tell(found, mended, fix=fix, as_json=as_json)
+        _tell(found, repaired, fix=fix, as_json=as_json)
 
 
-def _tell(found: Sequence[str], mended: int, *, fix: bool, as_json: bool) -> None:
+def _tell(found: Sequence[str], repaired: int, *, fix: bool, as_json: bool) -> None:
     if as_json:
-        echo(json.dumps({"flaws": list(found), "mended": mended}))
-    elif mended:
-        echo(f"{mended} counts put right")
+        echo(json.dumps({"errors": list(found), "repaired": repaired}))
+    elif repaired:
+        echo(f"{repaired} counts put right")
     if found:
-        count = f"{len(found)} flaw{'s' if len(found) > 1 else ''}"
+        count = f"{len(found)} error{'s' if len(found) > 1 else ''}"
         raise CommandFailed("\n".join([*([] if as_json else found), count, *_advice(found, fix=fix)]))
     if not as_json:
         echo("all is well")
 
 
 def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
-    counts = tuple(each.what for each in integrity.CHECKS if each.mend)
-    if not fix and any(flaw.startswith(counts) for flaw in found):
+    counts = tuple(each.what for each in integrity.CHECKS if each.repair)
+    if not fix and any(error.startswith(counts) for error in found):
         yield "To repair wrong counts, stop the service and run: gamed check data --fix"
-    if any(flaw.startswith(DAMAGED) for flaw in found):
+    if any(error.startswith(DAMAGED) for error in found):
         yield (
             "Damaged bytes are whole again once the game has saved the same ones anew. Else bring another version back "
             "(gamed saves versions, gamed saves restore), or restore state.db from a backup."

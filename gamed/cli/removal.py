@@ -40,7 +40,7 @@ class CommandSaveRemoval(Component, frozen=True):
         self._files.state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms))
         self.finish(player_id)
 
-    async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
+    async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(token_bytes), new_epoch(token_bytes)
 
         def unit(connection: Connection) -> bool:

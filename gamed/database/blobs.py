@@ -1,8 +1,8 @@
-"""Rows of `blob` and `blob_part`: units of the blob lane (PROTOCOL 4). It makes parts; small blobs come without.
+"""Rows of `blob` and `blob_part`: units of the blob queue (PROTOCOL 4). It makes parts; small blobs come without.
 
-The blob lane: bytes too large to ride a group commit, in parts, beside it (PROTOCOL 4).
+The blob queue: bytes too large to ride a group commit, in parts, beside it (PROTOCOL 4).
 
-A blob begins without a hash and without references: nothing finds it until a deciding unit on the write lane of
+A blob begins without a hash and without references: nothing finds it until a deciding unit on the write queue of
 state.db gives it both. What nobody took up within a day is swept; what a player staged, after the time it was given.
 """
 
@@ -78,7 +78,7 @@ def insert(connection: sqlite3.Connection, blob_id: int, n: int, data: bytes) ->
 
 
 def check(connection: sqlite3.Connection, blob_id: int) -> None:
-    """BlobGone or BlobCorrupt, unless the blob is there and gives the stored hash."""
+    """BlobNotFound or BlobCorrupt, unless the blob is there and gives the stored hash."""
     wanted, digest, size = _finished(connection, blob_id), sha256(), 0
     for data in read_all(connection, blob_id):
         digest.update(data)
@@ -231,7 +231,7 @@ class _SerialQueue(DatabaseQueue):
 
     def _note(self, outcomes: Sequence[group_commit.Outcome]) -> None:
         if any(map(group_commit.corruption_in, outcomes)):
-            self._file.found_damaged()
+            self._file.mark_damaged()
 
 
 class PinnedBlobReader(Struct, eq=False):
@@ -247,9 +247,9 @@ class PinnedBlobReader(Struct, eq=False):
     _closed: bool = False
 
     def part(self, n: int) -> Deferred[bytes]:
-        """The n-th part, hashed again; BlobGone or BlobCorrupt."""
+        """The n-th part, hashed again; BlobNotFound or BlobCorrupt."""
         unit = partial(read_one, blob_id=self._blob_id, n=n, digest=self._digests[n])
-        return self._lane.lane.submit(partial(_snapshot, unit=unit))
+        return self._lane.queue.submit(partial(_snapshot, unit=unit))
 
     def close(self) -> None:
         if not self._closed:
@@ -271,7 +271,7 @@ class BlobStore:
         staged_ms: int = KEPT_MS,
     ) -> None:
         self._worker = worker
-        self.lane = _SerialQueue(worker, file)
+        self.queue = _SerialQueue(worker, file)
         self._file = file
         self._folder = folder
         self._now_ms = now_ms
@@ -291,16 +291,16 @@ class BlobStore:
     def fetch(self, blob_id: int) -> Deferred[IO[bytes]]:
         """The bytes of a finished blob, hashed again, in an unlinked file at its start; the caller closes it.
 
-        BlobGone when there is no such blob (any more), BlobCorrupt when the bytes are not what was stored.
+        BlobNotFound when there is no such blob (any more), BlobCorrupt when the bytes are not what was stored.
         """
         return self.look(partial(copy_out, blob_id=blob_id, folder=self._folder))
 
     def check(self, blob_id: int) -> Deferred[None]:
-        """Hash a finished blob again; BlobGone or BlobCorrupt as for fetch()."""
+        """Hash a finished blob again; BlobNotFound or BlobCorrupt as for fetch()."""
         return self.look(partial(check, blob_id=blob_id))
 
     def read_parts(self, blob_id: int) -> Deferred[PinnedBlobReader]:
-        """Like fetch(), without a copy: slower beside other work on this lane, but it needs no room on the disk."""
+        """Like fetch(), without a copy: slower beside other work on this queue, but it needs no room on the disk."""
         self._pinned[blob_id] += 1
         checked = self.look(partial(check_each, blob_id=blob_id))
 
@@ -340,7 +340,7 @@ class BlobStore:
         self._draining = True
         while self._underway:
             await gatherResults(self._underway)
-        await self.lane.drain()
+        await self.queue.drain()
 
     async def _append(self, player_id: str, spool: BinaryIO) -> int:
         if self._draining:
@@ -357,9 +357,9 @@ class BlobStore:
 
     def look(self, unit: Transaction[T]) -> Deferred[T]:
         """What a unit reads, in a snapshot of its own."""
-        if self._file.refusal is DatabaseUnavailable:
+        if self._file.unavailable_as is DatabaseUnavailable:
             return fail(new_error(DatabaseUnavailable))
-        return self.lane.submit(partial(_snapshot, unit=unit))
+        return self.queue.submit(partial(_snapshot, unit=unit))
 
     async def _discard(self, blob_id: int) -> None:
         while not self._pinned[blob_id]:
@@ -381,9 +381,9 @@ class BlobStore:
         return swept
 
     def _write(self, unit: Transaction[T], size: int = 0) -> Deferred[T]:
-        if self._file.refusal is not None:
-            return fail(new_error(self._file.refusal))
-        written: Deferred[T] = self.lane.submit(partial(self._transaction, unit=unit))
+        if self._file.unavailable_as is not None:
+            return fail(new_error(self._file.unavailable_as))
+        written: Deferred[T] = self.queue.submit(partial(self._transaction, unit=unit))
         return written.addCallback(self._count, size)
 
     def _transaction(self, connection: sqlite3.Connection, unit: Transaction[T]) -> group_commit.Outcome:

@@ -78,7 +78,7 @@ class Checkpointer:
                     _log_failed(kept.file, e)
 
     def _in_use(self, file: DatabaseFile) -> bool:
-        return file.path is not None and file.refusal is None
+        return file.path is not None and file.unavailable_as is None
 
     def _later(self, kept: _WalState) -> None:
         kept.timer = None

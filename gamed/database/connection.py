@@ -33,7 +33,7 @@ class DatabaseFile(Struct, eq=False):
     """Names an existing file: a connection never makes one."""
     path: Path | None
     """None: in memory, without a WAL."""
-    refusal: type[DatabaseError] | None = None
+    unavailable_as: type[DatabaseError] | None = None
     """Why nothing may be written any more, once there is a reason."""
     lock: Lock = field(default_factory=Lock)
     """Held around every write transaction of this process: SQLite's own waiting sleeps, up to 100 ms at a time."""
@@ -43,10 +43,10 @@ class DatabaseFile(Struct, eq=False):
         path = folder / f"{name}.db"
         return cls(name, file_uri(path, "rw"), path)
 
-    def found_damaged(self) -> None:
+    def mark_damaged(self) -> None:
         """Let nothing be written any more; the log says so once. What can be read goes on being read."""
-        if self.refusal is None:
-            self.refusal = DatabaseCorrupt
+        if self.unavailable_as is None:
+            self.unavailable_as = DatabaseCorrupt
             _log.error(
                 "database_damaged",
                 database=self.name,
@@ -119,7 +119,7 @@ def copy_into(connection: sqlite3.Connection, target: Path) -> None:
 
 def attach_state(connection: sqlite3.Connection, state: DatabaseFile) -> None:
     """state.db beside auth.db under the name `state`; left out when it cannot be used, so that auth.db still can."""
-    if state.refusal is DatabaseUnavailable:
+    if state.unavailable_as is DatabaseUnavailable:
         return
     try:
         connection.execute("ATTACH :uri AS state", {"uri": state.uri})
@@ -127,7 +127,7 @@ def attach_state(connection: sqlite3.Connection, state: DatabaseFile) -> None:
     except SQLITE_ERRORS as e:
         if not isinstance(translate(e), DatabaseCorrupt):
             raise
-        state.refusal = DatabaseUnavailable
+        state.unavailable_as = DatabaseUnavailable
         if state_attached(connection):
             connection.execute("DETACH state")
 

@@ -2,7 +2,7 @@
 
 A state.db that could not be opened is opened once it can be, without a restart.
 
-Both stores and their lanes, from open to close (SPEC 1.6).
+Both stores and their queues, from open to close (SPEC 1.6).
 """
 
 import sqlite3
@@ -35,13 +35,13 @@ _log = EventLog(Logger())
 class ExternalChangeWatcher:
     """Asks every write lane for its file's data_version twice a second, while anyone watches.
 
-    The write lanes are asked because this process's own writes go through them and stay unnoticed here
+    The write queues are asked because this process's own writes go through them and stay unnoticed here
     (appended blobs excepted: those wake for nothing). What was seen last is kept while nobody watches, and the
     very first look counts as a change, so nothing falls between a reader's look and its watch.
     """
 
-    def __init__(self, clock: Any, lanes: Sequence[WriteQueue]) -> None:
-        self._lanes = lanes
+    def __init__(self, clock: Any, queues: Sequence[WriteQueue]) -> None:
+        self._lanes = queues
         self._seen: dict[WriteQueue, int] = {}
         self._watchers: list[tuple[Callable[[], None], str | None]] = []
         self._ticker = PeriodicTask(clock, LOOK_SECONDS, self._look)
@@ -110,19 +110,19 @@ class Reopening:
 
     def _retry(self) -> Deferred[None]:
         path = self._state.path
-        if self._state.refusal is not DatabaseUnavailable or path is None or not path.is_file():
+        if self._state.unavailable_as is not DatabaseUnavailable or path is None or not path.is_file():
             return succeed(None)
         return Deferred.fromCoroutine(self._reopen())
 
     async def _reopen(self) -> None:
         try:
             await self._worker.call(self._prepare)
-            self._state.refusal = None
+            self._state.unavailable_as = None
             for reader in self._readers:
                 await reader.call(partial(_reopen, reader))
         except (DatabaseError, MigrationError):
-            self._state.refusal = DatabaseUnavailable
-        if self._state.refusal is None:
+            self._state.unavailable_as = DatabaseUnavailable
+        if self._state.unavailable_as is None:
             _log.info("database_available", database=self._state.name)
 
     def _prepare(self) -> None:
@@ -144,7 +144,7 @@ CLEANUP_SECONDS = 3600
 
 
 class Databases:
-    """auth.db and state.db behind their lanes. Opens no file and starts no thread before the reactor runs.
+    """auth.db and state.db behind their queues. Opens no file and starts no thread before the reactor runs.
 
     `staged_ms`: how long bytes live that wait for a commit (PROTOCOL 4.4).
     """
@@ -188,10 +188,10 @@ class Databases:
         self.state = WriteQueue(state_writes, state, self._wal.wrote)
         self.blobs = BlobStore(blobs, state, folder, now_ms, self._wal.wrote, staged_ms=staged_ms)
         self._wal.keep(auth, (self.reads, self.auth))
-        self._wal.keep(state, (self.reads, self.state, self.blobs.lane))
+        self._wal.keep(state, (self.reads, self.state, self.blobs.queue))
         self._watch = ExternalChangeWatcher(reactor, (self.auth, self.state))
         self._health = Health(reactor, self.reads, (auth, state))
-        self._open_pulse = partial(WatchdogProbe, reactor, auth, state)
+        self._open_probe = partial(WatchdogProbe, reactor, auth, state)
         self._reopening = Reopening(reactor, state, blobs, (reads, tends))
         self._sweep = PeriodicTask(reactor, CLEANUP_SECONDS, self._swept)
         self._sweep.start()
@@ -199,7 +199,7 @@ class Databases:
 
     @classmethod
     def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS) -> "Databases":
-        """The stores of a data folder whose files were prepared; StoreUnavailable when auth.db cannot be read.
+        """The stores of a data folder whose files were prepared; DatabaseUnavailable when auth.db cannot be read.
 
         A state.db that cannot be read leaves everything working that does not need it, and is tried again.
         """
@@ -207,23 +207,23 @@ class Databases:
         if (problem := open_error(auth)) is not None:
             raise DatabaseUnavailable(f"{auth.path} cannot be opened") from problem
         if (problem := open_error(state)) is not None:
-            state.refusal = DatabaseUnavailable
+            state.unavailable_as = DatabaseUnavailable
             _log.error("database_unavailable", database=STATE, path=state.path, detail=problem)
         folder = data / "tmp"
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms)
 
     def _swept(self) -> Deferred[int]:
-        return self.blobs.sweep() if self._state.refusal is None else succeed(0)
+        return self.blobs.sweep() if self._state.unavailable_as is None else succeed(0)
 
     @property
     def state_available(self) -> bool:
         """Whether saves can be read."""
-        return self._state.refusal is not DatabaseUnavailable
+        return self._state.unavailable_as is not DatabaseUnavailable
 
     def state_damaged(self) -> None:
         """Note damage of state.db that a unit met and could leave out."""
-        self._state.found_damaged()
+        self._state.mark_damaged()
 
     def watch(self, changed: Callable[[], None], file: str | None = None) -> None:
         """Call `changed` within a second of a change that another process made to either file, or to this one."""
@@ -233,25 +233,25 @@ class Databases:
         self._watch.remove(changed)
 
     def check(self) -> Deferred[None]:
-        """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a StoreError."""
+        """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
         return self._health.check()
 
     @property
-    def lanes(self) -> Mapping[str, DatabaseQueue]:
+    def queues(self) -> Mapping[str, DatabaseQueue]:
         """By name."""
-        return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.lane}
+        return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.queue}
 
     def wal_bytes(self) -> Mapping[str, int]:
         """Size of each store's write-ahead log."""
         return {file.name: file.wal_bytes() for file in self._files}
 
-    def silent(self) -> Deferred[list[str]]:
+    def unresponsive(self) -> Deferred[list[str]]:
         """Fires with a sentence for each store that does not answer now."""
         return Deferred.fromCoroutine(silent(self.reads, self._files, self._clock))
 
-    def pulse(self) -> WatchdogProbe:
+    def watchdog_probe(self) -> WatchdogProbe:
         """One more way to ask whether both stores answer, past every lane; whoever asks closes it."""
-        return self._open_pulse()
+        return self._open_probe()
 
     def close(self) -> Deferred[None]:
         """Take nothing new, answer what waits, empty the write-ahead logs, close; asked again, waits for the same."""

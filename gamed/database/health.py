@@ -47,7 +47,7 @@ async def silent(reads: ReadQueue, files: Sequence[DatabaseFile], clock: Any) ->
     """A sentence for each file that cannot be used, or does not answer; asked now, one after the other."""
     said = []
     for file in files:
-        why: type[Exception] | None = file.refusal
+        why: type[Exception] | None = file.unavailable_as
         if why is None:
             answer = reads.submit(partial(ping, files=(file.name,))).addTimeout(ANSWER_SECONDS, clock)
             try:
@@ -73,9 +73,9 @@ class Health:
         self._problem: type[DatabaseError] | None = None
 
     def check(self) -> Deferred[None]:
-        """Return the last result when it is younger than 5 s: None, or a StoreError.
+        """Return the last result when it is younger than 5 s: None, or a DatabaseError.
 
-        Otherwise wait for the next one, at most 2 s; StoreBusy when it does not come.
+        Otherwise wait for the next one, at most 2 s; DatabaseBusy when it does not come.
         """
         now = self._clock.seconds()
         if not self._asking and now >= self._asked_at + FRESH_SECONDS:
@@ -113,7 +113,7 @@ class Health:
 
     def _refusal(self) -> type[DatabaseError] | None:
         """Return what a store is known to refuse, without asking it."""
-        return next((file.refusal for file in self._files if file.refusal is not None), None)
+        return next((file.unavailable_as for file in self._files if file.unavailable_as is not None), None)
 
 
 def _too_late(_cancelled: object, _seconds: float) -> NoReturn:
@@ -132,8 +132,8 @@ class WatchdogProbe:
         self._state = state
         self._worker = DatabaseThread(reactor, auth, setup)
 
-    def beat(self) -> Deferred[None]:
-        """Fires when each store has answered, fails with a StoreError when one could not.
+    def ping(self) -> Deferred[None]:
+        """Fires when each store has answered, fails with a DatabaseError when one could not.
 
         A state.db that cannot be opened is not asked: a restart does not repair it, and it is opened once it can be.
         """
@@ -145,7 +145,7 @@ class WatchdogProbe:
     def _ask(self, connection: sqlite3.Connection) -> None:
         """Read a row of each file; a bare SELECT 1 would open neither."""
         with translated():
-            if self._state.refusal is None and not state_attached(connection):
+            if self._state.unavailable_as is None and not state_attached(connection):
                 connection = self._worker.reopen()
             for _, schema, _ in connection.execute("PRAGMA database_list").fetchall():
                 connection.execute(f'SELECT 1 FROM "{schema}".sqlite_schema LIMIT 1').fetchall()

@@ -72,7 +72,7 @@ def prepare_file(
 ) -> None:
     """Bring one file to the newest schema, `copied` first if it holds an older one.
 
-    MigrationError: not a file for this version. StoreError: SQLite cannot use it.
+    MigrationError: not a file for this version. DatabaseError: SQLite cannot use it.
     """
     folder = schema_folder(path.stem)
     with translated(), closing(connect(file_uri(path, "rwc"))) as connection:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 def run_transaction(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
     """Run the unit in one write transaction on auth.db or state.db; keep it under 20 ms, the service waits for it.
 
-    Waits up to five seconds for its turn. StoreError as on the lanes; MigrationError when the file's schema is not
+    Waits up to five seconds for its turn. DatabaseError as on the lanes; MigrationError when the file's schema is not
     this version's. A unit that raises changes nothing.
     """
     return _run(path, unit, "BEGIN IMMEDIATE")
@@ -93,7 +93,7 @@ COUNTED = {
 
 
 def size_of(path: Path) -> int:
-    """How many bytes a copy of this store will have at most; StoreError."""
+    """How many bytes a copy of this store will have at most; DatabaseError."""
     if not path.is_file():
         raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
     with translated(), closing(connect(file_uri(path, "rw"))) as connection:
@@ -105,7 +105,7 @@ def size_of(path: Path) -> int:
 def copy(source: Path, target: Path, working: Callable[[], None] = silent) -> None:
     """Everything committed until now, in a new file of its own (0600), on disk when this returns.
 
-    Beside the running service: one snapshot is held, writes go on. `working` is called again and again. StoreError;
+    Beside the running service: one snapshot is held, writes go on. `working` is called again and again. DatabaseError;
     what is there of the target then is of no use.
     """
     with translated(), _broken_off(), closing(connect(file_uri(source, "rw"))) as connection:

@@ -59,7 +59,7 @@ class DatabaseQueue(ABC):
         self._closed = False
         self.batches = [0] * (BATCH_ITEMS.bit_length() + 1)
         """How many batches had 1, up to 2, up to 4, ... units; the last: more than there is room for."""
-        self.units = 0
+        self.transactions = 0
         """In all of them."""
         self._failing = False
         """Whether the disk reported an I/O error in the last batch."""
@@ -75,7 +75,7 @@ class DatabaseQueue(ABC):
     def submit(self, unit: Transaction[T], size: int = 0) -> Deferred[T]:
         """The unit's answer once its batch is done. `size`: bytes it writes, as the batch counts them.
 
-        Fails with StoreBusy when too many wait already or the lane is closing. Cancelled while it waits, the unit
+        Fails with DatabaseBusy when too many wait already or the lane is closing. Cancelled while it waits, the unit
         never runs; later, only its answer is dropped.
         """
         if self._closed:
@@ -151,7 +151,7 @@ class DatabaseQueue(ABC):
         """At the end of the reactor's turn: what came in it rides one batch, not the first alone and then the rest."""
         if not (self._running or self._called):
             self._called = True
-            self._worker.soon(self._pump)
+            self._worker.call_in_reactor(self._pump)
 
     def _pump(self) -> None:
         self._called = False
@@ -174,7 +174,7 @@ class DatabaseQueue(ABC):
             batch.append(self._queue.popleft())
             size += batch[-1].size
         self.batches[(len(batch) - 1).bit_length()] += 1
-        self.units += len(batch)
+        self.transactions += len(batch)
         return batch
 
     def _land(self, outcomes: Sequence[group_commit.Outcome], batch: Sequence[_Queued[Any]]) -> None:
@@ -227,7 +227,7 @@ class ReadQueue(DatabaseQueue):
         for outcome in outcomes:
             if isinstance(outcome, Failure) and (damage := group_commit.corruption_in(outcome)) is not None:
                 damaged = [file for file in self._files if file.name == damage.file]
-                (damaged or self._files)[0].found_damaged()
+                (damaged or self._files)[0].mark_damaged()
 
     def _work(self, connection: sqlite3.Connection, units: Sequence[Transaction[Any]]) -> list[group_commit.Outcome]:
         outcomes = self._explained(group_commit.run_reads(connection, units))
@@ -269,27 +269,27 @@ class WriteQueue(DatabaseQueue):
         return self._file.name
 
     def submit(self, unit: Transaction[T], size: int = 0) -> Deferred[T]:
-        if self._file.refusal is not None:
-            return fail(new_error(self._file.refusal))
+        if self._file.unavailable_as is not None:
+            return fail(new_error(self._file.unavailable_as))
         return super().submit(unit, size)
 
     def data_version(self) -> Deferred[int]:
-        """Return a number that changes when another connection commits to this file; StoreError.
+        """Return a number that changes when another connection commits to this file; DatabaseError.
 
         It is read between two batches, outside a write transaction: nothing is locked, and nothing counts as written.
         """
-        if self._closed or self._file.refusal is not None:
-            return fail(new_error(self._file.refusal or DatabaseBusy))
+        if self._closed or self._file.unavailable_as is not None:
+            return fail(new_error(self._file.unavailable_as or DatabaseBusy))
         return self._worker.run(_data_version).addErrback(_translated)
 
     def _work(self, connection: sqlite3.Connection, units: Sequence[Transaction[Any]]) -> list[group_commit.Outcome]:
-        if self._file.refusal is not None:
-            return [detached_failure(new_error(self._file.refusal)) for _ in units]
+        if self._file.unavailable_as is not None:
+            return [detached_failure(new_error(self._file.unavailable_as)) for _ in units]
         return self._explained(write_batch(self._worker, self._file, connection, units))
 
     def _note(self, outcomes: Sequence[group_commit.Outcome]) -> None:
         if any(map(group_commit.corruption_in, outcomes)):
-            self._file.found_damaged()
+            self._file.mark_damaged()
         if all(isinstance(outcome, Failure) and outcome.check(DatabaseBusy) for outcome in outcomes):
             self._refuse_waiting()
 

@@ -62,7 +62,7 @@ class DatabaseThread:
         """Call `work` in the thread, without the connection."""
         return deferToThreadPool(self._reactor, self.pool.threadpool, work)
 
-    def soon(self, work: Callable[[], object]) -> None:
+    def call_in_reactor(self, work: Callable[[], object]) -> None:
         """Call `work` in the reactor's thread, once its turn is over."""
         self._reactor.callFromThread(work)
 

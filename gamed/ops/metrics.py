@@ -170,7 +170,7 @@ class QueueStatistics(Protocol):
         """Return the numbers of batches with up to 1, 2, 4, ... transactions; the last is unbounded."""
 
     @property
-    def units(self) -> int:
+    def transactions(self) -> int:
         """Return the number of transactions in all batches."""
 
 
@@ -260,5 +260,5 @@ def _batch_sizes(queues: Mapping[str, QueueStatistics]) -> HistogramMetricFamily
     family = HistogramMetricFamily("gamed_database_batch_size", text, labels=("queue",))
     for name, queue in queues.items():
         bounds = [*(str(2.0**step) for step in range(len(queue.batches) - 1)), "+Inf"]
-        family.add_metric((name,), list(zip(bounds, accumulate(queue.batches), strict=True)), queue.units)
+        family.add_metric((name,), list(zip(bounds, accumulate(queue.batches), strict=True)), queue.transactions)
     return family

@@ -117,18 +117,18 @@ class SystemdSupervisor:
         seconds = self._manager.heartbeat_seconds
         if seconds is None:
             return
-        self._pulse = self._stores.pulse()
+        self._probe = self._stores.watchdog_probe()
         self._beating = PeriodicTask(self._reactor, seconds, self._beat)
         self._beating.start(now=True)
 
     def _beat(self) -> Deferred[None]:
-        return self._pulse.beat().addCallback(lambda _: self._manager.tell("WATCHDOG=1"))
+        return self._probe.ping().addCallback(lambda _: self._manager.tell("WATCHDOG=1"))
 
     def stopping(self) -> None:
         self._stopping = True
         if self._beating is not None:
             self._beating.stop()
-            self._pulse.close()
+            self._probe.close()
         self._manager.tell("STOPPING=1", "STATUS=answering what is under way")
         self._extending.start(now=True)
 

@@ -46,7 +46,7 @@ class SaveRemoval(Protocol):
         """StoreError when nothing can be written now."""
 
     def erase(self, player_id: str, now_ms: int) -> Awaitable[None]: ...
-    def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> Awaitable[None]: ...
+    def merge(self, player_id: str, heir_id: str, now_ms: int) -> Awaitable[None]: ...
 
 
 class RemovalService(Component, frozen=True):
@@ -78,7 +78,7 @@ class RemovalService(Component, frozen=True):
         if heir_id is None:
             await self._shelves.erase(player_id, self._now_ms())
         else:
-            await self._shelves.hand_over(player_id, heir_id, self._now_ms())
+            await self._shelves.merge(player_id, heir_id, self._now_ms())
         while await self._records.forget(departure):
             pass
         if heir_id is None:

@@ -32,7 +32,7 @@ from gamed.saves.write_store import ensure_blob, has_room, is_erasing, version_b
 
 
 def stage_bytes(connection: Connection, limits: SaveLimits, command: StageCommand) -> Staged | BytesMissing | SaveError:
-    """The bytes wait from now on, whether they were there before or not. NeedsBytes and SaveError change nothing."""
+    """The bytes wait from now on, whether they were there before or not. BytesMissing and SaveError change nothing."""
     player_id, body = command.context.player_id, command.content
     if tables.find_player(connection, player_id).erased_since(command.context.epoch):
         return is_erasing()
@@ -96,7 +96,7 @@ _Judged = _Write | _Delete
 def commit_changes(
     connection: Connection, limits: SaveLimits, command: CommitCommand
 ) -> Committed | CommitConflict | BlobsMissing | SaveError:
-    """All entries by the rules of PUT and DELETE, then all or none of them. NeedsBlobs and SaveError change nothing."""
+    """Apply all changes by the rules of PUT and DELETE, or none. BlobsMissing and SaveError change nothing."""
     player_id = command.context.player_id
     summary = tables.find_player(connection, player_id)
     if summary.erased_since(command.context.epoch):

@@ -36,8 +36,8 @@ class CleanupResult(Struct, frozen=True):
     """What one unit did."""
 
     slots: int
-    told: frozenset[str]
-    """Players whose lists are others now: a conflict copy has gone."""
+    changed_players: frozenset[str]
+    """Players whose list of saves changed, because a conflict copy was deleted."""
 
 
 def clean_up(connection: Connection, limits: SaveLimits, now_ms: int) -> CleanupResult:
@@ -130,7 +130,7 @@ class CleanupTask(Struct, eq=False):
             pass
         while True:
             swept = await self._stores.state.submit(partial(clean_up, limits=self._limits, now_ms=now_ms))
-            for player_id in swept.told:
+            for player_id in swept.changed_players:
                 self._changed(player_id)
             if not swept.slots:
                 return

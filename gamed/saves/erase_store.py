@@ -181,7 +181,7 @@ class SqliteEraseStore(Component, frozen=True):
         await self._stores.state.submit(partial(begin_erase, player_id=player_id, epoch=epoch, now_ms=now_ms))
         await self.finish(player_id)
 
-    async def hand_over(self, player_id: str, heir_id: str, now_ms: int) -> None:
+    async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(self._random), new_epoch(self._random)
         unit = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
         while not await self._stores.state.submit(unit):

@@ -12,14 +12,14 @@ BLOBS = 256
 
 
 class ConsistencyCheck(Struct, frozen=True):
-    """One consistency rule: `query` returns a row for each error; `mend` is SQL that repairs them, if SQL alone can.
+    """One consistency rule: `query` returns a row for each error; `repair` is SQL that repairs them, if SQL alone can.
 
     Repairs run in this order: a slot that is listed again is a change to `player_saves`, so that row must exist.
     """
 
     what: str
     query: str
-    mend: str | None = None
+    repair: str | None = None
 
 
 COUNTED = """
@@ -146,7 +146,7 @@ def find_errors(connection: Connection, check: ConsistencyCheck) -> list[str]:
 
 def repair(connection: Connection) -> int:
     """How many rows were put right."""
-    return sum(connection.execute(check.mend).rowcount for check in CHECKS if check.mend)
+    return sum(connection.execute(check.repair).rowcount for check in CHECKS if check.repair)
 
 
 def blobs_after(connection: Connection, blob_id: int) -> list[int]:

@@ -164,7 +164,7 @@ CHANGE_BYTES = 64 * 1024
 
 
 class SqliteSaveStore(Component, frozen=True):
-    """gamed.saves.service.SaveStore; failures are StoreError, SessionError where a token is judged."""
+    """gamed.saves.service.SaveStore; failures are DatabaseError, SessionError where a token is judged."""
 
     _stores: Databases
     _indexer: Indexer

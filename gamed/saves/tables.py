@@ -31,7 +31,7 @@ _KINDS = {kind.value: kind for kind in VersionKind}
 
 
 def version_from_row(row: Row) -> Version:
-    """A row of COLUMNS; StoreCorrupt for an instant that no clock has shown."""
+    """A row of COLUMNS; DatabaseCorrupt for an instant that no clock has shown."""
     slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms = row
     if not 0 <= created_ms <= LATEST_MS:
         raise damaged_row(STATE)

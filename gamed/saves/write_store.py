@@ -175,7 +175,7 @@ def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, re
     """A blob of the player with exactly the body's bytes, and so many references more.
 
     Bytes that are damaged on disk are replaced by those at hand, for every version that shares them: a player who
-    still has the bytes heals the save by storing it again. NeedsBytes changes nothing.
+    still has the bytes heals the save by storing it again. BytesMissing changes nothing.
     """
     # bytes of a version are new mostly: to insert them tells; what makes none must write nothing where they are there
     if refs or tables.find_blob(connection, command.context.player_id, command.content.sha256) is None:
@@ -219,7 +219,7 @@ def _found(connection: Connection, command: WriteCommand | StageCommand) -> int 
 def write_save(
     connection: Connection, limits: SaveLimits, command: WriteCommand
 ) -> WriteResult | BytesMissing | SaveError:
-    """Apply the rules W1 to W7 to a PUT. NeedsBytes and SaveError change nothing."""
+    """Apply the rules W1 to W7 to a PUT. BytesMissing and SaveError change nothing."""
     player_id, slot = command.context.player_id, command.slot
     summary, state = tables.load_slot(connection, player_id, slot)
     if summary.erased_since(command.context.epoch):

@@ -13,7 +13,7 @@ from gamed.assets.manifest import parse_manifest
 from gamed.assets.publish import Published, Publisher, PublishRequest
 from gamed.assets.scan import Growing
 from gamed.assets.store import AssetStore
-from tests.support.stores import data_folder
+from tests.support.databases import data_folder
 
 NOW_MS = 1_795_253_783_004
 HOUR_MS = 3_600_000

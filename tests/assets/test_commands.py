@@ -13,7 +13,7 @@ from gamed.ops.doctor_findings import Level
 from tests.assets.helpers import AssetsCase, contents, served
 from tests.cli.backup_helpers import command
 from tests.support.covers import covers
-from tests.support.stores import ask
+from tests.support.databases import ask
 
 FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100}
 

@@ -9,7 +9,7 @@ from tests.assets.serving_helpers import ServingCase
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import House, text
 from tests.support.covers import covers
-from tests.support.stores import memory_stores
+from tests.support.databases import memory_databases
 
 DATA, LARGE = b"for players", b"for players " * 20_000
 ORIGIN = "https://game.example.org"
@@ -20,7 +20,7 @@ class PlayersTests(ServingCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.house = House(memory_stores())
+        self.house = House(memory_databases())
         self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
         self.object = self.folder.object_path(DATA).name
         self.browser = self.room(self.house.sessions)

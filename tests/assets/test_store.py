@@ -17,7 +17,7 @@ from gamed.assets.errors import (
 )
 from gamed.assets.manifest import AssetFile, Manifest, manifest_bytes, release_id
 from gamed.assets.store import AssetStore
-from tests.support.stores import data_folder
+from tests.support.databases import data_folder
 
 CONTENT = b"level one"
 HASH = sha256(CONTENT).hexdigest()

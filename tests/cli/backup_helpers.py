@@ -27,7 +27,7 @@ from gamed.saves.write_rules import UNCONDITIONAL
 from gamed.sessions.credentials import CredentialIssuer, CredentialPair
 from tests.saves.state_machine import StoredWorld
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
-from tests.support.stores import ask, data_folder
+from tests.support.databases import ask, data_folder
 
 KEY = Secret(bytes(range(32)))
 STEPS = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "sqlite3.connect", "shutil.rmtree"}

@@ -14,7 +14,7 @@ from gamed.database.errors import DatabaseCorrupt, DatabaseUnavailable
 from tests.cli.backup_helpers import KEY, BackupCase, dies, rows
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.support.covers import covers
-from tests.support.stores import ask
+from tests.support.databases import ask
 
 
 class WriteTests(BackupCase):

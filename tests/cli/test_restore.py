@@ -18,7 +18,7 @@ from gamed.sessions.errors import SessionRevoked
 from tests.cli.backup_helpers import BackupCase, rows
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS
 from tests.support.covers import covers
-from tests.support.stores import ask, data_folder
+from tests.support.databases import ask, data_folder
 
 EPOCH = "SELECT epoch FROM player_saves"
 

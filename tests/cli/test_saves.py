@@ -15,7 +15,7 @@ from gamed.players.tables import create_player
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.cli.process import GAMED, PorchTestCase
 from tests.saves.state_machine import StoredWorld, flaws
-from tests.support.stores import ask
+from tests.support.databases import ask
 
 ANNA = "ply_A"
 PRESENT, ABSENT = Condition(ConditionKind.PRESENT), Condition(ConditionKind.ABSENT)
@@ -211,7 +211,7 @@ class CheckTests(SavesTestCase):
     def test_well(self) -> None:
         """All is well: exit code 0, and a word."""
         self.assertEqual(self.said("check", "data"), "all is well\n")
-        self.assertEqual(json.loads(self.said("check", "data", "--json")), {"flaws": [], "mended": 0})
+        self.assertEqual(json.loads(self.said("check", "data", "--json")), {"errors": [], "repaired": 0})
 
     def test_wrong_counts(self) -> None:
         """Found, and with --fix put right."""
@@ -234,8 +234,8 @@ class CheckTests(SavesTestCase):
         """One turned byte is found, with the version it belongs to."""
         self.state("UPDATE blob SET data = CAST('ONE' AS BLOB) WHERE blob_id = 1")
         code, out, err = self.gamed("check", "data", "--json")
-        self.assertEqual((code, json.loads(out)["flaws"]), (1, ["damaged bytes: ply_A auto 1"]))
-        self.assertRegex(err, r"^gamed: 1 flaw\nDamaged bytes are whole again .*gamed saves restore")
+        self.assertEqual((code, json.loads(out)["errors"]), (1, ["damaged bytes: ply_A auto 1"]))
+        self.assertRegex(err, r"^gamed: 1 error\nDamaged bytes are whole again .*gamed saves restore")
         self.assertNotIn("--fix", err)
 
     def test_damaged_file(self) -> None:

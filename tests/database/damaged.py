@@ -24,8 +24,8 @@ from gamed.ops.systemd import SystemdNotifier
 from gamed.players import keyring
 from gamed.saves.limits import SaveLimits
 from gamed.service import GamedService
+from tests.support.databases import InlineReactor, InlineThreads
 from tests.support.http import Answer, Browser
-from tests.support.stores import InlineReactor, InlineThreads
 
 KEY = Secret(bytes(32))
 LIMITS = "starts_per_minute", "entries_per_minute", "refreshes_per_minute", "passwords_per_minute"

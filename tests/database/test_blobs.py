@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.database.blobs import KEPT_MS, PART_BYTES, claim_unreferenced
 from gamed.database.databases import Databases
 from gamed.database.errors import BlobCorrupt, BlobNotFound, DiskFull
-from tests.support.stores import InlineReactor, ask, file_stores, memory_stores
+from tests.support.databases import InlineReactor, ask, file_databases, memory_databases
 
 LARGE = urandom(16 * PART_BYTES + 5)
 
@@ -24,7 +24,7 @@ class BlobCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
         self.now_ms = 5_000_000_000
-        self.stores = file_stores(self, now_ms=lambda: self.now_ms, inline=self.clock)
+        self.stores = file_databases(self, now_ms=lambda: self.now_ms, inline=self.clock)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self.successResultOf(self.stores.reads.submit(ask(sql)))
@@ -119,7 +119,7 @@ class Blobs(BlobCase):
         self.assertEqual(1, self.successResultOf(self.stores.state.submit(lambda _: 1)))
 
     def test_fetch_unknown(self) -> None:
-        """A blob that is not there (any more), or was never finished, is BlobGone."""
+        """A blob that is not there (any more), or was never finished, is BlobNotFound."""
         self.failureResultOf(self.stores.blobs.fetch(77), BlobNotFound)
         self.failureResultOf(self.stores.blobs.fetch(self.append(LARGE)), BlobNotFound)
 
@@ -151,7 +151,7 @@ class Blobs(BlobCase):
         what was found once by a version goes at the next turn."""
         for days, swept in ((0.5, {1, 3}), (2, {2, 3})):
             with self.subTest(days=days):
-                stores = memory_stores(lambda: self.now_ms, staged_ms=int(days * KEPT_MS))
+                stores = memory_databases(lambda: self.now_ms, staged_ms=int(days * KEPT_MS))
 
                 def state(sql: str, stores: Databases = stores) -> list[tuple[Any, ...]]:
                     return self.successResultOf(stores.state.submit(ask(sql)))
@@ -180,7 +180,7 @@ class Blobs(BlobCase):
         blob_id = self.append(bytes(40 * PART_BYTES))
         self.finish(blob_id, b"")
         self.state("UPDATE blob SET refs = 0")
-        lane = self.stores.blobs.lane
+        lane = self.stores.blobs.queue
         removing = self.stores.blobs.discard
         seen: list[list[tuple[Any, ...]]] = []
         work = lane._worker.run
@@ -196,7 +196,7 @@ class Blobs(BlobCase):
 
     def test_in_memory(self) -> None:
         """The lane works on stores in memory too."""
-        stores = memory_stores()
+        stores = memory_databases()
         blob_id = self.successResultOf(stores.blobs.append("ply_a", BytesIO(LARGE)))
         digest = sha256(LARGE).hexdigest()
         self.successResultOf(stores.state.submit(ask(f"UPDATE blob SET sha256 = x'{digest}'")))
@@ -259,7 +259,7 @@ class HeldSpool(BytesIO):
 class Threads(TestCase):
     async def test_beside_the_write_lane(self) -> None:
         """Several large appends and many small decisions at once all arrive, and none waits in vain for the file."""
-        stores = file_stores(self, reactor)
+        stores = file_databases(self, reactor)
         appends = [stores.blobs.append(f"ply_{n}", BytesIO(LARGE)) for n in range(4)]
         insert = "INSERT INTO player_saves (player_id, epoch) VALUES ('{}', 'e') RETURNING player_id"
         decisions = [stores.state.submit(ask(insert.format(n))) for n in range(500)]
@@ -270,7 +270,7 @@ class Threads(TestCase):
 
     async def test_cancelled_append(self) -> None:
         """An append that is cancelled half-way removes what it stored."""
-        stores, spool = file_stores(self, reactor), HeldSpool(bytes(200 * PART_BYTES))
+        stores, spool = file_databases(self, reactor), HeldSpool(bytes(200 * PART_BYTES))
         append = stores.blobs.append("ply_a", spool)
         await deferToThread(spool.half_way.wait, 60)
         append.cancel()
@@ -278,7 +278,7 @@ class Threads(TestCase):
         with self.assertRaises(CancelledError):
             await append
         await stores.close()
-        stores = file_stores(self, reactor, data=stores.blobs._folder.parent)
+        stores = file_databases(self, reactor, data=stores.blobs._folder.parent)
         self.assertEqual(
             [(0, 0)],
             await stores.reads.submit(ask("SELECT (SELECT count(*) FROM blob), (SELECT count(*) FROM blob_part)")),

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from tests.support.covers import covers
-from tests.support.stores import ask, data_folder
+from tests.support.databases import ask, data_folder
 
 ROUNDS = 20
 

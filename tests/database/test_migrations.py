@@ -19,7 +19,7 @@ from gamed.database.migrations import (
     scripts_in,
 )
 from tests.support.covers import covers
-from tests.support.stores import data_folder
+from tests.support.databases import data_folder
 
 FIRST = "CREATE TABLE a (n INTEGER PRIMARY KEY) STRICT; CREATE TABLE b (n INTEGER REFERENCES a) STRICT;"
 
@@ -194,7 +194,7 @@ class Refused(Case):
         self.assertEqual(before, self.path.read_bytes())
 
     def test_no_database(self) -> None:
-        """Bytes that are no database are StoreCorrupt, and stay."""
+        """Bytes that are no database are DatabaseCorrupt, and stay."""
         self.path.write_bytes(b"something else" * 1000)
         with self.assertRaises(DatabaseCorrupt):
             prepare_file(self.path)

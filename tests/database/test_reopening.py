@@ -13,9 +13,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.databases import RETRY_SECONDS
 from gamed.database.errors import DatabaseReadOnly, DatabaseUnavailable
 from gamed.database.migrations import prepare_files
-from tests.database.test_lanes import arrivals, arrive
-from tests.database.test_stores import shelve, shelves
-from tests.support.stores import InlineReactor, InlineThreads, data_folder, file_stores
+from tests.database.test_databases import shelve, shelves
+from tests.database.test_queues import arrivals, arrive
+from tests.support.databases import InlineReactor, InlineThreads, data_folder, file_databases
 
 
 class Unavailable(SynchronousTestCase):
@@ -28,7 +28,7 @@ class Unavailable(SynchronousTestCase):
         self.path, self.away = self.data / "state.db", self.data / "away"
         self.path.rename(self.away)
         self.path.mkdir()
-        self.stores = file_stores(self, data=self.data, inline=self.clock)
+        self.stores = file_databases(self, data=self.data, inline=self.clock)
         self.flushLoggedErrors()
         self.failureResultOf(self.stores.reads.submit(shelves), DatabaseUnavailable)
         self.failureResultOf(self.stores.state.submit(shelve), DatabaseUnavailable)
@@ -72,14 +72,14 @@ class Unavailable(SynchronousTestCase):
 
     def test_sign_of_life(self) -> None:
         """The watchdog asks the store, too, from then on."""
-        pulse = self.stores.pulse()
+        pulse = self.stores.watchdog_probe()
         pulse._worker.pool.threadpool = InlineThreads()
         self.addCleanup(pulse.close)
-        self.successResultOf(pulse.beat())
+        self.successResultOf(pulse.ping())
         self.path.rmdir()
         self.away.rename(self.path)
         self.wait()
-        self.successResultOf(pulse.beat())
+        self.successResultOf(pulse.ping())
         self.assertEqual(
             [name for _, name, _ in self.successResultOf(pulse._worker.run(databases))],
             ["main", "state"],
@@ -100,7 +100,7 @@ class ReadOnly(SynchronousTestCase):
             mount("--bind", str(path), str(path))
             self.addCleanup(subprocess.run, ["umount", "--lazy", str(path)], check=True)
             mount("-o", "remount,bind,ro", str(path))
-        self.stores = file_stores(self, data=self.data)
+        self.stores = file_databases(self, data=self.data)
 
     @property
     def files(self) -> list[Path]:

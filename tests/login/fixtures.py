@@ -39,7 +39,7 @@ from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
 from gamed.sessions.service import SessionService
 from gamed.sessions.store import SqliteSessionStore
 from tests.login.examples import BROWSER, START_MS, Counting
-from tests.support.stores import InlineReactor, InlineThreads, memory_stores
+from tests.support.databases import InlineReactor, InlineThreads, memory_databases
 
 T = TypeVar("T")
 ANNA, PASSWORD = "ply_" + "A" * 22, "correct horse"
@@ -84,7 +84,7 @@ class Desk:
         reactor = InlineReactor()
         self.random = Counting()
         self.keys = Keys.of(Secret(b"k" * 32), self.random)
-        self.stores = memory_stores(self.now_ms, reactor)
+        self.stores = memory_databases(self.now_ms, reactor)
         self.waiters = LongPollRegistry(self.clock)
         self.terms = terms
         self.logins = StoredLogins(self.stores.reads, self.stores.auth, self.keys)

@@ -19,8 +19,8 @@ from gamed.login.transaction import ClientInfo
 from gamed.rate_limit import RateLimited
 from tests.login.examples import Counting, a_login, keys
 from tests.login.fixtures import HandoffCase
+from tests.support.databases import data_folder
 from tests.support.examples import examples
-from tests.support.stores import data_folder
 
 SCALE = examples(few=10, many=1)
 STARTS = 50_000 // SCALE

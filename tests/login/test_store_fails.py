@@ -12,8 +12,8 @@ from tests.login.browser_fake_provider import FarCase
 from tests.login.browser_fixtures import BASE, Page
 from tests.login.fixtures import done
 from tests.login.test_pages import code
+from tests.support.databases import unwritable
 from tests.support.http import Answer
-from tests.support.stores import unwritable
 
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
 

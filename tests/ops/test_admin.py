@@ -16,9 +16,9 @@ from gamed.service import AdminServer
 from tests.cli.process import WAIT_SECONDS, PorchTestCase, get
 from tests.ops.test_metrics import gauges
 from tests.support.covers import covers
+from tests.support.databases import memory_databases
 from tests.support.http import Answer, Connection, request_bytes
 from tests.support.ports import free_port
-from tests.support.stores import memory_stores
 from tests.test_spec import ROOT
 
 ENDPOINT = "tcp:9100:interface=127.0.0.1"
@@ -26,8 +26,8 @@ ENDPOINT = "tcp:9100:interface=127.0.0.1"
 
 class AdminTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.reactor, self.stores = MemoryReactorClock(), memory_stores()
-        self.admin = AdminServer(self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.lanes), self.stores)
+        self.reactor, self.stores = MemoryReactorClock(), memory_databases()
+        self.admin = AdminServer(self.reactor, ENDPOINT, Counters([]), gauges(**self.stores.queues), self.stores)
         self.admin.open()
         [(port, self.site, _, interface)] = self.reactor.tcpServers
         self.assertEqual((port, interface), (9100, "127.0.0.1"))
@@ -56,15 +56,15 @@ class AdminTests(SynchronousTestCase):
 
     def test_a_store_is_silent(self) -> None:
         """503 says which."""
-        self.stores._state.refusal = DatabaseCorrupt
+        self.stores._state.unavailable_as = DatabaseCorrupt
         answer = self.ask("/readyz")
-        self.assertEqual((answer.status, answer.body), (503, b"state.db does not answer: StoreCorrupt\n"))
+        self.assertEqual((answer.status, answer.body), (503, b"state.db does not answer: DatabaseCorrupt\n"))
 
     def test_both_are_silent(self) -> None:
         """Each has a line, also where nothing can be asked any more."""
         self.stores.reads.drain()
         answer = self.ask("/readyz")
-        lines = b"auth.db does not answer: StoreBusy\nstate.db does not answer: StoreBusy\n"
+        lines = b"auth.db does not answer: DatabaseBusy\nstate.db does not answer: DatabaseBusy\n"
         self.assertEqual((answer.status, answer.body), (503, lines))
 
     def test_stopping(self) -> None:

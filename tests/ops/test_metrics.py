@@ -13,8 +13,8 @@ from gamed.ops.metrics import Counters, CountingAuditLog, Gauges, Metrics
 from gamed.outcomes import LoginFailure
 from tests.http.apps import EchoRoom
 from tests.support.covers import covers
+from tests.support.databases import ask, memory_databases
 from tests.support.http import Browser
-from tests.support.stores import ask, memory_stores
 
 
 def gauges(**queues: object) -> Gauges:
@@ -188,16 +188,16 @@ class GaugeTests(MetricsTestCase):
 
     def test_queues(self) -> None:
         """Each database queue has its length now, and the number of transactions per batch."""
-        stores = memory_stores()
+        stores = memory_databases()
         stores.reads.pause()
         for _ in range(3):
             stores.reads.submit(ask("SELECT 1"))
-        waiting = self.samples(gauges(**stores.lanes))
+        waiting = self.samples(gauges(**stores.queues))
         self.assertEqual(
             waiting["gamed_database_queue_length"], {("auth",): 0, ("blob",): 0, ("read",): 3, ("state",): 0}
         )
         stores.reads.resume()
-        done = self.samples(gauges(**stores.lanes))
+        done = self.samples(gauges(**stores.queues))
         self.assertEqual(done["gamed_database_queue_length"]["read",], 0)
         self.assertEqual(
             [done["gamed_database_batch_size_bucket"][bound, "read"] for bound in ("1.0", "2.0", "4.0", "64.0")],

@@ -18,17 +18,17 @@ class PlayedStores(Struct):
 
     health: Deferred[None] = field(default_factory=Deferred)
     answer: Deferred[None] = field(default_factory=lambda: succeed(None))
-    beats: int = 0
+    pings: int = 0
     closed: bool = False
 
     def check(self) -> Deferred[None]:
         return self.health
 
-    def pulse(self) -> "PlayedStores":
+    def watchdog_probe(self) -> "PlayedStores":
         return self
 
-    def beat(self) -> Deferred[None]:
-        self.beats += 1
+    def ping(self) -> Deferred[None]:
+        self.pings += 1
         return self.answer
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class SupervisionTests(SynchronousTestCase):
         self.assertEqual(self.heard("A").count("WATCHDOG=1"), 4)
         self.stores.answer = slow = Deferred()
         self.clock.pump([15] * 4)
-        self.assertEqual((self.heard("B").count("WATCHDOG=1"), self.stores.beats), (4, 5))
+        self.assertEqual((self.heard("B").count("WATCHDOG=1"), self.stores.pings), (4, 5))
         slow.callback(None)
         self.stores.answer = fail(DatabaseCorrupt("no"))
         self.clock.pump([15])
@@ -86,7 +86,7 @@ class SupervisionTests(SynchronousTestCase):
         self.stores.health.callback(None)
         self.of(SystemdNotifier(self.played.address)).started(BASE)
         self.clock.pump([15] * 3)
-        self.assertEqual((self.heard("A")[0], self.stores.beats), ("READY=1", 0))
+        self.assertEqual((self.heard("A")[0], self.stores.pings), ("READY=1", 0))
 
     def test_stopping(self) -> None:
         """Said at once, and more time is asked for while it goes on: not without an end."""

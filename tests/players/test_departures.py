@@ -33,7 +33,7 @@ from tests.players.test_own_account import departures_of
 from tests.saves.state_machine import body_of, flaws
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.sessions.server import House
-from tests.support.stores import data_folder, file_stores
+from tests.support.databases import data_folder, file_databases
 
 LIMITS = SaveLimits()
 ABSENT = Condition(ConditionKind.ABSENT)
@@ -126,7 +126,7 @@ class FolderCase(SynchronousTestCase):
 
     def resume(self) -> Databases:
         """As the service does at its start."""
-        stores = file_stores(self, data=self.data)
+        stores = file_databases(self, data=self.data)
         self.successResultOf(ensureDeferred(departures_of(House(stores), stores).resume()))
         return stores
 

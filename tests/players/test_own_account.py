@@ -16,8 +16,8 @@ from gamed.timestamps import rfc3339
 from tests.saves.helpers import ABSENT, SaveCase
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
 from tests.sessions.server import House
+from tests.support.databases import file_databases
 from tests.support.http import Answer, Browser
-from tests.support.stores import file_stores
 
 DISCORD, GOOGLE, GONE = (Index(bytes([number]) * 32) for number in (1, 2, 3))
 MINUTE_MS = 60_000
@@ -46,7 +46,7 @@ class AccountCase(SaveCase):
         self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: house.now_ms)
 
     def make_stores(self) -> Databases:
-        return file_stores(self)
+        return file_databases(self)
 
     def link(self, provider: str, realm: Index, player_id: str = ANNA, at_ms: int = NOW_MS) -> Index:
         index = self.house.issuer.keys.indexer.index(Purpose.IDENTITY, provider.encode(), player_id.encode())
@@ -206,7 +206,7 @@ class EraseTests(AccountCase):
 
     def test_state_unavailable(self) -> None:
         """With saves out of reach nothing begins: 503, and the player plays on."""
-        self.stores._state.refusal = DatabaseUnavailable
+        self.stores._state.unavailable_as = DatabaseUnavailable
         answer = self.ask("DELETE", "/auth/player")
         self.assertEqual((answer.status, answer.code), (503, "store_unavailable"))
         self.assertEqual(self.ask("GET", "/auth/sessions").status, 200)

@@ -12,7 +12,7 @@ from gamed.crypto import Secret
 from gamed.players.errors import PasswordsBusy
 from gamed.players.passwords import AT_ONCE, NOBODY, QUEUED, AsyncPasswordHasher, hash_password
 from tests.support.covers import covers
-from tests.support.stores import InlineReactor, InlineThreads
+from tests.support.databases import InlineReactor, InlineThreads
 
 RIGHT, WRONG = Secret(b"correct horse battery"), Secret(b"correct horse batterz")
 

@@ -38,9 +38,9 @@ class PeriodicTests(HouseCase):
     def test_saves_out_of_reach(self) -> None:
         """Commands are told all the same; that the rest was put off is no secret, and it is done later."""
         self.erase_by_command()
-        self.house.stores._state.refusal = DatabaseUnavailable
+        self.house.stores._state.unavailable_as = DatabaseUnavailable
         self.refused(self.people.sweep(), DatabaseUnavailable)
         self.assertEqual(len(self.house.audit.lines), 1)
-        self.house.stores._state.refusal = None
+        self.house.stores._state.unavailable_as = None
         self.wait(self.people.sweep())
         self.assertEqual(len(self.house.audit.lines), 2)

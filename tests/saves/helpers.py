@@ -32,8 +32,8 @@ from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.saves.state_machine import flaws, spoil
 from tests.sessions.fixtures import ANNA, Counting
 from tests.sessions.server import House, text
+from tests.support.databases import InlineReactor, memory_databases
 from tests.support.http import Answer, Browser
-from tests.support.stores import InlineReactor, memory_stores
 
 T = TypeVar("T")
 STAGED_SECONDS = 24 * 3600
@@ -73,7 +73,7 @@ class SaveCase(SynchronousTestCase):
 
     def make_stores(self) -> Databases:
         self.store_clock = InlineReactor()
-        return memory_stores(lambda: self.house.now_ms, self.store_clock)
+        return memory_databases(lambda: self.house.now_ms, self.store_clock)
 
     def room(self, limits: SaveLimits) -> Browser:
         """A room over the same stores."""

@@ -153,10 +153,10 @@ class MeanwhileTest(EraseCase):
     def test_waiters_need_not_wait_for_the_bytes(self) -> None:
         """They are told as soon as everything counts as gone, however long the rest takes."""
         waiting = self.ask_waiting(self.ask("GET", "/game/saves").json["cursor"])
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
         self.assertEqual((erase.answers, waiting.answer.json["saves"]), ([], []))
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.assertEqual(erase.answer.status, 204)
 
     def ask_waiting(self, cursor: str) -> Connection:
@@ -165,10 +165,10 @@ class MeanwhileTest(EraseCase):
 
     def test_export_that_is_being_made(self) -> None:
         """It ends with `erased`, and leaves nothing."""
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         export = self.browser.send("GET", "/game/export", self.bearer)
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.assertEqual(erase.answer.status, 204)
         self.refused(export.answer, 410, "erased")
         self.assert_gone()
@@ -176,12 +176,12 @@ class MeanwhileTest(EraseCase):
 
     def test_export_then_save_anew(self) -> None:
         """An export never holds what was saved after an erase that it did not see."""
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         export = self.browser.send("GET", "/game/export", self.bearer)
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
         self.in_state(finished)
         self.put("auto", b"anew")
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.assertEqual((erase.answer.status, export.answer.status), (204, 410))
         self.assertEqual(self.get("auto").body, b"anew")
 

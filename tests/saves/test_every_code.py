@@ -120,4 +120,4 @@ class EveryCodeTest(SaveCase):
         return self.ask("POST", "/game/commit", {"Content-Type": "application/json"}, b'{"writes":[%s]}' % write)
 
     def lose_the_file(self) -> None:
-        self.stores._state.refusal = DatabaseUnavailable
+        self.stores._state.unavailable_as = DatabaseUnavailable

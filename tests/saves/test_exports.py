@@ -148,7 +148,7 @@ class ContentTest(ExportCase):
     def test_changed_meanwhile(self) -> None:
         """What is saved meanwhile may be in it; all that was there at the cursor it names is."""
         cursor = self.ask("GET", "/game/").json["cursor"]
-        lane = self.stores.blobs.lane
+        lane = self.stores.blobs.queue
         lane.pause()
         call = self.begin_export()
         self.put("auto", b"three", PRESENT)
@@ -231,19 +231,19 @@ class PlaceTest(ExportCase):
 
     def test_second_of_a_player(self) -> None:
         """A player has one export at a time, so that another player finds the second place."""
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         mine, others = self.begin_export(), self.sign_in(BERT)
         for method in ("GET", "HEAD"):
             second = self.export(method=method)
             self.assertEqual((second.status, second.headers["retry-after"]), (503, "30"))
         self.refused(self.export(), 503, "busy", "Your last export is still under way")
         other = self.begin_export(others)
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.assertEqual((mine.answer.status, other.answer.status, self.export().status), (200, 200, 200))
 
     def test_third(self) -> None:
         """A third is told when to come again; once one is done there is room."""
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
         mine, self.bearer = self.bearer, self.sign_in("ply_" + "C" * 22)
         for method in ("GET", "HEAD"):
@@ -251,18 +251,18 @@ class PlaceTest(ExportCase):
             self.assertEqual((third.status, third.headers["retry-after"]), (503, "30"))
         self.refused(self.export(), 503, "busy", "under way")
         self.bearer = mine
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.assertEqual([call.answer.status for call in calls], [200, 200])
         self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
 
     def test_leaves_while_it_is_made(self) -> None:
         """A client that leaves frees its place; nothing of its export stays, and nothing is logged as a failure."""
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
         for call in calls:
             self.browser.watched(call.leave)
         waiting = self.detached.wait()
-        self.browser.watched(self.stores.blobs.lane.resume)
+        self.browser.watched(self.stores.blobs.queue.resume)
         self.successResultOf(waiting)
         self.assertEqual((self.spools(), self.announced.bytes, self.export().status), (0, 0, 200))
         self.assertEqual(self.browser.events, [])
@@ -296,10 +296,10 @@ class PlaceTest(ExportCase):
 
     def test_going_down(self) -> None:
         """When the service stops, what is being made is answered, and nothing new begun."""
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         call = self.begin_export()
         self.exports.close()
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.refused(call.answer, 503, "shutting_down")
         self.refused(self.export(), 503, "busy")
         self.assertEqual((self.spools(), self.announced.bytes), (0, 0))
@@ -310,10 +310,10 @@ class PlaceTest(ExportCase):
         answer = self.refused(self.export(), 507, "storage_full", "owner")
         self.assertEqual(answer.headers["retry-after"], "300")
         self.free += 1000
-        self.stores.blobs.lane.pause()
+        self.stores.blobs.queue.pause()
         call = self.begin_export()
         self.refused(self.put("other", b"x" * 1000), 507, "storage_full")
-        self.stores.blobs.lane.resume()
+        self.stores.blobs.queue.resume()
         self.assertEqual((call.answer.status, self.put("other", b"x" * 1000).status), (200, 201))
 
     def test_full_meanwhile(self) -> None:

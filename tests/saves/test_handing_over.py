@@ -27,7 +27,7 @@ class HandingOverTest(SaveCase):
     def test_after_it(self) -> None:
         """The heir's own erase is finished first; then everything follows."""
         shelves = SqliteEraseStore(self.stores, Counting())
-        self.successResultOf(ensureDeferred(shelves.hand_over(ANNA, BERT, self.house.now_ms)))
+        self.successResultOf(ensureDeferred(shelves.merge(ANNA, BERT, self.house.now_ms)))
         self.assertEqual([save["slot"] for save in self.ask("GET", "/game/saves").json["saves"]], ["auto"])
         self.assertEqual(self.get("auto").body, b"Anna's")
         self.agrees()
@@ -39,7 +39,7 @@ class GivenTest(SaveCase):
     def give(self) -> None:
         """Anna's to Bert, who speaks from then on."""
         shelves = SqliteEraseStore(self.stores, Counting())
-        self.successResultOf(ensureDeferred(shelves.hand_over(ANNA, BERT, self.house.now_ms)))
+        self.successResultOf(ensureDeferred(shelves.merge(ANNA, BERT, self.house.now_ms)))
         self.bearer = self.sign_in(BERT)
         self.agrees()
 

@@ -12,17 +12,21 @@ from gamed.saves.limits import SaveLimits
 from gamed.saves.retention import DAY_MS, HOUR_MS
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import ANNA
-from tests.support.stores import file_stores
+from tests.support.databases import file_databases
 
 
 class SweepCase(SaveCase):
     def setUp(self) -> None:
         super().setUp()
-        self.told: list[str] = []
+        self.changed: list[str] = []
 
     def sweep(self, limits: SaveLimits | None = None) -> None:
         sweeper = CleanupTask(
-            self.stores, limits or self.limits, lambda: self.house.now_ms, lambda size: b"\xfe" * size, self.told.append
+            self.stores,
+            limits or self.limits,
+            lambda: self.house.now_ms,
+            lambda size: b"\xfe" * size,
+            self.changed.append,
         )
         self.successResultOf(ensureDeferred(sweeper.sweep()))
         self.agrees()
@@ -60,7 +64,7 @@ class PruneTest(SweepCase):
         self.sweep()
         self.assertEqual(self.numbers(), list(range(48, 38, -1)))
         self.sweep()
-        self.assertEqual(self.told, [])
+        self.assertEqual(self.changed, [])
 
     def test_only_what_is_due(self) -> None:
         """Few versions are never looked at; a history is looked at again when something can have changed."""
@@ -82,7 +86,7 @@ class PruneTest(SweepCase):
         self.assertEqual(self.numbers(), [2, 1])
         self.later(1)
         self.sweep()
-        self.assertEqual((self.numbers(), self.told), ([1], [ANNA]))
+        self.assertEqual((self.numbers(), self.changed), ([1], [ANNA]))
         [save] = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
         self.assertEqual(save["conflicts"], [])
         self.assertEqual(self.put("auto", b"three", {"If-Match": "*"}).json["version"], 3)
@@ -209,7 +213,7 @@ class EraseTest(SweepCase):
         ):
             self.refused(answer, 410, "erased", "Read the list")
         self.sweep()
-        self.assertEqual((self.told, self.blobs()), ([ANNA], 0))
+        self.assertEqual((self.changed, self.blobs()), ([ANNA], 0))
         self.assertIs(self.ask("GET", f"/game/saves?since={cursor}").json["reset"], True)
         self.refused(self.get("auto"), 404, "save_not_found")
         self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 1)
@@ -260,7 +264,7 @@ class EraseTest(SweepCase):
 
 class VacuumTest(SweepCase):
     def make_stores(self) -> Databases:
-        return file_stores(self, now_ms=lambda: self.house.now_ms)
+        return file_databases(self, now_ms=lambda: self.house.now_ms)
 
     def test_space_returns(self) -> None:
         """Pages that many deletes left go back to the disk, all but what the next writes will need."""

@@ -15,8 +15,8 @@ from gamed.saves.limits import INLINE_BYTES
 from tests.saves.helpers import ABSENT, BIG, SaveCase, digest_of
 from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
+from tests.support.databases import data_folder, file_databases
 from tests.support.http import Connection, logged
-from tests.support.stores import data_folder, file_stores
 
 ONE = b"one"
 
@@ -185,7 +185,7 @@ class UnavailableTest(SaveCase):
     def make_stores(self) -> Databases:
         data = data_folder(self)
         (data / "state.db").write_bytes(b"nonsense" * 1024)
-        return file_stores(self, data=data)
+        return file_databases(self, data=data)
 
     def test_everything_of_saves(self) -> None:
         """503 on every route of saves."""

@@ -111,19 +111,19 @@ class WaitTest(WaitCase):
 
     def reads_of(self, status: int, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
         """How many units the read lane ran for a request, and for what it woke."""
-        before = self.stores.reads.units
+        before = self.stores.reads.transactions
         answer = self.ask(method, f"/game/{path}", headers, body)
         self.assertEqual(answer.status, status, (method, path, answer.body))
         self.pass_seconds(0.1)
-        return self.stores.reads.units - before
+        return self.stores.reads.transactions - before
 
     def test_idle(self) -> None:
         """While a request waits and nothing changes, neither store runs a write batch."""
         waiting, writers = self.wait(), (self.stores.auth, self.stores.state)
-        before = [writer.units for writer in writers]
+        before = [writer.transactions for writer in writers]
         self.store_clock.pump([0.5] * 20)
         self.assertTrue(self.waits(waiting))
-        self.assertEqual([writer.units for writer in writers], before)
+        self.assertEqual([writer.transactions for writer in writers], before)
 
     def test_time(self) -> None:
         """After its time: nothing new, the same cursor; with If-None-Match: 304."""

@@ -19,7 +19,7 @@ from gamed.sessions.credentials import CredentialIssuer, CredentialPair
 from gamed.sessions.service import FirstUses, SessionService
 from gamed.sessions.store import SqliteSessionStore
 from tests.sessions.fixtures import ANNA, NOW_MS, POLICY, Counting, sign_in
-from tests.support.stores import memory_stores
+from tests.support.databases import memory_databases
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class HouseCase(SynchronousTestCase):
     """One player with one session, over stores in memory."""
 
     def setUp(self) -> None:
-        self.house = House(memory_stores())
+        self.house = House(memory_databases())
         self.keeper = self.house.sessions
         self.session_id, self.pair = self.wait(self.house.open())
 

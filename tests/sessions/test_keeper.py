@@ -27,7 +27,7 @@ from gamed.sessions.service import MOST
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS
 from tests.sessions.server import House, HouseCase, text
 from tests.support.covers import covers
-from tests.support.stores import data_folder, file_stores, unwritable
+from tests.support.databases import data_folder, file_databases, unwritable
 
 CALLERS = 30
 
@@ -245,7 +245,7 @@ class ThreadTests(TestCase):
     def open_house(self, data: Any = None) -> House:
         from twisted.internet import reactor
 
-        return House(file_stores(self, reactor, data=data))
+        return House(file_databases(self, reactor, data=data))
 
     async def test_at_once(self) -> None:
         """30 callers with one credential over real threads: one rotation, 30 equal answers."""

@@ -9,8 +9,8 @@ from gamed.timestamps import rfc3339
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
 from tests.sessions.server import House, HouseCase, text
 from tests.support.covers import covers
+from tests.support.databases import memory_databases
 from tests.support.http import Answer, Browser
-from tests.support.stores import memory_stores
 
 REFRESH, LOGOUT, LIST = "/auth/session/refresh", "/auth/session/logout", "/auth/sessions"
 CHALLENGE = 'Bearer realm="gamed"'
@@ -96,7 +96,7 @@ class RefreshTests(RoomCase):
 
     def test_too_often(self) -> None:
         """429 with Retry-After for a session that refreshes too often: nothing rotates, other sessions go on."""
-        limited = House(memory_stores(), RateLimit.per_minute(3))
+        limited = House(memory_databases(), RateLimit.per_minute(3))
         browser = Browser([SessionRoutes(limited.sessions, self.detached)], now_ms=lambda: limited.now_ms)
 
         def refresh(credential: str) -> Answer:

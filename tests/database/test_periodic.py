@@ -44,7 +44,7 @@ class TickerTests(SynchronousTestCase):
             self.begun[0].errback(DatabaseBusy("The server is busy."))
         (event,) = events
         self.assertEqual(event["log_level"], LogLevel.warn)
-        self.assertEqual(formatEvent(event), "periodic_task_postponed error=StoreBusy retry_seconds=60")
+        self.assertEqual(formatEvent(event), "periodic_task_postponed error=DatabaseBusy retry_seconds=60")
         self.clock.advance(60)
         self.assertEqual(len(self.begun), 2)
 

@@ -15,9 +15,9 @@ from gamed.database.connection import connect, file_uri
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseError, DatabaseUnavailable
 from gamed.database.migrations import prepare_files
-from tests.database.test_lanes import arrivals, arrive
+from tests.database.test_queues import arrivals, arrive
 from tests.support.covers import covers
-from tests.support.stores import InlineReactor, ask, data_folder, file_stores, memory_stores
+from tests.support.databases import InlineReactor, ask, data_folder, file_databases, memory_databases
 
 OUTSIDER = """
 import sys
@@ -48,7 +48,7 @@ class StateUnavailable(SynchronousTestCase):
         (data / "state.db").write_bytes(content)
         for left in ("state.db-wal", "state.db-shm"):
             (data / left).unlink(missing_ok=True)
-        stores = file_stores(self, data=data)
+        stores = file_databases(self, data=data)
         self.flushLoggedErrors()
         return stores
 
@@ -84,23 +84,23 @@ class StateUnavailable(SynchronousTestCase):
         prepare_files(data)
         (data / "state.db").unlink()
         (data / "state.db").mkdir()
-        self.check(file_stores(self, data=data))
+        self.check(file_databases(self, data=data))
 
     def test_own_mistakes_stay_visible(self) -> None:
         """A table that no store has is not excused by a missing store, as long as both are there."""
-        stores = file_stores(self)
+        stores = file_databases(self)
         self.failureResultOf(stores.reads.submit(ask("SELECT * FROM nowhere")), sqlite3.OperationalError)
 
     @covers("1/13")
     def test_missing_state_is_made(self) -> None:
         """Deleting state.db deletes saves, nothing else: the next start makes it anew."""
         data = data_folder(self)
-        stores = file_stores(self, data=data)
+        stores = file_databases(self, data=data)
         self.successResultOf(stores.auth.submit(arrive(1)))
         self.successResultOf(stores.state.submit(shelve))
         self.successResultOf(stores.close())
         (data / "state.db").unlink()
-        stores = file_stores(self, data=data)
+        stores = file_databases(self, data=data)
         self.assertEqual([], self.successResultOf(stores.reads.submit(shelves)))
         self.assertEqual([1], self.successResultOf(stores.reads.submit(arrivals)))
 
@@ -143,7 +143,7 @@ class Opened(SynchronousTestCase):
             "page_size": 4096,
             "auto_vacuum": 2,
         }
-        stores = file_stores(self)
+        stores = file_databases(self)
         for worker in stores.workers:
             found = self.successResultOf(
                 worker.run(lambda c: {name: c.execute(f"PRAGMA {name}").fetchone()[0] for name in expected})
@@ -152,13 +152,13 @@ class Opened(SynchronousTestCase):
 
     def test_pages_kept(self) -> None:
         """A write lane keeps 16 MiB of its file's pages in memory."""
-        stores = file_stores(self)
+        stores = file_databases(self)
         for lane in (stores.auth, stores.state):
             self.assertEqual([(-16 * 1024,)], self.successResultOf(lane.submit(ask("PRAGMA cache_size"))))
 
     def test_reads_cannot_write(self) -> None:
         """The read lane refuses to write either file."""
-        stores = file_stores(self)
+        stores = file_databases(self)
         for unit in (arrive(1), shelve):
             self.failureResultOf(stores.reads.submit(unit), DatabaseError)
         self.assertEqual([], self.successResultOf(stores.reads.submit(arrivals)))
@@ -170,14 +170,14 @@ class Opened(SynchronousTestCase):
             arrive(1)(connection)
             raise KeyError("mine")
 
-        stores = file_stores(self)
+        stores = file_databases(self)
         self.failureResultOf(stores.auth.submit(refuse), KeyError)
         self.assertEqual([], self.successResultOf(stores.reads.submit(arrivals)))
 
     def test_connection_lost_at_first(self) -> None:
         """A connection that cannot be opened now is tried again at the next use."""
         data = data_folder(self)
-        stores = file_stores(self, data=data)
+        stores = file_databases(self, data=data)
         (data / "auth.db").rename(data / "away")
         self.failureResultOf(stores.auth.submit(arrive(1)), DatabaseUnavailable)
         (data / "away").rename(data / "auth.db")
@@ -185,7 +185,7 @@ class Opened(SynchronousTestCase):
 
     def test_closed(self) -> None:
         """A closed store takes nothing, and can be closed again."""
-        stores = file_stores(self)
+        stores = file_databases(self)
         self.successResultOf(stores.close())
         for lane in (stores.auth, stores.state, stores.reads):
             self.failureResultOf(lane.submit(lambda _: 1), DatabaseBusy)
@@ -196,7 +196,7 @@ class Health(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
         self.clock.advance(100)
-        self.stores = memory_stores(reactor=self.clock)
+        self.stores = memory_databases(reactor=self.clock)
 
     def asked(self) -> list[int]:
         """Counts the batches of the read lane from now on."""
@@ -272,14 +272,14 @@ class Health(SynchronousTestCase):
 
     def test_a_known_refusal(self) -> None:
         """A store that stopped taking writes is reported at once, whatever the last check found."""
-        stores = file_stores(self, inline=self.clock)
+        stores = file_databases(self, inline=self.clock)
         self.successResultOf(stores.check())
-        stores.auth._file.refusal = DatabaseCorrupt
+        stores.auth._file.unavailable_as = DatabaseCorrupt
         self.failureResultOf(stores.check(), DatabaseCorrupt)
 
     def test_a_file_is_gone_bad(self) -> None:
         """A check reads both files: one that can no longer be read fails it."""
-        stores = file_stores(self, inline=self.clock)
+        stores = file_databases(self, inline=self.clock)
         self.successResultOf(stores.check())
         run = stores.workers[0].run
         self.successResultOf(run(ask("DETACH state")))
@@ -291,7 +291,7 @@ class Watch(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
         self.data = data_folder(self)
-        self.stores = file_stores(self, data=self.data, inline=self.clock)
+        self.stores = file_databases(self, data=self.data, inline=self.clock)
         self.changes = 0
         self.stores.watch(self.changed)
         self.clock.advance(1)
@@ -332,7 +332,7 @@ class Watch(SynchronousTestCase):
         """While requests wait and nothing changes, nothing is written and no checkpoint is planned."""
         planned = len(self.clock.getDelayedCalls())
         self.clock.pump([0.5] * 20)
-        self.assertEqual([lane.units for lane in (self.stores.auth, self.stores.state)], [0, 0])
+        self.assertEqual([lane.transactions for lane in (self.stores.auth, self.stores.state)], [0, 0])
         self.assertEqual(len(self.clock.getDelayedCalls()), planned)
 
     def test_another_writer(self) -> None:
@@ -349,7 +349,7 @@ class Watch(SynchronousTestCase):
     def test_lost_file(self) -> None:
         """A file that cannot be opened now counts as unchanged, and the next look notices its changes."""
         data = data_folder(self)
-        stores = file_stores(self, data=data, inline=self.clock)
+        stores = file_databases(self, data=data, inline=self.clock)
         (data / "auth.db").rename(data / "away")
         stores.watch(self.changed, "auth")
         self.clock.pump([0.5] * 3)
@@ -369,7 +369,7 @@ class Watch(SynchronousTestCase):
 
     def test_first_look_counts(self) -> None:
         """The first watcher of all is told at once: nobody knows what happened before."""
-        stores = file_stores(self, inline=self.clock)
+        stores = file_databases(self, inline=self.clock)
         stores.watch(self.changed)
         self.assertEqual(1, self.changes)
 
@@ -398,7 +398,7 @@ class InService(TestCase):
     async def test_noticed_in_time(self) -> None:
         """With the real reactor, too, another process's write wakes a watcher."""
         data = data_folder(self)
-        stores = file_stores(self, reactor, data=data)
+        stores = file_databases(self, reactor, data=data)
         told: list[Deferred[None]] = [Deferred(), Deferred()]
         waiting = iter(told)
         stores.watch(lambda: next(waiting).callback(None))

@@ -10,8 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.errors import DatabaseCorrupt, DatabaseError
 from gamed.database.migrations import MigrationError
 from tests.database.damaged import Server, copy, everything, fill, spoil
+from tests.support.databases import data_folder
 from tests.support.http import Answer
-from tests.support.stores import data_folder
 
 SERVERS = 15
 PLACES = (1, 1, 2, 4, 8)
@@ -71,10 +71,10 @@ class DamagedStores(SynchronousTestCase):
 
     def told(self, seed: int, server: Server) -> None:
         """A damaged store takes no more writes; the log names it once, and /healthz says that something is wrong."""
-        damaged = [file.name for file in server.stores._files if file.refusal is not None]
+        damaged = [file.name for file in server.stores._files if file.unavailable_as is not None]
         lines = [line for line in server.browser.events if line.startswith("database_damaged database=")]
         self.assertEqual([line.split()[1].removeprefix("database=") for line in sorted(lines)], damaged, seed)
         for name in damaged:
-            self.failureResultOf(server.stores.lanes[name].submit(lambda connection: None), DatabaseCorrupt)
+            self.failureResultOf(server.stores.queues[name].submit(lambda connection: None), DatabaseCorrupt)
         server.stores._health._fresh_until = 0
         self.assertEqual(server.ask("GET", "/healthz").status, 503 if damaged else 200, seed)

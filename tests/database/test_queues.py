@@ -13,8 +13,8 @@ from gamed.database.connection import PAGE_BYTES, connect, file_uri
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt
 from gamed.database.queues import BATCH_BYTES, BATCH_ITEMS, QUEUE_ITEMS, DatabaseQueue, Transaction
-from tests.database.test_batches import spoil
-from tests.support.stores import ask, file_stores, memory_stores
+from tests.database.test_group_commit import spoil
+from tests.support.databases import ask, file_databases, memory_databases
 
 
 def arrive(at_ms: int) -> Callable[[sqlite3.Connection], int]:
@@ -59,7 +59,7 @@ class Held(SynchronousTestCase):
     """Units submitted while the lane is paused wait together."""
 
     def setUp(self) -> None:
-        self.stores = memory_stores()
+        self.stores = memory_databases()
 
     def together(self, lane: DatabaseQueue, *units: Transaction[Any], size: int = 0) -> list[Deferred[Any]]:
         self.successResultOf(lane.pause())
@@ -133,7 +133,7 @@ class RidingTogether(Held):
 
 class Refusing(Held):
     def test_queue_is_bounded(self) -> None:
-        """The 4,097th waiting unit gets StoreBusy at once; the 4,096 before it are answered."""
+        """The 4,097th waiting unit gets DatabaseBusy at once; the 4,096 before it are answered."""
         lane = self.stores.reads
         self.successResultOf(lane.pause())
         answers = [lane.submit(lambda _: None) for _ in range(QUEUE_ITEMS)]
@@ -154,7 +154,7 @@ class Refusing(Held):
         self.assertEqual([1], self.successResultOf(self.stores.reads.submit(arrivals)))
 
     def test_drain(self) -> None:
-        """A draining lane answers all that waits, then says so; what comes later gets StoreBusy."""
+        """A draining lane answers all that waits, then says so; what comes later gets DatabaseBusy."""
         lane = self.stores.auth
         self.successResultOf(lane.pause())
         waiting = [lane.submit(arrive(n)) for n in range(130)]
@@ -193,7 +193,7 @@ class Locked(Held):
     """Another process holds auth.db."""
 
     def setUp(self) -> None:
-        self.stores = file_stores(self)
+        self.stores = file_databases(self)
         self.successResultOf(self.stores.auth.submit(ask("PRAGMA busy_timeout = 0")))
         path = self.stores.auth._file.path
         assert path is not None
@@ -202,7 +202,7 @@ class Locked(Held):
         self.other.execute("BEGIN IMMEDIATE")
 
     def test_nobody_waits_twice(self) -> None:
-        """Who waited while a batch waited for the file in vain gets StoreBusy with it, not after a turn of its own."""
+        """Who waited while a batch waited for the file in vain gets DatabaseBusy with it, not after a turn of its own."""
         lane = self.stores.auth
         sizes = self.batches(lane)
         answers = self.together(lane, *map(arrive, range(3 * BATCH_ITEMS)))
@@ -235,13 +235,13 @@ class Locked(Held):
 class Damaged(SynchronousTestCase):
     def test_writing_stops_reading_goes_on(self) -> None:
         """Once SQLite reports damage, the store's writes are refused, its readable rows and the other store work."""
-        stores = file_stores(self)
+        stores = file_databases(self)
         self.successResultOf(stores.state.submit(fill_shelves))
         self.successResultOf(stores.close())
         path = stores.state._file.path
         assert path is not None
         pages = spoil_shelves(path)
-        stores = file_stores(self, data=path.parent)
+        stores = file_databases(self, data=path.parent)
         self.failureResultOf(stores.state.submit(ask("DELETE FROM player_saves")), DatabaseCorrupt)
         self.failureResultOf(
             stores.state.submit(ask("INSERT INTO save VALUES ('p', 'a', 1, 1, 1, NULL)")), DatabaseCorrupt
@@ -271,7 +271,7 @@ class Threads(TestCase):
     """Real threads: many at once, on real files."""
 
     def setUp(self) -> None:
-        self.stores: Databases = file_stores(self, reactor)
+        self.stores: Databases = file_databases(self, reactor)
 
     async def test_one_winner(self) -> None:
         """Of 20 who decide on the same row at once, one wins; the others know that they did not."""
@@ -289,7 +289,7 @@ class Threads(TestCase):
         """Two stores on the same files, as a command beside the service, lose no update either."""
         data = self.stores.auth._file.path
         assert data is not None
-        second = file_stores(self, reactor, data=data.parent)
+        second = file_databases(self, reactor, data=data.parent)
         lanes = [self.stores.auth, second.auth] * 30
         counted = await gatherResults([lane.submit(increment) for lane in lanes])
         self.assertEqual(list(range(1, 61)), sorted(counted))
@@ -319,5 +319,5 @@ class Threads(TestCase):
         self.assertEqual(list(range(500)), await gatherResults(answers))
         path = self.stores.auth._file.path
         assert path is not None
-        again = file_stores(self, reactor, data=path.parent)
+        again = file_databases(self, reactor, data=path.parent)
         self.assertEqual(list(range(500)), await again.reads.submit(arrivals))

@@ -22,8 +22,8 @@ from gamed.database.errors import (
 )
 from gamed.database.migrations import MigrationError, prepare_files
 from gamed.database.offline import run_transaction
-from tests.database.test_lanes import arrivals, arrive, increment
-from tests.support.stores import ask, data_folder, file_stores
+from tests.database.test_queues import arrivals, arrive, increment
+from tests.support.databases import ask, data_folder, file_databases
 
 
 class Once(SynchronousTestCase):
@@ -50,7 +50,7 @@ class Once(SynchronousTestCase):
 
     def test_beside_the_service(self) -> None:
         """The running service sees what a command wrote, and the other way round."""
-        stores = file_stores(self, data=self.data)
+        stores = file_databases(self, data=self.data)
         self.successResultOf(stores.auth.submit(arrive(1)))
         run_transaction(self.path, arrive(2))
         self.assertEqual([1, 2], self.successResultOf(stores.reads.submit(arrivals)))
@@ -74,7 +74,7 @@ class Once(SynchronousTestCase):
                 run_transaction(self.path, arrivals)
 
     def test_no_database(self) -> None:
-        """A damaged file is StoreCorrupt."""
+        """A damaged file is DatabaseCorrupt."""
         self.path.write_bytes(b"something else" * 1000)
         with self.assertRaises(DatabaseCorrupt):
             run_transaction(self.path, arrivals)
@@ -89,7 +89,7 @@ class Beside(TestCase):
     async def test_no_lost_update(self) -> None:
         """Decisions of commands and of the service on one row, at the same time, are all counted."""
         data = data_folder(self)
-        stores = file_stores(self, reactor, data=data)
+        stores = file_databases(self, reactor, data=data)
 
         def command() -> int:
             """What is refused because the file was held for too long had no effect, and is done again."""

@@ -15,8 +15,8 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.database.checkpoints import PASSIVE_SECONDS
 from gamed.database.connection import WAL_LIMIT_BYTES, connect, file_uri
 from gamed.database.databases import Databases
+from tests.support.databases import InlineReactor, ask, file_databases
 from tests.support.examples import examples
-from tests.support.stores import InlineReactor, ask, file_stores
 
 MIB = 1024 * 1024
 ENOUGH_BYTES = 512 * MIB
@@ -44,7 +44,7 @@ def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:
 class Checkpoints(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
-        self.stores = file_stores(self, inline=self.clock)
+        self.stores = file_databases(self, inline=self.clock)
         path = self.stores.state._file.path
         assert path is not None
         self.path, self.wal = path, path.with_name("state.db-wal")
@@ -122,7 +122,7 @@ class Checkpoints(SynchronousTestCase):
     def test_nothing_else_during_a_restart(self) -> None:
         """While the log is begun anew the lanes of that file stand still; the other file's writes go on."""
         stores = self.stores
-        lanes = (stores.reads, stores.state, stores.blobs.lane, stores.auth)
+        lanes = (stores.reads, stores.state, stores.blobs.queue, stores.auth)
         held: list[list[int]] = []
         run = stores.workers[-1].run
 
@@ -144,7 +144,7 @@ class FullLoad(TestCase):
 
     async def test_log_stays_bounded(self) -> None:
         """At full rate, with readers, the log of state.db stays under 128 MiB."""
-        stores = file_stores(self, reactor)
+        stores = file_databases(self, reactor)
         path = stores.state._file.path
         assert path is not None
         load = Load(stores, path.with_name("state.db-wal"), until=reactor.seconds() + SOAK_SECONDS)

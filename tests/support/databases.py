@@ -57,7 +57,9 @@ class InlineThreads:
         self.started = False
 
 
-def memory_stores(now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS) -> Databases:
+def memory_databases(
+    now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS
+) -> Databases:
     """Empty stores in memory whose Deferreds have fired when a submit returns.
 
     Every lane has its connection, as always; lane.pause() and resume() make several submits one batch.
@@ -77,7 +79,7 @@ def _release(keepers: list[sqlite3.Connection], pools: list[ConnectionPool]) -> 
         connection.close()
 
 
-def file_stores(
+def file_databases(
     test: SynchronousTestCase,
     reactor: Any = None,
     now_ms: Now = lambda: 0,

@@ -17,7 +17,7 @@ from gamed.database.connection import PAGE_BYTES as PAGE
 from gamed.database.connection import connect, file_uri, prepare
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DiskFull
 from gamed.database.group_commit import TransactionMisuse
-from tests.support.stores import data_folder
+from tests.support.databases import data_folder
 
 
 class Refused(Exception):
@@ -164,7 +164,7 @@ class DeadBatch(Case):
         self.connection.execute(f"PRAGMA max_page_count = {pages + spare_pages}")
 
     def test_full_in_the_middle(self) -> None:
-        """Of ten units the fifth does not fit: it gets StoreFull, the other nine are stored, exactly those."""
+        """Of ten units the fifth does not fit: it gets DiskFull, the other nine are stored, exactly those."""
         self.fill(spare_pages=20)
         units = [put(n, size=100) for n in range(10)]
         units[4] = put(4, size=100 * PAGE)
@@ -252,7 +252,7 @@ class FailedCommit(Case):
         self.assertEqual([1, 2, 3], self.rows())
 
     def test_another_process_holds_the_file(self) -> None:
-        """When the write lock cannot be had, everyone gets StoreBusy and nothing changes."""
+        """When the write lock cannot be had, everyone gets DatabaseBusy and nothing changes."""
         other = self.open()
         other.execute("BEGIN IMMEDIATE")
         self.connection.execute("PRAGMA busy_timeout = 1")
