@@ -202,7 +202,7 @@ class Locked(Held):
         self.other.execute("BEGIN IMMEDIATE")
 
     def test_nobody_waits_twice(self) -> None:
-        """Who waited while a batch waited for the file in vain gets DatabaseBusy with it, not after a turn of its own."""
+        """What waited while a batch waited in vain gets DatabaseBusy with it, not after a batch of its own."""
         lane = self.stores.auth
         sizes = self.batches(lane)
         answers = self.together(lane, *map(arrive, range(3 * BATCH_ITEMS)))
