@@ -1,18 +1,13 @@
-"""The wiring of the handoff: what stands between a game that starts a login and its credentials.
-
-The wiring of saves: what stands between a request for a save and the bytes in state.db.
-
-The wiring of assets: what stands between a request under /assets/ and the files in the data folder.
-
-The wiring of players' own accounts, of their departure, and of what the owner's log says about them.
-"""
+"""The components of the service: each builds what one part of the API needs, and decides nothing itself."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from secrets import token_bytes
 from shutil import disk_usage
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from msgspec import Struct, field
 from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
@@ -26,7 +21,7 @@ from gamed.audit import AuditLog
 from gamed.config.game import AssetAccess
 from gamed.config.model import Config, Mode, Provider
 from gamed.config.settings import Settings
-from gamed.crypto import Indexer, Keys
+from gamed.crypto import Keys
 from gamed.database.databases import Databases
 from gamed.database.errors import DatabaseError
 from gamed.event_log import EventLog
@@ -68,254 +63,290 @@ from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
+from gamed.sessions.credentials import SessionPolicy
 from gamed.sessions.service import FirstUses, SessionService
 from gamed.timestamps import Now
 
 if TYPE_CHECKING:
     from gamed.ops.metrics import Counters
 
+T = TypeVar("T")
+ASSET_THREADS: Final = 4
+"""The assets have threads of their own, so that a slow disk under them does not delay a save."""
 _log = EventLog(Logger())
 
 
-class SignIn:
-    """The rooms of PROTOCOL 3.1 to 3.6, and what the service does for them beside requests."""
+class ServiceContext(Struct, frozen=True, kw_only=True):
+    """The objects that all components share."""
+
+    reactor: Any
+    settings: Settings
+    keys: Keys
+    databases: Databases
+    audit: AuditLog
+    now_ms: Now
+    counters: "Counters | None" = None
+    """The counters of `/metrics`; None without `--admin`."""
+    tasks: ShieldedTasks = field(default_factory=ShieldedTasks)
+
+    @property
+    def config(self) -> Config:
+        return self.settings.config
+
+
+def login_policy(config: Config) -> LoginPolicy:
+    """Return the part of the configuration that logins depend on."""
+    session = config.session
+    return LoginPolicy(
+        config.mode,
+        SessionPolicy(session.access_seconds, session.refresh_seconds, session.max_lifetime_seconds),
+        tuple(config.providers),
+        session.device_transaction_seconds,
+        config.login.return_proof,
+        config.login.registration,
+        config.limits,
+    )
+
+
+class LoginComponents:
+    """Logins, from the game's request to the collected credentials (PROTOCOL 3.1 to 3.6)."""
 
     def __init__(
-        self,
-        reactor: Any,
-        *,
-        config: Config,
-        terms: LoginPolicy,
-        keys: Keys,
-        stores: Databases,
-        sessions: SessionService,
-        first_uses: FirstUses,
-        waiters: LongPollRegistry,
-        detached: ShieldedTasks,
-        audit: AuditLog,
-        counters: "Counters | None",
-        base: Callable[[], str],
-        now_ms: Now,
+        self, context: ServiceContext, sessions: SessionService, first_uses: FirstUses, base_url: Callable[[], str]
     ) -> None:
-        self._config = config
-        self._terms = terms
-        self._keys = keys
-        self._base = base
-        self._now_ms = now_ms
-        self._started_ms: int | None = None
-        """When recover() was called first: before the first request."""
-        self._waiters = waiters
-        self._detached = detached
+        config, keys, databases = context.config, context.keys, context.databases
+        self._context = context
+        self._policy = login_policy(config)
         self._sessions = sessions
-        self._logins = StoredLogins(stores.reads, stores.auth, keys, first_uses)
-        self._attempts = StoredAttempts(stores.auth)
-        self._accounts = StoredAccounts(stores.reads, keys)
-        self._identities = StoredIdentities(stores.reads)
-        self._limits = StoredLimits(stores.auth)
-        self._entrance = VisitRateLimit(self._limits, keys.indexer, now_ms, terms.limits)
-        self._passwords = AsyncPasswordHasher(reactor)
-        self._audit = audit
-        self._browsers = BrowserLoginService(self._logins, waiters, keys.indexer, now_ms, audit)
-        self._handoff = LoginLifecycle(self._logins, waiters, now_ms)
-        self._journal = LoggedSignInFailures(counters)
+        self._base_url = base_url
+        self._started_ms: int | None = None
+        """The time of the first call of recover(), before the first request."""
+        self._waiters = LongPollRegistry(context.reactor)
+        self._logins = StoredLogins(databases.reads, databases.auth, keys, first_uses)
+        self._attempts = StoredAttempts(databases.auth)
+        self._accounts = StoredAccounts(databases.reads, keys)
+        self._identities = StoredIdentities(databases.reads)
+        self._limits = StoredLimits(databases.auth)
+        self._visits = VisitRateLimit(self._limits, keys.indexer, context.now_ms, config.limits)
+        self._browsers = BrowserLoginService(self._logins, self._waiters, keys.indexer, context.now_ms, context.audit)
+        self._lifecycle = LoginLifecycle(self._logins, self._waiters, context.now_ms)
+        self._failures = LoggedSignInFailures(context.counters)
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = realm_indexes(keys.indexer, configured.values())
-        self._providers = _build_providers(reactor, configured, config.public_url or "", now_ms, counters)
+        self._providers = _build_providers(context, configured)
 
-    def rooms(self) -> Sequence[RouteGroup]:
-        room = PageResponder(
-            BrowserGuard(self._keys.indexer, token_bytes, (self._config.public_url or "").startswith("https:")),
-            self._base,
-            self._config.server_name,
-            self._now_ms,
-            self._detached,
+    def routes(self) -> Sequence[RouteGroup]:
+        """Return the routes for games, for the pages of a login, and for callbacks."""
+        context = self._context
+        https = (context.config.public_url or "").startswith("https:")
+        guard = BrowserGuard(context.keys.indexer, token_bytes, https)
+        responder = PageResponder(guard, self._base_url, context.config.server_name, context.now_ms, context.tasks)
+        return (
+            self._game_routes(),
+            self._browser_routes(responder),
+            CallbackRoutes(self._callback_service(), responder),
+            DoneRoutes(ResultService(self._browsers, context.keys), responder),
         )
-        done = DoneRoutes(ResultService(self._browsers, self._keys), room)
-        return self._games(), self._links(room), CallbackRoutes(self._returning(), room), done
 
-    async def announce(self) -> None:
-        """What the owner has to register, and whom no provider can sign in any more."""
+    async def log_providers(self) -> None:
+        """Log the redirect URIs to register, and how many accounts no configured provider can sign in any more."""
         for name in self._providers:
-            _log.info("redirect_uri", provider=name, uri=redirect_uri(self._base(), name))
-        left = await self._identities.left_behind(self._realms) if self._providers else 0
-        if left:
+            _log.info("redirect_uri", provider=name, uri=redirect_uri(self._base_url(), name))
+        orphaned = await self._identities.left_behind(self._realms) if self._providers else 0
+        if orphaned:
             _log.warn(
                 "orphaned_identities",
-                count=left,
+                count=orphaned,
                 detail="These accounts cannot sign in: their provider is not configured or has another issuer now",
             )
 
     async def recover(self) -> None:
-        """End the sign-ins that the last process left unfinished; called again until it succeeds."""
-        started_ms, self._started_ms = self._started_ms, self._started_ms or self._now_ms()
-        await self._handoff.recover(started_ms)
+        """End the logins that the last process left unfinished; the service calls this until it succeeds."""
+        started_ms, self._started_ms = self._started_ms, self._started_ms or self._context.now_ms()
+        await self._lifecycle.recover(started_ms)
 
-    async def sweep(self) -> None:
-        await self._handoff.sweep()
-        await self._limits.sweep(self._now_ms())
+    async def clean_up(self) -> None:
+        """End and delete expired logins, and delete rate limits that limit no client."""
+        await self._lifecycle.sweep()
+        await self._limits.sweep(self._context.now_ms())
 
-    def _games(self) -> LoginRoutes:
-        starting = StartService(
+    @property
+    def waiting(self) -> int:
+        """The number of requests that wait for a login."""
+        return len(self._waiters)
+
+    def close(self) -> None:
+        """Answer all waiting requests."""
+        self._waiters.close()
+
+    def _game_routes(self) -> LoginRoutes:
+        context = self._context
+        keys, clock = context.keys, context.now_ms
+        start = StartService(
             self._logins,
             self._sessions,
             self._accounts,
             self._providers,
-            self._keys.indexer,
+            keys.indexer,
             token_bytes,
-            self._now_ms,
-            self._terms,
+            clock,
+            self._policy,
             self._waiters,
             self._limits,
         )
-        collecting = CollectService(
-            self._logins, self._waiters, self._keys, token_bytes, self._now_ms, self._terms, self._audit
-        )
-        indexer, base = self._keys.indexer, self._base
-        return LoginRoutes(starting, self._handoff, collecting, indexer, base, self._now_ms, self._detached)
+        collect = CollectService(self._logins, self._waiters, keys, token_bytes, clock, self._policy, context.audit)
+        return LoginRoutes(start, self._lifecycle, collect, keys.indexer, self._base_url, clock, context.tasks)
 
-    def _links(self, room: PageResponder) -> BrowserRoutes:
-        registration = self._config.login.registration
-        tries = self._terms.limits.passwords_per_minute
-        check = PasswordAuthenticator(
-            self._accounts, self._passwords, self._limits, self._keys.indexer, self._now_ms, tries, self._audit
+    def _browser_routes(self, responder: PageResponder) -> BrowserRoutes:
+        context = self._context
+        keys, clock = context.keys, context.now_ms
+        registration = context.config.login.registration
+        tries = context.config.limits.passwords_per_minute
+        hasher = AsyncPasswordHasher(context.reactor)
+        passwords = PasswordAuthenticator(
+            self._accounts, hasher, self._limits, keys.indexer, clock, tries, context.audit
         )
-        local = LocalLoginService(self._browsers, check, self._keys, token_bytes, self._now_ms, registration)
-        departing = AuthorizeService(
+        local = LocalLoginService(self._browsers, passwords, keys, token_bytes, clock, registration)
+        authorize = AuthorizeService(
             self._browsers,
             self._attempts,
             self._providers,
-            check,
+            passwords,
             self._accounts,
-            self._journal,
-            self._keys,
+            self._failures,
+            keys,
             token_bytes,
-            self._now_ms,
-            self._base,
-            self._entrance,
+            clock,
+            self._base_url,
+            self._visits,
         )
         labels = {name: provider.label for name, provider in self._providers.items()}
-        in_local_mode = self._config.mode is Mode.LOCAL
-        return BrowserRoutes(self._browsers, departing, local if in_local_mode else None, labels, registration, room)
+        in_local_mode = context.config.mode is Mode.LOCAL
+        return BrowserRoutes(
+            self._browsers, authorize, local if in_local_mode else None, labels, registration, responder
+        )
 
-    def _returning(self) -> CallbackService:
+    def _callback_service(self) -> CallbackService:
         return CallbackService(
             self._browsers,
             self._attempts,
             self._providers,
-            self._journal,
-            self._keys,
+            self._failures,
+            self._context.keys,
             token_bytes,
-            self._now_ms,
-            self._base,
-            self._entrance,
+            self._context.now_ms,
+            self._base_url,
+            self._visits,
         )
 
 
-def _build_providers(
-    reactor: Any, configured: Mapping[str, Provider], public_url: str, now_ms: Now, counters: "Counters | None"
-) -> dict[str, IdentityProvider]:
-    """Where there are none, what speaks to them is not even loaded; where there are, it is, before the first player."""
+def _build_providers(context: ServiceContext, configured: Mapping[str, Provider]) -> dict[str, IdentityProvider]:
+    """Return the clients of the configured providers; without any, the modules that they need are not imported."""
     if not configured:
         return {}
     from gamed.providers.client import uncounted
     from gamed.providers.registry import build_providers
     from gamed.providers.transport import build_agent
 
-    called = uncounted if counters is None else counters.record_provider_call
-    return build_providers(configured, public_url, build_agent(reactor), reactor, now_ms, called=called)
+    reactor, counters = context.reactor, context.counters
+    return build_providers(
+        configured,
+        context.config.public_url or "",
+        build_agent(reactor),
+        reactor,
+        context.now_ms,
+        called=uncounted if counters is None else counters.record_provider_call,
+    )
 
 
-class Keeping:
-    """Everything about saves; `waits` also hears of sessions that end."""
+class SaveComponents:
+    """Saves, commits and exports (PROTOCOL 4); `change_waiters` are also notified when a session ends."""
 
-    def __init__(self, reactor: Any, settings: Settings, stores: Databases, now_ms: Now) -> None:
-        self._reactor = reactor
-        self._settings = settings
-        self._stores = stores
-        self._now_ms = now_ms
-        self._limits = settings.game.saves
-        self._waiters = LongPollRegistry(reactor)
-        self.waits = ChangeWaiters(self._waiters, DatabaseChangeSource(stores))
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+        self._limits = context.settings.game.saves
+        self._waiters = LongPollRegistry(context.reactor)
+        self.change_waiters = ChangeWaiters(self._waiters, DatabaseChangeSource(context.databases))
         self._exports: ExportService | None = None
-        self._sweeper = CleanupTask(stores, self._limits, now_ms, token_bytes, self.waits.changed)
+        self._cleanup = CleanupTask(
+            context.databases, self._limits, context.now_ms, token_bytes, self.change_waiters.changed
+        )
 
-    def rooms(self, indexer: Indexer, sessions: SessionService, detached: ShieldedTasks) -> Sequence[RouteGroup]:
-        limits, folder = self._limits, self._settings.data / "tmp"
-        announced = DiskReservations(self._free_bytes, limits.min_free_bytes)
-        store = SqliteSaveStore(self._stores, indexer, limits)
-        saves = SaveService(store, sessions, limits, self._now_ms, token_bytes, self.waits, WriteRateLimiter.of(limits))
-        intake = UploadAdmission(limits, folder, announced, self._disk)
+    def routes(self, sessions: SessionService) -> Sequence[RouteGroup]:
+        """Return the routes for saves, commits and exports."""
+        context, limits, waiters = self._context, self._limits, self.change_waiters
+        databases, clock, tasks = context.databases, context.now_ms, context.tasks
+        folder = context.settings.data / "tmp"
+        disk = DiskReservations(lambda: disk_usage(context.settings.data).free, limits.min_free_bytes)
+        store = SqliteSaveStore(databases, context.keys.indexer, limits)
+        saves = SaveService(store, sessions, limits, clock, token_bytes, waiters, WriteRateLimiter.of(limits))
+        uploads = UploadAdmission(limits, folder, disk, self._in_thread)
         commits = CommitService(
             saves,
             store,
             limits,
-            self._settings.game.staged_seconds,
-            self._now_ms,
+            context.settings.game.staged_seconds,
+            clock,
             token_bytes,
-            self.waits,
+            waiters,
             WriteRateLimiter.of_staging(limits),
         )
-        shelves = SqliteEraseStore(self._stores, token_bytes)
-        erasure = EraseService(saves, shelves, self._now_ms, token_bytes, self.waits)
-        self._exports = ExportService(saves, partial(SqliteExport, self._stores, folder), announced)
+        erase = EraseService(saves, SqliteEraseStore(databases, token_bytes), clock, token_bytes, waiters)
+        self._exports = ExportService(saves, partial(SqliteExport, databases, folder), disk)
         return (
-            SaveRoutes(saves, detached, SaveBodyPolicy(saves, limits, intake), erasure),
-            CommitRoutes(commits, limits, detached, intake),
-            ExportRoutes(self._exports, detached, self._reactor),
+            SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),
+            CommitRoutes(commits, limits, tasks, uploads),
+            ExportRoutes(self._exports, tasks, context.reactor),
         )
-
-    def _free_bytes(self) -> int:
-        return disk_usage(self._settings.data).free
-
-    def _disk(self, work: Callable[[], None]) -> Deferred[None]:
-        return deferToThreadPool(self._reactor, self._reactor.getThreadPool(), work)
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for changes."""
+        """The number of requests that wait for changes."""
         return len(self._waiters)
 
     @property
     def exporting(self) -> int:
-        """Exports that are made or sent."""
+        """The number of exports that are written or sent."""
         return 0 if self._exports is None else self._exports.running
 
-    async def sweep(self) -> None:
-        await self._sweeper.sweep()
+    async def clean_up(self) -> None:
+        """Prune histories, and delete blobs that no version uses."""
+        await self._cleanup.sweep()
 
     def close(self) -> None:
-        """Whoever waits is answered; exports end."""
+        """Answer all waiting requests, and end the exports."""
         self._waiters.close()
         if self._exports is not None:
             self._exports.close()
 
+    def _in_thread(self, work: Callable[[], None]) -> Deferred[None]:
+        reactor = self._context.reactor
+        return deferToThreadPool(reactor, reactor.getThreadPool(), work)
 
-T = TypeVar("T")
-THREADS: Final = 4
-"""A disk that is slow to read keeps these busy, and nobody who saves."""
 
+class AssetComponents:
+    """The released assets under /assets/ (PROTOCOL 5)."""
 
-class Delivering:
-    """Everything about assets."""
-
-    def __init__(self, reactor: Any, settings: Settings, now_ms: Now) -> None:
+    def __init__(self, context: ServiceContext) -> None:
+        reactor, settings = context.reactor, context.settings
         self._reactor = reactor
-        self._pool = ThreadPool(0, THREADS, "assets")
-        self._settings = settings
-        files = spare_files(settings.config.limits.connections)
+        self._pool = ThreadPool(0, ASSET_THREADS, "assets")
+        self._players_only = settings.game.assets.access is AssetAccess.PLAYERS
         store = AssetStore(settings.data / FOLDER)
-        self._objects = ObjectCache(store, self._run, reactor.seconds, files)
-        self._reader = AssetService(ReleaseCache(store, self._run, reactor.seconds), self._objects, now_ms())
+        files = spare_files(settings.config.limits.connections)
+        self._objects = ObjectCache(store, self._in_thread, reactor.seconds, files)
+        releases = ReleaseCache(store, self._in_thread, reactor.seconds)
+        self._assets = AssetService(releases, self._objects, context.now_ms())
 
-    def room(self, sessions: SessionService) -> AssetRoutes:
-        players = self._settings.game.assets.access is AssetAccess.PLAYERS
-        return AssetRoutes(self._reader, sessions if players else None)
+    def routes(self, sessions: SessionService) -> AssetRoutes:
+        return AssetRoutes(self._assets, sessions if self._players_only else None)
 
     def open(self) -> None:
-        """Not before the service has become a daemon: threads stay behind in a fork."""
+        """Start the threads, after the service became a daemon: a fork does not copy threads."""
         self._pool.start()
 
-    async def sweep(self) -> None:
+    async def clean_up(self) -> None:
+        """Close cached files that no request has used for a while."""
         self._objects.sweep()
 
     def close(self) -> None:
@@ -323,34 +354,34 @@ class Delivering:
         if self._pool.started:
             self._pool.stop()
 
-    def _run(self, work: Callable[[], T]) -> Deferred[T]:
+    def _in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         return deferToThreadPool(self._reactor, self._pool, work)
 
 
-class People:
-    """The room of PROTOCOL 3.8, and what the service does for players beside requests."""
+class PlayerComponents:
+    """Players' own accounts (PROTOCOL 3.8), their removal, and the log entries of operators' commands."""
 
-    def __init__(  # noqa: PLR0917
-        self, config: Config, keys: Keys, stores: Databases, audit: AuditLog, waits: Waits, now_ms: Now
-    ) -> None:
-        players = SqlitePlayerStore(stores.reads, stores.auth)
-        realms = realm_indexes(keys.indexer, config.providers.values())
-        ways = SignInMethods(config.mode is Mode.LOCAL, realms)
-        self._teller = CommandLogForwarder(players, audit)
-        self._departures = RemovalService(players, SqliteEraseStore(stores, token_bytes), now_ms, audit)
-        self._account = AccountService(players, self._departures, waits, ways, now_ms, audit)
+    def __init__(self, context: ServiceContext, waits: Waits) -> None:
+        config, databases = context.config, context.databases
+        players = SqlitePlayerStore(databases.reads, databases.auth)
+        realms = realm_indexes(context.keys.indexer, config.providers.values())
+        methods = SignInMethods(config.mode is Mode.LOCAL, realms)
+        self._context = context
+        self._commands = CommandLogForwarder(players, context.audit)
+        self._removals = RemovalService(
+            players, SqliteEraseStore(databases, token_bytes), context.now_ms, context.audit
+        )
+        self._account = AccountService(players, self._removals, waits, methods, context.now_ms, context.audit)
 
-    def room(self, sessions: SessionService, detached: ShieldedTasks) -> PlayerRoutes:
-        return PlayerRoutes(sessions, self._account, detached)
+    def routes(self, sessions: SessionService) -> PlayerRoutes:
+        return PlayerRoutes(sessions, self._account, self._context.tasks)
 
-    async def sweep(self) -> None:
-        """Log what commands did, which needs auth.db alone, then finish what was begun; StoreError puts that off."""
-        await self._teller.tell()
-        await self._departures.resume()
+    async def clean_up(self) -> None:
+        """Log the commands of operators, which needs auth.db alone, then finish removals; raise DatabaseError."""
+        await self._commands.tell()
+        await self._removals.resume()
 
     async def close(self) -> None:
-        """The last words before the stores close; what they cannot take now is told at the next start."""
-        try:
-            await self._teller.tell()
-        except DatabaseError:
-            return
+        """Log the commands of operators before the databases close; the next start logs those that fail now."""
+        with suppress(DatabaseError):
+            await self._commands.tell()

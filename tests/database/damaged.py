@@ -61,10 +61,10 @@ class Server:
         for name in ("auth.db", "state.db"):
             check_schema(data / name)
         self.service = GamedService(NoSocket(), settings, SystemdNotifier())
-        self.stores = self.service._stores
+        self.stores = self.service._context.databases
         for worker in self.stores.workers:
             worker.pool.threadpool = InlineThreads()
-        self.browser = Browser(self.service._rooms(), now_ms=now_ms)
+        self.browser = Browser(self.service._routes(), now_ms=now_ms)
 
     def json(self, method: str, path: str, value: object, bearer: str = "") -> Answer:
         return self.ask(method, path, dumps(value).encode(), bearer, Content_Type="application/json")
@@ -79,11 +79,11 @@ class Server:
         """What the service does by itself, now."""
         service = self.service
         works = (
-            service._sign_in.recover(),
-            service._sign_in.sweep(),
+            service._login.recover(),
+            service._login.clean_up(),
             service._sessions.sweep(),
-            service._keeping.sweep(),
-            service._people.sweep(),
+            service._saves.clean_up(),
+            service._players.clean_up(),
         )
         return [Deferred.fromCoroutine(work) for work in works]
 

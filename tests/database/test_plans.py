@@ -6,8 +6,7 @@ from typing import Any
 
 from twisted.internet.defer import ensureDeferred
 
-from gamed.components import People
-from gamed.config.model import Config
+from gamed.components import PlayerComponents
 from gamed.database.databases import Databases
 from gamed.login.store import StoredLimits
 from gamed.players import store as player_store
@@ -16,6 +15,7 @@ from tests.saves.commit_helpers import CommitCase, delete, write
 from tests.saves.helpers import ABSENT, BIG, tag
 from tests.sessions.fixtures import ANNA, BERT
 from tests.sessions.server import text
+from tests.support.components import service_context
 
 SMALL = {"player_merge", "command_log", "key_record", "login_count", "retention", "json_each"}
 """These have a few rows at most, or are asked for their first ones."""
@@ -86,9 +86,10 @@ class PlanTest(CommitCase):
         self.successResultOf(self.house.open(BERT))
         self.successResultOf(self.stores.auth.submit(lambda connection: player_store.mark_removed(connection, BERT, 0)))
         house, now_ms = self.house, lambda: self.house.now_ms + 365 * 24 * 3600 * 1000
-        people = People(Config(), house.issuer.keys, self.stores, house.audit, house.waits, now_ms)
+        context = service_context(house.issuer.keys, self.stores, house.audit, now_ms)
+        players = PlayerComponents(context, house.waits)
         works: list[Callable[[], Any]] = [
-            people.sweep,
+            players.clean_up,
             CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).sweep,
             house.sessions.sweep,
             lambda: StoredLimits(self.stores.auth).sweep(now_ms()),

@@ -2,20 +2,21 @@
 
 from sqlite3 import Connection
 
-from gamed.components import People
-from gamed.config.model import Config
+from gamed.components import PlayerComponents
 from gamed.database.errors import DatabaseUnavailable
 from gamed.players import command_log
 from gamed.players import store as player_store
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import HouseCase
+from tests.support.components import service_context
 
 
 class PeriodicTests(HouseCase):
     def setUp(self) -> None:
         super().setUp()
         house = self.house
-        self.people = People(Config(), house.issuer.keys, house.stores, house.audit, house.waits, lambda: NOW_MS)
+        context = service_context(house.issuer.keys, house.stores, house.audit, lambda: NOW_MS)
+        self.players = PlayerComponents(context, house.waits)
 
     def erase_by_command(self) -> None:
         """As far as a command gets that is cut off."""
@@ -30,7 +31,7 @@ class PeriodicTests(HouseCase):
         """The command is in the log, once, and what it began is done."""
         self.erase_by_command()
         for _ in range(2):
-            self.wait(self.people.sweep())
+            self.wait(self.players.clean_up())
         told = [line.split()[0] for line in self.house.audit.lines]
         self.assertEqual(told, ["command", "erased"])
         self.assertEqual(self.wait(self.house.rows("SELECT count(*) FROM player")), [(0,)])
@@ -39,8 +40,8 @@ class PeriodicTests(HouseCase):
         """Commands are told all the same; that the rest was put off is no secret, and it is done later."""
         self.erase_by_command()
         self.house.stores._state.unavailable_as = DatabaseUnavailable
-        self.refused(self.people.sweep(), DatabaseUnavailable)
+        self.refused(self.players.clean_up(), DatabaseUnavailable)
         self.assertEqual(len(self.house.audit.lines), 1)
         self.house.stores._state.unavailable_as = None
-        self.wait(self.people.sweep())
+        self.wait(self.players.clean_up())
         self.assertEqual(len(self.house.audit.lines), 2)

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from gamed import service
 from gamed.cli import main
-from gamed.sessions.service import SessionService
+from gamed.sessions.service import FirstUses, SessionService
 
 
 class Dying:
@@ -27,8 +27,8 @@ class Dying:
 
 
 class DyingGamed(service.GamedService):
-    def _keep_sessions(self) -> SessionService:
-        sessions = super()._keep_sessions()
+    def _build_sessions(self, first_uses: FirstUses) -> SessionService:
+        sessions = super()._build_sessions(first_uses)
         return replace(sessions, _store=Dying(sessions._store))
 
 
