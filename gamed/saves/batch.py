@@ -21,10 +21,10 @@ from gamed.saves.commands import (
     CommitCommand,
     CommitConflict,
     Committed,
-    Content,
     ReceivedBlob,
     StageCommand,
     Staged,
+    StagedContent,
     WriteContext,
 )
 from gamed.saves.errors import (
@@ -88,22 +88,22 @@ class CommitService(Component, frozen=True):
             raise BlobNotStaged("These bytes are not staged, or not any more: PUT them here.")
         return size
 
-    async def stage(self, entry: WriteContext, delivery: ReceivedBlob) -> None:
+    async def stage(self, context: WriteContext, delivery: ReceivedBlob) -> None:
         """Keep bytes for a commit; the same again begins their time anew."""
         if delivery.sha256 != delivery.content.sha256:
             raise DigestMismatch("Other bytes arrived than the path says; nothing was stored. Send them again.")
         check_digest(delivery.expected_sha256, delivery.content.sha256)
         delivery.blank.check(delivery.content.size, allowed=self._limits.allow_blank_saves)
         now_ms = self._now_ms()
-        command = StageCommand(entry, delivery.content, now_ms, now_ms - self._staged_seconds * 1000, delivery.data)
+        command = StageCommand(context, delivery.content, now_ms, now_ms - self._staged_seconds * 1000, delivery.data)
         await BlobUploader(self._store).execute(command, self._store.stage, delivery.spool)
 
-    async def commit(self, entry: WriteContext, changes: Sequence[Change]) -> Committed:
+    async def commit(self, context: WriteContext, changes: Sequence[Change]) -> Committed:
         """All or nothing; what was refused is raised, and its bytes are kept all the same."""
-        command = CommitCommand(entry, changes, self._now_ms(), new_epoch(self._random), {})
+        command = CommitCommand(context, changes, self._now_ms(), new_epoch(self._random), {})
         outcome = await self._decided(command)
         if outcome.changed:
-            self._waits.changed(entry.player_id)
+            self._waits.changed(context.player_id)
         if isinstance(outcome, CommitConflict):
             raise commit_error(outcome.outcomes, len(changes))
         return outcome
@@ -221,7 +221,7 @@ def _condition(at: str, proposal: CommitEntry, flaws: list[Flaw]) -> Condition |
         return None
 
 
-def _content(at: str, proposal: CommitEntry, limits: SaveLimits, flaws: list[Flaw]) -> Content | None:
+def _content(at: str, proposal: CommitEntry, limits: SaveLimits, flaws: list[Flaw]) -> StagedContent | None:
     sha256 = None if proposal.sha256 is None else sha256_in(proposal.sha256)
     if sha256 is None:
         flaws.append((f"{at}/sha256", "takes the 64 lower-case hex digits that the bytes were staged by"))
@@ -235,4 +235,4 @@ def _content(at: str, proposal: CommitEntry, limits: SaveLimits, flaws: list[Fla
         meta = check_meta(line, limits.meta_bytes)
     except BadMeta as e:
         flaws.append((f"{at}/meta", str(e)))
-    return Content(sha256, ctype, meta) if sha256 and ctype else None
+    return StagedContent(sha256, ctype, meta) if sha256 and ctype else None

@@ -21,7 +21,7 @@ from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.export import ExportContent, ExportService
 from gamed.saves.limits import SaveLimits
 from gamed.saves.problems import SAVE_ERRORS
-from gamed.saves.responses import committed
+from gamed.saves.responses import commit_response
 from gamed.saves.uploads import CommitBody, CommitBodyPolicy, StageBodyPolicy, StagedUpload, UploadAdmission, digest_in
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import access_token
@@ -42,13 +42,13 @@ class CommitRoutes(Component, frozen=True):
     _commits: CommitService
     _limits: SaveLimits
     _detached: ShieldedTasks
-    _intake: UploadAdmission
+    _admission: UploadAdmission
 
     @property
     def body_policies(self) -> Mapping[str, BodyPolicy]:
         return {
-            "stage_blob": StageBodyPolicy(self._commits, self._intake),
-            "commit": CommitBodyPolicy(self._commits, self._intake),
+            "stage_blob": StageBodyPolicy(self._commits, self._admission),
+            "commit": CommitBodyPolicy(self._commits, self._admission),
         }
 
     @app.route("/game/blobs/<string:sha256>", methods=["PUT"])
@@ -74,14 +74,14 @@ class CommitRoutes(Component, frozen=True):
             raise TypeError("this route's gate knows who commits")
         sink.space.release()
         changes = parse_commit(read_json(request, CommitRequest).writes, self._limits)
-        done = await self._detached.run(self._commits.commit(sink.entry, changes))
+        done = await self._detached.run(self._commits.commit(sink.context, changes))
         request.setHeaders(PRIVATE)
-        return write_json(request, 200, committed(done.cursor, done.slots))
+        return write_json(request, 200, commit_response(done.cursor, done.slots))
 
     async def _stage(self, upload: StagedUpload) -> int:
         try:
-            delivery = await upload.delivery()
-            await self._commits.stage(upload.entry, delivery)
+            delivery = await upload.receive()
+            await self._commits.stage(upload.context, delivery)
             return delivery.content.size
         finally:
             upload.abort()
@@ -107,7 +107,7 @@ class ExportRoutes(Component, frozen=True):
         export = await self._exports.open(access_token(request.head))
         try:
             wanted = request.head.header("range") if whole else None
-            parcel = await self._detached.run(export.pack(conditions, wanted))
+            parcel = await self._detached.run(export.build(conditions, wanted))
             if parcel is None:
                 raise ShuttingDown
             sending = Deferred.fromCoroutine(_answered(request, parcel, whole=whole))
@@ -123,4 +123,4 @@ async def _answered(request: Request, parcel: ExportContent, *, whole: bool) -> 
     if not parcel.modified:
         request.setResponseCode(304)
         return None
-    return await send_part(request, parcel.content if whole else None, parcel.size, parcel.part)
+    return await send_part(request, parcel.file if whole else None, parcel.size, parcel.range)

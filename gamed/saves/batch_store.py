@@ -122,14 +122,14 @@ def commit_changes(
 
 
 def _decide(connection: Connection, command: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
-    entry, slot, now_ms = command.context, change.slot, command.now_ms
-    state = tables.slot_state(connection, entry.player_id, slot)
+    context, slot, now_ms = command.context, change.slot, command.now_ms
+    state = tables.slot_state(connection, context.player_id, slot)
     if change.content is None:
-        delete = DeleteCommand(entry, slot, change.condition, now_ms)
+        delete = DeleteCommand(context, slot, change.condition, now_ms)
         return _Delete(change, delete, state, decide_delete(state, change.condition))
     blob_id = blobs[change.content.sha256]
     body = change.content.with_size(tables.staged_size(connection, blob_id))
-    write = WriteCommand(entry, slot, change.condition, body, now_ms, command.new_epoch)
+    write = WriteCommand(context, slot, change.condition, body, now_ms, command.new_epoch)
     return _Write(change, write, blob_id, state, write_store.decide(connection, write, state))
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from gamed.long_poll import LongPollRegistry, Waiter
 from gamed.saves.model import EMPTY_CURSOR, Cursor
 
-PLACES = 4
+MAX_WAITERS = 4
 """Of one player; the next one to come takes the oldest's place, which is answered."""
 
 
@@ -24,29 +24,29 @@ class ChangeSource(Protocol):
 
 
 class _Waiter(Struct, eq=False):
-    place: int
+    number: int
     key: bytes
-    seen: Cursor
+    known: Cursor
 
 
 class ChangeWaiters(Struct, eq=False):
     """Waiting requests by player. A session that ends is news too: who wakes shows the token again."""
 
-    _waits: LongPollRegistry
-    _news: ChangeSource
+    _registry: LongPollRegistry
+    _source: ChangeSource
     _players: dict[str, list[_Waiter]] = field(default_factory=dict)
 
     @contextmanager
-    def open(self, player_id: str, seen: Cursor) -> Iterator[Waiter]:
+    def register(self, player_id: str, seen: Cursor) -> Iterator[Waiter]:
         """A place for a request that knows the shelf as it was at `seen`."""
         if not self._players:
-            self._news.start(self)
+            self._source.start(self)
         waiters = self._players.setdefault(player_id, [])
         place = _free_place(waiters)
         waiter = _Waiter(place, f"{player_id}/{place}".encode(), seen)
         waiters.append(waiter)
         try:
-            with self._waits.open(waiter.key) as slot:
+            with self._registry.open(waiter.key) as slot:
                 yield slot
         finally:
             self._leave(player_id, waiter)
@@ -54,7 +54,7 @@ class ChangeWaiters(Struct, eq=False):
     def changed(self, player_id: str) -> None:
         """Something of this player's saves was changed."""
         for waiter in tuple(self._players.get(player_id, ())):
-            self._waits.wake(waiter.key)
+            self._registry.wake(waiter.key)
 
     def revoked(self, player_id: str) -> None:
         """A session of this player has ended."""
@@ -69,7 +69,7 @@ class ChangeWaiters(Struct, eq=False):
         """Where each shelf stands, of all that are waited for; a player without one is left out."""
         for player_id, waiters in tuple(self._players.items()):
             cursor = now.get(player_id, EMPTY_CURSOR)
-            if any([waiter.seen != cursor for waiter in waiters]):
+            if any([waiter.known != cursor for waiter in waiters]):
                 self.changed(player_id)
 
     @property
@@ -84,11 +84,11 @@ class ChangeWaiters(Struct, eq=False):
             if not waiters:
                 del self._players[player_id]
                 if not self._players:
-                    self._news.stop()
+                    self._source.stop()
 
 
 def _free_place(waiters: list[_Waiter]) -> int:
     """The lowest that is free, else the oldest waiter's, who is out then."""
-    if len(waiters) >= PLACES:
-        return waiters.pop(0).place
-    return min(set(range(PLACES)) - {waiter.place for waiter in waiters})
+    if len(waiters) >= MAX_WAITERS:
+        return waiters.pop(0).number
+    return min(set(range(MAX_WAITERS)) - {waiter.number for waiter in waiters})

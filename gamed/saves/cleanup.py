@@ -19,7 +19,7 @@ from gamed.saves import erase_store, tables
 from gamed.saves.erase_store import SqliteEraseStore
 from gamed.saves.limits import MIB, SaveLimits
 from gamed.saves.model import Version, VersionKind
-from gamed.saves.retention import prune
+from gamed.saves.retention import plan_pruning
 from gamed.saves.write_store import bump_slot, delete_version, prune_to_quota
 from gamed.timestamps import Now
 
@@ -47,11 +47,11 @@ def clean_up(connection: Connection, limits: SaveLimits, now_ms: int) -> Cleanup
         before = tables.find_player(connection, player_id).cursor
         head = tables.slot_state(connection, player_id, slot).current
         history = tables.list_versions(connection, player_id, slot)
-        pruning = prune(limits, head.version if head else None, history, now_ms)
-        going = pruning.gone[-left:]
+        pruning = plan_pruning(limits, head.version if head else None, history, now_ms)
+        going = pruning.to_delete[-left:]
         _delete_some(connection, player_id, slot, going)
-        more = prune_to_quota(connection, limits, player_id) or len(going) < len(pruning.gone)
-        tables.set_prune_time(connection, player_id, slot, now_ms if more else pruning.next_ms)
+        more = prune_to_quota(connection, limits, player_id) or len(going) < len(pruning.to_delete)
+        tables.set_prune_time(connection, player_id, slot, now_ms if more else pruning.next_check_ms)
         if tables.find_player(connection, player_id).cursor != before:
             told.add(player_id)
         looked, left = looked + 1, left - len(going)

@@ -207,15 +207,15 @@ class VersionHistory(Struct, frozen=True):
     versions: Sequence[Version]
 
 
-class Content(Struct, frozen=True):
+class StagedContent(Struct, frozen=True):
     """Bytes that are staged, and what goes with them: 32 bytes of SHA-256, media type, Save-Meta in one line."""
 
     sha256: bytes
-    ctype: str
+    content_type: str
     meta: str | None = None
 
     def with_size(self, size: int) -> SaveContent:
-        return SaveContent(self.sha256, size, self.ctype, self.meta)
+        return SaveContent(self.sha256, size, self.content_type, self.meta)
 
 
 class Change(Struct, frozen=True):
@@ -223,7 +223,7 @@ class Change(Struct, frozen=True):
 
     slot: str
     condition: Condition
-    content: Content | None = None
+    content: StagedContent | None = None
 
 
 class CommitCommand(Struct, frozen=True):

@@ -65,7 +65,7 @@ def decide_erase(summary: SavesSummary, condition: Condition, *, empty: bool) ->
     A repeated request finds its own effect and calls it success: it names a past that was erased, and nothing was
     saved since (RFC 9110 13.1.1).
     """
-    if condition.wants is ConditionKind.ANYTHING:
+    if condition.kind is ConditionKind.ANYTHING:
         return DeleteDecision.UNCONDITIONAL
     if condition.allows(summary.cursor.entity_tag):
         return DeleteDecision.DELETES

@@ -24,7 +24,7 @@ from gamed.saves.limits import DiskReservations
 from gamed.saves.model import Cursor
 from gamed.saves.service import SaveService
 
-PLACES = 2
+MAX_EXPORTS = 2
 """In the whole service, for different players: each takes as much of the disk as the player keeps, until it is read."""
 
 
@@ -46,7 +46,7 @@ class Archive(Protocol):
         """Of all of them, once it is whole."""
 
     @property
-    def content(self) -> IO[bytes]:
+    def file(self) -> IO[bytes]:
         """The file, once it is whole; close() closes it."""
 
     def step(self) -> Awaitable[bool]:
@@ -62,9 +62,9 @@ class ExportContent(Struct, frozen=True):
     tag: EntityTag
     sha256: bytes
     size: int
-    content: IO[bytes]
+    file: IO[bytes]
     modified: bool
-    part: ByteRange | None
+    range: ByteRange | None
 
 
 class ExportJob:
@@ -88,7 +88,7 @@ class ExportJob:
         self._working = False
         self._closed = False
 
-    async def pack(self, conditions: Conditions, wanted: str | None) -> ExportContent | None:
+    async def build(self, conditions: Conditions, wanted: str | None) -> ExportContent | None:
         """All of it, on disk and hashed, then judged; `wanted` is the Range header. SaveError, StoreError.
 
         None if the place was closed meanwhile: then nothing is waited for but the step under way.
@@ -124,7 +124,7 @@ class ExportJob:
             raise VersionConflict("Your saves are others than when you exported them last. Export them anew.")
         modified = outcome is not Precondition.NOT_MODIFIED
         part = parse_range(wanted, archive.size) if modified and range_holds(conditions, now) else None
-        return ExportContent(tag, archive.sha256, archive.size, archive.content, modified, part)
+        return ExportContent(tag, archive.sha256, archive.size, archive.file, modified, part)
 
     def _claims(self, size: int) -> None:
         """So much more is still to come to the disk."""
@@ -154,7 +154,7 @@ class ExportService:
     async def open(self, token: Secret) -> ExportJob:
         """A place for the player, to be closed whatever happens; SessionError, ExportsBusy, StoreFull."""
         caller, summary = await self._saves.read_summary(token, reading=True)
-        if self._closed or len(self._open) >= PLACES:
+        if self._closed or len(self._open) >= MAX_EXPORTS:
             raise TooManyExports("As many exports as this server makes at once are under way. Try again in a moment.")
         player_id = caller.player_id
         if player_id in self._open:

@@ -184,7 +184,7 @@ class SqliteExport(Struct, eq=False):
         return self._export.sha256 if self._export else b""
 
     @property
-    def content(self) -> IO[bytes]:
+    def file(self) -> IO[bytes]:
         if self._out is None:
             raise TypeError("an export has its bytes after its last step")
         return self._out

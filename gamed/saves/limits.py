@@ -51,7 +51,7 @@ class Usage(Struct, frozen=True):
     bytes: int = 0
     history_bytes: int = 0
 
-    def left(self, limits: SaveLimits) -> int:
+    def remaining(self, limits: SaveLimits) -> int:
         """Return how many bytes the player may keep beyond these; 0 where a limit was lowered since."""
         return max(0, limits.bytes + limits.history_bytes - self.bytes - self.history_bytes)
 
@@ -108,7 +108,7 @@ def _measured(limit: int, usage: int) -> dict[str, object]:
     return {"limit": limit, "usage": usage}
 
 
-CROWD = 10_000
+MAX_REMEMBERED_PLAYERS = 10_000
 """Players remembered before those who are quiet are forgotten."""
 
 
@@ -116,7 +116,7 @@ class WriteRateLimiter(Struct):
     """One bucket per player."""
 
     _rate: RateLimit
-    _arrivals: dict[str, int] = field(default_factory=dict)
+    _next_allowed_ms: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, limits: SaveLimits) -> "WriteRateLimiter":
@@ -132,9 +132,9 @@ class WriteRateLimiter(Struct):
 
     def acquire(self, player_id: str, now_ms: int) -> None:
         """One change more; RateLimited leaves everything as it was."""
-        self._arrivals[player_id] = self._rate.acquire(self._arrivals.get(player_id), now_ms)
-        if len(self._arrivals) > CROWD:
-            self._arrivals = {player: ms for player, ms in self._arrivals.items() if ms > now_ms}
+        self._next_allowed_ms[player_id] = self._rate.acquire(self._next_allowed_ms.get(player_id), now_ms)
+        if len(self._next_allowed_ms) > MAX_REMEMBERED_PLAYERS:
+            self._next_allowed_ms = {player: ms for player, ms in self._next_allowed_ms.items() if ms > now_ms}
 
 
 UPLOADS = 4
@@ -195,7 +195,7 @@ class DiskReservations(Struct):
         self.check(size)
         self.bytes += size
 
-    def upload(self, player_id: str, left: int) -> "UploadSpace":
+    def begin_upload(self, player_id: str, left: int) -> "UploadSpace":
         """Begin an upload of a player who may keep `left` bytes more; raise TooManyUploads."""
         player = self._players.get(player_id)
         if player is None:
@@ -217,33 +217,33 @@ class DiskReservations(Struct):
 class UploadSpace(Struct, eq=False):
     """What one upload has reserved, and its place among the uploads of its player."""
 
-    _announced: DiskReservations
+    _reservations: DiskReservations
     _player: _Uploading
-    _left: int
+    _remaining: int
     """What the player may keep beyond what they keep now: all their uploads together reserve no more than that."""
     _size: int = 0
-    _counted: int = 0
+    _reserved: int = 0
     """How much of `_size` is reserved."""
     _arriving: bool = True
 
     def grow(self, size: int) -> None:
         """Reserve `size` bytes in all, or check the disk again if they are reserved; raise DiskNearlyFull."""
         more = max(0, size - self._size)
-        self._announced.check(more)
-        counted = min(more, max(0, self._left - self._player.bytes))
+        self._reservations.check(more)
+        counted = min(more, max(0, self._remaining - self._player.bytes))
         self._size += more
-        self._counted += counted
-        self._announced._reserve(self._player, counted)
+        self._reserved += counted
+        self._reservations._reserve(self._player, counted)
 
     def arrived(self) -> None:
         """Let the player begin another upload; what is reserved stays reserved."""
         if self._arriving:
             self._arriving = False
             self._player.count -= 1
-            self._announced._reserve(self._player, 0)
+            self._reservations._reserve(self._player, 0)
 
     def release(self) -> None:
         """Give everything back."""
         self.arrived()
-        counted, self._counted = self._counted, 0
-        self._announced._reserve(self._player, -counted)
+        counted, self._reserved = self._reserved, 0
+        self._reservations._reserve(self._player, -counted)

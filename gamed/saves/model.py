@@ -35,7 +35,7 @@ class SaveContent(Struct, frozen=True):
 
     sha256: bytes
     size: int
-    ctype: str
+    content_type: str
     meta: str | None = None
 
 
@@ -81,7 +81,7 @@ def version_number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and text[0] != "0" else 0
 
 
-def version_in(tag: str) -> int | None:
+def version_of_tag(tag: str) -> int | None:
     """The version that a tag speaks of, or None when it is not one of ours."""
     number, dash, digest = tag.partition("-")
     ours = bool(dash) and number.isascii() and number.isdigit() and len(number) <= 18 and len(digest) == 16

@@ -45,7 +45,7 @@ def save_info(version: Version) -> dict[str, object]:
         "etag": str(version.entity_tag) if body else None,
         "size": body.size if body else 0,
         "sha256": body.sha256.hex() if body else None,
-        "content_type": body.ctype if body else None,
+        "content_type": body.content_type if body else None,
         "modified": rfc3339(version.created_ms),
         "meta": _meta(body.meta) if body and body.meta is not None else None,
     }
@@ -92,7 +92,7 @@ def list_response(listing: Listing) -> dict[str, object]:
     return {**body, "reset": True} if listing.reset else body
 
 
-def committed(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:
+def commit_response(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:
     """The body of a commit's answer: the slots in its order, each as it is now; a deleted one as in the list."""
     saves = [save_info(slot) if isinstance(slot, Version) else entry_info(slot) for slot in slots]
     return {"cursor": str(cursor), "saves": saves}
@@ -166,9 +166,9 @@ def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> Save
         case DeleteDecision.DELETES | DeleteDecision.ALREADY_DONE:
             return None
         case DeleteDecision.NEVER_SEEN:
-            return not_found(slot)
+            return not_found_error(slot)
         case DeleteDecision.ALREADY_DELETED:
-            return gone(slot, outcome.last)
+            return deleted_error(slot, outcome.last)
         case DeleteDecision.UNCONDITIONAL:
             return PreconditionRequired(_unconditional(outcome.current))
         case DeleteDecision.CONFLICT:
@@ -215,29 +215,33 @@ def read_error(slot: str, conditions: Conditions, snapshot: SlotSnapshot) -> Sav
     return VersionConflict("Another version is current; read it without If-Match or If-Unmodified-Since.", sides)
 
 
-def nothing_to_read(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
+def unreadable_error(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
     """Why there are no bytes to look at."""
     if not snapshot.state.exists:
-        return not_found(request.slot)
+        return not_found_error(request.slot)
     if request.version is None:
-        return gone(request.slot, snapshot.last)
-    return version_gone(request.slot, request.version) if snapshot.target is None else no_bytes(snapshot.target)
+        return deleted_error(request.slot, snapshot.last)
+    return (
+        version_gone_error(request.slot, request.version)
+        if snapshot.target is None
+        else no_bytes_error(snapshot.target)
+    )
 
 
-def not_found(slot: str) -> SaveNotFound:
+def not_found_error(slot: str) -> SaveNotFound:
     return SaveNotFound(
         "This slot never held a save. GET /game/saves lists what there is; PUT makes a new one.", {"slot": slot}
     )
 
 
-def version_gone(slot: str, number: int) -> VersionGone:
+def version_gone_error(slot: str, number: int) -> VersionGone:
     return VersionGone(
         f"Version {number} is not kept. GET /game/saves/{slot}/versions lists what is.",
         {"slot": slot, "version": number},
     )
 
 
-def no_bytes(version: Version) -> SaveDeleted:
+def no_bytes_error(version: Version) -> SaveDeleted:
     """A delete is a version too, of nothing."""
     earlier = f"; version {version.parent} is what it deleted" if version.parent else ""
     return SaveDeleted(
@@ -246,7 +250,7 @@ def no_bytes(version: Version) -> SaveDeleted:
     )
 
 
-def protected(version: Version) -> VersionProtected:
+def protected_error(version: Version) -> VersionProtected:
     return VersionProtected(
         f"Version {version.version} is part of the history, which prunes itself; only conflict copies can be "
         "dismissed. To empty the slot, DELETE the save.",
@@ -254,7 +258,7 @@ def protected(version: Version) -> VersionProtected:
     )
 
 
-def gone(slot: str, last: Version | None) -> SaveDeleted:
+def deleted_error(slot: str, last: Version | None) -> SaveDeleted:
     """An empty slot; the member `last` shows what it held."""
     detail = f"This save was deleted. GET /game/saves/{slot}/versions lists what is kept of it; "
     return SaveDeleted(

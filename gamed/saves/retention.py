@@ -20,11 +20,11 @@ CURRENT = (VersionKind.WRITE, VersionKind.RESTORE)
 class PrunePlan(Struct, frozen=True):
     """What has to go now, and when to look again: None while only a change of the slot can make a difference."""
 
-    gone: tuple[Version, ...]
-    next_ms: int | None
+    to_delete: tuple[Version, ...]
+    next_check_ms: int | None
 
 
-def prune(limits: SaveLimits, head: int | None, versions: Sequence[Version], now_ms: int) -> PrunePlan:
+def plan_pruning(limits: SaveLimits, head: int | None, versions: Sequence[Version], now_ms: int) -> PrunePlan:
     """`versions` are all of one slot, newest first; `head` is the current one, None of an empty slot."""
     fates = _retention_of(limits, head, versions, now_ms)
     gone = tuple(version for version in versions if (ends := fates.get(version.version)) is not None and ends <= now_ms)

@@ -39,12 +39,12 @@ class SaveRoutes(Component, frozen=True):
     prefixes = ("/game/",)
     _saves: SaveService
     _detached: ShieldedTasks
-    _gate: SaveBodyPolicy
-    _erasure: EraseService
+    _write_policy: SaveBodyPolicy
+    _erase: EraseService
 
     @property
     def body_policies(self) -> Mapping[str, BodyPolicy]:
-        return {"write_save": self._gate}
+        return {"write_save": self._write_policy}
 
     @app.route("/game/", methods=["GET"])
     async def show_summary(self, request: Request) -> bytes:
@@ -55,7 +55,7 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/", methods=["DELETE"])
     async def erase_saves(self, request: Request) -> None:
         condition = deleting_condition(request.head.header)
-        await self._detached.run(self._erasure.erase(access_token(request.head), condition))
+        await self._detached.run(self._erase.erase(access_token(request.head), condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves", methods=["GET"])
@@ -125,13 +125,13 @@ class SaveRoutes(Component, frozen=True):
 
     async def _store(self, upload: SaveUpload) -> WriteResult:
         try:
-            return await self._saves.write(upload.entry, await upload.arrival())
+            return await self._saves.write(upload.context, await upload.receive())
         finally:
             upload.abort()
 
     async def _remove(self, request: Request, slot: str, condition: Condition) -> None:
-        entry = await self._saves.authorize_write(access_token(request.head))
-        await self._saves.delete(entry, slot, condition)
+        context = await self._saves.authorize_write(access_token(request.head))
+        await self._saves.delete(context, slot, condition)
 
 
 async def _answered(request: Request, reading: ReadResult) -> bytes | None:
@@ -147,7 +147,7 @@ def _described(version: Version) -> dict[str, str]:
     """The head of PROTOCOL 4.2, the same for GET and HEAD."""
     headers = {**READ, **_identified(version), "Last-Modified": http_date(version.created_ms)}
     if version.content is not None:
-        headers["Content-Type"] = version.content.ctype
+        headers["Content-Type"] = version.content.content_type
         headers["Repr-Digest"] = sha256_field(version.content.sha256)
         if version.content.meta is not None:
             headers["Save-Meta"] = version.content.meta

@@ -37,13 +37,13 @@ from gamed.saves.model import EMPTY_CURSOR, Cursor, Listing, SavesSummary, Versi
 from gamed.saves.responses import (
     corrupt_blob_error,
     delete_error,
-    no_bytes,
-    not_found,
-    nothing_to_read,
+    no_bytes_error,
+    not_found_error,
     read_error,
     restore_error,
     summary_response,
-    version_gone,
+    unreadable_error,
+    version_gone_error,
     version_list,
     write_error,
 )
@@ -177,7 +177,7 @@ class SaveService(Component, frozen=True):
         await self._sessions.settle(caller, reading=True)
         if wait_seconds <= 0 or listing.has_changes(since):
             return listing
-        with self._waits.open(caller.player_id, listing.cursor) as slot:
+        with self._waits.register(caller.player_id, listing.cursor) as slot:
             while True:
                 _, listing = await self._store.list_saves(token, began_ms, since, conditions)
                 left_ms = min(began_ms + wait_seconds * 1000 - self._now_ms(), wait_seconds * 1000)
@@ -217,7 +217,7 @@ class SaveService(Component, frozen=True):
         caller, past = await self._store.read_history(token, self._now_ms(), slot)
         await self._sessions.settle(caller, reading=True)
         if not past.state.exists:
-            raise not_found(slot)
+            raise not_found_error(slot)
         head = past.state.current.version if past.state.current else None
         return version_list(self._limits, slot, head, past.versions)
 
@@ -227,66 +227,66 @@ class SaveService(Component, frozen=True):
         self._rate.acquire(caller.player_id, self._now_ms())
         return WriteContext(caller.player_id, summary.cursor.epoch, summary.usage)
 
-    async def write(self, entry: WriteContext, arrival: ReceivedSave) -> WriteResult:
+    async def write(self, context: WriteContext, arrival: ReceivedSave) -> WriteResult:
         """Judge and store a body; what was refused is raised, and may be kept all the same."""
         check_digest(arrival.expected_sha256, arrival.content.sha256)
         arrival.blank.check(arrival.content.size, allowed=self._limits.allow_blank_saves)
         command = WriteCommand(
-            entry,
+            context,
             arrival.slot,
             arrival.condition,
             arrival.content,
             self._now_ms(),
-            new_epoch(self._random) if entry.epoch == EMPTY_CURSOR.epoch else entry.epoch,
+            new_epoch(self._random) if context.epoch == EMPTY_CURSOR.epoch else context.epoch,
             arrival.data,
         )
         written = await BlobUploader(self._store).execute(command, self._store.write, arrival.spool)
         if written.changed:
-            self._waits.changed(entry.player_id)
+            self._waits.changed(context.player_id)
         refusal = write_error(arrival.slot, arrival.condition, written)
         if refusal is not None:
             raise refusal
         return written
 
-    async def delete(self, entry: WriteContext, slot: str, condition: Condition) -> None:
+    async def delete(self, context: WriteContext, slot: str, condition: Condition) -> None:
         """Empty a slot; its history stays."""
-        outcome = await self._store.delete(DeleteCommand(entry, slot, condition, self._now_ms()))
+        outcome = await self._store.delete(DeleteCommand(context, slot, condition, self._now_ms()))
         refusal = outcome if isinstance(outcome, SaveError) else delete_error(slot, condition, outcome)
         if refusal is not None:
             raise refusal
         if isinstance(outcome, DeleteResult) and outcome.decision is DeleteDecision.DELETES:
-            self._waits.changed(entry.player_id)
+            self._waits.changed(context.player_id)
 
     async def restore(self, token: Secret, slot: str, number: int, condition: Condition) -> Version:
         """Make an old version current again, after its bytes were hashed; -> what is current now."""
-        entry = await self.authorize_write(token)
+        context = await self.authorize_write(token)
         request = ReadRequest(slot, Conditions(), with_bytes=False, version=number)
         _, snapshot = await self._store.read_slot(token, self._now_ms(), request)
         await self._check(token, self._judged(request, snapshot).version)
-        outcome = await self._store.restore(RestoreCommand(entry, slot, number, condition, self._now_ms()))
+        outcome = await self._store.restore(RestoreCommand(context, slot, number, condition, self._now_ms()))
         if isinstance(outcome, WriteResult) and outcome.decision.rule in WRITES:
-            self._waits.changed(entry.player_id)
+            self._waits.changed(context.player_id)
         refusal = outcome if isinstance(outcome, SaveError) else restore_error(slot, condition, outcome)
         if isinstance(outcome, WriteResult) and outcome.current is not None and refusal is None:
             return outcome.current
-        raise refusal or version_gone(slot, number)
+        raise refusal or version_gone_error(slot, number)
 
     async def dismiss(self, token: Secret, slot: str, number: int) -> None:
         """Let go of a conflict copy."""
-        entry = await self.authorize_write(token)
-        refusal = await self._store.dismiss(DismissCommand(entry, slot, number))
+        context = await self.authorize_write(token)
+        refusal = await self._store.dismiss(DismissCommand(context, slot, number))
         if refusal is not None:
             raise refusal
-        self._waits.changed(entry.player_id)
+        self._waits.changed(context.player_id)
 
     async def _check(self, token: Secret, version: Version) -> None:
         """Stored bytes that are not what they were are not made current."""
         if version.blob_id is None:
-            raise no_bytes(version)
+            raise no_bytes_error(version)
         try:
             await self._store.check(version.blob_id)
         except BlobNotFound:
-            raise version_gone(version.slot, version.version) from None
+            raise version_gone_error(version.slot, version.version) from None
         except (BlobCorrupt, DatabaseCorrupt):
             raise await self._damaged(token, version) from None
 
@@ -294,7 +294,7 @@ class SaveService(Component, frozen=True):
         if snapshot.precondition is Precondition.FAILED:
             raise read_error(request.slot, request.conditions, snapshot)
         if snapshot.target is None or snapshot.representation is None:
-            raise nothing_to_read(request, snapshot)
+            raise unreadable_error(request, snapshot)
         if snapshot.precondition is Precondition.NOT_MODIFIED or not request.with_bytes:
             return ReadResult(snapshot.target, snapshot.precondition is not Precondition.NOT_MODIFIED)
         part = (

@@ -152,7 +152,7 @@ _RETIRE = "UPDATE save_version SET retired_ms = ? WHERE player_id = ? AND slot =
 def insert_version(connection: Connection, player_id: str, version: Version) -> None:
     """A new version; its blob's references are the caller's business."""
     body = version.content
-    contents = (None, 0, None, None) if body is None else (body.sha256, body.size, body.ctype, body.meta)
+    contents = (None, 0, None, None) if body is None else (body.sha256, body.size, body.content_type, body.meta)
     parentage = version.parent, version.parent_tag, str(version.kind), version.blob_id
     values = player_id, version.slot, version.version, *parentage, *contents, version.created_ms, version.retired_ms
     connection.execute(_INSERT_VERSION, values)

@@ -48,9 +48,9 @@ class UploadBody(Struct, eq=False):
     _limits: SaveLimits
     _spool: SpooledBody
     _space: UploadSpace
-    _most: int
+    _max_bytes: int
     """How many bytes may arrive in all."""
-    _checked: int
+    _checked_bytes: int
     """How many bytes may arrive before the disk is checked again."""
     size: int = 0
     blank: BlankDetector = field(default_factory=BlankDetector)
@@ -60,9 +60,9 @@ class UploadBody(Struct, eq=False):
         """SaveTooLarge at the first byte too many; StoreFull when the disk takes no more."""
         self.size += len(data)
         check_size(self._limits, self.size)
-        if self.size > self._checked:
-            self._checked = min(-(-self.size // STEP_BYTES) * STEP_BYTES, self._most)
-            self._space.grow(self._checked)
+        if self.size > self._checked_bytes:
+            self._checked_bytes = min(-(-self.size // STEP_BYTES) * STEP_BYTES, self._max_bytes)
+            self._space.grow(self._checked_bytes)
         self._hash.update(data)
         self.blank.feed(data)
         return self._spool.add(data)
@@ -77,7 +77,7 @@ class UploadBody(Struct, eq=False):
         """Of all bytes so far."""
         return self._hash.digest()
 
-    async def whole(self) -> tuple[bytes | None, BinaryIO | None]:
+    async def finish(self) -> tuple[bytes | None, BinaryIO | None]:
         """Everything, once it is all here: in memory or as a file, which ends with abort().
 
         A small body is no upload any more; a larger one is until its file ends.
@@ -95,15 +95,15 @@ class UploadAdmission(Component, frozen=True):
     _limits: SaveLimits
     _folder: Path
     """Where larger bodies wait, on the disk of the stores."""
-    _announced: DiskReservations
+    _reservations: DiskReservations
     _disk: SpoolThreads = run_inline
 
-    def open(self, head: RequestHead, entry: WriteContext) -> UploadBody:
+    def open(self, head: RequestHead, context: WriteContext) -> UploadBody:
         """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.
 
         A body of known length reserves it from its head, any other as it arrives.
         """
-        space = self.begin(entry)
+        space = self.begin(context)
         try:
             if not head.has_framing:
                 raise LengthRequired("Say how long the body is with Content-Length, or send it chunked.")
@@ -117,9 +117,9 @@ class UploadAdmission(Component, frozen=True):
         most, checked = (self._limits.save_bytes, 0) if head.length is None else (head.length, STEP_BYTES)
         return UploadBody(self._limits, SpooledBody(self._folder, INLINE_BYTES, self._disk), space, most, checked)
 
-    def begin(self, entry: WriteContext) -> UploadSpace:
+    def begin(self, context: WriteContext) -> UploadSpace:
         """Count one more upload of this player, which has reserved nothing yet; raise TooManyUploads."""
-        return self._announced.upload(entry.player_id, entry.usage.left(self._limits))
+        return self._reservations.begin_upload(context.player_id, context.usage.remaining(self._limits))
 
 
 class UploadHeaders(Struct, frozen=True):
@@ -127,9 +127,9 @@ class UploadHeaders(Struct, frozen=True):
 
     slot: str
     condition: Condition
-    ctype: str
+    content_type: str
     meta: str | None
-    announced: bytes | None
+    expected_sha256: bytes | None
 
     @classmethod
     def of(cls, slot: str, header: Header, limits: SaveLimits) -> "UploadHeaders":
@@ -153,22 +153,22 @@ def refuse_part(header: Header) -> None:
 class SaveUpload(Component, frozen=True):
     """A save on its way."""
 
-    entry: WriteContext
-    _intent: UploadHeaders
-    _incoming: UploadBody
+    context: WriteContext
+    _headers: UploadHeaders
+    _body: UploadBody
 
     def write(self, data: bytes) -> Deferred[None] | None:
-        return self._incoming.write(data)
+        return self._body.write(data)
 
     def abort(self) -> None:
-        self._incoming.abort()
+        self._body.abort()
 
-    async def arrival(self) -> ReceivedSave:
+    async def receive(self) -> ReceivedSave:
         """The whole body; a file belongs to this upload and ends with abort()."""
-        intent, incoming = self._intent, self._incoming
-        data, spool = await incoming.whole()
-        body = SaveContent(incoming.sha256, incoming.size, intent.ctype, intent.meta)
-        return ReceivedSave(intent.slot, intent.condition, body, intent.announced, incoming.blank, data, spool)
+        intent, incoming = self._headers, self._body
+        data, spool = await incoming.finish()
+        body = SaveContent(incoming.sha256, incoming.size, intent.content_type, intent.meta)
+        return ReceivedSave(intent.slot, intent.condition, body, intent.expected_sha256, incoming.blank, data, spool)
 
 
 class SaveBodyPolicy(Component, frozen=True):
@@ -176,12 +176,12 @@ class SaveBodyPolicy(Component, frozen=True):
 
     _saves: SaveService
     _limits: SaveLimits
-    _intake: UploadAdmission
+    _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> SaveUpload:
         intent = UploadHeaders.of(head.kwargs["slot"], head.header, self._limits)
-        entry = await self._saves.authorize_write(access_token(head))
-        return SaveUpload(entry, intent, self._intake.open(head, entry))
+        context = await self._saves.authorize_write(access_token(head))
+        return SaveUpload(context, intent, self._admission.open(head, context))
 
 
 COMMIT_BYTES = 256 * 1024
@@ -200,45 +200,45 @@ def digest_in(path: str) -> bytes:
 class StagedUpload(Component, frozen=True):
     """Bytes for a commit, on their way."""
 
-    entry: WriteContext
+    context: WriteContext
     _sha256: bytes
-    _announced: bytes | None
-    _incoming: UploadBody
+    _expected_sha256: bytes | None
+    _body: UploadBody
 
     def write(self, data: bytes) -> Deferred[None] | None:
-        return self._incoming.write(data)
+        return self._body.write(data)
 
     def abort(self) -> None:
-        self._incoming.abort()
+        self._body.abort()
 
-    async def delivery(self) -> ReceivedBlob:
+    async def receive(self) -> ReceivedBlob:
         """The whole body; a file belongs to this upload and ends with abort()."""
-        incoming = self._incoming
-        data, spool = await incoming.whole()
+        incoming = self._body
+        data, spool = await incoming.finish()
         body = SaveContent(incoming.sha256, incoming.size, DEFAULT)
-        return ReceivedBlob(self._sha256, body, self._announced, incoming.blank, data, spool)
+        return ReceivedBlob(self._sha256, body, self._expected_sha256, incoming.blank, data, spool)
 
 
 class StageBodyPolicy(Component, frozen=True):
     """Who may stage bytes, in the order of PROTOCOL 4."""
 
     _commits: CommitService
-    _intake: UploadAdmission
+    _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> StagedUpload:
         header = head.header
         refuse_part(header)
         sha256, announced = digest_in(head.kwargs["sha256"]), parse_content_digest(header("content-digest"))
-        entry = await self._commits.authorize_stage(access_token(head))
-        return StagedUpload(entry, sha256, announced, self._intake.open(head, entry))
+        context = await self._commits.authorize_stage(access_token(head))
+        return StagedUpload(context, sha256, announced, self._admission.open(head, context))
 
 
 class CommitBody(MemoryBody):
     """The JSON of a commit, and who sends it."""
 
-    def __init__(self, entry: WriteContext, space: UploadSpace) -> None:
+    def __init__(self, context: WriteContext, space: UploadSpace) -> None:
         super().__init__(COMMIT_BYTES)
-        self.entry = entry
+        self.context = context
         self.space = space
 
     def abort(self) -> None:
@@ -250,15 +250,15 @@ class CommitBodyPolicy(Component, frozen=True):
     """Who may commit, in the order of PROTOCOL 4."""
 
     _commits: CommitService
-    _intake: UploadAdmission
+    _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> CommitBody:
-        entry = await self._commits.authorize_commit(access_token(head))
-        space = self._intake.begin(entry)
+        context = await self._commits.authorize_commit(access_token(head))
+        space = self._admission.begin(context)
         try:
             await _JSON.accept(head)
             space.grow(0)
         except BaseException:
             space.release()
             raise
-        return CommitBody(entry, space)
+        return CommitBody(context, space)

@@ -36,7 +36,7 @@ class ConditionKind(Enum):
 class Condition(Struct, frozen=True):
     """What the client said it knows of the slot."""
 
-    wants: ConditionKind = ConditionKind.ANYTHING
+    kind: ConditionKind = ConditionKind.ANYTHING
     tag: EntityTag | None = None
 
     def holds(self, head: Version | None) -> bool:
@@ -45,7 +45,7 @@ class Condition(Struct, frozen=True):
 
     def allows(self, current: EntityTag | None) -> bool:
         """Against the tag of what is there now, if anything is. Tags compare strongly."""
-        match self.wants:
+        match self.kind:
             case ConditionKind.THIS:
                 return self.tag is not None and current is not None and self.tag.strongly_equals(current)
             case ConditionKind.PRESENT:
@@ -189,13 +189,13 @@ def decide_write(state: SlotState, condition: Condition, body: SaveContent, earl
     if head is not None and head.content is not None and _same(head.content, body):
         changed = head.content.meta != body.meta and holds
         return WriteDecision(WriteRule.W1_RELABELLED if changed else WriteRule.W1_ALREADY_THERE)
-    if condition.wants is ConditionKind.ANYTHING:
+    if condition.kind is ConditionKind.ANYTHING:
         return WriteDecision(WriteRule.W3_UNCONDITIONAL if state.exists else WriteRule.W2_FIRST)
     if holds:
         return WriteDecision(WriteRule.W4_WRITTEN)
     if not state.exists:
         return WriteDecision(WriteRule.W7_NEVER_SEEN)
-    if earlier.written is not None and condition.wants is not ConditionKind.PRESENT:
+    if earlier.written is not None and condition.kind is not ConditionKind.PRESENT:
         return WriteDecision(WriteRule.W5_SUPERSEDED, earlier.written)
     return WriteDecision(WriteRule.W6_CONFLICT, earlier.copied)
 
@@ -206,18 +206,18 @@ def decide_delete(state: SlotState, condition: Condition) -> DeleteDecision:
         return DeleteDecision.NEVER_SEEN
     if state.current is None:
         return DeleteDecision.ALREADY_DONE if _made(state.tombstone, condition) else DeleteDecision.ALREADY_DELETED
-    if condition.wants is ConditionKind.ANYTHING:
+    if condition.kind is ConditionKind.ANYTHING:
         return DeleteDecision.UNCONDITIONAL
     return DeleteDecision.DELETES if condition.holds(state.current) else DeleteDecision.CONFLICT
 
 
 def _same(one: SaveContent, other: SaveContent) -> bool:
-    return one.sha256 == other.sha256 and one.size == other.size and one.ctype == other.ctype
+    return one.sha256 == other.sha256 and one.size == other.size and one.content_type == other.content_type
 
 
 def _made(tombstone: Version | None, condition: Condition) -> bool:
     """Whether this very DELETE may have left the tombstone."""
-    if condition.wants is ConditionKind.PRESENT:
+    if condition.kind is ConditionKind.PRESENT:
         return True
     named = condition.base is not None and not condition.weak
     return named and tombstone is not None and tombstone.parent_tag == condition.base

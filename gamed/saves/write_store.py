@@ -22,8 +22,8 @@ from gamed.saves.commands import (
 )
 from gamed.saves.errors import Erased, SaveError
 from gamed.saves.limits import SaveLimits, Usage, room_to_write
-from gamed.saves.model import Version, VersionKind, version_in
-from gamed.saves.responses import no_bytes, not_found, protected, version_gone
+from gamed.saves.model import Version, VersionKind, version_of_tag
+from gamed.saves.responses import no_bytes_error, not_found_error, protected_error, version_gone_error
 from gamed.saves.retention import DAY_MS
 from gamed.saves.write_rules import (
     NOTHING_EARLIER,
@@ -42,7 +42,7 @@ AT_ONCE = 8
 
 def version_by_tag(connection: Connection, player_id: str, slot: str, tag: str | None) -> Version | None:
     """The version that a tag names, when it is kept and the tag is right about its bytes."""
-    number = None if tag is None else version_in(tag)
+    number = None if tag is None else version_of_tag(tag)
     version = None if number is None else tables.find_version(connection, player_id, slot, number)
     return version if version is not None and version.tag == tag else None
 
@@ -386,7 +386,7 @@ def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveErr
     if copy is None:
         return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
     if copy.kind is not VersionKind.CONFLICT:
-        return protected(copy)
+        return protected_error(copy)
     delete_version(connection, player_id, copy)
     bump_slot(connection, player_id, slot)
     return None
@@ -394,5 +394,5 @@ def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveErr
 
 def _without_bytes(state: SlotState, slot: str, number: int, version: Version | None) -> SaveError:
     if not state.exists:
-        return not_found(slot)
-    return version_gone(slot, number) if version is None else no_bytes(version)
+        return not_found_error(slot)
+    return version_gone_error(slot, number) if version is None else no_bytes_error(version)

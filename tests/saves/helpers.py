@@ -86,13 +86,13 @@ class SaveCase(SynchronousTestCase):
         saves = SaveService(store, self.house.sessions, limits, now_ms, random, self.waits_of, rate)
         commits = CommitService(saves, store, limits, STAGED_SECONDS, now_ms, random, self.waits_of, staging)
         self.detached = ShieldedTasks()
-        self.announced = DiskReservations(lambda: self.free, limits.min_free_bytes)
-        intake = UploadAdmission(limits, self.folder, self.announced, self.disk)
+        self.reservations = DiskReservations(lambda: self.free, limits.min_free_bytes)
+        intake = UploadAdmission(limits, self.folder, self.reservations, self.disk)
         shelves = SqliteEraseStore(self.stores, random)
         erasure = EraseService(saves, shelves, now_ms, random, self.waits_of)
         self.routes = SaveRoutes(saves, self.detached, SaveBodyPolicy(saves, limits, intake), erasure)
         committing = CommitRoutes(commits, limits, self.detached, intake)
-        self.exports = ExportService(saves, partial(SqliteExport, self.stores, self.folder), self.announced)
+        self.exports = ExportService(saves, partial(SqliteExport, self.stores, self.folder), self.reservations)
         rooms = [self.routes, committing, ExportRoutes(self.exports, self.detached, self.clock)]
         return Browser(rooms, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
 

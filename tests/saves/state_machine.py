@@ -146,7 +146,7 @@ class ListWorld:
 
 def names(condition: Condition, head: Version) -> bool:
     """Whether the client said that it has seen this version."""
-    return condition.wants is ConditionKind.THIS and condition.base == head.tag
+    return condition.kind is ConditionKind.THIS and condition.base == head.tag
 
 
 def stored(connection: Connection, blob_id: int | None) -> bytes:

@@ -20,9 +20,9 @@ from gamed.saves.commands import (
     CommitCommand,
     CommitConflict,
     Committed,
-    Content,
     DeleteResult,
     StageCommand,
+    StagedContent,
     WriteResult,
     succeeds,
 )
@@ -99,7 +99,7 @@ class Twins:
         if wish.data is None:
             return Change(wish.slot, condition)
         body = body_of(wish.data, wish.meta)
-        return Change(wish.slot, condition, Content(body.sha256, body.ctype, wish.meta))
+        return Change(wish.slot, condition, StagedContent(body.sha256, body.content_type, wish.meta))
 
     def alone(self, wish: Wish) -> WriteResult | DeleteResult | SaveError:
         """As PUT or DELETE."""

@@ -172,7 +172,7 @@ class MeanwhileTest(EraseCase):
         self.assertEqual(erase.answer.status, 204)
         self.refused(export.answer, 410, "erased")
         self.assert_gone()
-        self.assertEqual((self.spools(), self.announced.bytes), (0, 0))
+        self.assertEqual((self.spools(), self.reservations.bytes), (0, 0))
 
     def test_export_then_save_anew(self) -> None:
         """An export never holds what was saved after an erase that it did not see."""

@@ -253,7 +253,7 @@ class PlaceTest(ExportCase):
         self.bearer = mine
         self.stores.blobs.queue.resume()
         self.assertEqual([call.answer.status for call in calls], [200, 200])
-        self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+        self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
     def test_leaves_while_it_is_made(self) -> None:
         """A client that leaves frees its place; nothing of its export stays, and nothing is logged as a failure."""
@@ -264,7 +264,7 @@ class PlaceTest(ExportCase):
         waiting = self.detached.wait()
         self.browser.watched(self.stores.blobs.queue.resume)
         self.successResultOf(waiting)
-        self.assertEqual((self.spools(), self.announced.bytes, self.export().status), (0, 0, 200))
+        self.assertEqual((self.spools(), self.reservations.bytes, self.export().status), (0, 0, 200))
         self.assertEqual(self.browser.events, [])
 
     def test_refusals_free_the_place(self) -> None:
@@ -272,7 +272,7 @@ class PlaceTest(ExportCase):
         for _ in range(3):
             self.assertEqual(self.export({"Range": "bytes=9999999-"}).status, 416)
             self.assertEqual(self.export({"If-Match": '"0"'}).status, 412)
-        self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+        self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
     def test_drip(self) -> None:
         """Who takes a little now and then, so that the connection is never idle, does not keep the place for ever."""
@@ -291,7 +291,7 @@ class PlaceTest(ExportCase):
             self.assertEqual((call.closed, self.spools()), (False, 1))
             call.channel.resumeProducing()
         self.clock.advance(20)
-        self.assertEqual((call.closed, self.spools(), self.announced.bytes), (True, 0, 0))
+        self.assertEqual((call.closed, self.spools(), self.reservations.bytes), (True, 0, 0))
         self.assertLess(len(call.raw), len(BIG))
 
     def test_going_down(self) -> None:
@@ -302,7 +302,7 @@ class PlaceTest(ExportCase):
         self.stores.blobs.queue.resume()
         self.refused(call.answer, 503, "shutting_down")
         self.refused(self.export(), 503, "busy")
-        self.assertEqual((self.spools(), self.announced.bytes), (0, 0))
+        self.assertEqual((self.spools(), self.reservations.bytes), (0, 0))
 
     def test_disk(self) -> None:
         """It must fit on the owner's disk beside what is arriving, and what arrives beside it."""
@@ -330,7 +330,7 @@ class PlaceTest(ExportCase):
         self.folder.rmdir()
         self.refused(self.export(), 507, "storage_full", "cannot be written")
         self.folder.mkdir()
-        self.assertEqual((self.export().status, self.spools(), self.announced.bytes), (200, 0, 0))
+        self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
     def test_full_until_it_is_closed(self) -> None:
         """A file whose last bytes find no room even when it is closed is closed all the same, without an error."""
@@ -338,7 +338,7 @@ class PlaceTest(ExportCase):
         archive._out = open("/dev/full", "w+b")  # noqa: SIM115  close() closes it
         self.failureResultOf(archive.step(), DiskFull)
         archive.close()
-        self.assertTrue(archive.content.closed)
+        self.assertTrue(archive.file.closed)
 
     def cursor(self) -> Any:
         return self.in_state(lambda c: export_store.tables.find_player(c, ANNA)).cursor

@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.conditional import EntityTag, sha256_field
 from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
-from gamed.saves.model import tag_of, version_in
+from gamed.saves.model import tag_of, version_of_tag
 from gamed.saves.validation import (
     DEFAULT,
     BlankDetector,
@@ -117,7 +117,7 @@ class TagTest(SynchronousTestCase):
     @given(st.integers(1, 10**12), st.binary(min_size=32, max_size=32))
     def test_version_in(self, version: int, digest: bytes) -> None:
         """The version can be read back from a tag."""
-        self.assertEqual(version_in(tag_of(version, digest)), version)
+        self.assertEqual(version_of_tag(tag_of(version, digest)), version)
 
     def test_foreign(self) -> None:
         """Tags of other makes speak of no version."""
@@ -131,7 +131,7 @@ class TagTest(SynchronousTestCase):
             "²-9f86d081884c7d65",
             "9" * 5000 + "-" + "a" * 16,
         ):
-            self.assertIsNone(version_in(tag), tag[:40])
+            self.assertIsNone(version_of_tag(tag), tag[:40])
 
 
 class ConditionTest(SynchronousTestCase):

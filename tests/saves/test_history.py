@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import SaveContent, Version, VersionKind
-from gamed.saves.retention import DAY_MS, HOUR_MS, expires_ms, prune
+from gamed.saves.retention import DAY_MS, HOUR_MS, expires_ms, plan_pruning
 
 LIMITS = SaveLimits()
 NOW = 20_000 * DAY_MS + 12 * HOUR_MS
@@ -34,7 +34,8 @@ def kept(
 ) -> list[int]:
     """Numbers that stay, oldest first; `head` is the newest unless it is said."""
     gone = {
-        version.version for version in prune(limits, versions[0].version if head == -1 else head, versions, now_ms).gone
+        version.version
+        for version in plan_pruning(limits, versions[0].version if head == -1 else head, versions, now_ms).to_delete
     }
     return sorted(version.version for version in versions if version.version not in gone)
 
@@ -120,15 +121,15 @@ class HistoryTest(SynchronousTestCase):
             return
         now_ms = at
         for _ in range(6):
-            pruning = prune(LIMITS, head, versions, now_ms)
-            self.assertTrue({version.version for version in pruning.gone}.isdisjoint(current[:2]))
-            versions = [version for version in versions if version not in pruning.gone]
-            self.assertEqual(prune(LIMITS, head, versions, now_ms).gone, ())
-            if pruning.next_ms is None:
-                self.assertEqual(prune(LIMITS, head, versions, now_ms + 900 * DAY_MS).gone, ())
+            pruning = plan_pruning(LIMITS, head, versions, now_ms)
+            self.assertTrue({version.version for version in pruning.to_delete}.isdisjoint(current[:2]))
+            versions = [version for version in versions if version not in pruning.to_delete]
+            self.assertEqual(plan_pruning(LIMITS, head, versions, now_ms).to_delete, ())
+            if pruning.next_check_ms is None:
+                self.assertEqual(plan_pruning(LIMITS, head, versions, now_ms + 900 * DAY_MS).to_delete, ())
                 return
-            again = prune(LIMITS, head, versions, now_ms).next_ms or now_ms
-            self.assertEqual(prune(LIMITS, head, versions, again - 1).gone, ())
+            again = plan_pruning(LIMITS, head, versions, now_ms).next_check_ms or now_ms
+            self.assertEqual(plan_pruning(LIMITS, head, versions, again - 1).to_delete, ())
             now_ms = again
 
     def retired(self, made: list[Version], deleted: bool) -> list[Version]:

@@ -137,7 +137,7 @@ class Devices(RuleBasedStateMachine):
         else:
             answer = self.put(ask) if ask.data is not None else self.delete(ask)
         after = self.listed.head
-        if before is not None and after != before and ask.condition.wants is not ConditionKind.PRESENT:
+        if before is not None and after != before and ask.condition.kind is not ConditionKind.PRESENT:
             assert names(ask.condition, before), "an update was lost"
         if after != before:
             self.ledger.author[len(self.listed.kept)] = by
@@ -233,7 +233,7 @@ def run(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> None:
 
 
 def without_w1(state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
-    nowhere = replace(body, ctype="another/type")
+    nowhere = replace(body, content_type="another/type")
     return decide_write(state, condition, nowhere, earlier)
 
 

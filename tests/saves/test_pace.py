@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.rate_limit import RateLimited
-from gamed.saves.limits import CROWD, SaveLimits, WriteRateLimiter
+from gamed.saves.limits import MAX_REMEMBERED_PLAYERS, SaveLimits, WriteRateLimiter
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
@@ -75,9 +75,9 @@ class RateTest(SynchronousTestCase):
     def test_memory(self) -> None:
         """Who is quiet is forgotten."""
         rate = WriteRateLimiter.of(SaveLimits())
-        for number in range(3 * CROWD):
+        for number in range(3 * MAX_REMEMBERED_PLAYERS):
             rate.acquire(f"ply_{number}", number * 10)
-        self.assertLessEqual(len(rate._arrivals), CROWD + 1)
+        self.assertLessEqual(len(rate._next_allowed_ms), MAX_REMEMBERED_PLAYERS + 1)
 
 
 class DiskTest(SaveCase):
@@ -107,13 +107,13 @@ class DiskTest(SaveCase):
         self.free = 256 * MIB + 16 * MIB
         first = self.browser.connect()
         first.send(f"{self.head('a')}Transfer-Encoding: chunked\r\n\r\n".encode())
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
         self.assertEqual(self.put("b", b"x" * 15 * MIB).status, 201)
         first.send(b"100000\r\n" + b"x" * MIB + b"\r\n")
-        self.assertEqual(self.announced.bytes, MIB)
+        self.assertEqual(self.reservations.bytes, MIB)
         self.free = 256 * MIB + MIB
         self.refused(first.send(b"100000\r\n" + b"x" * MIB + b"\r\n").answer, 507, "storage_full", "nearly full")
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
 
     def test_full_meanwhile(self) -> None:
         """An upload whose size was announced ends as soon as less than `min_free_bytes` is free."""
@@ -121,7 +121,7 @@ class DiskTest(SaveCase):
         first.send(f"{self.head('a')}Content-Length: {4 * MIB}\r\n\r\n".encode()).send(b"x" * MIB)
         self.free = 256 * MIB - 1
         self.refused(first.send(b"x" * MIB).answer, 507, "storage_full", "nearly full")
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
 
     def head(self, slot: str) -> str:
         """The head of a PUT, without its framing."""
@@ -154,7 +154,7 @@ class ManyUploadsTest(SaveCase):
             self.bearer = mine
             for call in calls:
                 call.leave()
-            self.assertEqual(self.announced.bytes, 0)
+            self.assertEqual(self.reservations.bytes, 0)
             self.assertEqual(self.put(f"of-{len(framing)}", b"x").status, 201)
 
     def test_of_many_players(self) -> None:
@@ -169,7 +169,7 @@ class ManyUploadsTest(SaveCase):
         self.assertEqual(self.put("auto", b"x" * 16 * MIB).status, 201)
         for call in calls:
             call.leave()
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
 
     def test_staging_and_commits(self) -> None:
         """Staged bytes and commits count as uploads too, each until its body is here."""
@@ -188,7 +188,7 @@ class ManyUploadsTest(SaveCase):
         self.assertEqual(self.put("more", b"x").status, 201)
         for call in calls:
             call.leave()
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
 
     def test_small_bodies_at_once(self) -> None:
         """Small saves that are here whole count no more, though they wait for the disk."""
@@ -204,15 +204,15 @@ class ManyUploadsTest(SaveCase):
         self.refused(calls.pop().answer, 429, "rate_limited")
         self.stores.state.resume()
         self.assertEqual([call.answer.status for call in calls], [201] * 4)
-        self.assertEqual((self.put("s9", BIG).status, self.announced.bytes), (201, 0))
+        self.assertEqual((self.put("s9", BIG).status, self.reservations.bytes), (201, 0))
 
     def test_no_more_than_is_left(self) -> None:
         """A player reserves no more than is left of what they may keep."""
         self.browser = self.room(SaveLimits(bytes=1500, history_bytes=1000, save_bytes=1200, writes_per_minute=0))
         self.put("a", b"x" * 1000)
         calls = [self.trickle(f"PUT /game/saves/s{n}", "Content-Length: 1200") for n in range(2)]
-        self.assertEqual(self.announced.bytes, 1500)
+        self.assertEqual(self.reservations.bytes, 1500)
         calls[0].leave()
-        self.assertEqual(self.announced.bytes, 300)
+        self.assertEqual(self.reservations.bytes, 300)
         calls[1].leave()
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)

@@ -116,7 +116,7 @@ class WriteTest(SynchronousTestCase):
 
     def test_same_bytes_other_type(self) -> None:
         """The same bytes under another type are another save."""
-        body = replace(NOW, ctype="application/json")
+        body = replace(NOW, content_type="application/json")
         self.assertIs(decide_write(LIVE, HEAD_TAG, body, MatchingVersions()).rule, WriteRule.W4_WRITTEN)
         self.assertIs(decide_write(LIVE, OLD_TAG, body, MatchingVersions()).rule, WriteRule.W6_CONFLICT)
 

@@ -109,7 +109,7 @@ class OrderTest(CommitCase):
         self.refused(self.put_blob(bytes(20), None, name), 400, "digest_mismatch")
         self.house.now_ms += 60_000
         self.refused(self.put_blob(bytes(20)), 422, "blank_save")
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
 
     def test_quota(self) -> None:
         """No more may wait than all saves together may hold; what is there already counts once."""
@@ -222,5 +222,5 @@ class TimeTest(CommitCase):
             upload.send(f"{head}{self.bearer['Authorization']}\r\nContent-Length: {len(LARGE)}\r\n\r\n".encode())
             upload.send(data)
             upload.leave()
-        self.assertEqual(self.announced.bytes, 0)
+        self.assertEqual(self.reservations.bytes, 0)
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT size FROM blob").fetchall()), [])

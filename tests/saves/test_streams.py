@@ -126,15 +126,15 @@ class StreamTest(TestCase):
         _, pair = await house.open()
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
-        announced = DiskReservations(lambda: 2**40, limits.min_free_bytes)
+        reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
         store = SqliteSaveStore(house.stores, house.issuer.keys.indexer, limits)
         waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(house.stores))
         rate = WriteRateLimiter(RateLimit(0, 1))
         saves = SaveService(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
-        gate = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", announced))
+        gate = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
         detached, shelves = ShieldedTasks(), SqliteEraseStore(house.stores, Counting())
         erasure = EraseService(saves, shelves, lambda: house.now_ms, Counting(), waits)
-        exports = ExportService(saves, partial(SqliteExport, house.stores, data / "tmp"), announced)
+        exports = ExportService(saves, partial(SqliteExport, house.stores, data / "tmp"), reservations)
         site = build_server(
             [SaveRoutes(saves, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
             HttpSettings(BASE_HOST),
