@@ -347,7 +347,7 @@ class AssetComponents:
 
     async def clean_up(self) -> None:
         """Close cached files that no request has used for a while."""
-        self._objects.sweep()
+        self._objects.discard_expired()
 
     def close(self) -> None:
         self._objects.close()

@@ -92,7 +92,6 @@ OTHERS = {
     "players/problems": Kind.ROUTES,
     "sessions/problems": Kind.ROUTES,
     "saves/problems": Kind.ROUTES,
-    "assets/problems": Kind.ROUTES,
     "saves/cleanup": Kind.STORE,
     "saves/integrity": Kind.STORE,
     "saves/uploads": Kind.ROUTES,

@@ -25,7 +25,7 @@ Text = tuple[str, str, str]
 """Head, repeated unit, tail."""
 
 TEXTS: Mapping[str, Collection[Text]] = {
-    "gamed.assets.paths:_PLAIN": [
+    "gamed.assets.paths:_SIMPLE": [
         ("", "a", "\0"), ("", " ", "\0"), ("", "a/", "\0"), ("", "a./", "/"), ("con", " ", "a"), ("", "con ", "."),
         ("", "aux /", "\0"), ("", ". ", " "),
     ],

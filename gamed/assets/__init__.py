@@ -1,1 +1,1 @@
-"""What games load: files by content, releases that name them, channels that point at a release (PROTOCOL 5)."""
+"""The assets that games load: files by content, releases that name them, channels that point at one (PROTOCOL 5)."""

@@ -1,10 +1,7 @@
-"""Work that several wait for, done once.
+"""This module keeps channels, releases and objects in memory for a moment, so that few requests wait for the disk.
 
-The bytes of files by their hash: small ones in memory, large ones as open files (PROTOCOL 5).
-
-What is kept is read anew after a minute: what the owner deleted is gone then.
-
-Channels and releases as they are now, in memory; the folder is looked at again while somebody asks (PROTOCOL 5).
+The channels are read again after half a second, releases and objects after a minute: a file that the operator deletes
+is not served longer. Requests that need the same file at the same time share one read.
 """
 
 import os
@@ -17,7 +14,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.assets.channel import Channel, ChannelSnapshot, Release, catalogue, hex_digest
+from gamed.assets.channel import Channel, ChannelSnapshot, Release, Stamp, hex_digest, make_snapshot
 from gamed.assets.errors import (
     AssetsDamaged,
     AssetsError,
@@ -35,70 +32,138 @@ from gamed.assets.service import StoredObject
 from gamed.assets.store import AssetStore
 from gamed.event_log import EventLog
 
+E = TypeVar("E", bound=BaseException | None)
 T = TypeVar("T")
-
-
-class SingleFlight(Generic[T]):
-    """Who comes while it is under way waits for the same; who gives up waiting does not stop it."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Hashable, list[Deferred[T]]] = {}
-
-    def join(self, key: Hashable, begin: Callable[[], Deferred[T]]) -> Deferred[T]:
-        """The result of `begin()`, which nobody else can cancel."""
-        watcher: Deferred[T] = Deferred()
-        if key in self._waiting:
-            self._waiting[key].append(watcher)
-        else:
-            self._waiting[key] = [watcher]
-            begin().addBoth(self._land, key)
-        return watcher
-
-    def _land(self, result: T | Failure, key: Hashable) -> None:
-        for watcher in self._waiting.pop(key):
-            if not watcher.called:
-                watcher.callback(result)
-
-
-SMALL_BYTES: Final = 64 * 1024
-CACHE_BYTES: Final = 32 * 1024 * 1024
-"""All small ones together."""
-OVERHEAD_BYTES: Final = 512
-"""Of each of them."""
+SNAPSHOT_TTL_SECONDS: Final = 0.5
+"""Players see a moved channel within a second (PROTOCOL 5)."""
+RELEASE_TTL_SECONDS: Final = 60
+"""How long a release that no channel points at is served without a check that it still exists."""
+CACHED_RELEASES: Final = 8
 OBJECT_TTL_SECONDS: Final = 60
-KEPT_OPEN: Final = 64
-"""Large ones that nobody reads just now."""
+SMALL_BYTES: Final = 64 * 1024
+"""Objects up to this size are cached in memory, larger ones as open files."""
+CACHE_BYTES: Final = 32 * 1024 * 1024
+"""All objects in memory together."""
+OVERHEAD_BYTES: Final = 512
+"""What an object in memory costs besides its bytes."""
+IDLE_FILES: Final = 64
+"""Open files that no response uses just now."""
 _log = EventLog(Logger())
 
 
-class _MemoryObject(Struct, frozen=True):
-    """Bytes that give their hash."""
+class ReleaseCache:
+    """The channels and releases of a store. `run` does the blocking work; `seconds` is a monotonic clock."""
 
-    data: bytes
-    modified_ms: int
-    until: float
+    def __init__(self, store: AssetStore, run: ThreadRunner, seconds: Callable[[], float]) -> None:
+        self._store = store
+        self._run = run
+        self._seconds = seconds
+        self._snapshot: ChannelSnapshot | None = None
+        self._snapshot_expires = 0.0
+        self._snapshot_reads: SingleFlight[ChannelSnapshot] = SingleFlight()
+        self._releases: dict[str, tuple[Release, float]] = {}
+        """With the time when each expires; the oldest first."""
+        self._release_reads: SingleFlight[Release] = SingleFlight()
 
-    @property
-    def weight(self) -> int:
-        """Bytes of memory."""
-        return len(self.data) + OVERHEAD_BYTES
+    def cached_snapshot(self) -> ChannelSnapshot | None:
+        """Return all channels; None if they must be read again."""
+        return self._snapshot if self._seconds() < self._snapshot_expires else None
 
-    def stored(self) -> StoredObject:
-        return StoredObject(len(self.data), self.modified_ms, self.data)
+    async def snapshot(self) -> ChannelSnapshot:
+        """Return all channels; raise AssetsUnreadable if they could never be read."""
+        return self.cached_snapshot() or await self._snapshot_reads.join("", self._read_snapshot)
+
+    def cached_release(self, name: str) -> Release | None:
+        """Return a release; None if it must be read."""
+        if self._snapshot is not None and (release := self._snapshot.releases.get(name)) is not None:
+            return release
+        cached, expires = self._releases.get(name, (None, 0.0))
+        return cached if self._seconds() < expires else None
+
+    async def release(self, name: str) -> Release:
+        """Return a release of a well-formed id; raise ReleaseNotFound, AssetsDamaged or AssetsUnreadable."""
+        return self.cached_release(name) or await self.reload(name)
+
+    async def reload(self, name: str) -> Release:
+        """Read a release from disk; raise what release() raises."""
+        return await self._release_reads.join(name, lambda: self._read_release(name))
+
+    def _read_snapshot(self) -> Deferred[ChannelSnapshot]:
+        before, began = self._snapshot, self._seconds()
+        known = {name: release for name, (release, _) in self._releases.items()}
+
+        def done(now: ChannelSnapshot) -> ChannelSnapshot:
+            if before is None or now.damaged != before.damaged:
+                for channel, reason in now.damaged.items():
+                    _log.error("channel_unavailable", channel=channel, detail=reason)
+            self._snapshot, self._snapshot_expires = now, began + SNAPSHOT_TTL_SECONDS
+            return now
+
+        return self._run(lambda: _refresh_snapshot(self._store, before, known)).addCallback(done)
+
+    def _read_release(self, name: str) -> Deferred[Release]:
+        def done(release: Release) -> Release:
+            self._releases.pop(name, None)
+            self._releases[name] = release, self._seconds() + RELEASE_TTL_SECONDS
+            while len(self._releases) > CACHED_RELEASES:
+                self._releases.pop(next(iter(self._releases)))
+            return release
+
+        return self._run(lambda: _load_release(self._store, name)).addCallback(done)
 
 
-class _FileObject(Struct, frozen=True):
-    """A file, whose size was judged by nobody yet."""
+def _refresh_snapshot(
+    store: AssetStore, before: ChannelSnapshot | None, known: Mapping[str, Release]
+) -> ChannelSnapshot:
+    """Return `before` if no channel was changed since, or if the channels cannot be read now; else a new snapshot.
 
-    file: SharedFile
-    until: float
+    This blocks. Raise AssetsUnreadable if there is no snapshot from before.
+    """
+    try:
+        stamp = store.stamp()
+        if before is not None and stamp == before.stamp and not before.damaged:
+            return before
+        modified_ms = store.changed_ms()  # before the pointers: the next refresh sees a change that happens meanwhile
+        return _load_snapshot(store, stamp, modified_ms, {**(before.releases if before else {}), **known})
+    except AssetsUnreadable as e:
+        if before is None:
+            raise
+        _log.error("channels_unreadable", detail=e)
+        return before
 
-    def stored(self) -> StoredObject:
-        return StoredObject(self.file.size, self.file.modified_ms, self.file.lease())
+
+def _load_snapshot(
+    store: AssetStore, stamp: Stamp, modified_ms: int | None, known: Mapping[str, Release]
+) -> ChannelSnapshot:
+    """Read the pointer of each channel, and its release unless that is known."""
+    channels: dict[str, Channel] = {}
+    damaged: dict[str, str] = {}
+    for name in store.channels():
+        try:
+            pointer = store.pointer(name)
+            channels[name] = Channel(pointer, known.get(pointer.release) or _load_release(store, pointer.release))
+        except ChannelNotFound:
+            continue
+        except TooManyOpen:
+            raise
+        except ReleaseNotFound as e:
+            damaged[name] = f"it points at {e}, which is not there"
+        except AssetsError as e:
+            damaged[name] = str(e)
+    return make_snapshot(stamp, modified_ms, channels, damaged)
+
+
+def _load_release(store: AssetStore, name: str) -> Release:
+    """Read a release; this blocks."""
+    text = store.manifest(name)
+    return Release(name, text, hex_digest(text), parse_manifest(text))
 
 
 class ObjectCache:
-    """`run` does what blocks; `seconds` is a clock that never goes back; `most_open` files are open at once."""
+    """The objects of a store, of which at most `most_open` files are open at once.
+
+    `run` does the blocking work; `seconds` is a monotonic clock.
+    """
 
     def __init__(self, store: AssetStore, run: ThreadRunner, seconds: Callable[[], float], most_open: int) -> None:
         self._store = store
@@ -108,104 +173,135 @@ class ObjectCache:
         self._small: dict[str, _MemoryObject] = {}
         self._large: dict[str, _FileObject] = {}
         """Both with the least recently used first."""
-        self._weight = 0
+        self._memory_bytes = 0
         self.open: set[SharedFile] = set()
-        self._loads: SingleFlight[_MemoryObject | _FileObject] = SingleFlight()
+        self._reads: SingleFlight[_MemoryObject | _FileObject] = SingleFlight()
 
     def in_memory(self, sha256: str, size: int) -> bytes | None:
-        """All bytes of a small one, if they need not be read and are as many."""
+        """Return an object of this size; None if the disk must be read for it."""
         small = self._small.get(sha256)
-        if small is None or small.until <= self._seconds() or len(small.data) != size:
+        if small is None or small.expires <= self._seconds() or len(small.data) != size:
             return None
         self._small[sha256] = self._small.pop(sha256)
         return small.data
 
     async def get(self, sha256: str, size: int | None = None) -> StoredObject:
-        """Of the `size` that a manifest gives it. ObjectNotFound, AssetsDamaged, AssetsUnreadable."""
+        """Return an object; `size` is that of the manifest.
+
+        Raise ObjectNotFound, AssetsDamaged, AssetsUnreadable or TooManyOpen.
+        """
         try:
-            kept = self._hit(sha256) or await self._loads.join(sha256, lambda: self._load(sha256))
+            cached = self._cached(sha256) or await self._reads.join(sha256, lambda: self._read(sha256))
         except ObjectNotFound:
             if size is None:
                 raise
-            raise _complaint(f"object {sha256} is missing", ObjectMissing) from None
-        stored = kept.stored()
+            raise _log_unreadable(ObjectMissing(f"object {sha256} is missing")) from None
+        stored = cached.stored()
         if size is not None and stored.size != size:
             stored.close()
-            self._drop(sha256)
-            raise _complaint(f"object {sha256} has {stored.size} bytes instead of {size}")
+            self._discard(sha256)
+            raise _log_unreadable(AssetsDamaged(f"object {sha256} has {stored.size} bytes instead of {size}"))
         return stored
 
-    def sweep(self) -> None:
-        """Let go of what is old."""
+    def discard_expired(self) -> None:
+        """Discard the objects that have expired."""
         now = self._seconds()
-        for kept in (self._small, self._large):
-            for sha256 in [sha256 for sha256, each in kept.items() if each.until <= now]:
-                self._drop(sha256)
+        for cached in (self._small, self._large):
+            for sha256 in [sha256 for sha256, each in cached.items() if each.expires <= now]:
+                self._discard(sha256)
 
     def close(self) -> None:
-        """Keep nothing; what is being sent goes on."""
+        """Discard all objects; a response that is being sent keeps its file."""
         for sha256 in (*self._small, *self._large):
-            self._drop(sha256)
+            self._discard(sha256)
 
-    def _hit(self, sha256: str) -> _MemoryObject | _FileObject | None:
+    def _cached(self, sha256: str) -> "_MemoryObject | _FileObject | None":
         now = self._seconds()
         if small := self._small.pop(sha256, None):
             self._small[sha256] = small
-            if small.until > now:
+            if small.expires > now:
                 return small
         elif large := self._large.pop(sha256, None):
             self._large[sha256] = large
-            if large.until > now and large.file.current:
+            if large.expires > now and large.file.is_current:
                 return large
-        self._drop(sha256)
+        self._discard(sha256)
         return None
 
-    def _load(self, sha256: str) -> Deferred[_MemoryObject | _FileObject]:
-        def landed(found: FileIO | tuple[bytes, int]) -> _MemoryObject | _FileObject:
-            until = self._seconds() + OBJECT_TTL_SECONDS
-            self._drop(sha256)
+    def _read(self, sha256: str) -> "Deferred[_MemoryObject | _FileObject]":
+        def done(found: FileIO | tuple[bytes, int]) -> _MemoryObject | _FileObject:
+            expires = self._seconds() + OBJECT_TTL_SECONDS
+            self._discard(sha256)
             if isinstance(found, tuple):
-                return self._keep_small(sha256, _MemoryObject(*found, until))
-            return self._keep_large(sha256, found, until)
+                return self._keep_small(sha256, _MemoryObject(*found, expires))
+            return self._keep_large(sha256, found, expires)
 
-        return self._run(lambda: _load_object(self._store, sha256)).addCallbacks(landed, _told)
+        def failed(reason: Failure) -> Failure:
+            if not reason.check(NotFound, TooManyOpen):
+                _log_unreadable(reason.value)
+            return reason
 
-    def _keep_small(self, sha256: str, small: _MemoryObject) -> _MemoryObject:
+        return self._run(lambda: _load_object(self._store, sha256)).addCallbacks(done, failed)
+
+    def _keep_small(self, sha256: str, small: "_MemoryObject") -> "_MemoryObject":
         self._small[sha256] = small
-        self._weight += small.weight
-        while self._weight > CACHE_BYTES:
-            self._drop(next(iter(self._small)))
+        self._memory_bytes += small.memory_bytes
+        while self._memory_bytes > CACHE_BYTES:
+            self._discard(next(iter(self._small)))
         return small
 
-    def _keep_large(self, sha256: str, content: FileIO, until: float) -> _FileObject:
-        """TooManyOpen where no file is idle that could be closed for it."""
-        idle = sum(each.file.idle for each in self._large.values())
-        self._close_idle(min(self._most_open - 1, len(self.open) - idle + KEPT_OPEN - 1))
+    def _keep_large(self, sha256: str, content: FileIO, expires: float) -> "_FileObject":
+        """Keep an open file; raise TooManyOpen if there is no idle one that could be closed for it."""
+        idle = sum(each.file.is_idle for each in self._large.values())
+        most = min(self._most_open - 1, len(self.open) - idle + IDLE_FILES - 1)
+        for other, large in tuple(self._large.items()):
+            if len(self.open) > most and large.file.is_idle:
+                self._discard(other)
         if len(self.open) >= self._most_open:
             content.close()
             raise TooManyOpen
         file = SharedFile(content, self._run, self._seconds, self.open.discard)
         self.open.add(file)
-        large = self._large[sha256] = _FileObject(file, until)
-        return large
+        kept = self._large[sha256] = _FileObject(file, expires)
+        return kept
 
-    def _close_idle(self, most: int) -> None:
-        """So that at most so many are open, if enough of them are idle."""
-        for sha256, large in tuple(self._large.items()):
-            if len(self.open) <= most:
-                return
-            if large.file.idle:
-                self._drop(sha256)
-
-    def _drop(self, sha256: str) -> None:
+    def _discard(self, sha256: str) -> None:
         if small := self._small.pop(sha256, None):
-            self._weight -= small.weight
+            self._memory_bytes -= small.memory_bytes
         if large := self._large.pop(sha256, None):
             large.file.retire()
 
 
+class _MemoryObject(Struct, frozen=True):
+    """A small object, whose bytes were hashed."""
+
+    data: bytes
+    modified_ms: int
+    expires: float
+
+    @property
+    def memory_bytes(self) -> int:
+        return len(self.data) + OVERHEAD_BYTES
+
+    def stored(self) -> StoredObject:
+        return StoredObject(len(self.data), self.modified_ms, self.data)
+
+
+class _FileObject(Struct, frozen=True):
+    """A large object as an open file, whose size is not compared with a manifest yet."""
+
+    file: SharedFile
+    expires: float
+
+    def stored(self) -> StoredObject:
+        return StoredObject(self.file.size, self.file.modified_ms, self.file.lease())
+
+
 def _load_object(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
-    """In a thread: a large one's file; a small one's bytes, judged, and since when they are there."""
+    """Return the open file of a large object, or the bytes of a small one and its last change in epoch milliseconds.
+
+    This blocks. Raise AssetsDamaged if the bytes of a small object do not have its hash.
+    """
     file = store.open_object(sha256)
     try:
         status = os.fstat(file.fileno())
@@ -221,121 +317,28 @@ def _load_object(store: AssetStore, sha256: str) -> FileIO | tuple[bytes, int]:
     return data, status.st_mtime_ns // 1_000_000
 
 
-def _told(reason: Failure) -> Failure:
-    """What is wrong with the store is told to its owner."""
-    if not reason.check(NotFound, TooManyOpen):
-        _log.error("asset_unreadable", detail=f"{reason.value}; see gamed assets verify")
-    return reason
+def _log_unreadable(error: E) -> E:
+    _log.error("asset_unreadable", detail=f"{error}; see gamed assets verify")
+    return error
 
 
-def _complaint(text: str, kind: type[AssetsDamaged] = AssetsDamaged) -> AssetsDamaged:
-    _log.error("asset_unreadable", detail=f"{text}; see gamed assets verify")
-    return kind(text)
+class SingleFlight(Generic[T]):
+    """Work that several callers wait for and that is done once; a caller that is cancelled does not stop it."""
 
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, list[Deferred[T]]] = {}
 
-LOOK_SECONDS: Final = 0.5
-"""A channel that was moved is seen within a second (PROTOCOL 5)."""
-RELEASE_TTL_SECONDS: Final = 60
-"""So long a release that no channel points at is served without a look at whether it is still there."""
-KEPT_RELEASES: Final = 8
+    def join(self, key: Hashable, begin: Callable[[], Deferred[T]]) -> Deferred[T]:
+        """Return the result of `begin()`, which is called unless work with this key is under way."""
+        watcher: Deferred[T] = Deferred()
+        if key in self._waiting:
+            self._waiting[key].append(watcher)
+        else:
+            self._waiting[key] = [watcher]
+            begin().addBoth(self._done, key)
+        return watcher
 
-
-class ReleaseCache:
-    """Blocking work is done by `run`; `seconds` is a clock that never goes back."""
-
-    def __init__(self, store: AssetStore, run: ThreadRunner, seconds: Callable[[], float]) -> None:
-        self._store = store
-        self._run = run
-        self._seconds = seconds
-        self._now: ChannelSnapshot | None = None
-        self._look_at = 0.0
-        self._looks: SingleFlight[ChannelSnapshot] = SingleFlight()
-        self._kept: dict[str, tuple[Release, float]] = {}
-        self._loads: SingleFlight[Release] = SingleFlight()
-
-    def at_hand(self) -> ChannelSnapshot | None:
-        """All channels, until it is time to look at them again."""
-        return self._now if self._seconds() < self._look_at else None
-
-    async def catalogue(self) -> ChannelSnapshot:
-        """All channels; AssetsUnreadable when they could never be read."""
-        return self.at_hand() or await self._looks.join("", self._look)
-
-    def kept(self, name: str) -> Release | None:
-        """A release that need not be read again."""
-        shown = self._now.releases.get(name) if self._now is not None else None
-        if shown is not None:
-            return shown
-        release, until = self._kept.get(name, (None, 0.0))
-        return release if self._seconds() < until else None
-
-    async def release(self, name: str) -> Release:
-        """Of a well-formed name. ReleaseNotFound, AssetsDamaged, AssetsUnreadable."""
-        return self.kept(name) or await self.again(name)
-
-    async def again(self, name: str) -> Release:
-        """The same, as it is on disk now."""
-        return await self._loads.join(name, lambda: self._load(name))
-
-    def _look(self) -> Deferred[ChannelSnapshot]:
-        before, began = self._now, self._seconds()
-        known = {name: release for name, (release, _) in self._kept.items()}
-
-        def landed(now: ChannelSnapshot) -> ChannelSnapshot:
-            if before is None or now.damaged != before.damaged:
-                for channel, reason in now.damaged.items():
-                    _log.error("channel_unavailable", channel=channel, detail=reason)
-            self._now, self._look_at = now, began + LOOK_SECONDS
-            return now
-
-        return self._run(lambda: _looked(self._store, before, known)).addCallback(landed)
-
-    def _load(self, name: str) -> Deferred[Release]:
-        def landed(release: Release) -> Release:
-            self._kept.pop(name, None)
-            self._kept[name] = release, self._seconds() + RELEASE_TTL_SECONDS
-            while len(self._kept) > KEPT_RELEASES:
-                self._kept.pop(next(iter(self._kept)))
-            return release
-
-        return self._run(lambda: _load_release(self._store, name)).addCallback(landed)
-
-
-def _looked(store: AssetStore, before: ChannelSnapshot | None, known: Mapping[str, Release]) -> ChannelSnapshot:
-    """In a thread. What cannot be read at all stays as it was seen last."""
-    try:
-        stamp = store.stamp()
-        if before is not None and stamp == before.stamp and not before.damaged:
-            return before
-        return _read(store, before, known)
-    except AssetsUnreadable as e:
-        if before is None:
-            raise
-        _log.error("channels_unreadable", detail=e)
-        return before
-
-
-def _read(store: AssetStore, before: ChannelSnapshot | None, known: Mapping[str, Release]) -> ChannelSnapshot:
-    stamp, modified_ms = store.stamp(), store.changed_ms()  # first: what changes after them the next look sees
-    channels: dict[str, Channel] = {}
-    damaged: dict[str, str] = {}
-    for name in store.channels():
-        try:
-            pointer = store.pointer(name)
-            shown = known.get(pointer.release) or (before.releases.get(pointer.release) if before else None)
-            channels[name] = Channel(pointer, shown or _load_release(store, pointer.release))
-        except ChannelNotFound:
-            continue
-        except TooManyOpen:
-            raise
-        except ReleaseNotFound as e:
-            damaged[name] = f"it points at {e}, which is not there"
-        except AssetsError as e:
-            damaged[name] = str(e)
-    return catalogue(stamp, modified_ms, channels, damaged)
-
-
-def _load_release(store: AssetStore, name: str) -> Release:
-    """In a thread."""
-    text = store.manifest(name)
-    return Release(name, text, hex_digest(text), parse_manifest(text))
+    def _done(self, result: T | Failure, key: Hashable) -> None:
+        for watcher in self._waiting.pop(key):
+            if not watcher.called:
+                watcher.callback(result)

@@ -1,52 +1,52 @@
-"""Where channels point, moved: by publishing, by hand, back, or away for good (PROTOCOL 5)."""
+"""This module creates, moves, rolls back and deletes channels in the assets folder (PROTOCOL 5)."""
 
 from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
 from gamed.assets import channel as asset_channel
-from gamed.assets.channel import ChannelPointer, pointer_bytes
+from gamed.assets.channel import MARKS_FILE, ChannelPointer, pointer_bytes
 from gamed.assets.errors import AssetsDamaged, ChannelNotFound, NoPreviousRelease, ObjectNotFound, ReleaseNotFound
 from gamed.assets.manifest import Manifest, parse_manifest
-from gamed.assets.store import CHANNELS, SUFFIX, AssetStore, make_folders, pointing, sync_folder, write_whole
+from gamed.assets.store import CHANNELS, SUFFIX, AssetStore, channel_lock, make_folders, sync_folder, write_atomically
 
 
 class ChannelUpdate(Struct, frozen=True):
-    """What became of a channel."""
+    """The result of moving a channel."""
 
     channel: str
     release: str
     before: str | None
-    """The release it pointed at; None for a new channel."""
+    """The release that it pointed at before; None for a new channel."""
     past_lost: bool = False
-    """Its pointer was damaged."""
+    """Whether its pointer was damaged, so that its history is lost."""
 
 
 def set_channel(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """The channel at a release that is there whole; ReleaseNotFound, AssetsDamaged."""
+    """Point a channel at a complete release; raise ReleaseNotFound or AssetsDamaged."""
     check_release(store, release)
     make_folders(store.folder)
-    with pointing(store.folder):
-        store.manifest(release)  # still there, now that nobody can delete it
-        return move(store, channel, release, keep, now_ms)
+    with channel_lock(store.folder):
+        store.manifest(release)  # it still exists, and under the lock no command can delete it
+        return move_channel(store, channel, release, keep, now_ms)
 
 
-def move(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """The same under the lock of pointing(), for a release that was found whole."""
-    found, lost = _found(store, channel)
-    pointer = ChannelPointer(release, now_ms) if found is None else found.to(release, now_ms)
-    if pointer != found:
+def move_channel(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> ChannelUpdate:
+    """Point a channel at a release that check_release() has accepted; the caller holds channel_lock()."""
+    before, damaged = _read_pointer(store, channel)
+    pointer = ChannelPointer(release, now_ms) if before is None else before.moved_to(release, now_ms)
+    if pointer != before:
         _write(store, channel, pointer, keep, now_ms)
-    return ChannelUpdate(channel, release, found.release if found else None, lost)
+    return ChannelUpdate(channel, release, before.release if before else None, damaged)
 
 
 def rollback(store: AssetStore, channel: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """The channel at what it pointed at before; ChannelNotFound, NothingBefore, AssetsDamaged."""
+    """Point a channel at its release before; raise ChannelNotFound, NoPreviousRelease or AssetsDamaged."""
     store.pointer(channel)
-    with pointing(store.folder):
+    with channel_lock(store.folder):
         present = store.pointer(channel)
-        there = present.without({each.release for each in present.history} - set(store.releases()))
-        pointer = there.back(now_ms)
+        stored = present.without_releases({each.release for each in present.history} - set(store.releases()))
+        pointer = stored.rolled_back(now_ms)
         if pointer is None:
             raise NoPreviousRelease(f"{channel} points at {present.release}, and nothing from before it is kept")
         check_release(store, pointer.release)
@@ -55,22 +55,22 @@ def rollback(store: AssetStore, channel: str, keep: int, now_ms: int) -> Channel
 
 
 def delete_channel(store: AssetStore, channel: str, keep: int, now_ms: int) -> str | None:
-    """The channel away; its releases stay until they are collected. What it pointed at, None if that was damaged."""
+    """Delete a channel, not its releases; return the release that it pointed at, None if its pointer was damaged."""
     if channel not in store.channels():
         raise ChannelNotFound(channel)
-    with pointing(store.folder):
-        found, lost = _found(store, channel)
-        if found is None and not lost:
+    with channel_lock(store.folder):
+        pointer, damaged = _read_pointer(store, channel)
+        if pointer is None and not damaged:
             raise ChannelNotFound(channel)
-        others = {name: pointer for name, pointer in readable(store).items() if name != channel}
+        others = {name: other for name, other in readable_pointers(store).items() if name != channel}
         mark_unused(store, required_releases(store, others, keep), now_ms)
         (store.folder / CHANNELS / f"{channel}{SUFFIX}").unlink()
         sync_folder(store.folder / CHANNELS)
-    return found.release if found else None
+    return pointer.release if pointer else None
 
 
 def check_release(store: AssetStore, release: str) -> Manifest:
-    """The manifest of a release whose every object is there with its size; ReleaseNotFound, AssetsDamaged."""
+    """Return the manifest of a release; raise ReleaseNotFound, or AssetsDamaged if an object is missing."""
     manifest = parse_manifest(store.manifest(release))
     sizes = {file.sha256: file.size for file in manifest.files.values()}
     lost = [sha256 for sha256, size in sizes.items() if not has_object(store, sha256, size)]
@@ -80,7 +80,7 @@ def check_release(store: AssetStore, release: str) -> Manifest:
 
 
 def has_object(store: AssetStore, sha256: str, size: int) -> bool:
-    """Whether the bytes are there, by their length."""
+    """Return whether an object of this size is stored; its bytes are not read."""
     try:
         store.open_object(sha256, size).close()
     except (AssetsDamaged, ObjectNotFound):
@@ -89,41 +89,40 @@ def has_object(store: AssetStore, sha256: str, size: int) -> bool:
 
 
 def required_releases(store: AssetStore, pointers: Mapping[str, ChannelPointer], keep: int) -> set[str]:
-    """What channels point at, and of what they pointed at before what `keep` allows and can be read."""
+    """Return the releases that channels point at, and of the ones before up to `keep` that can be read."""
     present = {pointer.release for pointer in pointers.values()}
-    return present | {
-        each for each in asset_channel.retained(pointers.values(), keep) - present if _is_readable(store, each)
-    }
+    earlier = asset_channel.retained_releases(pointers.values(), keep) - present
+    return present | {each for each in earlier if _is_readable(store, each)}
 
 
-def mark_unused(store: AssetStore, releases: Collection[str], now_ms: int) -> dict[str, int]:
-    """Write down since when which others are not needed, before the pointers say so; the marks."""
+def mark_unused(store: AssetStore, needed: Collection[str], now_ms: int) -> dict[str, int]:
+    """Write and return since when each other release is not needed, before a pointer is changed."""
     before = read_marks(store)
-    now = asset_channel.marked(before, store.releases(), releases, now_ms)
+    now = asset_channel.update_marks(before, store.releases(), needed, now_ms)
     if now != before:
-        write_whole(store.folder / asset_channel.FILE_NAME, asset_channel.marks_bytes(now))
+        write_atomically(store.folder / MARKS_FILE, asset_channel.marks_bytes(now))
     return now
 
 
 def read_marks(store: AssetStore) -> dict[str, int]:
     try:
-        return asset_channel.parse_marks((store.folder / asset_channel.FILE_NAME).read_bytes())
+        return asset_channel.parse_marks((store.folder / MARKS_FILE).read_bytes())
     except FileNotFoundError:
         return {}
 
 
-def readable(store: AssetStore) -> dict[str, ChannelPointer]:
-    """Every channel whose pointer is in order."""
-    found = {channel: _found(store, channel)[0] for channel in store.channels()}
+def readable_pointers(store: AssetStore) -> dict[str, ChannelPointer]:
+    """Return the pointers that are not damaged, by channel."""
+    found = {channel: _read_pointer(store, channel)[0] for channel in store.channels()}
     return {channel: pointer for channel, pointer in found.items() if pointer is not None}
 
 
 def write_pointer(store: AssetStore, channel: str, pointer: ChannelPointer) -> None:
-    write_whole(store.folder / CHANNELS / f"{channel}{SUFFIX}", pointer_bytes(pointer))
+    write_atomically(store.folder / CHANNELS / f"{channel}{SUFFIX}", pointer_bytes(pointer))
 
 
 def _write(store: AssetStore, channel: str, pointer: ChannelPointer, keep: int, now_ms: int) -> None:
-    mark_unused(store, required_releases(store, {**readable(store), channel: pointer}, keep), now_ms)
+    mark_unused(store, required_releases(store, {**readable_pointers(store), channel: pointer}, keep), now_ms)
     write_pointer(store, channel, pointer)
 
 
@@ -134,8 +133,8 @@ def _is_readable(store: AssetStore, release: str) -> bool:
         return False
 
 
-def _found(store: AssetStore, channel: str) -> tuple[ChannelPointer | None, bool]:
-    """The channel's pointer, None for a new channel; and whether it was damaged."""
+def _read_pointer(store: AssetStore, channel: str) -> tuple[ChannelPointer | None, bool]:
+    """Return a channel's pointer, None for a new channel, and whether it is damaged."""
     try:
         return store.pointer(channel), False
     except ChannelNotFound:

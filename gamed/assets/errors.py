@@ -1,4 +1,4 @@
-"""What is not there, and what is there but is not as it was written (PROTOCOL 5)."""
+"""These are the errors of assets: something does not exist, or is not as it was written (PROTOCOL 5)."""
 
 from collections.abc import Sequence
 
@@ -6,74 +6,74 @@ from gamed.assets.paths import Refused
 
 
 class AssetsError(Exception):
-    """Something of the assets that cannot be had."""
+    """The base class of all errors of assets."""
 
 
 class NotFound(AssetsError):
-    """There is no such thing."""
+    """A channel, release or object that does not exist."""
 
 
 class ChannelNotFound(NotFound):
-    """Nobody published to a channel of this name."""
+    """A channel that does not exist."""
 
 
 class ReleaseNotFound(NotFound):
-    """Never published, or deleted since."""
+    """A release that was never published, or was deleted."""
 
 
 class ObjectNotFound(NotFound):
-    """No bytes with this hash are kept."""
+    """A hash of which no bytes are stored."""
 
 
 class PathNotFound(NotFound):
-    """The release has no such file."""
+    """A path that the release does not have."""
 
 
 class NotCurrent(AssetsError):
-    """Other bytes are at this address than the request wants."""
+    """A failed precondition: the representation is not the one that the request names."""
 
 
 class AssetsDamaged(AssetsError):
-    """A file of the store that is not as gamed wrote it; `gamed assets verify` names them all."""
+    """A file of the store that is not as gamed wrote it; `gamed assets verify` lists all of them."""
 
 
 class ManifestMalformed(AssetsDamaged):
-    """Bytes that are no manifest of a release."""
+    """A file that is not the manifest of a release."""
 
 
 class PointerMalformed(AssetsDamaged):
-    """Bytes that do not say where a channel points."""
+    """A file that is not the pointer of a channel."""
 
 
 class ObjectMissing(AssetsDamaged):
-    """Bytes that a manifest names are not there."""
+    """An object that a manifest names and that is not stored."""
 
 
 class AssetsUnreadable(AssetsError):
-    """The system refuses to read the store: a right is missing, a disk fails."""
+    """A file of the store that the system refuses to read: a permission is missing, or a disk fails."""
 
 
 class TooManyOpen(AssetsUnreadable):
-    """As many files as may be are open already; in a moment there will be room. Players read this."""
+    """A limit of open files that is reached for a moment. Players read this text."""
 
     def __init__(self) -> None:
         super().__init__("The server has as many files open as it may. Try again in a moment.")
 
 
 class AssetsBusy(AssetsError):
-    """Another command works on the same folder."""
+    """A folder that another command works on."""
 
 
 class AssetsFull(AssetsError):
-    """The disk has no room for what is to be stored; nothing was changed."""
+    """A disk without enough space for the new files; nothing was changed."""
 
 
 class NoPreviousRelease(AssetsError):
-    """A channel pointed at nothing before that is still kept."""
+    """A channel without an earlier release that is still stored."""
 
 
 class PublishRefused(AssetsError):
-    """Files that no release can have; nothing was changed."""
+    """Files that a release cannot have; nothing was changed."""
 
     def __init__(self, refused: Sequence[Refused]) -> None:
         super().__init__(f"{len(refused)} refused")

@@ -1,6 +1,7 @@
-"""What nobody has needed for long, deleted (PROTOCOL 5, 7).
+"""`gamed assets gc` deletes what has not been needed for long (PROTOCOL 5, 7).
 
-Releases that fell out of every channel's past first, then the objects that no release names any more.
+A release is not needed if no channel points at it or has it in the kept part of its history. Releases are deleted
+first, then the objects that no manifest names any more.
 """
 
 import os
@@ -11,72 +12,87 @@ from msgspec import Struct
 
 from gamed.assets import channel as asset_channel
 from gamed.assets import channel_store
-from gamed.assets.channel import ChannelPointer
+from gamed.assets.channel import ChannelPointer, Marks
 from gamed.assets.errors import AssetsDamaged, NotFound
 from gamed.assets.manifest import parse_manifest
-from gamed.assets.store import OBJECTS, RELEASES, SUFFIX, AssetStore, make_folders, pointing, publishing, sync_folder
-from gamed.assets.verify import stored
+from gamed.assets.store import (
+    OBJECTS,
+    RELEASES,
+    SUFFIX,
+    AssetStore,
+    channel_lock,
+    make_folders,
+    publish_lock,
+    sync_folder,
+)
+from gamed.assets.verify import stored_objects
 
 
 class GcResult(Struct, frozen=True):
-    """What was deleted, or would be."""
+    """The releases and objects that were deleted, or would be."""
 
     releases: list[str]
     objects: list[str]
     bytes: int
     waiting: list[str]
-    """Releases that nobody needs, but not for long enough."""
+    """Releases that are not needed, but not for long enough."""
     waiting_bytes: int
-    """Of objects that go with them."""
+    """Of the objects that will be deleted with them."""
 
 
-def collect(store: AssetStore, keep: int, older_than_seconds: int, now_ms: int, *, dry_run: bool) -> GcResult:
-    """AssetsBusy, or AssetsDamaged for a pointer or the release it points at: what is needed cannot be known then.
+def collect_garbage(store: AssetStore, keep: int, older_than_seconds: int, now_ms: int, *, dry_run: bool) -> GcResult:
+    """Delete what has not been needed for so long; raise AssetsBusy, AssetsDamaged or AssetsUnreadable.
 
-    AssetsUnreadable where the system refuses to read any release: what it holds cannot be known either.
+    Nothing is deleted if a pointer or a needed release is damaged or unreadable: what it needs is not known then.
     """
     if dry_run:
         needed = channel_store.required_releases(store, _pointers(store), keep)
-        return _checkd(store, needed, channel_store.read_marks(store), older_than_seconds, now_ms)
+        return _select(store, needed, channel_store.read_marks(store), older_than_seconds, now_ms)
     make_folders(store.folder)
-    with publishing(store.folder):
-        with pointing(store.folder):
+    with publish_lock(store.folder):
+        with channel_lock(store.folder):
             pointers = _pointers(store)
             needed = channel_store.required_releases(store, pointers, keep)
-            done = _checkd(store, needed, channel_store.mark_unused(store, needed, now_ms), older_than_seconds, now_ms)
-            _delete_releases(store, pointers, set(done.releases))
-        _delete_objects(store, done.objects)
-    return done
+            marks = channel_store.mark_unused(store, needed, now_ms)
+            result = _select(store, needed, marks, older_than_seconds, now_ms)
+            _delete_releases(store, pointers, set(result.releases))
+        _delete_objects(store, result.objects)
+    return result
 
 
 def _pointers(store: AssetStore) -> dict[str, ChannelPointer]:
+    """Return the pointer of each channel; raise AssetsDamaged if its release is missing."""
     pointers = {channel: store.pointer(channel) for channel in store.channels()}
-    there = set(store.releases())
+    stored = set(store.releases())
     for channel, pointer in pointers.items():
-        if pointer.release not in there:
+        if pointer.release not in stored:
             raise AssetsDamaged(f"channel {channel} points at {pointer.release}, which is not there")
     return pointers
 
 
-def _checkd(
-    store: AssetStore, needed: set[str], written: asset_channel.Marks, older_than_seconds: int, now_ms: int
-) -> GcResult:
-    there = set(store.releases())
-    marked = asset_channel.marked(written, there, needed, now_ms)
-    gone = asset_channel.outlived(marked, now_ms, older_than_seconds)
-    waiting = set(marked) - gone
-    held = {sha256 for release in sorted(there - gone - waiting) for sha256 in _objects_of(store, release)}
-    later = {sha256 for release in waiting for sha256 in _objects_if_whole(store, release)} - held
-    had = {sha256 for release in gone for sha256 in _objects_if_whole(store, release)}
-    sizes = stored(store)
-    loose = set(sizes) - held - later
-    old = {sha256 for sha256 in loose if sha256 in had or _age_ms(store, sha256, now_ms) >= older_than_seconds * 1000}
+def _select(store: AssetStore, needed: set[str], marks: Marks, older_than_seconds: int, now_ms: int) -> GcResult:
+    """Return the releases and objects to delete; only releases that are not needed may be damaged."""
+    releases = set(store.releases())
+    unneeded = asset_channel.update_marks(marks, releases, needed, now_ms)
+    expired = asset_channel.expired_releases(unneeded, now_ms, older_than_seconds)
+    waiting = set(unneeded) - expired
+    needed_objects = {sha256 for release in sorted(releases - set(unneeded)) for sha256 in _objects_of(store, release)}
+    waiting_objects = {sha256 for release in waiting for sha256 in _readable_objects_of(store, release)}
+    waiting_objects -= needed_objects
+    expired_objects = {sha256 for release in expired for sha256 in _readable_objects_of(store, release)}
+    sizes = stored_objects(store)
+    unnamed = set(sizes) - needed_objects - waiting_objects
+    deleted = {
+        sha256
+        for sha256 in unnamed
+        if sha256 in expired_objects or _age_ms(store, sha256, now_ms) >= older_than_seconds * 1000
+    }
     return GcResult(
-        sorted(gone),
-        sorted(old),
-        sum(sizes[sha256] for sha256 in old),
+        sorted(expired),
+        sorted(deleted),
+        sum(sizes[sha256] for sha256 in deleted),
         sorted(waiting),
-        sum(sizes.get(sha256, 0) for sha256 in later | (loose - old)),
+        sum(sizes.get(sha256, 0) for sha256 in waiting_objects | (unnamed - deleted)),
     )
 
 
@@ -84,10 +100,10 @@ def _objects_of(store: AssetStore, release: str) -> set[str]:
     return {file.sha256 for file in parse_manifest(store.manifest(release)).files.values()}
 
 
-def _objects_if_whole(store: AssetStore, release: str) -> set[str]:
-    """Of a release that nobody needs: one that is damaged cannot be served, and holds nothing back.
+def _readable_objects_of(store: AssetStore, release: str) -> set[str]:
+    """Return the objects of a release that is not needed; none if it is damaged, because it cannot be served then.
 
-    AssetsUnreadable for one that may be whole.
+    Raise AssetsUnreadable if it may be intact.
     """
     try:
         return _objects_of(store, release)
@@ -96,7 +112,7 @@ def _objects_if_whole(store: AssetStore, release: str) -> set[str]:
 
 
 def _age_ms(store: AssetStore, sha256: str, now_ms: int) -> int:
-    """How long an object that no release names has been where it is: its publishing was killed."""
+    """Return the age of an object that no release names, because the command that published it was killed."""
     try:
         state = os.lstat(store.object_path(sha256))
     except FileNotFoundError:
@@ -104,19 +120,19 @@ def _age_ms(store: AssetStore, sha256: str, now_ms: int) -> int:
     return now_ms - max(state.st_mtime_ns, state.st_ctime_ns) // 1_000_000
 
 
-def _delete_releases(store: AssetStore, pointers: dict[str, ChannelPointer], gone: set[str]) -> None:
-    """No channel's past names them any more before they go."""
+def _delete_releases(store: AssetStore, pointers: dict[str, ChannelPointer], releases: set[str]) -> None:
+    """Delete releases, after they are removed from the history of every channel."""
     for channel, pointer in pointers.items():
-        if (without := pointer.without(gone)) != pointer:
+        if (without := pointer.without_releases(releases)) != pointer:
             channel_store.write_pointer(store, channel, without)
-    _unlink([store.folder / RELEASES / f"{release}{SUFFIX}" for release in sorted(gone)])
+    _unlink([store.folder / RELEASES / f"{release}{SUFFIX}" for release in sorted(releases)])
     sync_folder(store.folder / RELEASES)
 
 
-def _delete_objects(store: AssetStore, gone: list[str]) -> None:
-    """Who downloads one of them right now reads on to its end."""
-    _unlink([store.object_path(sha256) for sha256 in gone])
-    for shard in {sha256[:2] for sha256 in gone}:
+def _delete_objects(store: AssetStore, objects: list[str]) -> None:
+    """Delete objects; a response that is sending one of them reads on from its open file."""
+    _unlink([store.object_path(sha256) for sha256 in objects])
+    for shard in {sha256[:2] for sha256 in objects}:
         with suppress(FileNotFoundError):
             sync_folder(store.folder / OBJECTS / shard)
 

@@ -1,6 +1,7 @@
-"""What a release is: a manifest, named by its own hash, that names each file by its content's (PROTOCOL 5).
+"""A release is a manifest, which names each file by the hash of its content (PROTOCOL 5).
 
-The media type of a published file, by its name alone: the same on every machine that publishes.
+The id of a release is the hash of its manifest. The media type of a file follows from its name alone, so that it is
+the same on every machine that publishes.
 """
 
 import json
@@ -22,7 +23,7 @@ FORMAT: Final = 1
 MAX_FILES: Final = 100_000
 MAX_MANIFEST_BYTES: Final = 32 * 1024 * 1024
 MAX_FILE_BYTES: Final = 2**53 - 1
-"""What every JSON reader holds exactly."""
+"""The largest whole number that every JSON reader holds exactly."""
 MAX_NOTE_LENGTH: Final = 200
 MAX_META_BYTES: Final = 64 * 1024
 _CHANNEL: Final = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
@@ -43,23 +44,23 @@ class AssetFile(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """What a release says of itself."""
+    """The manifest of a release."""
 
     published_ms: int
     files: Mapping[str, AssetFile]
-    """By path, as `flaw` and `clashes` allow."""
+    """By path, as path_error() and conflicting_paths() allow."""
     note: str = ""
     meta: Mapping[str, object] = field(default_factory=dict)
-    """The owner's own JSON, for the game."""
+    """The operator's own JSON, for the game."""
 
     @property
     def size(self) -> int:
-        """What all files come to."""
+        """The bytes of all files together."""
         return sum(file.size for file in self.files.values())
 
 
 class _Written(Struct):
-    """A manifest as it stands in its file."""
+    """The JSON of a manifest."""
 
     format: Literal[1]
     published: str
@@ -72,21 +73,24 @@ _DECODER: Final = Decoder(_Written)
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
-    """The one way to write it: compact JSON in UTF-8, files in the order of their paths."""
+    """Return the only form of a manifest: compact JSON in UTF-8, files in the order of their paths."""
     members = {
         "format": FORMAT,
         "published": rfc3339(manifest.published_ms),
         "note": manifest.note,
         "meta": dict(manifest.meta),
-        "files": {path: _members(file) for path, file in sorted(manifest.files.items())},
+        "files": {
+            path: {"size": file.size, "sha256": file.sha256, "type": file.type}
+            for path, file in sorted(manifest.files.items())
+        },
     }
     return json.dumps(members, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """What the bytes say, every path judged; ManifestMalformed. Members that a later gamed adds are passed over.
+    """Parse a manifest and check every path; raise ManifestMalformed. Members that a later gamed adds are ignored.
 
-    Whoever read them has seen that they give the release's id: they are what was published. So this may be quick.
+    The caller has checked that the bytes hash to the release's id, so they are as published.
     """
     if len(text) > MAX_MANIFEST_BYTES:
         raise ManifestMalformed("larger than any manifest")
@@ -98,62 +102,60 @@ def parse_manifest(text: bytes) -> Manifest:
     if published_ms is None:
         raise ManifestMalformed("no manifest: published")
     for path in written.files:
-        if (flaw := paths.path_error(path)) is not None:
-            raise ManifestMalformed(f"a path that no release has: {flaw}")
-    if (clash := next(paths.conflicting_paths(written.files), None)) is not None:
-        raise ManifestMalformed(f"paths that no release has: {clash.reason}")
+        if (error := paths.path_error(path)) is not None:
+            raise ManifestMalformed(f"a path that no release has: {error}")
+    if (conflict := next(paths.conflicting_paths(written.files), None)) is not None:
+        raise ManifestMalformed(f"paths that no release has: {conflict.reason}")
     return Manifest(published_ms, written.files, written.note, written.meta)
 
 
 def release_id(text: bytes) -> str:
-    """Of a manifest's exact bytes."""
+    """Return the id of the release with these manifest bytes."""
     return f"r{sha256(text).hexdigest()[:16]}"
 
 
 def is_release(name: str) -> bool:
-    """Whether it has the form of a release's id."""
+    """Return whether a name has the form of a release id."""
     return _RELEASE.fullmatch(name) is not None
 
 
 def is_channel(name: str) -> bool:
-    """Whether a channel may be called so."""
+    """Return whether a channel may have this name."""
     return _CHANNEL.fullmatch(name) is not None and name != "objects" and not is_release(name)
 
 
 def is_object(name: str) -> bool:
-    """Whether it is a SHA-256 in lower-case hex."""
+    """Return whether a name is a SHA-256 in lower-case hex."""
     return _SHA256.fullmatch(name) is not None
 
 
 def is_media_type(text: str) -> bool:
-    """Whether a release can give a file this type."""
+    """Return whether a file of a release may have this media type."""
     return _MEDIA_TYPE.fullmatch(text) is not None
 
 
 def validate_note(note: str) -> str | None:
-    """Why a release cannot have this note."""
+    """Return why a release cannot have this note; None if it can."""
     if len(note) > MAX_NOTE_LENGTH:
         return f"a note has at most {MAX_NOTE_LENGTH} characters"
     return None if note.isprintable() else "a note is one line without control characters"
 
 
 def parse_meta(text: bytes) -> dict[str, object]:
-    """The owner's JSON object; JsonMalformed with the reason."""
+    """Parse the operator's JSON object; raise JsonMalformed with the reason."""
     if len(text) > MAX_META_BYTES:
         raise JsonMalformed(f"longer than {MAX_META_BYTES} bytes")
     return parse_object(text, max_depth=DEPTH - 1, whole_number=_whole_number)
 
 
 def _whole_number(digits: str) -> int:
-    """Of 64 bits, as most readers have them."""
+    """Parse a number of 64 bits, which most JSON readers can hold."""
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
         raise JsonMalformed("a number is too large for others to read")
     return int(digits)
 
 
-def _members(file: AssetFile) -> dict[str, object]:
-    return {"size": file.size, "sha256": file.sha256, "type": file.type}
-
+# media types
 
 OCTETS: Final = "application/octet-stream"
 _TEXT: Final = "; charset=utf-8"
@@ -212,6 +214,6 @@ BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def media_type(path: str, own: Mapping[str, str] = MappingProxyType({})) -> str:
-    """By what is behind the last dot, in any case; `own` goes before the table. Unknown: plain bytes."""
+    """Return the media type by the text after the last dot, in any case; `own` precedes BY_SUFFIX."""
     suffix = path.rpartition("/")[2].rpartition(".")[2].lower()
     return own.get(suffix) or BY_SUFFIX.get(suffix, OCTETS)

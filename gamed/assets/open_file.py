@@ -1,7 +1,4 @@
-"""Where work that waits for the disk is done: not in the thread that serves.
-
-An object's file, read by any number of answers at once.
-"""
+"""This module shares the open file of an object between responses and reads it without blocking the reactor."""
 
 import os
 from collections.abc import Callable
@@ -15,25 +12,24 @@ from twisted.python.failure import Failure
 from gamed.assets.errors import TooManyOpen
 
 T = TypeVar("T")
+PART_BYTES: Final = 256 * 1024
+PROBE_BYTES: Final = 128 * 1024
+"""Linux reads ahead in steps of this size: mostly all of such a step is in the page cache, or nothing."""
+STRETCH_BYTES: Final = 1024 * 1024
+"""The unit of probing and of reading ahead."""
+CACHED_SECONDS: Final = 5.0
+"""How long a stretch that was found in the page cache is taken to stay there."""
+REMEMBERED_STRETCHES: Final = 8192
 
 
 class ThreadRunner(Protocol):
-    """Calls something in another thread; its result, or its error."""
+    """A function that calls another one in a thread and returns its result or error."""
 
     def __call__(self, work: Callable[[], T]) -> Deferred[T]: ...
 
 
-PART_BYTES: Final = 256 * 1024
-PROBE_BYTES: Final = 128 * 1024
-"""Linux reads ahead so much at a time: mostly all of such a stretch is in memory, or nothing."""
-STRETCH_BYTES: Final = 1024 * 1024
-"""Looked at, and where need be read, before it is sent."""
-SEEN_SECONDS: Final = 5.0
-REMEMBERED: Final = 8192
-
-
 class SharedFile:
-    """Its descriptor lives until it is retired, and as long as a lease does or a read in a thread."""
+    """An open file. Its descriptor is closed once it is retired and no lease and no read in a thread uses it."""
 
     def __init__(
         self, file: FileIO, run: ThreadRunner, seconds: Callable[[], float], closed: Callable[["SharedFile"], None]
@@ -41,8 +37,8 @@ class SharedFile:
         self._file = file
         self._run = run
         self._seconds = seconds
-        self._seen: dict[int, float] = {}
-        """Stretches that were in memory, and until when that counts."""
+        self._cached_until: dict[int, float] = {}
+        """By number of the stretch."""
         self._closed = closed
         self._users = 0
         self._retired = False
@@ -50,78 +46,82 @@ class SharedFile:
         self.size, self.modified_ms = status.st_size, status.st_mtime_ns // 1_000_000
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         return not self._users
 
     @property
-    def current(self) -> bool:
-        """Whether it is as it was when it was opened, and has not been deleted or replaced."""
+    def is_current(self) -> bool:
+        """Whether the file has the size that it was opened with, and was not deleted or replaced."""
         status = os.fstat(self._file.fileno())
         return status.st_size == self.size and status.st_nlink > 0
 
     def lease(self) -> "FileLease":
-        """TooManyOpen if it is closed already: others needed its place."""
+        """Return the use of the file for one response; raise TooManyOpen if it is closed already."""
         if self._file.closed:
             raise TooManyOpen
         self._users += 1
         return FileLease(self)
 
-    def ready(self, at: int) -> int:
-        """How many bytes from there on are in memory, as far as a few looks tell; what was seen is true for a while."""
+    def bytes_in_cache(self, at: int) -> int:
+        """Return how many bytes from offset `at` are in the page cache; 0 if any probe of the stretch is not."""
         stretch = at // STRETCH_BYTES
         end = min((stretch + 1) * STRETCH_BYTES, self.size)
-        if self._seen.get(stretch, 0) <= self._seconds():
+        if self._cached_until.get(stretch, 0) <= self._seconds():
             first, last = stretch * STRETCH_BYTES, end - 1
-            if not all(_in_memory(self.fileno(), each) for each in (*range(first, last, PROBE_BYTES), last)):
+            if not all(_is_in_cache(self.fileno(), each) for each in (*range(first, last, PROBE_BYTES), last)):
                 return 0
-            self._saw(stretch)
+            self._remember(stretch)
         return end - at
 
     def read_ahead(self, at: int) -> Deferred[None]:
-        """In a thread, to the end of what ready() would look at."""
+        """Load the stretch of offset `at` into the page cache."""
         stretch = at // STRETCH_BYTES
-        reading = self.away(lambda descriptor: _read_ahead(descriptor, stretch * STRETCH_BYTES))
-        return reading.addCallback(lambda _: self._saw(stretch))
+        reading = self.in_thread(lambda descriptor: _read_ahead(descriptor, stretch * STRETCH_BYTES))
+        return reading.addCallback(lambda _: self._remember(stretch))
 
-    def _saw(self, stretch: int) -> None:
-        if len(self._seen) >= REMEMBERED:
-            self._seen.clear()
-        self._seen[stretch] = self._seconds() + SEEN_SECONDS
+    def _remember(self, stretch: int) -> None:
+        if len(self._cached_until) >= REMEMBERED_STRETCHES:
+            self._cached_until.clear()
+        self._cached_until[stretch] = self._seconds() + CACHED_SECONDS
 
-    def leave(self) -> None:
+    def release(self) -> None:
+        """End one use of the file."""
         self._users -= 1
-        self._close_if_over()
+        self._close_unused()
 
     def retire(self) -> None:
-        """Nobody new will come."""
+        """Close the file as soon as it is not used any more."""
         self._retired = True
-        self._close_if_over()
+        self._close_unused()
 
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def away(self, work: Callable[[int], T]) -> Deferred[T]:
-        """Call `work` with the descriptor, in a thread; until that ends the descriptor stays, whoever waits or not."""
+    def in_thread(self, work: Callable[[int], T]) -> Deferred[T]:
+        """Call `work` with the descriptor in a thread; the descriptor stays open until `work` has ended.
+
+        Cancelling the result does not stop it.
+        """
         descriptor = self._file.fileno()
         watcher: Deferred[T] = Deferred()
         self._users += 1
 
-        def left(result: T | Failure) -> None:
-            self.leave()
+        def done(result: T | Failure) -> None:
+            self.release()
             if not watcher.called:
                 watcher.callback(result)
 
-        self._run(lambda: work(descriptor)).addBoth(left)
+        self._run(lambda: work(descriptor)).addBoth(done)
         return watcher
 
-    def _close_if_over(self) -> None:
+    def _close_unused(self) -> None:
         if self._retired and not self._users and not self._file.closed:
             self._file.close()
             self._closed(self)
 
 
 class FileLease:
-    """One answer's use of an open file. What is read after `close` fails, or is still read to its end."""
+    """The use of a shared file by one response. A read after `close` fails; one that has begun is completed."""
 
     part_bytes = PART_BYTES
 
@@ -133,44 +133,44 @@ class FileLease:
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._file.leave()
+            self._file.release()
 
     def fileno(self) -> int:
         return self._file.fileno()
 
-    def at_once(self, first: int, length: int) -> bytes | None:
-        """These bytes, if the disk need not be asked."""
+    def read_cached(self, first: int, length: int) -> bytes | None:
+        """Return `length` bytes from offset `first`; None if the disk must be read for them."""
         at = first
         while at < first + length:
-            ready = self._file.ready(at)
-            if not ready:
+            cached = self._file.bytes_in_cache(at)
+            if not cached:
                 return None
-            at += ready
+            at += cached
         data = os.pread(self.fileno(), length, first)
         return data if len(data) == length else None
 
-    def ready(self, at: int) -> int:
-        """How many bytes from there on can be sent now without waiting for the disk."""
-        return self._file.ready(at)
+    def bytes_in_cache(self, at: int) -> int:
+        """Return how many bytes from offset `at` can be sent now without waiting for the disk."""
+        return self._file.bytes_in_cache(at)
 
     def read(self, first: int, length: int) -> Deferred[bytes]:
-        """Less only where the file ends."""
-        return self._file.away(lambda descriptor: _read(descriptor, first, length))
+        """Return `length` bytes from offset `first`, or fewer where the file ends."""
+        return self._file.in_thread(lambda descriptor: _read(descriptor, first, length))
 
     def read_ahead(self, at: int) -> Deferred[None]:
-        """Afterwards there are some, for a while, if the file has them."""
+        """Load bytes from offset `at` into the page cache, if the file has some there."""
         return self._file.read_ahead(at)
 
     async def part(self, n: int) -> bytes:
-        """For who reads it in parts."""
+        """Return part `n` of PART_BYTES; the last one is shorter."""
         return await self.read(n * PART_BYTES, PART_BYTES)
 
 
 _BYTE: Final = bytearray(1)
 
 
-def _in_memory(descriptor: int, at: int) -> bool:
-    """Whether a byte can be read without waiting; no also where the file system cannot tell, or the file ends."""
+def _is_in_cache(descriptor: int, at: int) -> bool:
+    """Return whether a byte can be read without waiting; False also if the file system cannot tell or the file ends."""
     try:
         return os.preadv(descriptor, [_BYTE], at, os.RWF_NOWAIT) == 1
     except OSError as e:
@@ -180,7 +180,7 @@ def _in_memory(descriptor: int, at: int) -> bool:
 
 
 def _read(descriptor: int, first: int, length: int) -> bytes:
-    """What is around it is fetched behind it: who comes next finds all of that in memory."""
+    """Read a part; the kernel loads the stretches around it afterwards, so that the next parts are in memory."""
     begin, end = first // STRETCH_BYTES, (first + length - 1) // STRETCH_BYTES + 1
     os.posix_fadvise(descriptor, begin * STRETCH_BYTES, (end - begin) * STRETCH_BYTES, os.POSIX_FADV_WILLNEED)
     parts: list[bytes] = []

@@ -1,8 +1,8 @@
-"""Which paths a release may have: every player's file system can hold each of them, and all of them together.
+"""A release has only paths that the file system of every player can hold, each of them and all together.
 
-PROTOCOL 5: no traversal, no control characters, no names of devices, segments of at most 255 bytes, no two that are
-equal after NFC and case folding. Beyond it, for the same reason: nothing that Windows cannot write, and no unassigned
-characters, whose normal form a later Unicode may change.
+PROTOCOL 5 forbids traversal, control characters, names of devices, segments of more than 255 bytes, and two paths that
+are equal after NFC and case folding. This module also refuses names that Windows cannot write, and unassigned
+characters, whose normal form a later version of Unicode may change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,36 +17,36 @@ from gamed.saves.validation import DEVICES
 MAX_SEGMENT_BYTES: Final = 255
 MAX_PATH_BYTES: Final = 1024
 DECOMPOSED: Final = 3
-"""A path takes so many times its bytes at most when it is sent in NFD."""
+"""A path in NFD has at most so many times the bytes of the same path in NFC."""
 _UNPRINTED: Final = frozenset({"Cc", "Zl", "Zp"})
 _SUPERSCRIPTS: Final = str.maketrans("¹²³", "123")
 _CONSOLE: Final = frozenset({"conin$", "conout$"})
 _NOT_ON_WINDOWS: Final = frozenset('<>:"|?*')
 _DEVICE = "|".join(map(escape, sorted({*DEVICES, *_CONSOLE})))
 _ANYWHERE, _AT_THE_END = r"[!#-)+-.0-9;=@-\[\]-{}~ ]", r"[!#-)+,\-0-9;=@-\[\]-{}~]"
-_PLAIN: Final = compile(
+_SIMPLE: Final = compile(
     rf"(?:(?!(?:{_DEVICE}) *(?:[./]|\Z)){_ANYWHERE}{{0,254}}{_AT_THE_END}(?:/(?!\Z)|\Z))+", ASCII | IGNORECASE
 )
-"""Paths that are good at first sight: most of them."""
+"""Most valid paths: pure ASCII without any exception."""
 
 
 class Refused(Struct, frozen=True):
-    """One thing that cannot be published, and why."""
+    """A path that cannot be published, with the reason."""
 
     path: str
     reason: str
 
 
 def normalize_path(path: str) -> str:
-    """The form in which manifests hold a path: NFC."""
+    """Return a path as manifests have it, in NFC."""
     return normalize("NFC", path)
 
 
-def requested(path: str) -> str | None:
-    """Return the form in which a manifest would hold the path of a request; None if no manifest holds one as long.
+def normalize_requested(path: str) -> str | None:
+    """Return the path of a request as manifests have it; None if it is longer than any path of a manifest.
 
-    Normalising takes the square of the length where many combining marks follow each other, so the length is checked
-    before: 0.6 ms for the longest path, and not 15 ms for what fits into a request's head.
+    The time to normalize grows with the square of a run of combining marks, so the length is checked before: 0.6 ms
+    for the longest path instead of 15 ms for the longest that fits into a request head.
     """
     if path.isascii():
         return path
@@ -59,14 +59,14 @@ def requested(path: str) -> str | None:
 
 
 def path_error(path: str) -> str | None:
-    """Why a path cannot be in a release; None for a good one, in NFC and with `/` between its segments."""
-    if len(path) <= MAX_PATH_BYTES and _PLAIN.fullmatch(path):
+    """Return why a path, in NFC and with `/` between its segments, cannot be in a release; None if it can."""
+    if len(path) <= MAX_PATH_BYTES and _SIMPLE.fullmatch(path):
         return None
-    return careful_flaw(path)
+    return check_every_rule(path)
 
 
-def careful_flaw(path: str) -> str | None:
-    """The same, by looking at every rule."""
+def check_every_rule(path: str) -> str | None:
+    """Return the same as path_error(), without its short cut."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
@@ -75,26 +75,26 @@ def careful_flaw(path: str) -> str | None:
         return f"the whole path is longer than {MAX_PATH_BYTES} bytes"
     if "\\" in path:
         return "a \\ in a name"
-    strange = None if path.isascii() and path.isprintable() else _strange(path)
-    return strange or next(filter(None, map(_segment_flaw, path.split("/"))), None)
+    error = None if path.isascii() and path.isprintable() else _character_error(path)
+    return error or next(filter(None, map(_segment_error, path.split("/"))), None)
 
 
 def conflicting_paths(paths: Iterable[str]) -> Iterator[Refused]:
-    """Those of the paths, each in NFC, that cannot be beside one that came before them."""
+    """Yield the paths, each in NFC, that a file system cannot hold beside an earlier one."""
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path in paths:
         key = fold_key(path)
-        if (twin := files.get(key)) is not None:
-            yield Refused(path, f"the same name as {twin} where case does not count")
+        if (same := files.get(key)) is not None:
+            yield Refused(path, f"the same name as {same} where case does not count")
             continue
         files[key] = path
-        if (other := folders.get(key) or _above(key, path, files, folders)) is not None:
+        if (other := folders.get(key) or _add_folders(key, path, files, folders)) is not None:
             yield Refused(path, f"a file and a folder have this name: {other}")
 
 
-def _above(key: str, path: str, files: Mapping[str, str], folders: dict[str, str]) -> str | None:
-    """Note the folders that a path is in, as far as they are new; a file that has the name of one."""
+def _add_folders(key: str, path: str, files: Mapping[str, str], folders: dict[str, str]) -> str | None:
+    """Add the new folders of a path to `folders`; return a file with the name of one of them, or None."""
     other = None
     while (key := key.rpartition("/")[0]) and key not in folders:
         folders[key] = path
@@ -103,12 +103,12 @@ def _above(key: str, path: str, files: Mapping[str, str], folders: dict[str, str
 
 
 def fold_key(path: str) -> str:
-    """What two paths have in common that are one file where case does not count."""
+    """Return a text that is equal for two paths if they are one file where case does not count."""
     return path.lower() if path.isascii() else normalize("NFC", normalize("NFC", path).casefold())
 
 
-def _strange(path: str) -> str | None:
-    """A character that a path may not have."""
+def _character_error(path: str) -> str | None:
+    """Return the reason for a character that no path has."""
     categories = {category(character) for character in path}
     if categories & _UNPRINTED:
         return "a control character in its name"
@@ -117,7 +117,7 @@ def _strange(path: str) -> str | None:
     return None if normalize("NFC", path) == path else "its name is not in the normal form NFC"
 
 
-def _segment_flaw(segment: str) -> str | None:
+def _segment_error(segment: str) -> str | None:
     if segment in ("", ".", ".."):
         return "an empty, . or .. segment"
     if len(segment) > MAX_SEGMENT_BYTES // 4 and len(segment.encode()) > MAX_SEGMENT_BYTES:

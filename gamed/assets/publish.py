@@ -1,9 +1,7 @@
-"""What is to be published, what that would do, and what was done.
+"""`gamed assets publish` makes a release of a folder and points a channel at it (PROTOCOL 5).
 
-A folder made into a release, and a channel pointed at it, last (PROTOCOL 5).
-
-Objects first, on disk, under a name of their own each; then the manifest that names them; then the pointer that names
-the manifest. Whoever is killed in between leaves the old release whole, and the channel at it.
+The objects are written first, then the manifest that names them, then the pointer that names the manifest. A command
+that is killed in between leaves the channel at the old release, which is complete.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from gamed.assets import channel_store, scan
+from gamed.assets import channel_store
 from gamed.assets.errors import AssetsDamaged, AssetsError, AssetsFull, NotFound, PublishRefused
 from gamed.assets.manifest import (
     MAX_MANIFEST_BYTES,
@@ -25,47 +23,47 @@ from gamed.assets.manifest import (
     release_id,
 )
 from gamed.assets.paths import Refused
-from gamed.assets.scan import FolderScan, Growing, Progress, ScannedFile, hashes, scan_folder
+from gamed.assets.scan import FolderScan, Progress, ProgressDisplay, ScannedFile, hash_files, run_parallel, scan_folder
 from gamed.assets.store import (
     OBJECTS,
     RELEASES,
     SUFFIX,
     AssetStore,
+    as_disk_full,
+    channel_lock,
     free_bytes,
-    full,
     make_folders,
-    pointing,
-    publishing,
+    publish_lock,
     store_objects,
     sync_folder,
-    write_whole,
+    write_atomically,
 )
-from gamed.assets.verify import object_is_whole
+from gamed.assets.verify import is_object_intact
 from gamed.structs import Component
 from gamed.timestamps import Now
 
 
 class PublishRequest(Struct, frozen=True):
-    """What is to be published, and how."""
+    """A folder to publish, and how."""
 
     folder: Path
     channel: str
     note: str = ""
     meta: Mapping[str, object] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
-    """Media types by suffix, before gamed's own."""
+    """Media types by suffix, which precede those of gamed."""
     hidden: bool = False
-    """Names that begin with a dot, too."""
+    """Whether to publish files whose names begin with a dot."""
     repair: bool = False
-    """Read what is in the store already, and write it anew where it is damaged."""
+    """Whether to read the stored objects, and to write damaged ones again."""
 
 
 class PublishPlan(Struct, frozen=True):
-    """What publishing would do."""
+    """The files of a release, and the objects to write for it."""
 
     files: Mapping[str, AssetFile]
     new: Mapping[str, ScannedFile]
-    """By SHA-256: the objects that the store does not have, and a file with their bytes."""
+    """The objects that the store does not have: SHA-256 -> a file with the bytes."""
     hidden: Sequence[str]
 
     @property
@@ -78,63 +76,66 @@ class PublishPlan(Struct, frozen=True):
 
 
 class Published(Struct, frozen=True):
-    """What was done."""
+    """The result of publishing."""
 
     plan: PublishPlan
     release: str | None
-    """None when it was only tried."""
+    """None after a dry run."""
     before: str | None = None
-    """What the channel pointed at; the same when nothing was new."""
+    """The release that the channel pointed at; equal to `release` if nothing was new."""
     past_lost: bool = False
+    """Whether the pointer of the channel was damaged, so that its history is lost."""
 
 
 BLOCK: Final = 4096
-"""What a file takes of a disk at least."""
+"""Least space that a file takes on a disk."""
 
 
 class Publisher(Component, frozen=True):
-    """One command's work; blocks, and is stopped by an exception in the thread that waits for it."""
+    """The work of one command; it blocks, and an exception in the waiting thread ends it."""
 
     _store: AssetStore
-    _growing: Growing
+    _progress: ProgressDisplay
     _now_ms: Now
     _min_free_bytes: int
     _keep_releases: int
     _free_bytes: Callable[[Path], int] = free_bytes
 
-    def plan(self, order: PublishRequest) -> PublishPlan:
-        """Everything read and judged, nothing written; PublishRefused, AssetsFull."""
-        found = scan_folder(order.folder, hidden=order.hidden)
+    def plan(self, request: PublishRequest) -> PublishPlan:
+        """Read and check everything, and write nothing; raise PublishRefused or AssetsFull."""
+        found = scan_folder(request.folder, hidden=request.hidden)
         if found.refused:
             raise PublishRefused(found.refused)
-        digests = hashes(found.files, self._growing)
+        digests = hash_files(found.files, self._progress)
         files = {
-            file.path: AssetFile(file.size, digests[file.path], media_type(file.path, order.types))
+            file.path: AssetFile(file.size, digests[file.path], media_type(file.path, request.types))
             for file in found.files
         }
-        _require_manifest(files, order)
-        plan = PublishPlan(files, self._missing(found, digests, repair=order.repair), found.hidden)
-        self._require_room(plan)
+        _check_manifest_size(files, request)
+        plan = PublishPlan(files, self._missing_objects(found, digests, repair=request.repair), found.hidden)
+        self._check_space(plan)
         return plan
 
-    def publish(self, order: PublishRequest) -> Published:
-        """All of it, or nothing; AssetsBusy, PublishRefused, AssetsFull, or an OSError of the store's disk."""
+    def publish(self, request: PublishRequest) -> Published:
+        """Publish the whole folder or nothing; raise PublishRefused, AssetsBusy, AssetsFull or an OSError."""
         make_folders(self._store.folder)
-        with publishing(self._store.folder):
-            plan = self.plan(order)
-            present = self._same(order, plan)
+        with publish_lock(self._store.folder):
+            plan = self.plan(request)
+            present = self._same_release(request, plan)
             stored: list[Path] = []
             try:
-                store_objects(self._store, plan.new, stored, self._growing, self._look)
-                self._sync(plan)
-                if present is not None:  # and only repaired
+                store_objects(self._store, plan.new, stored, self._progress, self._check_free_space)
+                self._sync_objects(plan)
+                if present is not None:
                     return Published(plan, present, present)
-                return self._point(order, plan, stored)
+                return self._write_release(request, plan, stored)
             except BaseException:
-                self._withdraw(order.channel, stored)
+                self._delete_written(request.channel, stored)
                 raise
 
-    def _missing(self, found: FolderScan, digests: Mapping[str, str], *, repair: bool) -> dict[str, ScannedFile]:
+    def _missing_objects(
+        self, found: FolderScan, digests: Mapping[str, str], *, repair: bool
+    ) -> dict[str, ScannedFile]:
         by_digest = {digests[file.path]: file for file in found.files}
         if not repair:
             return {
@@ -144,89 +145,87 @@ class Publisher(Component, frozen=True):
             }
         missing: dict[str, ScannedFile] = {}
 
-        def look(sha256: str, meter: Progress) -> None:
-            if not object_is_whole(self._store, sha256, by_digest[sha256].size, meter.add):
+        def check(sha256: str, progress: Progress) -> None:
+            if not is_object_intact(self._store, sha256, by_digest[sha256].size, progress.add):
                 missing[sha256] = by_digest[sha256]
 
-        with self._growing("reading the store", sum(file.size for file in by_digest.values())) as shown:
-            scan.run_parallel(by_digest, look, shown, lambda: None)
+        with self._progress("reading the store", sum(file.size for file in by_digest.values())) as show:
+            run_parallel(by_digest, check, show)
         return missing
 
-    def _same(self, order: PublishRequest, plan: PublishPlan) -> str | None:
-        """The release that the channel points at, when it is what would be published."""
+    def _same_release(self, request: PublishRequest, plan: PublishPlan) -> str | None:
+        """Return the release of the channel if it has exactly these files, note and meta; else None."""
         try:
-            release = self._store.pointer(order.channel).release
+            release = self._store.pointer(request.channel).release
             manifest = parse_manifest(self._store.manifest(release))
         except (NotFound, AssetsDamaged):
             return None
-        same = (manifest.files, manifest.note, manifest.meta) == (plan.files, order.note, order.meta)
+        same = (manifest.files, manifest.note, manifest.meta) == (plan.files, request.note, request.meta)
         return release if same else None
 
-    def _require_room(self, plan: PublishPlan) -> None:
+    def _check_space(self, plan: PublishPlan) -> None:
         if not plan.new:
             return
-        needed, free = plan.new_bytes + BLOCK * (len(plan.new) + len(plan.files)), self._free()
+        needed, free = plan.new_bytes + BLOCK * (len(plan.new) + len(plan.files)), self._free_space()
         if free - needed < self._min_free_bytes:
             raise AssetsFull(
                 f"up to {needed} bytes are to be stored, {free} are free, and {self._min_free_bytes} of them have to "
                 "stay free (min_free_bytes)"
             )
 
-    def _free(self) -> int:
-        """Where the store is, or will be."""
+    def _free_space(self) -> int:
+        """Return the free bytes on the disk of the store, which may not exist yet."""
         folder = self._store.folder
         return self._free_bytes(folder if folder.exists() else folder.parent)
 
-    def _look(self) -> None:
-        """While bytes are written, others write too."""
-        if (free := self._free()) < self._min_free_bytes:
+    def _check_free_space(self) -> None:
+        """Raise AssetsFull if other programs have filled the disk while the objects are written."""
+        if (free := self._free_space()) < self._min_free_bytes:
             raise AssetsFull(f"{free} bytes are free by now, and {self._min_free_bytes} have to stay free")
 
-    def _point(self, order: PublishRequest, plan: PublishPlan, stored: list[Path]) -> Published:
-        text = manifest_bytes(Manifest(self._now_ms(), plan.files, order.note, order.meta))
+    def _write_release(self, request: PublishRequest, plan: PublishPlan, stored: list[Path]) -> Published:
+        text = manifest_bytes(Manifest(self._now_ms(), plan.files, request.note, request.meta))
         release = release_id(text)
         path = self._store.folder / RELEASES / f"{release}{SUFFIX}"
         try:
             stored.insert(0, path)
-            write_whole(path, text)
-            with pointing(self._store.folder):
-                moved = channel_store.move(self._store, order.channel, release, self._keep_releases, self._now_ms())
+            write_atomically(path, text)
+            with channel_lock(self._store.folder):
+                moved = channel_store.move_channel(
+                    self._store, request.channel, release, self._keep_releases, self._now_ms()
+                )
         except OSError as e:
-            raise full(e) from None
+            raise as_disk_full(e) from None
         return Published(plan, release, moved.before, moved.past_lost)
 
-    def _sync(self, plan: PublishPlan) -> None:
-        """The names of its objects; also what another publish made that was killed before it came to this."""
-        try:
-            for folder in self._folders(plan):
-                sync_folder(folder)
-        except OSError as e:
-            raise full(e) from None
+    def _sync_objects(self, plan: PublishPlan) -> None:
+        """Write the names of all objects to disk, innermost folder first, before a manifest may name them.
 
-    def _folders(self, plan: PublishPlan) -> list[Path]:
-        """Whose names have to last before a manifest may name what is in them: the innermost first."""
+        Some may be of another command that was killed before it did this.
+        """
         store = self._store
         shards = {store.object_path(file.sha256).parent for file in plan.files.values()}
-        return [*sorted(shards), store.folder / OBJECTS, store.folder, store.folder.parent]
+        try:
+            for folder in (*sorted(shards), store.folder / OBJECTS, store.folder, store.folder.parent):
+                sync_folder(folder)
+        except OSError as e:
+            raise as_disk_full(e) from None
 
-    def _withdraw(self, channel: str, stored: Sequence[Path]) -> None:
-        """What came to nothing is taken away again, the manifest first; unless the channel points at it already."""
-        with suppress(AssetsError, OSError), pointing(self._store.folder):
-            if not stored or stored[0].stem == _pointed(self._store, channel):
+    def _delete_written(self, channel: str, stored: Sequence[Path]) -> None:
+        """Delete the files of a failed publish, the manifest first, unless the channel points at it already."""
+        with suppress(AssetsError, OSError), channel_lock(self._store.folder):
+            try:
+                release = self._store.pointer(channel).release
+            except NotFound:
+                release = None
+            if not stored or stored[0].stem == release:
                 return
             for path in stored:
                 path.unlink(missing_ok=True)
 
 
-def _require_manifest(files: Mapping[str, AssetFile], order: PublishRequest) -> None:
-    """PublishRefused for more than a manifest can say."""
-    size = len(manifest_bytes(Manifest(0, files, order.note, order.meta)))
+def _check_manifest_size(files: Mapping[str, AssetFile], request: PublishRequest) -> None:
+    """Raise PublishRefused for more files than fit into a manifest."""
+    size = len(manifest_bytes(Manifest(0, files, request.note, request.meta)))
     if size > MAX_MANIFEST_BYTES:
         raise PublishRefused([Refused(".", f"its manifest would have {size} bytes, more than {MAX_MANIFEST_BYTES}")])
-
-
-def _pointed(store: AssetStore, channel: str) -> str | None:
-    try:
-        return store.pointer(channel).release
-    except NotFound:
-        return None

@@ -1,90 +1,97 @@
-"""The room of assets (PROTOCOL 5)."""
+"""The routes of the assets translate between HTTP and the asset service (PROTOCOL 5)."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import lru_cache, partial
 from io import BytesIO
-from typing import Any, Protocol
+from typing import Any, Final
 
-from gamed.assets.errors import AssetsDamaged
-from gamed.assets.problems import ASSET_ERRORS
+from gamed.assets import errors
 from gamed.assets.service import AssetRepresentation, AssetRequest, AssetResponse, AssetService, StoredFile
 from gamed.http.app import make_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import sha256_field
 from gamed.http.headers import PreparedHeaders
+from gamed.http.problems import ErrorTable
 from gamed.http.request import Request
-from gamed.http.streaming import conditions_of, send, stream_file
+from gamed.http.streaming import read_conditions, stream, stream_file
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer
+from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import http_date
 
-Answer = Coroutine[Any, Any, bytes | None]
-"""The bytes, if they are not written already and there are some."""
-INLINE_BYTES = 128 * 1024
-"""Up to here one piece; what is longer goes from the file to the socket."""
-DESCRIBED = 1024
-"""Heads that are kept: the same files are asked for again and again."""
-NO_CACHE = "no-cache"
-IMMUTABLE = "max-age=31536000, immutable"
-
-
-class Players(Protocol):
-    """Who may read where not everybody may."""
-
-    def authenticate(self, token: str | None, *, reading: bool = False) -> Awaitable[object]: ...
+ASSET_ERRORS: ErrorTable = {
+    errors.ChannelNotFound: (404, "channel_not_found"),
+    errors.ReleaseNotFound: (404, "release_not_found"),
+    errors.PathNotFound: (404, "file_not_found"),
+    errors.ObjectNotFound: (404, "file_not_found"),
+    errors.NotCurrent: (412, "version_conflict"),
+    errors.TooManyOpen: (503, "busy"),
+    errors.AssetsError: (500, "internal_error"),
+}
+Content = Coroutine[Any, Any, bytes | None]
+"""The content of a response; None if it is written already or there is none."""
+INLINE_BYTES: Final = 128 * 1024
+"""Longest content that is sent in one piece; a longer one is sent from the file to the socket."""
+CACHED_HEADERS: Final = 1024
+"""Clients request the same files again and again."""
+NO_CACHE: Final = "no-cache"
+IMMUTABLE: Final = "max-age=31536000, immutable"
 
 
 class AssetRoutes(Component, frozen=True):
-    """A name is that of a channel or the id of a release, which no channel has. `players` judges who may read; None
-    where everybody may.
+    """The routes below /assets/. A `name` is that of a channel or the id of a release; no channel has such a name.
+
+    `sessions` authenticates the players if only players may read; None if everybody may.
     """
 
     app = make_app(ASSET_ERRORS, SESSION_ERRORS)
     prefixes = ("/assets/",)
     body_policies = DEFAULT_BODY_POLICIES
     _assets: AssetService
-    _players: Players | None = None
+    _sessions: SessionService | None = None
 
     @app.route("/assets/", methods=["GET"])
-    def list_channels(self, request: Request) -> Answer:
-        return self._answer(request, self._assets.channels)
+    def list_channels(self, request: Request) -> Content:
+        return self._respond(request, self._assets.channels)
 
     @app.route("/assets/<string:name>", methods=["GET"])
-    def read_manifest(self, request: Request, name: str) -> Answer:
-        return self._answer(request, partial(self._assets.manifest, name))
+    def read_manifest(self, request: Request, name: str) -> Content:
+        return self._respond(request, partial(self._assets.manifest, name))
 
     @app.route("/assets/<string:name>/<path:path>", methods=["GET"])
-    def read_file(self, request: Request, name: str, path: str) -> bytes | Answer | None:
-        """At once where nothing need be waited for: the answer is the same, and costs a fifth less."""
-        found = self._assets.file_at_hand(name, path, request.head.header) if self._players is None else None
+    def read_file(self, request: Request, name: str, path: str) -> bytes | Content | None:
+        """Respond without a coroutine if everything is in memory: that costs a fifth less."""
+        found = self._assets.cached_file(name, path, request.head.headers.get) if self._sessions is None else None
         if found is None:
-            return self._answer(request, partial(self._assets.file, name, path))
+            return self._respond(request, partial(self._assets.file, name, path))
         self._begin(request, found)
         return found.content if isinstance(found.content, bytes) else None
 
     @app.route("/assets/objects/<string:sha256>", methods=["GET"])
-    def read_object(self, request: Request, sha256: str) -> Answer:
-        return self._answer(request, partial(self._assets.object, sha256))
+    def read_object(self, request: Request, sha256: str) -> Content:
+        return self._respond(request, partial(self._assets.object, sha256))
 
-    async def _answer(self, request: Request, find: Callable[[AssetRequest], Awaitable[AssetResponse]]) -> bytes | None:
-        """Status, head and bytes. A token is judged before anything is looked for."""
-        header, whole = request.head.header, request.head.method != "HEAD"
-        look = AssetRequest(conditions_of(header), header("range") if whole else None, whole)
-        if self._players is not None:
-            await self._players.authenticate(bearer(request.head), reading=True)
-        found = await find(look)
+    async def _respond(
+        self, request: Request, find: Callable[[AssetRequest], Awaitable[AssetResponse]]
+    ) -> bytes | None:
+        """Authenticate the player, find the asset, and send it."""
+        header, wants_content = request.head.headers.get, request.head.method != "HEAD"
+        asked = AssetRequest(read_conditions(header), header("range") if wants_content else None, wants_content)
+        if self._sessions is not None:
+            await self._sessions.authenticate(bearer(request.head), reading=True)
+        found = await find(asked)
         self._begin(request, found)
         if found.content is None:
             if found.modified:
                 request.setHeader("Content-Length", str(found.length))
                 request.write(b"")
             return None
-        return await _sent(request, found.content, found.first, found.length)
+        return await _send(request, found.content, found.first, found.length)
 
     def _begin(self, request: Request, found: AssetResponse) -> None:
-        """Status and head."""
-        request.beginHeaders(_described(found.item, self._players is not None))
+        """Set the status and the header fields."""
+        request.beginHeaders(_headers(found.item, self._sessions is not None))
         if not found.modified:
             request.setResponseCode(304)
             return
@@ -94,17 +101,20 @@ class AssetRoutes(Component, frozen=True):
             request.setHeader("Content-Range", found.part.content_range)
 
 
-async def _sent(request: Request, content: bytes | StoredFile, first: int, length: int) -> bytes | None:
-    """Few bytes as the handler's result, many piece by piece: a client that is slow costs no copy of them."""
-    if isinstance(content, bytes) and length <= INLINE_BYTES:
-        return content[first : first + length]
+async def _send(request: Request, content: bytes | StoredFile, first: int, length: int) -> bytes | None:
+    """Return short content, and write long content in pieces, so that a slow client costs no copy of it."""
     if isinstance(content, bytes):
+        if length <= INLINE_BYTES:
+            return content[first : first + length]
         request.setHeader("Content-Length", str(length))
-        await send(request, BytesIO(content), first, length)
+        await stream(request, BytesIO(content), first, length)
         return None
     try:
         if length <= INLINE_BYTES:
-            return content.at_once(first, length) or await _read(content, first, length)
+            data = content.read_cached(first, length) or await content.read(first, length)
+            if len(data) < length:
+                raise errors.AssetsDamaged("a file became shorter while it was open")
+            return data
         request.setHeader("Content-Length", str(length))
         await stream_file(request, content, first, length)
         return None
@@ -112,19 +122,12 @@ async def _sent(request: Request, content: bytes | StoredFile, first: int, lengt
         content.close()
 
 
-async def _read(file: StoredFile, first: int, length: int) -> bytes:
-    data = await file.read(first, length)
-    if len(data) < length:
-        raise AssetsDamaged("a file became shorter while it was open")
-    return data
-
-
-@lru_cache(DESCRIBED)
-def _described(item: AssetRepresentation, private: bool) -> PreparedHeaders:
-    """The head that GET, HEAD and 304 have."""
-    scope, lasting = "private" if private else "public", IMMUTABLE if item.lasting else NO_CACHE
+@lru_cache(CACHED_HEADERS)
+def _headers(item: AssetRepresentation, private: bool) -> PreparedHeaders:
+    """Return the header fields that the responses to GET and HEAD and a 304 have."""
+    scope, lifetime = "private" if private else "public", IMMUTABLE if item.immutable else NO_CACHE
     headers = {
-        "Cache-Control": f"{scope}, {lasting}",
+        "Cache-Control": f"{scope}, {lifetime}",
         "ETag": str(item.tag),
         "Last-Modified": http_date(item.modified_ms),
         "Accept-Ranges": "bytes",

@@ -1,11 +1,11 @@
-"""Files worked on by some threads, while the one that waits for them shows how far they are.
+"""This module scans and hashes the folder to publish, and refuses files that a release cannot have (PROTOCOL 5).
 
-A folder to be published: what is in it, and what of it no release can have (PROTOCOL 5).
+Files are read by a few threads, while the calling thread shows the progress.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from hashlib import sha256
 from os import cpu_count
@@ -22,18 +22,18 @@ from gamed.assets.manifest import MAX_FILES
 from gamed.assets.paths import Refused
 
 T = TypeVar("T")
-Growing = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""What a piece of work is called and how much it is in all -> what to call with how much is done."""
+ProgressDisplay = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""The label and the total of some work -> a context with a function to call with how much is done."""
 THREADS = min(4, cpu_count() or 1)
-LOOK_SECONDS = 0.2
+SHOW_SECONDS = 0.2
 
 
 class Cancelled(Exception):
-    """Another thread failed, or the owner has seen enough."""
+    """The end of a thread because another one failed, or the operator has interrupted the command."""
 
 
 class Progress:
-    """How much is done, counted by all threads; each count is where a thread may be stopped."""
+    """The count of work done by all threads; a thread ends at its next count after stop()."""
 
     def __init__(self) -> None:
         self.done = 0
@@ -41,7 +41,7 @@ class Progress:
         self._stopped = False
 
     def add(self, amount: int) -> None:
-        """Stopped when the work is to end."""
+        """Count work; raise Cancelled after stop()."""
         if self._stopped:
             raise Cancelled
         with self._lock:
@@ -52,36 +52,35 @@ class Progress:
 
 
 def run_parallel(
-    items: Iterable[T], task: Callable[[T, Progress], None], shown: Callable[[int], None], look: Callable[[], None]
+    items: Iterable[T],
+    task: Callable[[T, Progress], None],
+    show: Callable[[int], None],
+    check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Every item through `task`, in no order; the first error ends all of it, also one that `look` raises.
+    """Call `task` with each item, in any order, in a few threads; the first error ends all of them.
 
-    The caller's own thread shows what is done and looks around, some times a second.
+    The calling thread calls `show` with what is done, and `check`, which may raise, a few times a second.
     """
-    meter, todo = Progress(), iter(list(items))  # a list's iterator may be shared
+    progress, remaining = Progress(), iter(list(items))  # the iterator of a list may be shared between threads
 
-    def drain() -> None:
-        for item in todo:
-            meter.add(0)  # also where items have no bytes to count
-            task(item, meter)
+    def work() -> None:
+        for item in remaining:
+            progress.add(0)  # for items without bytes to count
+            task(item, progress)
 
     with ThreadPoolExecutor(THREADS) as threads:
-        running = {threads.submit(drain) for _ in range(THREADS)}
+        running = {threads.submit(work) for _ in range(THREADS)}
         try:
-            _wait(running, meter, shown, look)
+            while running:
+                ended, running = wait(running, SHOW_SECONDS, FIRST_EXCEPTION)
+                for future in ended:
+                    future.result()
+                show(progress.done)
+                check()
         except BaseException:
-            meter.stop()
+            progress.stop()
             raise
-    shown(meter.done)
-
-
-def _wait(running: set[Future[None]], meter: Progress, shown: Callable[[int], None], look: Callable[[], None]) -> None:
-    while running:
-        ended, running = wait(running, LOOK_SECONDS, FIRST_EXCEPTION)
-        for future in ended:
-            future.result()
-        shown(meter.done)
-        look()
+    show(progress.done)
 
 
 CHUNK: Final = 1024 * 1024
@@ -97,27 +96,27 @@ _KINDS = (
 
 
 class UnusableSource(Exception):
-    """A file that cannot be read, or is not as it was when it was first looked at; `str` says which."""
+    """A file that cannot be read, or that has changed since the scan; `str(error)` is the reason."""
 
 
 class ScannedFile(Struct, frozen=True):
     """One file of the folder."""
 
     path: str
-    """In a release: NFC, with `/`."""
+    """As in a release: NFC, with `/`."""
     source: bytes
     size: int
     identity: tuple[int, int, int, int]
-    """Device, inode, size, instant of the last change: it stays the same while nobody writes."""
+    """Device, inode, size and time of the last change: equal while the file is not changed."""
 
 
 class FolderScan(Struct):
-    """All that is in a folder."""
+    """The files of a folder, and those that cannot be published."""
 
     files: list[ScannedFile] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     hidden: list[str] = field(default_factory=list)
-    """Left out: names that begin with a dot."""
+    """Names that begin with a dot, which are left out."""
 
     @property
     def size(self) -> int:
@@ -125,7 +124,7 @@ class FolderScan(Struct):
 
 
 def scan_folder(folder: Path, *, hidden: bool = False) -> FolderScan:
-    """Every file below the folder; no link is followed. `hidden`: names that begin with a dot, too."""
+    """Find every file below a folder without following links; with `hidden` also names that begin with a dot."""
     found = FolderScan()
     _walk(os.fsencode(folder), found, hidden=hidden)
     found.files.sort(key=lambda file: file.path)
@@ -139,30 +138,30 @@ def scan_folder(folder: Path, *, hidden: bool = False) -> FolderScan:
     return found
 
 
-def hashes(files: list[ScannedFile], growing: Growing) -> dict[str, str]:
-    """SHA-256 in hex by path, each file read once; PublishRefused names all that could not be."""
+def hash_files(files: list[ScannedFile], display: ProgressDisplay) -> dict[str, str]:
+    """Return path -> SHA-256 in hex; raise PublishRefused with all files that cannot be read."""
     digests: dict[str, str] = {}
     refused: list[Refused] = []
     lock = Lock()
 
-    def work(file: ScannedFile, meter: Progress) -> None:
+    def work(file: ScannedFile, progress: Progress) -> None:
         try:
-            digest = digest_of(file, lambda chunk: meter.add(len(chunk)))
+            digest = digest_of(file, lambda chunk: progress.add(len(chunk)))
         except UnusableSource as e:
             with lock:
                 refused.append(Refused(file.path, str(e)))
         else:
             digests[file.path] = digest
 
-    with growing("reading", sum(file.size for file in files)) as shown:
-        run_parallel(files, work, shown, lambda: None)
+    with display("reading", sum(file.size for file in files)) as show:
+        run_parallel(files, work, show)
     if refused:
         raise PublishRefused(sorted(refused, key=lambda each: each.path))
     return digests
 
 
 def digest_of(file: ScannedFile, out: Callable[[memoryview], object]) -> str:
-    """The file read once, `out` given every byte; SourceUnusable if it is not as the scan found it."""
+    """Hash a file and pass every byte to `out`; raise UnusableSource if it has changed since the scan."""
     digest, left, buffer = sha256(), file.size + 1, bytearray(min(CHUNK, file.size + 1))
     with _opened(file) as descriptor, memoryview(buffer) as view:
         while left > 0 and (length := _read_into(descriptor, view[:left])):
@@ -197,7 +196,7 @@ def _read_into(descriptor: int, view: memoryview) -> int:
 
 
 def _walk(folder: bytes, found: FolderScan, *, hidden: bool) -> None:
-    """Folder by folder, and not by recursion: there may be a thousand, one inside the other."""
+    """Scan folder by folder without recursion, because a thousand folders may lie in each other."""
     waiting = [(folder, "")]
     while waiting and len(found.files) <= MAX_FILES:
         here, above = waiting.pop()
@@ -205,7 +204,7 @@ def _walk(folder: bytes, found: FolderScan, *, hidden: bool) -> None:
             path = above + paths.normalize_path(entry.name.decode("utf-8", "surrogateescape"))
             if entry.name.startswith(b".") and not hidden:
                 found.hidden.append(path)
-            elif _check(entry, path, found):
+            elif _add_entry(entry, path, found):
                 waiting.append((entry.path, f"{path}/"))
 
 
@@ -218,8 +217,8 @@ def _entries(folder: bytes, above: str, found: FolderScan) -> "list[os.DirEntry[
         return []
 
 
-def _check(entry: "os.DirEntry[bytes]", path: str, found: FolderScan) -> bool:
-    """A file, found or refused; whether it is a folder to go into."""
+def _add_entry(entry: "os.DirEntry[bytes]", path: str, found: FolderScan) -> bool:
+    """Add a file to the found or refused ones; return whether the entry is a folder to scan."""
     try:
         state = entry.stat(follow_symlinks=False)
     except OSError as e:
@@ -228,8 +227,8 @@ def _check(entry: "os.DirEntry[bytes]", path: str, found: FolderScan) -> bool:
     if not S_ISREG(state.st_mode) and not S_ISDIR(state.st_mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(state.st_mode)), "no file")
         found.refused.append(Refused(path, kind))
-    elif (flaw := paths.path_error(path)) is not None:
-        found.refused.append(Refused(path, flaw))
+    elif (error := paths.path_error(path)) is not None:
+        found.refused.append(Refused(path, error))
     elif S_ISDIR(state.st_mode):
         return True
     else:

@@ -1,11 +1,8 @@
-"""What a GET under /assets/ comes to: one representation, judged by its conditions and its range (PROTOCOL 5, 6).
-
-The work of answering a GET under /assets/: which bytes, of which release, whole or a part (PROTOCOL 5, 6).
-"""
+"""This module answers a GET under /assets/: the bytes of a file, a manifest or the channel list (PROTOCOL 5, 6)."""
 
 from collections.abc import Awaitable
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -20,7 +17,7 @@ from gamed.assets.errors import (
     ReleaseNotFound,
 )
 from gamed.assets.manifest import AssetFile, is_object, is_release
-from gamed.assets.paths import requested
+from gamed.assets.paths import normalize_requested
 from gamed.http.conditional import (
     UNCONDITIONAL,
     ByteRange,
@@ -35,6 +32,12 @@ from gamed.http.conditional import (
 )
 from gamed.structs import Component, redacts
 
+JSON: Final = "application/json"
+BYTES: Final = "application/octet-stream"
+"""The media type of a file that is requested by its hash: releases may give it different types."""
+CACHED_REPRESENTATIONS: Final = 1024
+"""Clients request the same files again and again."""
+
 
 class AssetRequest(Struct, frozen=True):
     """A GET or HEAD."""
@@ -42,12 +45,12 @@ class AssetRequest(Struct, frozen=True):
     conditions: Conditions
     range: str | None
     """The Range header; None for a HEAD, which ignores it (RFC 9110 14.2)."""
-    whole: bool
-    """The bytes are asked for too."""
+    wants_content: bool
+    """False for a HEAD."""
 
 
 class AssetRepresentation(Struct, frozen=True, cache_hash=True):
-    """What is at an address now."""
+    """The current representation of an address."""
 
     tag: EntityTag
     sha256: str
@@ -56,29 +59,29 @@ class AssetRepresentation(Struct, frozen=True, cache_hash=True):
     type: str
     """Media type."""
     modified_ms: int
-    lasting: bool
+    immutable: bool
     """Whether this address will never hold other bytes."""
     release: str | None = None
-    """Where the channel of the address points; None where there is no channel in it."""
+    """The release that the channel of the address points at; None for an address without a channel."""
 
 
 class StoredFile(Protocol):
-    """Bytes on disk, also in parts of `part_bytes`; closed by whoever got it."""
+    """The bytes of an object on disk, also in parts of `part_bytes`; the receiver closes it."""
 
     @property
     def part_bytes(self) -> int: ...
     def part(self, n: int) -> Awaitable[bytes]: ...
     def read(self, first: int, length: int) -> Awaitable[bytes]:
-        """Less only where the file ends."""
+        """Return `length` bytes from offset `first`, or fewer where the file ends."""
 
-    def at_once(self, first: int, length: int) -> bytes | None:
-        """The same, if the disk need not be waited for."""
+    def read_cached(self, first: int, length: int) -> bytes | None:
+        """Return the same bytes; None if the disk must be read for them."""
 
-    def ready(self, at: int) -> int:
-        """How many bytes from there on can be sent now without waiting for the disk."""
+    def bytes_in_cache(self, at: int) -> int:
+        """Return how many bytes from offset `at` can be sent now without waiting for the disk."""
 
     def read_ahead(self, at: int) -> Awaitable[None]:
-        """Afterwards there are some, for a moment, if the file has them."""
+        """Load bytes from offset `at` into the cache of the operating system, if the file has some there."""
 
     def fileno(self) -> int: ...
     def close(self) -> None: ...
@@ -86,7 +89,7 @@ class StoredFile(Protocol):
 
 @redacts("content")
 class StoredObject(Struct, frozen=True, eq=False):
-    """What is kept under a hash, since `modified_ms`."""
+    """The bytes with one hash, stored since `modified_ms`."""
 
     size: int
     modified_ms: int
@@ -99,17 +102,13 @@ class StoredObject(Struct, frozen=True, eq=False):
 
 @redacts("content")
 class AssetResponse(Struct, frozen=True, eq=False):
-    """How a GET or HEAD is answered. `content` is all bytes there are; None when none are sent."""
+    """The response to a GET or HEAD. `content` is the whole representation; None if no byte of it is sent."""
 
     item: AssetRepresentation
     modified: bool
     part: ByteRange | None = None
-    """What of the bytes is asked for; None: all of them."""
+    """The requested part; None for the whole representation."""
     content: bytes | StoredFile | None = None
-
-    def having(self, content: bytes | StoredFile) -> "AssetResponse":
-        """The same, with all the bytes there are."""
-        return AssetResponse(self.item, self.modified, self.part, content)
 
     @property
     def first(self) -> int:
@@ -120,90 +119,69 @@ class AssetResponse(Struct, frozen=True, eq=False):
         return self.part.length if self.part else self.item.size
 
 
-def evaluate_asset(item: AssetRepresentation, look: AssetRequest) -> AssetResponse:
-    """RFC 9110 13.2.2 in order; NotCurrent, RangeUnsatisfiable.
+class ReleaseSource(Protocol):
+    """The channels and releases as they are on disk, at most a moment old."""
 
-    A channel may be pointed at two releases within one second, which one date cannot tell apart: below a channel no
-    part is sent for a date in If-Range (RFC 9110 8.8.2.2).
-    """
-    if look.conditions is UNCONDITIONAL:
-        return AssetResponse(item, True, parse_range(look.range, item.size))
-    now = Representation(item.tag, item.modified_ms, item.lasting)
-    outcome = evaluate_conditions(look.conditions, now, reading=True)
-    if outcome is Precondition.NOT_MODIFIED:
-        return AssetResponse(item, modified=False)
-    if outcome is Precondition.FAILED:
-        raise NotCurrent("Other bytes are at this address than If-Match or If-Unmodified-Since ask for; start anew.")
-    return AssetResponse(item, True, parse_range(look.range, item.size) if range_holds(look.conditions, now) else None)
+    def cached_snapshot(self) -> ChannelSnapshot | None:
+        """Return all channels; None if the disk must be read again for them."""
 
-
-JSON = "application/json"
-BYTES = "application/octet-stream"
-"""Of what is asked for by its hash: other releases may call it otherwise."""
-
-KEPT_ITEMS = 1024
-"""The same files are asked for again and again."""
-
-
-class ReleaseReader(Protocol):
-    """Channels and releases."""
-
-    def at_hand(self) -> ChannelSnapshot | None:
-        """Until it is time to look again."""
-
-    def catalogue(self) -> Awaitable[ChannelSnapshot]: ...
-    def kept(self, name: str) -> Release | None:
-        """That need not be read again."""
+    def snapshot(self) -> Awaitable[ChannelSnapshot]: ...
+    def cached_release(self, name: str) -> Release | None:
+        """Return a release; None if the disk must be read for it."""
 
     def release(self, name: str) -> Awaitable[Release]: ...
-    def again(self, name: str) -> Awaitable[Release]:
-        """As it is on disk now."""
+    def reload(self, name: str) -> Awaitable[Release]:
+        """Return a release as it is on disk now."""
 
 
 class ObjectSource(Protocol):
-    """Bytes by their SHA-256 in hex."""
+    """The stored objects by their SHA-256 in hex."""
 
     def in_memory(self, sha256: str, size: int) -> bytes | None:
-        """All of them, if they need not be read and are as many."""
+        """Return an object of this size; None if the disk must be read for it."""
 
     def get(self, sha256: str, size: int | None = None) -> Awaitable[StoredObject]:
-        """Of the `size` that a manifest gives it. ObjectNotFound, AssetsDamaged, AssetsUnreadable."""
+        """Return an object; `size` is that of the manifest.
+
+        Raise ObjectNotFound, AssetsDamaged or AssetsUnreadable.
+        """
 
 
 class AssetService(Component, frozen=True):
-    """What it gives is closed by who asked. Raises AssetsError, RangeUnsatisfiable."""
+    """The service that answers requests for assets; the caller closes the content of a response.
 
-    _library: ReleaseReader
+    Every method raises AssetsError and RangeUnsatisfiable.
+    """
+
+    _releases: ReleaseSource
     _objects: ObjectSource
-    _opened_ms: int
-    """Since when nothing was there, while nothing is."""
+    _started_ms: int
+    """The Last-Modified of the channel list while there never was a channel."""
 
-    async def channels(self, look: AssetRequest) -> AssetResponse:
-        """The list of them."""
-        now = await self._library.catalogue()
-        tag, modified_ms = EntityTag(now.sha256), now.modified_ms or self._opened_ms
-        return _text(
-            now.text, AssetRepresentation(tag, now.sha256, len(now.text), JSON, modified_ms, lasting=False), look
-        )
+    async def channels(self, request: AssetRequest) -> AssetResponse:
+        """Return the list of the channels."""
+        now = await self._releases.snapshot()
+        modified_ms = now.modified_ms or self._started_ms
+        item = AssetRepresentation(EntityTag(now.sha256), now.sha256, len(now.text), JSON, modified_ms, immutable=False)
+        return _text_response(now.text, item, request)
 
-    async def manifest(self, name: str, look: AssetRequest) -> AssetResponse:
-        """Of a release, or of the one that a channel points at."""
-        place = self._at_hand(name) or await self._place(name)
-        release, at = place.release, place.channel
-        tag, size = EntityTag(release.id), len(release.text)
-        return _text(
-            release.text, AssetRepresentation(tag, release.sha256, size, JSON, place.modified_ms, at is None, at), look
-        )
+    async def manifest(self, name: str, request: AssetRequest) -> AssetResponse:
+        """Return the manifest of a release, or of the release that a channel points at."""
+        resolved = self._resolve_cached(name) or await self._resolve(name)
+        release, channel = resolved.release, resolved.channel
+        tag, size, modified_ms = EntityTag(release.id), len(release.text), resolved.modified_ms
+        item = AssetRepresentation(tag, release.sha256, size, JSON, modified_ms, channel is None, channel)
+        return _text_response(release.text, item, request)
 
-    def file_at_hand(self, name: str, path: str, header: Header) -> AssetResponse | None:
-        """What file() gives to who asks as most do: for all of a small file, or whether it is still the one he has.
+    def cached_file(self, name: str, path: str, header: Header) -> AssetResponse | None:
+        """Return what file() returns, for the two most frequent requests: all of a small file, or its revalidation.
 
-        None where anything must be looked for, or more of his head be read (RFC 9110 13.2.2).
+        Return None if the disk must be read, or if other conditions count (RFC 9110 13.2.2).
         """
         if not (header("range") is header("if-match") is header("if-unmodified-since") is None):
             return None
-        known, place = header("if-none-match"), self._at_hand(name)
-        item = None if place is None else _item_in(place, path)
+        known, resolved = header("if-none-match"), self._resolve_cached(name)
+        item = None if resolved is None else _representation(resolved, path)
         if item is None or (known is None and header("if-modified-since") is not None):
             return None
         if known is not None:
@@ -211,77 +189,97 @@ class AssetService(Component, frozen=True):
         data = self._objects.in_memory(item.sha256, item.size)
         return None if data is None else AssetResponse(item, True, None, data)
 
-    async def file(self, name: str, path: str, look: AssetRequest) -> AssetResponse:
-        """Of a release, or of the one that a channel points at now: what has begun does not end as another."""
-        place = self._at_hand(name) or await self._place(name)
-        item = _item_in(place, path)
+    async def file(self, name: str, path: str, request: AssetRequest) -> AssetResponse:
+        """Return a file of a release, or of the release that a channel points at now.
+
+        A download that has begun is not affected when the channel is moved.
+        """
+        resolved = self._resolve_cached(name) or await self._resolve(name)
+        item = _representation(resolved, path)
+        release = resolved.release.id
         if item is None:
-            release = place.release.id
             raise PathNotFound(f"{release} has no such file. GET /assets/{release} names all it has.")
-        delivery = evaluate_asset(item, look)
-        if not delivery.modified:
-            return delivery
+        response = evaluate_asset(item, request)
+        if not response.modified:
+            return response
         try:
-            return _with(delivery, await self._objects.get(item.sha256, item.size), look)
+            return _object_response(response, await self._objects.get(item.sha256, item.size), request)
         except ObjectMissing:
-            await self._still_there(place.release.id)
+            await self._reload_release(release)
             raise
 
-    async def object(self, sha256: str, look: AssetRequest) -> AssetResponse:
-        """A file of any release, by its content."""
+    async def object(self, sha256: str, request: AssetRequest) -> AssetResponse:
+        """Return a file of any release, by the hash of its content."""
         try:
             if not is_object(sha256):
                 raise ObjectNotFound
             stored = await self._objects.get(sha256)
         except ObjectNotFound:
             raise ObjectNotFound("No file with this SHA-256 is kept here.") from None
-        item = AssetRepresentation(EntityTag(sha256), sha256, stored.size, BYTES, stored.modified_ms, lasting=True)
+        item = AssetRepresentation(EntityTag(sha256), sha256, stored.size, BYTES, stored.modified_ms, immutable=True)
         try:
-            delivery = evaluate_asset(item, look)
+            response = evaluate_asset(item, request)
         except BaseException:
             stored.close()
             raise
-        return _with(delivery, stored, look)
+        return _object_response(response, stored, request)
 
-    def _at_hand(self, name: str) -> "_ResolvedRelease | None":
-        """What nobody need look for: most of what is asked for."""
-        now = self._library.at_hand()
+    def _resolve_cached(self, name: str) -> "_ResolvedRelease | None":
+        """Return the release of a channel's name or a release id; None if the disk must be read for it."""
+        now = self._releases.cached_snapshot()
         if now is not None and (channel := now.channels.get(name)) is not None:
             return _of_channel(channel)
-        release = self._library.kept(name)
+        release = self._releases.cached_release(name)
         return None if release is None else _of_release(release)
 
-    async def _place(self, name: str) -> "_ResolvedRelease":
+    async def _resolve(self, name: str) -> "_ResolvedRelease":
         if is_release(name):
-            return _of_release(await self._release(name))
-        now = await self._library.catalogue()
+            try:
+                return _of_release(await self._releases.release(name))
+            except ReleaseNotFound:
+                raise ReleaseNotFound(
+                    "This release is not kept. GET /assets/ lists what the channels hold now."
+                ) from None
+        now = await self._releases.snapshot()
         if name in now.damaged:
             raise AssetsDamaged(now.damaged[name])
         if name not in now.channels:
             raise ChannelNotFound("There is no such channel. GET /assets/ lists them.")
         return _of_channel(now.channels[name])
 
-    async def _release(self, name: str) -> Release:
+    async def _reload_release(self, release: str) -> None:
+        """Raise ReleaseNotFound if a release was deleted after it was read."""
         try:
-            return await self._library.release(name)
-        except ReleaseNotFound:
-            raise ReleaseNotFound("This release is not kept. GET /assets/ lists what the channels hold now.") from None
-
-    async def _still_there(self, release: str) -> None:
-        """ReleaseNotFound for one that was deleted since it was read."""
-        try:
-            await self._library.again(release)
+            await self._releases.reload(release)
         except ReleaseNotFound:
             raise ReleaseNotFound("This release was deleted. GET /assets/ lists what the channels hold now.") from None
 
 
+def evaluate_asset(item: AssetRepresentation, request: AssetRequest) -> AssetResponse:
+    """Evaluate the conditions and the range of a request (RFC 9110 13.2.2); raise NotCurrent or RangeUnsatisfiable.
+
+    A channel may be pointed at two releases within one second, and they have the same Last-Modified then. So no part
+    is sent for a date in If-Range below a channel (RFC 9110 8.8.2.2).
+    """
+    if request.conditions is UNCONDITIONAL:
+        return AssetResponse(item, True, parse_range(request.range, item.size))
+    now = Representation(item.tag, item.modified_ms, item.immutable)
+    precondition = evaluate_conditions(request.conditions, now, reading=True)
+    if precondition is Precondition.NOT_MODIFIED:
+        return AssetResponse(item, modified=False)
+    if precondition is Precondition.FAILED:
+        raise NotCurrent("Other bytes are at this address than If-Match or If-Unmodified-Since ask for; start anew.")
+    part = parse_range(request.range, item.size) if range_holds(request.conditions, now) else None
+    return AssetResponse(item, True, part)
+
+
 class _ResolvedRelease(Struct, frozen=True):
-    """A release, and since when it is at its address. A channel changes when it is pointed elsewhere, also back."""
+    """A release with the instant from which it is at its address; setting a channel changes that, also back."""
 
     release: Release
     modified_ms: int
     channel: str | None = None
-    """The release again, where the address is a channel's."""
+    """The id of the release again, if the address is a channel's."""
 
 
 def _of_channel(channel: Channel) -> _ResolvedRelease:
@@ -292,25 +290,27 @@ def _of_release(release: Release) -> _ResolvedRelease:
     return _ResolvedRelease(release, release.manifest.published_ms)
 
 
-def _item_in(place: _ResolvedRelease, path: str) -> AssetRepresentation | None:
-    known = requested(path)
-    file = None if known is None else place.release.manifest.files.get(known)
-    return None if file is None else _item(file, place.modified_ms, place.channel)
+def _representation(resolved: _ResolvedRelease, path: str) -> AssetRepresentation | None:
+    normal = normalize_requested(path)
+    file = None if normal is None else resolved.release.manifest.files.get(normal)
+    return None if file is None else _file_representation(file, resolved.modified_ms, resolved.channel)
 
 
-@lru_cache(KEPT_ITEMS)
-def _item(file: AssetFile, modified_ms: int, channel: str | None) -> AssetRepresentation:
-    lasting = channel is None
-    return AssetRepresentation(EntityTag(file.sha256), file.sha256, file.size, file.type, modified_ms, lasting, channel)
+@lru_cache(CACHED_REPRESENTATIONS)
+def _file_representation(file: AssetFile, modified_ms: int, channel: str | None) -> AssetRepresentation:
+    tag, immutable = EntityTag(file.sha256), channel is None
+    return AssetRepresentation(tag, file.sha256, file.size, file.type, modified_ms, immutable, channel)
 
 
-def _text(text: bytes, item: AssetRepresentation, look: AssetRequest) -> AssetResponse:
-    delivery = evaluate_asset(item, look)
-    return delivery.having(text) if delivery.modified and look.whole else delivery
+def _text_response(text: bytes, item: AssetRepresentation, request: AssetRequest) -> AssetResponse:
+    response = evaluate_asset(item, request)
+    if not (response.modified and request.wants_content):
+        return response
+    return AssetResponse(response.item, True, response.part, text)
 
 
-def _with(delivery: AssetResponse, stored: StoredObject, look: AssetRequest) -> AssetResponse:
-    if delivery.modified and look.whole:
-        return delivery.having(stored.content)
-    stored.close()
-    return delivery
+def _object_response(response: AssetResponse, stored: StoredObject, request: AssetRequest) -> AssetResponse:
+    if not (response.modified and request.wants_content):
+        stored.close()
+        return response
+    return AssetResponse(response.item, True, response.part, stored.content)

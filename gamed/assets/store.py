@@ -1,13 +1,11 @@
-"""The assets folder, read: channels, releases, objects (PROTOCOL 5). Beside whoever publishes, without a lock.
+"""This module reads and writes the assets folder (PROTOCOL 5); readers need no lock.
 
-channels/<channel>.json         where a channel points
+channels/<channel>.json         the pointer of a channel
 releases/<release>.json         a manifest's exact bytes
 objects/<first 2 hex>/<sha256>  a file's bytes
-tmp/                            what is being written
+tmp/                            files that are being written
 
-The assets folder, written: whole files only, on disk before anything names them, by one command at a time.
-
-New objects brought to their place in the store: all of them, or none (PROTOCOL 5).
+Files are written completely and are on disk before another file names them, by one command at a time.
 """
 
 import fcntl
@@ -24,8 +22,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from gamed.assets import scan
-from gamed.assets.channel import MAX_POINTER_BYTES, ChannelPointer, parse_pointer
+from gamed.assets.channel import MAX_POINTER_BYTES, ChannelPointer, Stamp, parse_pointer
 from gamed.assets.errors import (
     AssetsBusy,
     AssetsDamaged,
@@ -41,61 +38,59 @@ from gamed.assets.errors import (
 )
 from gamed.assets.manifest import MAX_MANIFEST_BYTES, is_channel, is_object, is_release, release_id
 from gamed.assets.paths import Refused
-from gamed.assets.scan import CHANGED, Growing, Progress, ScannedFile, UnusableSource, digest_of
+from gamed.assets.scan import CHANGED, Progress, ProgressDisplay, ScannedFile, UnusableSource, digest_of, run_parallel
 
 FOLDER, CHANNELS, RELEASES, OBJECTS, TMP = "assets", "channels", "releases", "objects", "tmp"
 SUFFIX = ".json"
-Stamp = tuple[tuple[str, int, int, int], ...]
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-"""A pipe is not waited for; what is no regular file is refused once it is open."""
-_INTO = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+"""O_NONBLOCK, so that opening a pipe does not wait; anything but a regular file is refused afterwards."""
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class AssetStore(Struct, frozen=True):
-    """Blocks while the disk works: ask from a thread. Every name is judged before it becomes part of a path."""
+    """The assets folder as readers see it. Every method blocks; every name is checked before it is used in a path."""
 
     folder: Path
-    """`assets` in the data folder; need not be there, and may be a link to another disk."""
+    """`assets` in the data folder; it need not exist, and may be a link to another disk."""
 
     def stamp(self) -> Stamp:
-        """Equal until a channel is made, moved or removed; () when there is none. Cheap: one look at each pointer."""
+        """Return a value that changes when a channel is created, moved or deleted; () if there is no channel."""
         try:
             with os.scandir(self.folder / CHANNELS) as found:
                 entries = [
                     (each.name, each.stat(follow_symlinks=False)) for each in found if each.name.endswith(SUFFIX)
                 ]
-        except FileNotFoundError:  # also one that is removed meanwhile: the next look sees the change
+        except FileNotFoundError:  # also of a channel that is deleted meanwhile; the next call sees that
             return ()
         except OSError as e:
-            raise _refused(self.folder / CHANNELS, e) from None
+            raise _unreadable(self.folder / CHANNELS, e) from None
         return tuple(sorted((name, stat.st_ino, stat.st_mtime_ns, stat.st_size) for name, stat in entries))
 
     def changed_ms(self) -> int | None:
-        """When a channel was made, moved or removed last, in epoch milliseconds; None while there never was one."""
+        """Return when a channel was created, moved or deleted last, in epoch milliseconds; None for never."""
         try:
             return os.stat(self.folder / CHANNELS).st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return None
         except OSError as e:
-            raise _refused(self.folder / CHANNELS, e) from None
+            raise _unreadable(self.folder / CHANNELS, e) from None
 
     def channels(self) -> list[str]:
-        """In alphabetical order."""
+        """Return the names of all channels in alphabetical order."""
         return [name for name in self._names(CHANNELS) if is_channel(name)]
 
     def releases(self) -> list[str]:
-        """Every manifest that is there, pointed at or not."""
+        """Return the ids of all stored releases."""
         return [name for name in self._names(RELEASES) if is_release(name)]
 
     def pointer(self, channel: str) -> ChannelPointer:
-        """ChannelNotFound, PointerMalformed, AssetsUnreadable."""
+        """Read a pointer; raise ChannelNotFound, PointerMalformed or AssetsUnreadable."""
         if not is_channel(channel):
             raise ChannelNotFound(channel)
-        text = self._read(CHANNELS, channel, MAX_POINTER_BYTES, ChannelNotFound)
-        return parse_pointer(text)
+        return parse_pointer(self._read(CHANNELS, channel, MAX_POINTER_BYTES, ChannelNotFound))
 
     def manifest(self, release: str) -> bytes:
-        """The exact bytes, which give the release's id; ReleaseNotFound, ManifestMalformed, AssetsUnreadable."""
+        """Read a manifest that has this id; raise ReleaseNotFound, ManifestMalformed or AssetsUnreadable."""
         if not is_release(release):
             raise ReleaseNotFound(release)
         text = self._read(RELEASES, release, MAX_MANIFEST_BYTES, ReleaseNotFound)
@@ -104,9 +99,9 @@ class AssetStore(Struct, frozen=True):
         return text
 
     def open_object(self, sha256: str, size: int | None = None) -> FileIO:
-        """The bytes, unbuffered, for the caller to close; ObjectNotFound, AssetsUnreadable.
+        """Open an object without a buffer; the caller closes it. Raise ObjectNotFound or AssetsUnreadable.
 
-        AssetsDamaged for what is no regular file, or not of the `size` that a manifest gives it.
+        Raise AssetsDamaged if it is not a regular file, or not of the `size` that a manifest gives it.
         """
         if not is_object(sha256):
             raise ObjectNotFound(sha256)
@@ -121,7 +116,7 @@ class AssetStore(Struct, frozen=True):
         return file
 
     def object_path(self, sha256: str) -> Path:
-        """Where the bytes with this hash are, or would be."""
+        """Return the path of an object, which need not exist."""
         return self.folder / OBJECTS / sha256[:2] / sha256
 
     def _names(self, kind: str) -> list[str]:
@@ -130,27 +125,28 @@ class AssetStore(Struct, frozen=True):
         except FileNotFoundError:
             return []
         except OSError as e:
-            raise _refused(self.folder / kind, e) from None
+            raise _unreadable(self.folder / kind, e) from None
         return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
 
     def _read(self, kind: str, name: str, limit: int, missing: type[NotFound]) -> bytes:
         try:
             with self._open(kind, f"{name}{SUFFIX}") as file:
-                text = _whole(file, limit + 1)
+                text = _read_up_to(file, limit + 1)
         except FileNotFoundError:
             raise missing(name) from None
         except OSError as e:
-            raise _refused(self.folder / kind / f"{name}{SUFFIX}", e) from None
+            raise _unreadable(self.folder / kind / f"{name}{SUFFIX}", e) from None
         if len(text) > limit:
             raise AssetsDamaged(f"{name}{SUFFIX} is larger than any that gamed writes")
         return text
 
     def _open(self, kind: str, name: str) -> FileIO:
-        """A regular file below the store with no link on the way; FileNotFoundError."""
+        """Open a regular file below the store, without following links; raise FileNotFoundError if there is none."""
         descriptor = -1
         try:
-            descriptor = os.open(self.folder / kind, _INTO)
-            for step, flags in _steps(name):
+            descriptor = os.open(self.folder / kind, _FOLDER_FLAGS)
+            *folders, last = name.split("/")
+            for step, flags in (*((each, _FOLDER_FLAGS | os.O_NOFOLLOW) for each in folders), (last, _READ)):
                 inner = os.open(step, flags, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
@@ -164,23 +160,18 @@ class AssetStore(Struct, frozen=True):
             _close(descriptor)
             if e.errno in (ELOOP, ENOTDIR):
                 raise AssetsDamaged(f"{kind}/{name} is no file, or behind a link") from None
-            raise _refused(self.folder / kind / name, e) from None
+            raise _unreadable(self.folder / kind / name, e) from None
         except AssetsDamaged:
             _close(descriptor)
             raise
 
 
-def _refused(path: Path, error: OSError) -> AssetsUnreadable:
+def _unreadable(path: Path, error: OSError) -> AssetsUnreadable:
     return TooManyOpen() if error.errno in (EMFILE, ENFILE) else AssetsUnreadable(f"{path}: {error.strerror}")
 
 
-def _steps(name: str) -> list[tuple[str, int]]:
-    *folders, file = name.split("/")
-    return [*((folder, _INTO | os.O_NOFOLLOW) for folder in folders), (file, _READ)]
-
-
-def _whole(file: FileIO, limit: int) -> bytes:
-    """Up to so many bytes, however few each read brings."""
+def _read_up_to(file: FileIO, limit: int) -> bytes:
+    """Return up to so many bytes; a single read of an unbuffered file may bring fewer."""
     parts: list[bytes] = []
     while limit > 0 and (part := file.read(limit)):
         parts.append(part)
@@ -193,19 +184,21 @@ def _close(descriptor: int) -> None:
         os.close(descriptor)
 
 
-PATIENCE_SECONDS = 10.0
+# writing
+
+LOCK_WAIT_SECONDS = 10.0
 NEW = ".new"
-"""What is being written; it is replaced by the next that is written to the same folder."""
+"""The name of a file that is being written; the next write to the folder replaces one that was left."""
 
 
 def make_folders(assets: Path) -> None:
-    """Those that a store has, 0700."""
+    """Create the folders of the store with mode 0700."""
     for folder in (assets, *(assets / name for name in (CHANNELS, RELEASES, OBJECTS, TMP))):
         make_folder(folder)
 
 
 def make_folder(folder: Path) -> None:
-    """There, and on disk, when this returns."""
+    """Create a folder unless it exists; its name is on disk when this returns."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
@@ -213,8 +206,8 @@ def make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """There whole or not at all, and on disk before this returns; under the lock of whoever writes in this folder."""
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file by a complete new one that is on disk when this returns; the caller holds the folder's lock."""
     part = path.with_name(NEW)
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -231,7 +224,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """New, renamed and removed names in a folder survive a power cut only after this."""
+    """Write the names in a folder to disk; before this a power cut may undo a new, renamed or deleted name."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -240,15 +233,15 @@ def sync_folder(folder: Path) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """What this user may still write to the folder's disk."""
+    """Return how many bytes this user may still write to the disk of the folder."""
     return shutil.disk_usage(folder).free
 
 
 @contextmanager
-def publishing(assets: Path) -> Iterator[None]:
-    """The only one that adds or deletes objects and releases; AssetsBusy at once for a second one.
+def publish_lock(assets: Path) -> Iterator[None]:
+    """Hold the lock for adding and deleting objects and releases; raise AssetsBusy if another command has it.
 
-    What one left that was killed is swept first.
+    Delete first what a killed command has left in `tmp`.
     """
     with _locked(assets, 0):
         for left in (assets / TMP).iterdir():
@@ -260,21 +253,21 @@ def publishing(assets: Path) -> Iterator[None]:
 
 
 @contextmanager
-def pointing(assets: Path) -> Iterator[None]:
-    """The only one that moves pointers, which is a matter of moments: others wait, and get AssetsBusy in the end.
+def channel_lock(assets: Path) -> Iterator[None]:
+    """Hold the lock for writing pointers; wait up to LOCK_WAIT_SECONDS for it, then raise AssetsBusy.
 
-    Whoever needs both locks takes that of publishing() first.
+    A command that needs both locks acquires publish_lock() first.
     """
-    with _locked(assets / CHANNELS, PATIENCE_SECONDS):
+    with _locked(assets / CHANNELS, LOCK_WAIT_SECONDS):
         yield
 
 
 @contextmanager
-def _locked(folder: Path, patience_seconds: float) -> Iterator[None]:
-    """The lock falls with the process, however it ends."""
+def _locked(folder: Path, wait_seconds: float) -> Iterator[None]:
+    """Lock a folder; the system releases the lock also if the process is killed."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        deadline = monotonic() + patience_seconds
+        deadline = monotonic() + wait_seconds
         while not _lock(descriptor):
             if monotonic() >= deadline:
                 raise AssetsBusy(f"another command works on {folder}; wait for its end")
@@ -299,23 +292,23 @@ def store_objects(
     store: AssetStore,
     new: Mapping[str, ScannedFile],
     placed: list[Path],
-    growing: Growing,
-    look: Callable[[], None],
+    display: ProgressDisplay,
+    check: Callable[[], None],
 ) -> None:
-    """Each in `tmp` first, all of them whole before the first gets its place; `placed` gets those that are in place.
+    """Copy new objects to `tmp`, and rename them when all are complete; add the path of each to `placed`.
 
-    PublishRefused, AssetsFull, AssetsDamaged, an OSError, or what `look` raises, which is asked some times a second.
+    Raise PublishRefused, AssetsFull, AssetsDamaged, an OSError, or the error of `check`, which is called meanwhile.
     """
     if not new:
         return
     staged = store.folder / TMP / "publish"
     try:
         make_folder(staged)
-        with growing("storing", sum(found.size for found in new.values())) as shown:
-            scan.run_parallel(new, lambda sha256, meter: _copy(new[sha256], staged / sha256, meter), shown, look)
+        with display("storing", sum(found.size for found in new.values())) as show:
+            run_parallel(new, lambda sha256, progress: _copy(new[sha256], staged / sha256, progress), show, check)
         for folder in {store.object_path(sha256).parent for sha256 in new}:
             make_folder(folder)
-            if folder.is_symlink():  # readers would refuse to go on there
+            if folder.is_symlink():  # readers do not follow links
                 raise AssetsDamaged(f"{folder} is a link")
         for sha256 in new:
             place = store.object_path(sha256)
@@ -323,23 +316,23 @@ def store_objects(
                 placed.append(place)
             (staged / sha256).rename(place)
     except OSError as e:
-        raise full(e) from None
+        raise as_disk_full(e) from None
     finally:
         shutil.rmtree(staged, ignore_errors=True)
 
 
-def full(error: OSError) -> Exception:
-    """The error, as AssetsFull where the disk is to blame."""
+def as_disk_full(error: OSError) -> Exception:
+    """Return AssetsFull if the disk is full, else the error itself."""
     return AssetsFull(f"the disk has no room any more ({error.strerror})") if error.errno in _FULL else error
 
 
-def _copy(found: ScannedFile, target: Path, meter: Progress) -> None:
-    """What is stored is hashed again: PublishRefused when it is not what was read before."""
+def _copy(found: ScannedFile, target: Path, progress: Progress) -> None:
+    """Copy a file and hash it again; raise PublishRefused if it has changed since it was hashed first."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
 
         def write(chunk: memoryview) -> None:
-            meter.add(len(chunk))
+            progress.add(len(chunk))
             while chunk:
                 chunk = chunk[os.write(descriptor, chunk) :]
 

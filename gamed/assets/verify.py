@@ -1,21 +1,21 @@
-"""Every byte of the assets folder read again, and every name in it looked up (PROTOCOL 5).
+"""`gamed assets verify` reads every byte of the assets folder again, and `gamed assets list` shows what is stored.
 
-What is published: channels, releases, and what they take of the disk together (PROTOCOL 5).
+Both are of PROTOCOL 5; neither needs a lock, so that files may be deleted while they run.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256 as new_sha256
 from threading import Lock
 
 from msgspec import Struct, field
 
 from gamed.assets import channel as asset_channel
-from gamed.assets import channel_store, scan
+from gamed.assets import channel_store
 from gamed.assets.channel import ChannelPointer
 from gamed.assets.errors import AssetsError, NotFound, ReleaseNotFound
 from gamed.assets.manifest import Manifest, is_object, parse_manifest
-from gamed.assets.scan import Growing, Progress
+from gamed.assets.scan import Progress, ProgressDisplay, run_parallel
 from gamed.assets.store import OBJECTS, AssetStore
 
 CHUNK = 1024 * 1024
@@ -23,7 +23,7 @@ SHOWN_USERS = 3
 
 
 class VerifyResult(Struct):
-    """What was read, and what is wrong with it."""
+    """The counts of what was read, and a line for each error."""
 
     releases: int = 0
     objects: int = 0
@@ -31,40 +31,44 @@ class VerifyResult(Struct):
     flaws: list[str] = field(default_factory=list)
 
 
-def object_is_whole(store: AssetStore, sha256: str, size: int | None, told: Callable[[int], None]) -> bool:
-    """Whether the bytes give their name; `told` gets how many were read each time. False too where there are none."""
+def is_object_intact(store: AssetStore, sha256: str, size: int | None, count: Callable[[int], None]) -> bool:
+    """Return whether an object exists and has its hash; call `count` with the bytes of each read."""
     digest = new_sha256()
     try:
         with store.open_object(sha256, size) as file:
             while chunk := file.read(CHUNK):
                 digest.update(chunk)
-                told(len(chunk))
-    except (AssetsError, OSError):  # the latter of a disk that cannot read it back
+                count(len(chunk))
+    except (AssetsError, OSError):  # OSError: the disk cannot read it
         return False
     return digest.hexdigest() == sha256
 
 
-def verify(store: AssetStore, growing: Growing, release: str | None = None) -> VerifyResult:
-    """One release, ReleaseNotFound without it; else all pointers, all releases, and every object that is there."""
+def verify(store: AssetStore, display: ProgressDisplay, release: str | None = None) -> VerifyResult:
+    """Check one release, or all pointers, releases and objects; raise ReleaseNotFound."""
     done = VerifyResult()
-    if release is not None:
-        _require(store, release)
+    if release is not None and release not in store.releases():
+        raise ReleaseNotFound(release)
     releases = store.releases() if release is None else [release]
     manifests = {each: manifest for each in releases if (manifest := _manifest(store, each, done)) is not None}
     if release is None:
         _pointers(store, done)
     users = _users(manifests)
     sizes = {file.sha256: file.size for each in manifests.values() for file in each.files.values()}
-    here = stored(store) if release is None else {}
-    _objects(store, growing, {**here, **sizes}, users, done)
+    stored = stored_objects(store) if release is None else {}
+    _objects(store, display, {**stored, **sizes}, users, done)
     done.releases, done.flaws = len(manifests), sorted(done.flaws)
     return done
 
 
-def stored(store: AssetStore) -> dict[str, int]:
-    """Every object that is there, with its size on disk."""
+def stored_objects(store: AssetStore) -> dict[str, int]:
+    """Return the size of each stored object."""
     found: dict[str, int] = {}
-    for shard in _folders(store):
+    try:
+        shards = sorted(name for name in os.listdir(store.folder / OBJECTS) if len(name) == 2)
+    except FileNotFoundError:
+        return found
+    for shard in shards:
         with os.scandir(store.folder / OBJECTS / shard) as entries:
             for entry in entries:
                 if is_object(entry.name) and entry.name.startswith(shard):
@@ -72,22 +76,10 @@ def stored(store: AssetStore) -> dict[str, int]:
     return found
 
 
-def _folders(store: AssetStore) -> Iterator[str]:
-    try:
-        yield from sorted(name for name in os.listdir(store.folder / OBJECTS) if len(name) == 2)
-    except FileNotFoundError:
-        return
-
-
-def _require(store: AssetStore, release: str) -> None:
-    if release not in store.releases():
-        raise ReleaseNotFound(release)
-
-
 def _manifest(store: AssetStore, release: str, done: VerifyResult) -> Manifest | None:
     try:
         return parse_manifest(store.manifest(release))
-    except NotFound:  # collected since
+    except NotFound:  # deleted meanwhile
         return None
     except AssetsError as e:
         done.flaws.append(f"release {release}: {e}")
@@ -105,7 +97,7 @@ def _pointers(store: AssetStore, done: VerifyResult) -> None:
 
 
 Users = Mapping[str, Sequence[tuple[str, str]]]
-"""By object: release and path of each that has it."""
+"""Object -> release and path of each file that has its bytes."""
 
 
 def _users(manifests: Mapping[str, Manifest]) -> Users:
@@ -116,43 +108,45 @@ def _users(manifests: Mapping[str, Manifest]) -> Users:
     return users
 
 
-def _objects(store: AssetStore, growing: Growing, sizes: Mapping[str, int], users: Users, done: VerifyResult) -> None:
+def _objects(
+    store: AssetStore, display: ProgressDisplay, sizes: Mapping[str, int], users: Users, done: VerifyResult
+) -> None:
     lock = Lock()
 
-    def look(sha256: str, meter: Progress) -> None:
+    def check(sha256: str, progress: Progress) -> None:
         size = sizes[sha256] if sha256 in users else None
-        if not object_is_whole(store, sha256, size, meter.add):
-            flaw = _flaw(store, sha256, users.get(sha256, []))
+        if not is_object_intact(store, sha256, size, progress.add):
+            error = _object_error(store, sha256, users.get(sha256, []))
             with lock:
-                done.flaws += [flaw] if flaw else []
+                done.flaws += [error] if error else []
 
-    with growing("reading", sum(sizes.values())) as shown:
-        scan.run_parallel(sizes, look, shown, lambda: None)
+    with display("reading", sum(sizes.values())) as show:
+        run_parallel(sizes, check, show)
     done.objects, done.bytes = len(sizes), sum(sizes.values())
 
 
-def _flaw(store: AssetStore, sha256: str, users: Sequence[tuple[str, str]]) -> str | None:
-    """What to say of a bad object; None for one that was collected while this looked."""
-    there, releases = os.path.lexists(store.object_path(sha256)), set(store.releases())
+def _object_error(store: AssetStore, sha256: str, users: Sequence[tuple[str, str]]) -> str | None:
+    """Return the line for a missing or damaged object; None if it was deleted meanwhile with its releases."""
+    exists, releases = os.path.lexists(store.object_path(sha256)), set(store.releases())
     left = [f"{path} of {release}" for release, path in users if release in releases]
-    if not there and not left:
+    if not exists and not left:
         return None
     more = f" and {len(left) - SHOWN_USERS} more" if len(left) > SHOWN_USERS else ""
     used = ", ".join(left[:SHOWN_USERS]) + more if left else "no release has it"
-    return f"object {sha256} is {'damaged' if there else 'missing'}: {used}"
+    return f"object {sha256} is {'damaged' if exists else 'missing'}: {used}"
 
 
 class ReleaseListing(Struct, frozen=True):
-    """One release."""
+    """A release with its use of the disk."""
 
     release: str
     manifest: Manifest
     channels: Sequence[str]
-    """That point at it."""
+    """The channels that point at it."""
     own_bytes: int
-    """That no other release has: what deleting it would free."""
+    """The bytes that no other release has, and that deleting it would free."""
     unneeded_ms: int | None
-    """Since when no channel's past needs it; None while one does."""
+    """Since when no channel needs it; None while one does."""
 
 
 class Overview(Struct, frozen=True):
@@ -167,14 +161,14 @@ class Overview(Struct, frozen=True):
 
     @property
     def release_bytes(self) -> int:
-        """What all releases would take if they shared nothing."""
+        """The bytes of all releases if they shared no object."""
         return sum(each.manifest.size for each in self.releases)
 
 
 def overview(store: AssetStore, keep: int, now_ms: int) -> Overview:
-    """As it is now; AssetsUnreadable."""
+    """Return the channels, releases and sizes as they are now; raise AssetsUnreadable."""
     damaged: list[str] = []
-    pointers = channel_store.readable(store)
+    pointers = channel_store.readable_pointers(store)
     damaged += [f"channel {channel}" for channel in store.channels() if channel not in pointers]
     manifests: dict[str, Manifest] = {}
     for release in store.releases():
@@ -182,10 +176,10 @@ def overview(store: AssetStore, keep: int, now_ms: int) -> Overview:
             manifests[release] = parse_manifest(store.manifest(release))
         except AssetsError:
             damaged.append(f"release {release}")
-    since = asset_channel.marked(
+    since = asset_channel.update_marks(
         channel_store.read_marks(store), manifests, channel_store.required_releases(store, pointers, keep), now_ms
     )
-    sizes = stored(store)
+    sizes = stored_objects(store)
     own = _own_bytes(manifests)
     releases = [
         ReleaseListing(

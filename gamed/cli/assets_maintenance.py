@@ -77,7 +77,7 @@ def gc(host: CommandContext, older_than: int, dry_run: bool, as_json: bool) -> N
     with exit_on_error():
         opened = Assets.open(host)
         with refusing(opened.store.folder):
-            done = asset_gc.collect(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
+            done = asset_gc.collect_garbage(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
         if not dry_run and (done.releases or done.objects):
             opened.tell("assets gc")
         _collected(done, dry_run=dry_run, as_json=as_json)

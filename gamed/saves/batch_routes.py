@@ -16,7 +16,7 @@ from gamed.http.conditional import sha256_field
 from gamed.http.errors import ShuttingDown
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
-from gamed.http.streaming import PRIVATE, conditions_of, send_part
+from gamed.http.streaming import PRIVATE, read_conditions, send_part
 from gamed.saves.batch import CommitEntry, CommitService, parse_commit
 from gamed.saves.export import ExportContent, ExportService
 from gamed.saves.limits import SaveLimits
@@ -103,7 +103,7 @@ class ExportRoutes(Component, frozen=True):
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
-        conditions, whole = conditions_of(request.head.header), request.head.method != "HEAD"
+        conditions, whole = read_conditions(request.head.header), request.head.method != "HEAD"
         export = await self._exports.open(access_token(request.head))
         try:
             wanted = request.head.header("range") if whole else None

@@ -8,7 +8,7 @@ from gamed.http.bodies import BodyPolicy
 from gamed.http.conditional import prefer_wait, sha256_field
 from gamed.http.json_body import read_query, write_json
 from gamed.http.request import Request
-from gamed.http.streaming import PRIVATE, conditions_of, send_part
+from gamed.http.streaming import PRIVATE, read_conditions, send_part
 from gamed.saves.commands import ReadRequest, ReadResult, WriteResult
 from gamed.saves.erase import EraseService
 from gamed.saves.model import Cursor, Version, parse_cursor, version_number
@@ -60,7 +60,7 @@ class SaveRoutes(Component, frozen=True):
 
     @app.route("/game/saves", methods=["GET"])
     async def list_saves(self, request: Request) -> bytes | None:
-        since, conditions = _since(request), conditions_of(request.head.header)
+        since, conditions = _since(request), read_conditions(request.head.header)
         knows = since is not None or conditions.if_none_match is not None
         wait = self._saves.clamp_wait(prefer_wait(request.head.header("prefer"))) if knows else 0
         listing = await self._saves.list_saves(access_token(request.head), since, conditions, wait)
@@ -120,7 +120,7 @@ class SaveRoutes(Component, frozen=True):
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
         whole, header = request.head.method != "HEAD", request.head.header
-        look = ReadRequest(slot, conditions_of(header), whole, header("range"), version)
+        look = ReadRequest(slot, read_conditions(header), whole, header("range"), version)
         return await _answered(request, await self._saves.read(access_token(request.head), look))
 
     async def _store(self, upload: SaveUpload) -> WriteResult:

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.assets import channel_store, gc
 from gamed.assets.manifest import parse_manifest
 from gamed.assets.publish import Published, Publisher, PublishRequest
-from gamed.assets.scan import Growing
+from gamed.assets.scan import ProgressDisplay
 from gamed.assets.store import AssetStore
 from tests.support.databases import data_folder
 
@@ -25,7 +25,7 @@ def unseen(label: str, length: int) -> AbstractContextManager[Callable[[int], No
     return nullcontext(lambda done: None)
 
 
-def meddling(when: str, work: Callable[[], object]) -> Growing:
+def meddling(when: str, work: Callable[[], object]) -> ProgressDisplay:
     """Progress that does something as soon as a piece of work begins."""
 
     @contextmanager
@@ -52,10 +52,12 @@ class AssetsCase(SynchronousTestCase):
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 
-    def publisher(self, growing: Growing = unseen, min_free_bytes: int = 0) -> Publisher:
+    def publisher(self, growing: ProgressDisplay = unseen, min_free_bytes: int = 0) -> Publisher:
         return Publisher(self.store, growing, lambda: self.now_ms, min_free_bytes, self.keep)
 
-    def publish(self, files: Mapping[str, bytes] | None = None, growing: Growing = unseen, **more: Any) -> Published:
+    def publish(
+        self, files: Mapping[str, bytes] | None = None, growing: ProgressDisplay = unseen, **more: Any
+    ) -> Published:
         """These files, put into the folder first; by default what is there."""
         self.put(files or {})
         return self.publisher(growing).publish(PublishRequest(self.source, more.pop("channel", "stable"), **more))
@@ -66,7 +68,7 @@ class AssetsCase(SynchronousTestCase):
         return str(self.publish({"a.txt": text.encode()}, channel=channel).release)
 
     def collect(self, older_than_seconds: int = 24 * 3600, *, dry_run: bool = False) -> gc.GcResult:
-        return gc.collect(self.store, self.keep, older_than_seconds, self.now_ms, dry_run=dry_run)
+        return gc.collect_garbage(self.store, self.keep, older_than_seconds, self.now_ms, dry_run=dry_run)
 
     def rollback(self, channel: str = "stable") -> str:
         self.now_ms += 1000

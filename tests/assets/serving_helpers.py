@@ -13,10 +13,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.assets.cache import ObjectCache, ReleaseCache
 from gamed.assets.channel import ChannelPointer, pointer_bytes
 from gamed.assets.manifest import AssetFile, Manifest, manifest_bytes, release_id
-from gamed.assets.routes import AssetRoutes, Players
+from gamed.assets.routes import AssetRoutes
 from gamed.assets.service import AssetService
 from gamed.assets.store import AssetStore
 from gamed.http.client_address import HttpSettings
+from gamed.sessions.service import SessionService
 from tests.support.http import BASE_HOST, Answer, Browser
 
 T = TypeVar("T")
@@ -96,7 +97,7 @@ class ServingCase(SynchronousTestCase):
         self.folder = Folder(Path(self.mktemp()).absolute() / "assets")
         self.browser = self.room()
 
-    def room(self, players: Players | None = None, origins: frozenset[str] = frozenset()) -> Browser:
+    def room(self, players: SessionService | None = None, origins: frozenset[str] = frozenset()) -> Browser:
         """Over the same folder, with nothing in memory yet."""
         store = AssetStore(self.folder.path)
         self.objects = ObjectCache(store, self.run_away, self.clock.seconds, self.most_open)

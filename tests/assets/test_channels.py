@@ -10,7 +10,7 @@ from gamed.assets.errors import (
     PointerMalformed,
     ReleaseNotFound,
 )
-from gamed.assets.store import pointing
+from gamed.assets.store import channel_lock
 from tests.assets.helpers import AssetsCase, served
 
 
@@ -83,8 +83,8 @@ class ChannelTests(AssetsCase):
 
     def test_one_at_a_time(self) -> None:
         """While another moves a pointer, this waits, and says so in the end."""
-        self.patch(asset_store, "PATIENCE_SECONDS", 0.1)
-        with pointing(self.store.folder):
+        self.patch(asset_store, "LOCK_WAIT_SECONDS", 0.1)
+        with channel_lock(self.store.folder):
             self.assertRaises(AssetsBusy, self.point, "stable", self.one)
         self.assertEqual(self.point("stable", self.one).release, self.one)
 

@@ -11,7 +11,7 @@ from hypothesis.strategies import dictionaries, integers, sampled_from, sets
 from gamed.assets import channel, channel_store, verify
 from gamed.assets.channel import ChannelPointer
 from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsUnreadable
-from gamed.assets.store import publishing
+from gamed.assets.store import publish_lock
 from tests.assets.helpers import HOUR_MS, AssetsCase, served
 
 IDS = [f"r{letter * 16}" for letter in "abcd"]
@@ -104,7 +104,7 @@ class CollectTests(AssetsCase):
     def test_lost_marks(self) -> None:
         """Without the marks, or with damaged ones, everything lives a day longer."""
         self.now_ms += 48 * HOUR_MS
-        path = self.store.folder / channel.FILE_NAME
+        path = self.store.folder / channel.MARKS_FILE
         for damage in (path.unlink, lambda: path.write_bytes(b"{"), lambda: path.write_bytes(b'{"releases": 5}')):
             damage()
             self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.one]))
@@ -166,7 +166,7 @@ class CollectTests(AssetsCase):
 
     def test_beside_publishing(self) -> None:
         """Never: a publish counts on objects that no release names yet."""
-        with publishing(self.store.folder):
+        with publish_lock(self.store.folder):
             self.assertRaises(AssetsBusy, self.collect)
 
     def test_download_goes_on(self) -> None:
@@ -202,13 +202,13 @@ class MarkTests(AssetsCase):
     )
     def test_rule(self, before: dict[str, int], there: set[str], needed: set[str], now_ms: int) -> None:
         """Exactly what is there and not needed is marked, as of then or now, never later."""
-        now = channel.marked(before, there, needed, now_ms)
+        now = channel.update_marks(before, there, needed, now_ms)
         self.assertEqual(set(now), there - needed)
         self.assertEqual(now, {each: min(before.get(each, now_ms), now_ms) for each in now})
         self.assertEqual(channel.parse_marks(channel.marks_bytes(now)), now)
 
     def test_kept(self) -> None:
         """Of each channel so many, what it points at first."""
-        one = ChannelPointer(IDS[0], 1).to(IDS[1], 2).to(IDS[2], 3)
-        self.assertEqual(channel.retained([one, ChannelPointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
-        self.assertEqual(channel.retained([one], 1), {IDS[2]})
+        one = ChannelPointer(IDS[0], 1).moved_to(IDS[1], 2).moved_to(IDS[2], 3)
+        self.assertEqual(channel.retained_releases([one, ChannelPointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
+        self.assertEqual(channel.retained_releases([one], 1), {IDS[2]})

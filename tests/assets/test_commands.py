@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gamed.assets.store import AssetStore, publishing
+from gamed.assets.store import AssetStore, publish_lock
 from gamed.cli import doctor_local
 from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
@@ -129,7 +129,7 @@ class PublishCommandTests(CommandCase):
         """Beside another publish, on a full disk, in a data folder of no service: a sentence that says what to do."""
         self.published()
         self.put({"new": b"new"})
-        with publishing(self.store.folder):
+        with publish_lock(self.store.folder):
             self.refused(1, "another command works on", arguments=["publish", str(self.source)])
         self.game.write_text('{"min_free_bytes": "1 TiB"}')
         self.refused(1, "min_free_bytes", "gamed assets gc", arguments=["publish", str(self.source)])

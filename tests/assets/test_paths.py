@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis.strategies import characters, lists, one_of, sampled_from, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.assets.paths import careful_flaw, conflicting_paths, fold_key, normalize_path, path_error, requested
+from gamed.assets.paths import (
+    check_every_rule,
+    conflicting_paths,
+    fold_key,
+    normalize_path,
+    normalize_requested,
+    path_error,
+)
 from tests.support.covers import covers
 
 ANY = text(characters(exclude_categories=()))
@@ -89,13 +96,13 @@ class FlawTests(SynchronousTestCase):
     @given(one_of(ANY, text("aA./ \\con:~\x7f", max_size=12), lists(SEGMENTS, max_size=4).map("/".join)))
     def test_first_sight(self, path: str) -> None:
         """What is good at first sight is good by every rule."""
-        self.assertEqual(path_error(path), careful_flaw(path))
+        self.assertEqual(path_error(path), check_every_rule(path))
 
     def test_first_sight_of_each_character(self) -> None:
         """Each ASCII character at the begin, in the middle and at the end of a name."""
         for character in map(chr, range(128)):
             for path in (f"{character}a", f"a{character}b", f"a{character}", character, f"a/{character}/b"):
-                self.assertEqual(path_error(path), careful_flaw(path), repr(path))
+                self.assertEqual(path_error(path), check_every_rule(path), repr(path))
 
 
 class RequestedTests(SynchronousTestCase):
@@ -104,18 +111,18 @@ class RequestedTests(SynchronousTestCase):
         segment = "\N{GREEK SMALL LETTER IOTA WITH DIALYTIKA AND TONOS}" * 127
         for path in ("data/level.pck", "\u00e9t\u00e9.txt", segment, "/".join([segment] * 4)):
             self.assertIsNone(path_error(path))
-            self.assertEqual([requested(normalize(form, path)) for form in ("NFC", "NFD")], [path, path])
+            self.assertEqual([normalize_requested(normalize(form, path)) for form in ("NFC", "NFD")], [path, path])
 
     def test_too_long(self) -> None:
         """What is longer than any name of a manifest is not normalised: that takes the square of the length."""
         marks = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}"
-        self.assertEqual(len(requested("a" + marks * 191) or ""), 382)
+        self.assertEqual(len(normalize_requested("a" + marks * 191) or ""), 382)
         for path in ("a" + marks * 192, f"b/{'a' + marks * 2000}/b", "/".join(["a" + marks * 190] * 5)):
-            self.assertIsNone(requested(path))
+            self.assertIsNone(normalize_requested(path))
 
     def test_ascii(self) -> None:
         """ASCII is its own normal form, however long."""
-        self.assertEqual(requested("a" * 20_000), "a" * 20_000)
+        self.assertEqual(normalize_requested("a" * 20_000), "a" * 20_000)
 
 
 @covers("threats/58")

@@ -8,51 +8,53 @@ from gamed.assets.channel import ChannelPointer, PointerHistoryEntry, parse_poin
 from gamed.assets.errors import PointerMalformed
 
 A, B, C, D = (f"r{letter * 16}" for letter in "abcd")
-BEGUN = ChannelPointer(A, 1).to(B, 2).to(C, 3)
+BEGUN = ChannelPointer(A, 1).moved_to(B, 2).moved_to(C, 3)
 
 
 class PointerTests(SynchronousTestCase):
     def test_back_and_further_back(self) -> None:
         """Each rollback leads one release further into the past, never back to what was withdrawn."""
-        once = BEGUN.back(4)
+        once = BEGUN.rolled_back(4)
         assert once is not None
         self.assertEqual(
             (once.release, once.history), (B, (PointerHistoryEntry(C, 3, True), PointerHistoryEntry(A, 1)))
         )
-        twice = once.back(5)
+        twice = once.rolled_back(5)
         assert twice is not None
         self.assertEqual(twice.release, A)
         self.assertEqual([each.release for each in twice.history], [B, C])
-        self.assertIsNone(twice.back(6))
+        self.assertIsNone(twice.rolled_back(6))
 
     def test_on_from_there(self) -> None:
         """After a rollback a new release comes; the way back from it leads to where the rollback led."""
-        rolled = BEGUN.back(4)
+        rolled = BEGUN.rolled_back(4)
         assert rolled is not None
-        back = rolled.to(D, 5).back(6)
+        back = rolled.moved_to(D, 5).rolled_back(6)
         assert back is not None
         self.assertEqual(back.release, B)
 
     def test_pointed_again(self) -> None:
         """Who points at what was withdrawn means it."""
-        rolled = BEGUN.back(4)
+        rolled = BEGUN.rolled_back(4)
         assert rolled is not None
-        again = rolled.to(C, 5)
+        again = rolled.moved_to(C, 5)
         self.assertEqual((again.release, [each.release for each in again.history]), (C, [B, A]))
-        self.assertEqual(again.to(C, 9), again)
+        self.assertEqual(again.moved_to(C, 9), again)
 
     def test_kept(self) -> None:
         """The present one and the newest before it."""
-        self.assertEqual(BEGUN.kept(2), [C, B])
-        self.assertEqual(BEGUN.kept(9), [C, B, A])
-        self.assertEqual(BEGUN.without({B}).kept(9), [C, A])
+        self.assertEqual(BEGUN.retained(2), [C, B])
+        self.assertEqual(BEGUN.retained(9), [C, B, A])
+        self.assertEqual(BEGUN.without_releases({B}).retained(9), [C, A])
 
     @given(lists(one_of(sampled_from([A, B, C, D]), integers(0, 0)), max_size=12))
     def test_any_walk(self, steps: list[str | int]) -> None:
         """Whatever the owner does: no release twice, nothing lost, and it is read as it was written."""
         pointer, seen = ChannelPointer(A, 0), {A}
         for number, step in enumerate(steps, 1):
-            pointer = pointer.to(step, number) if isinstance(step, str) else pointer.back(number) or pointer
+            pointer = (
+                pointer.moved_to(step, number) if isinstance(step, str) else pointer.rolled_back(number) or pointer
+            )
             seen |= {pointer.release}
             self.assertEqual(parse_pointer(pointer_bytes(pointer)), pointer)
             self.assertEqual({pointer.release, *(each.release for each in pointer.history)}, seen)

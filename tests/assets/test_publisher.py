@@ -15,7 +15,7 @@ from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsFull, PublishRe
 from gamed.assets.manifest import parse_manifest
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.scan import UnusableSource, digest_of, scan_folder
-from gamed.assets.store import publishing
+from gamed.assets.store import publish_lock
 from tests.assets.helpers import FILES, NOW_MS, AssetsCase, meddling, served, unseen
 from tests.support.covers import covers
 
@@ -298,7 +298,7 @@ class RefusedTests(AssetsCase):
     def test_one_at_a_time(self) -> None:
         """A second publish is told so at once; a channel can be moved meanwhile."""
         first = self.store.pointer("stable").release
-        with publishing(self.store.folder):
+        with publish_lock(self.store.folder):
             self.assertRaises(AssetsBusy, self.publish)
             channel_store.set_channel(self.store, "beta", first, self.keep, self.now_ms)
         self.assertEqual(self.store.pointer("beta").release, first)

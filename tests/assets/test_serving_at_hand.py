@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from gamed.assets.cache import LOOK_SECONDS, OBJECT_TTL_SECONDS, ObjectCache, ReleaseCache
+from gamed.assets.cache import OBJECT_TTL_SECONDS, SNAPSHOT_TTL_SECONDS, ObjectCache, ReleaseCache
 from gamed.assets.manifest import AssetFile, Manifest
 from gamed.assets.service import AssetRequest, AssetResponse, AssetService
 from gamed.assets.store import AssetStore
@@ -55,7 +55,7 @@ class AtHandTests(ServingCase):
         self.reader = AssetService(ReleaseCache(store, at_once, self.clock.seconds), self.objects, OPENED_MS)
 
     def at_hand(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse | None:
-        return self.reader.file_at_hand(name, path, (fields or {}).get)
+        return self.reader.cached_file(name, path, (fields or {}).get)
 
     def looked_for(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse:
         header = (fields or {}).get
@@ -96,7 +96,7 @@ class AtHandTests(ServingCase):
     def test_as_long_as_channels_are_known(self) -> None:
         """Then they are looked at first, whatever the client has."""
         self.looked_for("a/small.txt")
-        self.clock.advance(LOOK_SECONDS)
+        self.clock.advance(SNAPSHOT_TTL_SECONDS)
         for fields in ({}, {"if-none-match": tag(SMALL)}):
             self.assertIsNone(self.at_hand("a/small.txt", fields))
 
@@ -104,7 +104,7 @@ class AtHandTests(ServingCase):
         """What was at hand of the release before is not what is there now."""
         self.looked_for("a/small.txt")
         self.folder.publish("stable", {"a/small.txt": OTHER})
-        self.clock.advance(LOOK_SECONDS)
+        self.clock.advance(SNAPSHOT_TTL_SECONDS)
         self.looked_for("a/small.txt")
         known, new = self.at_hand("a/small.txt", {"if-none-match": tag(SMALL)}), self.at_hand("a/small.txt")
         assert new is not None

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from twisted.internet.defer import Deferred
 
-from gamed.assets.cache import KEPT_RELEASES, RELEASE_TTL_SECONDS
+from gamed.assets.cache import CACHED_RELEASES, RELEASE_TTL_SECONDS
 from gamed.timestamps import http_date
 from tests.assets.serving_helpers import NOW_MS, ServingCase
 from tests.support.covers import covers
@@ -117,10 +117,10 @@ class GoneTests(ServingCase):
 
     def test_many_releases(self) -> None:
         """A few are kept in memory; all that are on disk are served."""
-        names = [self.folder.release({"a": OLD}, note=str(n)) for n in range(3 * KEPT_RELEASES)]
+        names = [self.folder.release({"a": OLD}, note=str(n)) for n in range(3 * CACHED_RELEASES)]
         for name in [*names, *names]:
             self.assertEqual(self.get(f"/assets/{name}/a").body, OLD)
-        self.assertEqual(len(self.library._kept), KEPT_RELEASES)
+        self.assertEqual(len(self.library._releases), CACHED_RELEASES)
 
     def test_unknown_names_are_not_remembered(self) -> None:
         """Nobody fills the memory with what is not there."""
@@ -129,7 +129,7 @@ class GoneTests(ServingCase):
             self.get(f"/assets/r{n:016x}")
             self.get(f"/assets/c{n}")
             self.get(f"/assets/objects/{n:064x}")
-        self.assertEqual((len(self.library._kept), len(self.objects._small), len(self.objects._large)), (0, 0, 0))
+        self.assertEqual((len(self.library._releases), len(self.objects._small), len(self.objects._large)), (0, 0, 0))
 
 
 @covers("threats/56")

@@ -13,7 +13,7 @@ from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
 from tests.support.covers import covers
 
-PATIENCE_SECONDS = 60
+LOCK_WAIT_SECONDS = 60
 PACK = bytes(range(256)) * 4096
 SMALL = b"hello"
 PREFIX = 100_000
@@ -52,7 +52,7 @@ class GuideTests(ServiceCase):
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=LOCK_WAIT_SECONDS,
             check=False,
         )
 

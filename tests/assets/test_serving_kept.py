@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from gamed.assets.cache import CACHE_BYTES, KEPT_OPEN, OVERHEAD_BYTES, RELEASE_TTL_SECONDS, SMALL_BYTES
+from gamed.assets.cache import CACHE_BYTES, IDLE_FILES, OVERHEAD_BYTES, RELEASE_TTL_SECONDS, SMALL_BYTES
 from gamed.assets.service import StoredObject
 from tests.assets.serving_helpers import ServingCase, at_once
 
@@ -32,18 +32,18 @@ class KeptTests(ServingCase):
                 self.assertEqual(self.get(f"/assets/stable/{path}").body, data)
                 self.assertLessEqual(len(self.objects.open), 3)
         self.clock.advance(RELEASE_TTL_SECONDS + 1)
-        self.objects.sweep()
+        self.objects.discard_expired()
         self.assertEqual(self.objects.open, set())
 
     def test_idle_files(self) -> None:
         """Of files that nobody reads a few are kept open."""
-        self.most_open = 10 * KEPT_OPEN
+        self.most_open = 10 * IDLE_FILES
         self.browser = self.room()
-        files = self.files(KEPT_OPEN + 5)
+        files = self.files(IDLE_FILES + 5)
         self.folder.publish("stable", files)
         for path in files:
             self.get(f"/assets/stable/{path}", {"Range": "bytes=0-9"})
-        self.assertEqual(len(self.objects.open), KEPT_OPEN)
+        self.assertEqual(len(self.objects.open), IDLE_FILES)
 
     def test_none_left(self) -> None:
         """503 when all that may be open are being read; when one is done there is room."""
@@ -92,8 +92,8 @@ class KeptTests(ServingCase):
         self.assertIn(self.folder.object_path(files["0"]).name, kept)
         self.assertNotIn(self.folder.object_path(files["1"]).name, kept)
         self.clock.advance(RELEASE_TTL_SECONDS + 1)
-        self.objects.sweep()
-        self.assertEqual((len(kept), self.objects._weight), (0, 0))
+        self.objects.discard_expired()
+        self.assertEqual((len(kept), self.objects._memory_bytes), (0, 0))
 
 
 class TogetherTests(ServingCase):
@@ -140,7 +140,7 @@ class TogetherTests(ServingCase):
         for call in calls:
             call.leave()
         self.land_all()
-        self.assertEqual([file.idle for file in self.objects.open], [True])
+        self.assertEqual([file.is_idle for file in self.objects.open], [True])
         self.objects.close()
         self.assertEqual(self.objects.open, set())
 
@@ -201,4 +201,4 @@ class TogetherTests(ServingCase):
         self.assertTrue(call.closed)
         self.assertLess(len(call.raw), len(LARGE))
         self.assertIn(b"Content-Length: %d" % len(LARGE), call.raw)
-        self.assertEqual([file.idle for file in self.objects.open], [True])
+        self.assertEqual([file.is_idle for file in self.objects.open], [True])

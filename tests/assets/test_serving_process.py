@@ -13,7 +13,7 @@ from selectors import EVENT_READ, DefaultSelector
 from statistics import median
 from threading import Thread
 
-from gamed.assets.cache import KEPT_OPEN
+from gamed.assets.cache import IDLE_FILES
 from gamed.assets.manifest import AssetFile, Manifest
 from tests.assets.serving_helpers import NOW_MS, Folder
 from tests.assets.test_serving_names import BELOW_A_RELEASE, NAMES, UNREADABLE
@@ -24,7 +24,7 @@ from tests.support.covers import covers
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 HUGE = 4 * GIB + 1
-PATIENCE_SECONDS = 60
+LOCK_WAIT_SECONDS = 60
 READERS, SLOW_SECONDS = 200, 4
 DELAY_SECONDS = 1
 GROWTH_MIB = 24
@@ -68,7 +68,7 @@ class AssetsCase(ServiceCase):
         return [target for target in found if "/objects/" in target]
 
     def until(self, holds: Callable[[], bool], what: str) -> None:
-        limit = time.monotonic() + PATIENCE_SECONDS
+        limit = time.monotonic() + LOCK_WAIT_SECONDS
         while not holds():
             self.assertLess(time.monotonic(), limit, what)
             time.sleep(0.05)
@@ -102,7 +102,7 @@ class HugeTests(AssetsCase):
 
     def streamed(self, path: str, first: int, length: int) -> int:
         """How many bytes of this range come; they are not kept."""
-        with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=PATIENCE_SECONDS)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=LOCK_WAIT_SECONDS)) as connection:
             connection.request("GET", f"/assets/{path}", headers={"Range": f"bytes={first}-{first + length - 1}"})
             answer = connection.getresponse()
             self.assertEqual((answer.status, answer.headers["content-length"]), (206, str(length)))
@@ -150,7 +150,7 @@ class Readers:
         line = socket.socket()
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * KIB)
         line.connect(("127.0.0.1", port))
-        line.settimeout(PATIENCE_SECONDS)
+        line.settimeout(LOCK_WAIT_SECONDS)
         line.sendall(request)
         line.recv(1)  # accepted: the queue of a listening socket is short
         line.setblocking(False)
@@ -190,7 +190,7 @@ class MovingTests(AssetsCase):
         old, new = (bytes([n]) * 7919 * 4000 for n in (1, 2))
         self.folder_of.publish("stable", {"pack": old})
         self.until(lambda: self.get("stable").status == 200, "the first release is not seen")
-        with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=PATIENCE_SECONDS)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=LOCK_WAIT_SECONDS)) as connection:
             connection.request("GET", "/assets/stable/pack")
             answer = connection.getresponse()
             taken = answer.read(100_000)
@@ -202,7 +202,7 @@ class MovingTests(AssetsCase):
             taken += answer.read()
         self.assertEqual(sha256(taken).digest(), sha256(old).digest())
         self.assertEqual(answer.headers["etag"], f'"{sha256(old).hexdigest()}"')
-        self.assertLess(seen, PATIENCE_SECONDS / 2)
+        self.assertLess(seen, LOCK_WAIT_SECONDS / 2)
         for condition, status, length in ((answer.headers["etag"], 200, len(new)), (f'"{"0" * 64}"', 200, len(new))):
             resumed = self.get("stable/pack", Range="bytes=100000-", If_Range=condition)
             self.assertEqual((resumed.status, len(resumed.body)), (status, length))
@@ -213,25 +213,25 @@ class DescriptorTests(AssetsCase):
     @covers("threats/36")
     def test_who_leaves(self) -> None:
         """Players who close in the middle leave no open file behind, but a few that are kept for the next."""
-        files = {str(n): b"%4d" % n * (MIB // 4) for n in range(KEPT_OPEN + 30)}
+        files = {str(n): b"%4d" % n * (MIB // 4) for n in range(IDLE_FILES + 30)}
         self.folder_of.publish("stable", files)
         self.assertEqual(self.get("stable").status, 200)
         lines = []
         for path in files:
-            line = socket.create_connection(("127.0.0.1", self.service.port), timeout=PATIENCE_SECONDS)
+            line = socket.create_connection(("127.0.0.1", self.service.port), timeout=LOCK_WAIT_SECONDS)
             line.sendall(f"GET /assets/stable/{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             self.assertTrue(line.recv(100).startswith(b"HTTP/1.1 200 "))
             lines.append(line)
         for line in lines:
             line.close()
         self.get("stable/0", Range="bytes=0-0")
-        self.until(lambda: len(self.open_objects()) <= KEPT_OPEN, "files stay open")
+        self.until(lambda: len(self.open_objects()) <= IDLE_FILES, "files stay open")
 
     @covers("threats/56")
     def test_cut_while_it_is_sent(self) -> None:
         """A file that becomes shorter breaks its download off: nobody takes a part for the whole."""
         self.sparse(64 * MIB, {})
-        with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=PATIENCE_SECONDS)) as connection:
+        with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=LOCK_WAIT_SECONDS)) as connection:
             connection.request("GET", "/assets/huge/pack")
             answer = connection.getresponse()
             answer.read(100_000)

@@ -32,13 +32,13 @@ from tests.support.http import Lines
 T = TypeVar("T")
 DATA = os.urandom(1000) * 9001
 """Nine stretches that are looked at one after another, the last of them short."""
-PATIENCE_SECONDS = 60
+LOCK_WAIT_SECONDS = 60
 REQUEST = b"GET /assets/stable/pack HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
 
 
 def fetched(line: socket.socket, fields: bytes = b"", *, slow: bool = False) -> tuple[bytes, bytes]:
     """Head and body of one answer; the connection goes on. A slow reader lets all buffers fill first."""
-    line.settimeout(PATIENCE_SECONDS)
+    line.settimeout(LOCK_WAIT_SECONDS)
     line.sendall(REQUEST % fields)
     if slow:
         time.sleep(0.3)
@@ -91,7 +91,7 @@ class FilesCase(TestCase):
     def tcp(self) -> Callable[[], socket.socket]:
         port = self.listen(reactor.listenTCP(0, self.site, interface="127.0.0.1"))  # type: ignore[attr-defined]
         number = port.getHost().port
-        return lambda: socket.create_connection(("127.0.0.1", number), PATIENCE_SECONDS)
+        return lambda: socket.create_connection(("127.0.0.1", number), LOCK_WAIT_SECONDS)
 
     def unix(self) -> Callable[[], socket.socket]:
         path = os.path.relpath(self.folder / "socket")
@@ -111,7 +111,7 @@ class FilesCase(TestCase):
         number, context = port.getHost().port, ssl.create_default_context(cafile=trusted)
 
         def connect() -> socket.socket:
-            plain = socket.create_connection(("127.0.0.1", number), PATIENCE_SECONDS)
+            plain = socket.create_connection(("127.0.0.1", number), LOCK_WAIT_SECONDS)
             return context.wrap_socket(plain, server_hostname="localhost")
 
         return connect
@@ -141,14 +141,14 @@ class FilesCase(TestCase):
         yield self.same(connect)
         sizes = [line["size"] for line in self.log.lines]
         self.assertEqual(sizes, 2 * [len(DATA), len(DATA), 7_000_000])
-        self.assertEqual([file.idle for file in self.objects.open], [True])
+        self.assertEqual([file.is_idle for file in self.objects.open], [True])
 
     def written(self) -> int:
         return sum(channel._request.sent_bytes for channel in self.site._open if channel._request)
 
     @inlineCallbacks
     def until(self, holds: Callable[[], bool]) -> Any:
-        limit = time.monotonic() + PATIENCE_SECONDS
+        limit = time.monotonic() + LOCK_WAIT_SECONDS
         while not holds():
             self.assertLess(time.monotonic(), limit)
             yield deferLater(reactor, 0.02)  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ class SocketTests(FilesCase):
 
         def ask() -> int:
             with connect() as line:
-                line.settimeout(PATIENCE_SECONDS)
+                line.settimeout(LOCK_WAIT_SECONDS)
                 line.sendall(REQUEST % wanted * (count - 1) + REQUEST % (wanted + b"Connection: close\r\n"))
                 received = b"".join(iter(lambda: line.recv(1024 * 1024), b""))
                 return received.count(DATA[:200_000])

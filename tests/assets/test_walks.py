@@ -74,7 +74,7 @@ class WalkTests(AssetsCase):
     def take(self, model: Model, step: str, channel: str, number: int) -> None:
         match step:
             case "publish":
-                self.publishing(model, channel, number)
+                self.publish_lock(model, channel, number)
             case "point" if model.published:
                 release = model.published[number % len(model.published)]
                 channel_store.set_channel(self.store, channel, release, self.keep, self.now_ms)
@@ -106,7 +106,7 @@ class WalkTests(AssetsCase):
             case _:
                 self.assertEqual(set(self.collect().releases), model.collect(self.now_ms))
 
-    def publishing(self, model: Model, channel: str, number: int) -> None:
+    def publish_lock(self, model: Model, channel: str, number: int) -> None:
         done = self.publish({"a": b"%d" % number}, channel=channel)
         release = str(done.release)
         if release not in model.published:

@@ -1,6 +1,6 @@
 """The errors of all features in one table, for tests of the whole contract."""
 
-from gamed.assets import problems as asset_problems
+from gamed.assets import routes as asset_routes
 from gamed.http.problems import ErrorTable, Problem, find_problem, merge_tables
 from gamed.login import problems
 from gamed.players import problems as player_problems
@@ -9,7 +9,7 @@ from gamed.sessions import problems as session_problems
 
 FEATURE_TABLES: dict[str, ErrorTable] = {
     name: table
-    for module in (problems, player_problems, session_problems, save_problems, asset_problems)
+    for module in (problems, player_problems, session_problems, save_problems, asset_routes)
     for name, table in vars(module).items()
     if name.endswith("_ERRORS")
 }
