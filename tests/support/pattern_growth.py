@@ -2,16 +2,19 @@
 
 Standard input holds one JSON object per line: `pattern` (the path of a module and the name in it), `methods`, `length`
 (characters) and `texts`, each text as [head, repeated unit, tail]. One line is printed before each measurement and one
-after it, so that a process which had to be killed has named the measurement that did not end.
+after it, so that a process that was killed has named the measurement that did not end. The argument is the processor
+time in seconds, counted from the first measurement, after which the kernel kills this process.
 """
 
 import json
+import resource
 import sys
 from collections.abc import Callable, Iterator
 from functools import reduce
 from importlib import import_module
+from math import ceil
 from re import Pattern
-from time import thread_time
+from time import process_time, thread_time
 
 LENGTH = 16_384
 """Characters of the longer text, unless the case names more: a request head has at most as many."""
@@ -75,10 +78,20 @@ def measurements(case: dict) -> Iterator[tuple[str, Callable[[], float]]]:
             yield f"{case['pattern']} {method} {parts!r}", lambda calls=calls: growth(*calls)
 
 
+def limit_processor_time(seconds: int) -> None:
+    """Let the kernel kill this process after `seconds` more: Python handles no signal while a pattern runs."""
+    limit = ceil(process_time()) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
+
+
 def main() -> None:
     """Print `begin NAME`, then `end FACTOR NAME` for each measurement; repeat one that seems to be more than linear."""
+    limited = False
     for line in sys.stdin:
         for name, measure in measurements(json.loads(line)):
+            if not limited:
+                limit_processor_time(int(sys.argv[1]))
+                limited = True
             print(f"begin {name}", flush=True)
             factor = measure()
             for _ in range(2):
