@@ -1,1 +1,1 @@
-"""What the owner wrote, read whole and judged at once; pure, the porch does the reading."""
+"""The configuration is validated whole, and all errors are reported at once; `gamed/cli/` reads the files."""

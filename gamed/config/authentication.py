@@ -1,4 +1,4 @@
-"""`authentication.json` judged whole: every rule of SPEC 2.1, 2.2, 7 and 8 in one pass, all errors at once."""
+"""`authentication.json` is validated in one pass that reports all errors at once (SPEC 2.1, 2.2, 7, 8)."""
 
 from collections.abc import Mapping
 
@@ -49,22 +49,22 @@ MAX_LIFETIME = (10, 10 * 8760 * HOUR)
 
 
 class LoadedConfiguration(Struct, frozen=True):
-    """A file that can be used."""
+    """A valid configuration, and its warnings."""
 
     config: Config
     warnings: tuple[str, ...]
-    """One line each, placed like problems."""
+    """One line for each warning, with file, line and column."""
     secret_names: tuple[str, ...]
-    """Variables that hold secrets, or whose _FILE form points to one: not for child processes, nor for /proc."""
+    """Variables with secrets, or whose _FILE form names a file: child processes and /proc must not have them."""
 
 
 def load(
     text: str, environ: Mapping[str, str], read_file: ReadFile, file: str = FILE_NAME, *, providers: bool = True
 ) -> LoadedConfiguration:
-    """The meaning of the text, or ConfigError with everything that is wrong; `file` is the name to complain about.
+    """Return the configuration; raise ConfigError with all problems, in which `file` is the name of the file.
 
-    Secrets are looked up in `environ` and in files that it names; without `providers` theirs are not asked for, and
-    are empty: enough for a command that only needs the master key.
+    Secrets are read from `environ` and from files that it names. Without `providers` the secrets of providers are not
+    read, and are empty: enough for a command that needs only the master key.
     """
     try:
         document = read(text)
@@ -74,10 +74,11 @@ def load(
 
 
 def validate(document: PositionedJson, sources: SecretSources, file: str, providers: bool) -> LoadedConfiguration:
-    problems: list[ConfigProblem] = list(document.slips)
+    """Return the configuration that a file contains; raise ConfigError with all problems."""
+    problems: list[ConfigProblem] = list(document.recoverable_errors)
     warnings: list[ConfigProblem] = []
     top = ObjectReader.top(document, problems, warnings)
-    top.only(MEMBERS, HINTS)
+    top.reject_unknown(MEMBERS, HINTS)
     mode = _mode(top) if isinstance(document.value, dict) else None
     address = _public_url(top, mode)
     key, key_origin = _master_key(top, mode, sources)
@@ -100,12 +101,12 @@ def validate(document: PositionedJson, sources: SecretSources, file: str, provid
 
 
 def _mode(top: ObjectReader) -> Mode | None:
-    return top.needed("mode", choice(Mode), 'missing; expected "oauth" or "local"')
+    return top.required("mode", choice(Mode), 'missing; expected "oauth" or "local"')
 
 
 def _public_url(top: ObjectReader, mode: Mode | None) -> str | None:
     if mode is Mode.OAUTH:
-        return top.needed("public_url", public_url, 'missing; oauth mode needs it, as "https://play.example.org"')
+        return top.required("public_url", public_url, 'missing; oauth mode needs it, as "https://play.example.org"')
     return top.value("public_url", public_url, None)
 
 
@@ -125,7 +126,7 @@ def _master_key(top: ObjectReader, mode: Mode | None, sources: SecretSources) ->
 
 
 def _providers(top: ObjectReader, mode: Mode | None, sources: SecretSources | None) -> Mapping[str, Provider]:
-    """Local mode judges their form, and uses none."""
+    """Return the providers; local mode validates them, and uses none."""
     if isinstance(top.members.get("providers"), list):
         top.problem("providers", 'expected an object with one member per provider, such as {"discord": {...}}')
         return {}
@@ -136,16 +137,19 @@ def _providers(top: ObjectReader, mode: Mode | None, sources: SecretSources | No
     master = top.members.get("master_key_env")
     for name, provider in section.members.items():
         if isinstance(provider, dict) and master is not None and provider.get("client_secret_env") == master:
-            section.problem((name, "client_secret_env"), "names the master key's variable; that key goes to nobody")
+            section.problem(
+                (name, "client_secret_env"),
+                "names the master key's variable; name another variable",
+            )
     return found if mode is Mode.OAUTH else {}
 
 
 def _session(section: ObjectReader) -> SessionLifetimes:
-    section.only(("access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime"))
-    usual = SessionLifetimes()
-    access = _time(section, "access_ttl", ACCESS, usual.access_seconds)
-    refresh = _time(section, "refresh_ttl", REFRESH, usual.refresh_seconds)
-    device = _time(section, "device_transaction_ttl", DEVICE_TRANSACTION, usual.device_transaction_seconds)
+    section.reject_unknown(("access_ttl", "refresh_ttl", "device_transaction_ttl", "max_lifetime"))
+    defaults = SessionLifetimes()
+    access = _lifetime(section, "access_ttl", ACCESS, defaults.access_seconds)
+    refresh = _lifetime(section, "refresh_ttl", REFRESH, defaults.refresh_seconds)
+    device = _lifetime(section, "device_transaction_ttl", DEVICE_TRANSACTION, defaults.device_transaction_seconds)
     cap = section.value("max_lifetime", duration(*MAX_LIFETIME), None)
     if access is not None and refresh is not None and refresh <= access:
         section.problem("refresh_ttl", "must be longer than access_ttl")
@@ -154,33 +158,33 @@ def _session(section: ObjectReader) -> SessionLifetimes:
     return SessionLifetimes(access or 0, refresh or 0, device or 0, cap)
 
 
-def _time(section: ObjectReader, name: str, bounds: tuple[int, int], usual: int) -> int | None:
-    """None when it is wrong."""
-    seconds = section.value(name, duration(*bounds), None) if name in section else usual
+def _lifetime(section: ObjectReader, name: str, bounds: tuple[int, int], default: int) -> int | None:
+    """Return a lifetime in seconds, or None if it is invalid."""
+    seconds = section.value(name, duration(*bounds), None) if name in section else default
     if seconds is not None and seconds < MINUTE:
-        section.warning(name, "is shorter than 1m; that is for trying things out")
+        section.warning(name, "is shorter than 1m; use such a short time only for tests")
     return seconds
 
 
 def _login(section: ObjectReader) -> LoginSettings:
-    section.only(("return_proof", "registration"))
-    usual = LoginSettings()
-    proof = section.value("return_proof", choice(ReturnProofSetting), usual.return_proof)
+    section.reject_unknown(("return_proof", "registration"))
+    defaults = LoginSettings()
+    proof = section.value("return_proof", choice(ReturnProofSetting), defaults.return_proof)
     if proof is ReturnProofSetting.OFF:
-        section.warning("return_proof", "is off: whoever gets a player to open a sign-in link is signed in as them")
-    return LoginSettings(proof, section.value("registration", choice(Registration), usual.registration))
+        section.warning("return_proof", "is off: an attacker who sends a player a sign-in link is signed in as them")
+    return LoginSettings(proof, section.value("registration", choice(Registration), defaults.registration))
 
 
 def _limits(section: ObjectReader) -> AuthLimits:
-    usual: dict[str, int] = asdict(AuthLimits())
-    section.only(tuple(usual))
-    return AuthLimits(**{name: section.value(name, count, default) for name, default in usual.items()})
+    defaults: dict[str, int] = asdict(AuthLimits())
+    section.reject_unknown(tuple(defaults))
+    return AuthLimits(**{name: section.value(name, count, default) for name, default in defaults.items()})
 
 
 def _trusted_proxies(top: ObjectReader) -> tuple[Network, ...]:
     networks = top.items("trusted_proxies", network, LOOPBACK)
     if any(trusted.prefixlen == 0 for trusted in networks):
-        top.warning("trusted_proxies", "trusts every address: anyone can then pretend to come from anywhere")
+        top.warning("trusted_proxies", "trusts every address: any client can then send a forged client address")
     return networks
 
 

@@ -1,4 +1,4 @@
-"""`game.json`: what players may keep, and how long (PROTOCOL 7). The file is optional, like each of its members."""
+"""`game.json` limits the saves of players (PROTOCOL 7); the file and each of its members are optional."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -19,7 +19,7 @@ TIB = 1024 * GIB
 
 
 class AssetAccess(StrEnum):
-    """Who may fetch assets."""
+    """The clients that may download assets: all, or only those of signed-in players."""
 
     PUBLIC = "public"
     PLAYERS = "players"
@@ -33,11 +33,11 @@ class AssetSettings(Struct, frozen=True):
 
 
 class GameSettings(Struct, frozen=True):
-    """The whole file."""
+    """The settings of the whole file."""
 
     saves: SaveLimits = field(default_factory=SaveLimits)
     staged_seconds: int = DAY
-    """How long staged bytes live that no commit took up."""
+    """The time after which staged bytes that no commit used are deleted."""
     assets: AssetSettings = field(default_factory=AssetSettings)
 
 
@@ -58,20 +58,20 @@ RULES: Mapping[str, Converter[Any]] = {
     "min_free_bytes": size(0, TIB),
     "allow_blank_saves": flag,
 }
-"""Of each limit that saves have; bounds belong to what is allowed."""
+"""The converter of each limit of saves; the bounds themselves are allowed."""
 MEMBERS = (*RULES, "staged_ttl", "assets")
 ASSETS = ("access", "keep_releases")
 
 
 def parse_game(text: str, file: str = FILE_NAME) -> GameSettings:
-    """The meaning of the text, or ConfigError with everything that is wrong; `file` is the name to complain about."""
+    """Return the settings; raise ConfigError with all problems, in which `file` is the name of the file."""
     try:
         document = read(text)
     except JsonSyntaxError as e:
         raise ConfigError(file, [e.problem]) from None
-    problems: list[ConfigProblem] = list(document.slips)
+    problems: list[ConfigProblem] = list(document.recoverable_errors)
     top = ObjectReader.top(document, problems, [], '{"slots": 100}')
-    top.only(MEMBERS)
+    top.reject_unknown(MEMBERS)
     game = GameSettings(_saves(top), top.value("staged_ttl", duration(60, YEAR), DAY), _assets(top.section("assets")))
     if problems:
         raise ConfigError(file, list(dict.fromkeys(problems)))
@@ -80,7 +80,8 @@ def parse_game(text: str, file: str = FILE_NAME) -> GameSettings:
 
 def _saves(top: ObjectReader) -> SaveLimits:
     defaults = SaveLimits()
-    limits = replace(defaults, **{name: top.value(name, rule, getattr(defaults, name)) for name, rule in RULES.items()})
+    values = {name: top.value(name, convert, getattr(defaults, name)) for name, convert in RULES.items()}
+    limits = replace(defaults, **values)
     if limits.save_bytes > limits.bytes:
         name = "save_bytes" if "save_bytes" in top else "bytes"
         top.problem(name, "one save may be larger (save_bytes) than all saves of a player together (bytes)")
@@ -88,7 +89,7 @@ def _saves(top: ObjectReader) -> SaveLimits:
 
 
 def _assets(section: ObjectReader) -> AssetSettings:
-    section.only(ASSETS)
-    rules = AssetSettings()
-    access = section.value("access", choice(AssetAccess), rules.access)
-    return AssetSettings(access, section.value("keep_releases", number(1, 1000), rules.keep_releases))
+    section.reject_unknown(ASSETS)
+    defaults = AssetSettings()
+    access = section.value("access", choice(AssetAccess), defaults.access)
+    return AssetSettings(access, section.value("keep_releases", number(1, 1000), defaults.keep_releases))

@@ -1,9 +1,8 @@
-"""JSON with the place of every value, so that an owner's slip gets a line and a column (RFC 8259).
+"""The JSON of a configuration file is read with the position of every value, so that each error has a line and column.
 
-Slips whose meaning is plain (comments, a comma too many or too few, a name given twice) are noted and read over:
-one run shows them all. What cannot be read over is Malformed.
-
-One object of the file, taken member by member; every problem is noted and the reading goes on.
+Errors whose meaning is clear (comments, a comma too many or too few, a duplicate name) are collected, and the parser
+goes on, so that one run reports them all; any other deviation from RFC 8259 raises JsonSyntaxError. ObjectReader then
+converts the members of an object, and collects the errors of its values.
 """
 
 from bisect import bisect_right
@@ -32,7 +31,7 @@ _QUOTES = "'`\u2018\u2019\u201c\u201d\u00ab\u00bb"
 
 
 class JsonSyntaxError(Exception):
-    """The rest of the text has no certain meaning."""
+    """An error after which the parser does not know what the rest of the text means."""
 
     def __init__(self, problem: ConfigProblem) -> None:
         self.problem = problem
@@ -40,16 +39,16 @@ class JsonSyntaxError(Exception):
 
 
 class PositionedJson(Struct, frozen=True):
-    """What was read: the value, and where each value and each member's name begins."""
+    """The value of a text, and the positions at which each value and each member's name begin."""
 
     value: object
-    places: Mapping[Path, Position]
+    values: Mapping[Path, Position]
     names: Mapping[Path, Position]
-    slips: tuple[ConfigProblem, ...]
+    recoverable_errors: tuple[ConfigProblem, ...]
 
 
 def decode(raw: bytes) -> str:
-    """UTF-8, with or without a byte order mark; anything else is Malformed at its first bad byte."""
+    """Decode UTF-8 with or without a byte order mark; raise JsonSyntaxError at the first invalid byte."""
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
@@ -59,10 +58,10 @@ def decode(raw: bytes) -> str:
 
 
 def read(text: str) -> PositionedJson:
-    """The whole text as one JSON value."""
+    """Read the whole text as one JSON value; raise JsonSyntaxError."""
     reader = _JsonReader(text, [0, *(place.end() for place in compile("\n").finditer(text))])
-    value = reader.whole()
-    return PositionedJson(value, reader.places, reader.names, tuple(reader.slips))
+    value = reader.read_document()
+    return PositionedJson(value, reader.values, reader.names, tuple(reader.recoverable_errors))
 
 
 @redacts("_text")
@@ -70,11 +69,11 @@ class _JsonReader(Struct, eq=False):
     _text: str
     _lines: list[int]
     _at: int = 0
-    places: dict[Path, Position] = field(default_factory=dict)
+    values: dict[Path, Position] = field(default_factory=dict)
     names: dict[Path, Position] = field(default_factory=dict)
-    slips: list[ConfigProblem] = field(default_factory=list)
+    recoverable_errors: list[ConfigProblem] = field(default_factory=list)
 
-    def whole(self) -> object:
+    def read_document(self) -> object:
         self._skip(())
         if self._at == len(self._text):
             self._fail((), "the file is empty")
@@ -87,7 +86,7 @@ class _JsonReader(Struct, eq=False):
     def _value(self, path: Path) -> object:
         if len(path) > MAX_DEPTH:
             self._fail(path[:2], f"nested deeper than {MAX_DEPTH} levels")
-        self.places[path] = self._position(self._at)
+        self.values[path] = self._position(self._at)
         first = self._peek()
         if first == "{":
             return self._object(path)
@@ -116,7 +115,7 @@ class _JsonReader(Struct, eq=False):
         return items
 
     def _more(self, close: str, path: Path, *, first: bool) -> bool:
-        """Step over the comma between two members; False behind the closing bracket."""
+        """Skip the comma between two members; return False after the closing bracket."""
         before = self._at
         self._skip(path)
         comma = self._at if self._peek() == "," and not first else None
@@ -125,20 +124,16 @@ class _JsonReader(Struct, eq=False):
             self._skip(path)
         if self._peek() == close:
             if comma is not None:
-                self._slip(comma, path, f"no comma may stand before the closing {close}")
+                self._add_recoverable(comma, path, f"no comma may stand before the closing {close}")
             self._at += 1
             return False
         if comma is None and not first:
-            self._between(close, before, path)
+            if self._peek() == "":
+                self._fail(path, f"the file ends before the closing {close}")
+            if self._peek() != '"':
+                self._fail(path, f"expected a comma or the closing {close}")
+            self._add_recoverable(before, path, "a comma is missing here")
         return True
-
-    def _between(self, close: str, before: int, path: Path) -> None:
-        """After a value, where neither a comma nor the closing bracket came."""
-        if self._peek() == "":
-            self._fail(path, f"the file ends before the closing {close}")
-        if self._peek() != '"':
-            self._fail(path, f"expected a comma or the closing {close}")
-        self._slip(before, path, "a comma is missing here")
 
     def _name(self, path: Path, members: Mapping[str, object]) -> tuple[str, Path]:
         start = self._at
@@ -150,8 +145,8 @@ class _JsonReader(Struct, eq=False):
         member = (*path, name)
         if name in members:
             first = self.names[member]
-            self._slip(start, member, f"given twice, first on line {first.line}")
-            member = (*path, f"{name}\n{start}")  # its places must not replace those of the first
+            self._add_recoverable(start, member, f"given twice, first on line {first.line}")
+            member = (*path, f"{name}\n{start}")  # its positions must not replace those of the first member
         self.names[member] = self._position(start)
         self._skip(path)
         if self._peek() != ":":
@@ -164,7 +159,7 @@ class _JsonReader(Struct, eq=False):
         start, text = self._at, ""
         self._at += 1
         while True:
-            plain = self._take(_PLAIN)
+            plain = self._match(_PLAIN)
             text += plain
             match self._peek():
                 case '"':
@@ -182,7 +177,7 @@ class _JsonReader(Struct, eq=False):
         return joined
 
     def _escape(self, path: Path) -> str:
-        escape = self._take(_ESCAPE)
+        escape = self._match(_ESCAPE)
         if not escape:
             self._fail(path, "not an escape of JSON; write a backslash as \\\\")
         if escape[1] == "u":
@@ -191,7 +186,7 @@ class _JsonReader(Struct, eq=False):
 
     def _number(self, path: Path) -> int | float:
         start = self._at
-        text = self._take(_NUMBER_LIKE)
+        text = self._match(_NUMBER_LIKE)
         match = _NUMBER.fullmatch(text)
         if match is None or len(text) > MAX_DIGITS:
             self._fail(path, "not a number of JSON; text stands in double quotes", start)
@@ -199,7 +194,7 @@ class _JsonReader(Struct, eq=False):
 
     def _word(self, path: Path) -> object:
         start = self._at
-        word = self._take(_WORD)
+        word = self._match(_WORD)
         if word in _WORDS:
             return _WORDS[word]
         if word.lower() in _WORDS:
@@ -209,13 +204,13 @@ class _JsonReader(Struct, eq=False):
         self._fail(path, "expected a value here", start)
 
     def _skip(self, path: Path) -> None:
-        self._take(_SPACE)
+        self._match(_SPACE)
         while comment := _COMMENT.match(self._text, self._at):
-            self._slip(self._at, path, "JSON has no comments; remove this one")
+            self._add_recoverable(self._at, path, "JSON has no comments; remove this one")
             self._at = comment.end()
-            self._take(_SPACE)
+            self._match(_SPACE)
 
-    def _take(self, form: Pattern[str]) -> str:
+    def _match(self, form: Pattern[str]) -> str:
         match = form.match(self._text, self._at)
         self._at = match.end() if match else self._at
         return match[0] if match else ""
@@ -227,8 +222,8 @@ class _JsonReader(Struct, eq=False):
         line = bisect_right(self._lines, at)
         return Position(line, at - self._lines[line - 1] + 1)
 
-    def _slip(self, at: int, path: Path, message: str) -> None:
-        self.slips.append(ConfigProblem(self._position(at), path, message))
+    def _add_recoverable(self, at: int, path: Path, message: str) -> None:
+        self.recoverable_errors.append(ConfigProblem(self._position(at), path, message))
 
     def _fail(self, path: Path, message: str, at: int | None = None) -> NoReturn:
         raise JsonSyntaxError(ConfigProblem(self._position(self._at if at is None else at), path, message))
@@ -237,11 +232,11 @@ class _JsonReader(Struct, eq=False):
 T = TypeVar("T")
 D = TypeVar("D")
 Converter = Callable[[object], T]
-"""Turns a value into what it means, or raises Wrong."""
+"""A function that converts a value of the file; it raises InvalidValue."""
 
 
 class ObjectReader(Component, frozen=True):
-    """Members of the object at `path`; none when there is no such object."""
+    """A reader of the object at `path`, or of an empty object if there is none; it collects problems and warnings."""
 
     _document: PositionedJson
     _problems: list[ConfigProblem]
@@ -257,10 +252,10 @@ class ObjectReader(Component, frozen=True):
         warnings: list[ConfigProblem],
         example: str = '{"mode": "local"}',
     ) -> "ObjectReader":
-        """The outermost object; what is found goes into the two lists."""
+        """Return the reader of the outermost object; it appends to the two lists."""
         value = document.value
         if not isinstance(value, dict):
-            problems.append(ConfigProblem(document.places[()], (), f"expected an object, such as {example}"))
+            problems.append(ConfigProblem(document.values[()], (), f"expected an object, such as {example}"))
             value = {}
         return cls(document, problems, warnings, (), value)
 
@@ -268,65 +263,65 @@ class ObjectReader(Component, frozen=True):
         return name in self.members
 
     def section(self, name: str) -> "ObjectReader":
-        """The object under `name`; when absent, or not an object, one without members."""
+        """Return the reader of the object under `name`, or of an empty one if the member is absent or not an object."""
         value = self.members.get(name, {})
         if not isinstance(value, dict):
             self.problem(name, "expected an object in { }")
             value = {}
         return ObjectReader(self._document, self._problems, self._warnings, (*self.path, name), value)
 
-    def value(self, name: str, rule: Converter[T], default: D) -> T | D:
-        """What the member means; `default` when it is absent or wrong."""
+    def value(self, name: str, converter: Converter[T], default: D) -> T | D:
+        """Convert a member; return `default` if it is absent or invalid."""
         if name not in self.members:
             return default
-        return self._judge(name, self.members[name], rule, default)
+        return self._convert(name, self.members[name], converter, default)
 
-    def needed(self, name: str, rule: Converter[T], missing: str = "missing") -> T | None:
-        """Like `value`, of a member that may not be absent."""
+    def required(self, name: str, converter: Converter[T], missing: str = "missing") -> T | None:
+        """Convert a member that must be present; return None if it is absent or invalid."""
         if name not in self.members:
             self.problem(name, missing)
-        return self.value(name, rule, None)
+        return self.value(name, converter, None)
 
-    def items(self, name: str, rule: Converter[T], default: tuple[T, ...]) -> tuple[T, ...]:
-        """A list, each item by the rule; `default` when absent."""
+    def items(self, name: str, converter: Converter[T], default: tuple[T, ...]) -> tuple[T, ...]:
+        """Convert each item of a list; return `default` if the member is absent or not a list."""
         if name not in self.members:
             return default
         values = self.members[name]
         if not isinstance(values, list):
             self.problem(name, "expected a list in [ ]")
             return default
-        judged = [self._judge((name, n), value, rule, None) for n, value in enumerate(values)]
-        for n, item in enumerate(judged):
-            if item is not None and item in judged[:n]:
+        converted = [self._convert((name, n), value, converter, None) for n, value in enumerate(values)]
+        for n, item in enumerate(converted):
+            if item is not None and item in converted[:n]:
                 self.problem((name, n), "given twice")
-        return tuple(item for item in judged if item is not None)
+        return tuple(item for item in converted if item is not None)
 
-    def only(self, known: Collection[str], hints: Mapping[str, str] | None = None) -> None:
-        """A problem for every member whose name is not known."""
+    def reject_unknown(self, known: Collection[str], hints: Mapping[str, str] | None = None) -> None:
+        """Add a problem for each member whose name is not known."""
         for name in self.members:
             if name not in known:
                 position = self._document.names[*self.path, name]
                 self._problems.append(ConfigProblem(position, (*self.path, name), _unknown(name, known, hints or {})))
 
     def problem(self, where: str | Path, message: str) -> None:
-        """At the value of the member; where there is none, at the object that lacks it."""
+        """Add a problem at the member's value, or at the object if the member is absent."""
         self._problems.append(self._at(where, message))
 
     def warning(self, where: str | Path, message: str) -> None:
-        """Allowed, but told to the owner."""
+        """Add a warning about an allowed value."""
         self._warnings.append(self._at(where, message))
 
     def _at(self, where: str | Path, message: str) -> ConfigProblem:
         path = (*self.path, *((where,) if isinstance(where, str) else where))
         outwards = (path[:length] for length in range(len(path), -1, -1))
-        position = next(self._document.places[outer] for outer in outwards if outer in self._document.places)
+        position = next(self._document.values[outer] for outer in outwards if outer in self._document.values)
         return ConfigProblem(position, path, message)
 
-    def _judge(self, where: str | Path, value: object, rule: Converter[T], default: D) -> T | D:
+    def _convert(self, where: str | Path, value: object, converter: Converter[T], default: D) -> T | D:
         try:
-            return rule(value)
-        except InvalidValue as wrong:
-            for message in wrong.messages:
+            return converter(value)
+        except InvalidValue as e:
+            for message in e.messages:
                 self.problem(where, message)
             return default
 

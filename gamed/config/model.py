@@ -1,4 +1,4 @@
-"""What `authentication.json` means once it was judged (SPEC 2.1, PROTOCOL 3.9)."""
+"""The settings of a valid `authentication.json` are these values (SPEC 2.1, PROTOCOL 3.9)."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -14,21 +14,21 @@ LOOPBACK: tuple[Network, ...] = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/12
 
 
 class Mode(StrEnum):
-    """How players sign in."""
+    """The way in which players sign in: at OAuth providers, or with local accounts."""
 
     OAUTH = "oauth"
     LOCAL = "local"
 
 
 class ReturnProofSetting(StrEnum):
-    """Whether a collect must show that browser and client belong together (PROTOCOL 3.4)."""
+    """The setting that requires a collect to prove that browser and client belong together (PROTOCOL 3.4)."""
 
     REQUIRED = "required"
     OFF = "off"
 
 
 class Registration(StrEnum):
-    """Who may become a new player."""
+    """The setting that decides how a new player is admitted."""
 
     OPEN = "open"
     APPROVAL = "approval"
@@ -36,7 +36,7 @@ class Registration(StrEnum):
 
 
 class ProviderProtocol(StrEnum):
-    """What a provider speaks."""
+    """The protocol of a provider."""
 
     OAUTH2 = "oauth2"
     OIDC = "oidc"
@@ -44,7 +44,7 @@ class ProviderProtocol(StrEnum):
 
 @redacts("client_secret")
 class Provider(Struct, frozen=True):
-    """One enabled provider; presets are filled in. An OIDC provider has `issuer`, an OAuth 2.0 one the endpoints."""
+    """An enabled provider with its preset applied; OpenID Connect sets `issuer`, OAuth 2.0 the endpoints."""
 
     name: str
     protocol: ProviderProtocol
@@ -61,7 +61,7 @@ class Provider(Struct, frozen=True):
 
 
 class SessionLifetimes(Struct, frozen=True):
-    """Lifetimes in whole seconds."""
+    """The lifetimes of credentials and logins in whole seconds."""
 
     access_seconds: int = 15 * 60
     refresh_seconds: int = 720 * 3600
@@ -77,7 +77,7 @@ class LoginSettings(Struct, frozen=True):
 
 
 class AuthLimits(Struct, frozen=True):
-    """The members of `limits`; 0 switches one off (PROTOCOL 3.9)."""
+    """The members of `limits`; 0 disables a limit (PROTOCOL 3.9)."""
 
     starts_per_minute: int = 30
     live_logins_per_address: int = 40
@@ -90,26 +90,26 @@ class AuthLimits(Struct, frozen=True):
 
     @property
     def passwords_per_minute_per_address(self) -> int:
-        """An address may try several accounts: four times what one account and address may."""
+        """Return four times the limit of one account and address, because one address may use several accounts."""
         return 4 * self.passwords_per_minute
 
 
 @redacts("master_key")
 class Config(Struct, frozen=True):
-    """The whole file; `master_key` is None only in local mode without `master_key_env`."""
+    """The settings of the whole file; `master_key` is None only in local mode without `master_key_env`."""
 
     mode: Mode = Mode.LOCAL
     public_url: str | None = None
-    """Canonical: scheme, host, port unless it is the scheme's own; no slash at the end."""
+    """The canonical form: scheme, host, port unless it is the scheme's default; no slash at the end."""
     master_key: Secret | None = None
     master_key_origin: str = ""
-    """For messages: the variable, the file or the credential that the key was found in."""
+    """The variable, the file or the credential that contained the key, for messages."""
     providers: Mapping[str, Provider] = field(default_factory=dict)
-    """In the file's order; empty in local mode."""
+    """The providers in the order of the file; none in local mode."""
     session: SessionLifetimes = SessionLifetimes()
     login: LoginSettings = LoginSettings()
     limits: AuthLimits = AuthLimits()
     server_name: str | None = None
     trusted_proxies: tuple[Network, ...] = LOOPBACK
-    """Peers whose X-Forwarded-For is believed; unix sockets always are."""
+    """Peers whose X-Forwarded-For is trusted; unix sockets are always trusted."""
     cors_origins: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The members of `providers`: two presets, and what any other provider must say of itself (SPEC 2.1, 5)."""
+"""The member `providers` configures two presets and any other OAuth 2.0 or OpenID Connect provider (SPEC 2.1, 5)."""
 
 from collections.abc import Mapping
 from re import ASCII, compile
@@ -21,13 +21,13 @@ HINTS = {
     "and name that in client_secret_env",
 }
 RESERVED = frozenset({"login", "session", "sessions", "identities", "config", "player", "account", "errors"})
-"""Paths below /auth/ that are something else."""
+"""Names of other paths below /auth/."""
 _NAME = compile(r"[a-z][a-z0-9-]{0,31}", ASCII)
 _URL = compile(r"[!-~]{1,2048}", ASCII)
 
 
 class Preset(Struct, frozen=True):
-    """What is known of a provider, or of a protocol, without the owner saying it."""
+    """The settings of a known provider or of a protocol that the operator need not configure."""
 
     protocol: ProviderProtocol
     label: str | None = None
@@ -53,7 +53,7 @@ PRESETS = {"discord": DISCORD, "google": GOOGLE}
 
 
 def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dict[str, Provider]:
-    """Every provider that is whole, in the file's order; without sources no secret is asked for, and none is there."""
+    """Return the complete providers in the order of the file; without `sources` their secrets are empty."""
     found = {}
     for name in section.members:
         if not _NAME.fullmatch(name) or name in RESERVED:
@@ -65,15 +65,15 @@ def parse_providers(section: ObjectReader, sources: SecretSources | None) -> dic
 
 
 def secret_names(section: ObjectReader) -> list[str]:
-    """The variables named as client secrets, wherever they are well-formed."""
+    """Return the well-formed names of the variables that contain client secrets."""
     named = (section.section(name).value("client_secret_env", variable_name, None) for name in section.members)
     return [name for name in named if name is not None]
 
 
 def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -> Provider | None:
-    section.only(MEMBERS, HINTS)
+    section.reject_unknown(MEMBERS, HINTS)
     preset = _preset(name, section)
-    client_id = section.needed("client_id", printable_text(256))
+    client_id = section.required("client_id", printable_text(256))
     secret = _secret(section, sources)
     if preset is None:
         return None
@@ -94,7 +94,7 @@ def _provider(name: str, section: ObjectReader, sources: SecretSources | None) -
 
 
 def _preset(name: str, section: ObjectReader) -> Preset | None:
-    """Which protocol this provider speaks; contradictions and gaps are noted."""
+    """Return the preset that applies, and add a problem for each contradicting or missing member."""
     own = [member for member in OAUTH2_ONLY if member in section]
     preset = PRESETS.get(name)
     if preset is None and "issuer" not in section:
@@ -123,14 +123,14 @@ def _scopes(name: str, section: ObjectReader, preset: Preset) -> tuple[str, ...]
 
 
 def _secret(section: ObjectReader, sources: SecretSources | None) -> Secret | None:
-    name = section.needed("client_secret_env", variable_name)
+    name = section.required("client_secret_env", variable_name)
     if name is None or sources is None:
         return None
     return section.value("client_secret_env", lambda _: sources.read(name, client_secret)[0], None)
 
 
 def _endpoint(value: object) -> str:
-    """An https URL, or http on loopback; kept as it is written."""
+    """Check that a value is an https URL, or an http URL on loopback, and return it unchanged."""
     if not isinstance(value, str) or not _URL.fullmatch(value) or "\\" in value or "#" in value:
         raise InvalidValue('expected a URL such as "https://provider.example/oauth2/token"')
     try:
@@ -142,7 +142,7 @@ def _endpoint(value: object) -> str:
 
 
 def _issuer(value: object) -> str:
-    """OpenID Connect Discovery 3: an https URL without query and fragment."""
+    """Check that a value is an https URL without query and fragment (OpenID Connect Discovery 3)."""
     wrong = ["expected an issuer without a query"] if isinstance(value, str) and "?" in value else []
     try:
         url = _endpoint(value)

@@ -1,4 +1,4 @@
-"""Where a secret comes from: a variable, the file that its _FILE form names, or a systemd credential (SPEC 2.2)."""
+"""A secret comes from a variable, from the file that its _FILE form names, or from a systemd credential (SPEC 2.2)."""
 
 from base64 import b64decode, b64encode
 from binascii import Error
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from re import ASCII, compile
 from typing import TypeVar
 
-from gamed.config.errors import InvalidValue, random
+from gamed.config.errors import InvalidValue, looks_random
 from gamed.crypto import KEY_BYTES, Secret
 from gamed.structs import Component
 
 T = TypeVar("T")
 ReadFile = Callable[[str], bytes]
-"""path -> content; OSError when it cannot be read."""
+"""A function that returns the content of a file; it raises OSError."""
 
 CREDENTIALS = "CREDENTIALS_DIRECTORY"
 _NAME = compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", ASCII)
@@ -23,31 +23,31 @@ _HEX = compile(r"[0-9A-Fa-f]{64}", ASCII)
 
 
 class SecretSources(Component, frozen=True):
-    """What can be asked for secrets: the environment, and files it points to."""
+    """The environment, and the files that it names, as sources of secrets."""
 
     _environ: Mapping[str, str]
     _read_file: ReadFile
 
-    def read(self, name: str, rule: Callable[[bytes], T]) -> tuple[T, str]:
-        """Return what the rule makes of the value that the variable `name` supplies, and where the value was found.
+    def read(self, name: str, convert: Callable[[bytes], T]) -> tuple[T, str]:
+        """Return the converted value that the variable `name` supplies, and where the value was found.
 
-        Raise Wrong if there is none, or more than one, or if the rule refuses it: the message then names the variable,
-        the file or the credential.
+        Raise InvalidValue if there is none, or more than one, or if `convert` rejects it: the message then names the
+        variable, the file or the credential.
         """
         found = [each for each in (self._variable(name), self._file(name), self._credential(name)) if each is not None]
         if len(found) > 1:
-            raise InvalidValue(f"{_spoken(name)} is supplied twice; keep one of variable, _FILE and credential")
+            raise InvalidValue(f"{_shown_name(name)} is supplied twice; keep one of variable, _FILE and credential")
         if not found:
-            raise InvalidValue(f"{_spoken(name)} is not set; nor is its _FILE form, nor a credential of that name")
+            raise InvalidValue(f"{_shown_name(name)} is not set; nor is its _FILE form, nor a credential of that name")
         [(value, origin)] = found
         try:
-            return rule(value), origin
+            return convert(value), origin
         except InvalidValue as e:
             raise InvalidValue(*(f"{origin}: {message}" for message in e.messages)) from None
 
     def _variable(self, name: str) -> tuple[bytes, str] | None:
         value = self._environ.get(name)
-        return (value.encode("utf-8", "surrogateescape"), _spoken(name)) if value else None
+        return (value.encode("utf-8", "surrogateescape"), _shown_name(name)) if value else None
 
     def _file(self, name: str) -> tuple[bytes, str] | None:
         path = self._environ.get(f"{name}_FILE")
@@ -57,9 +57,9 @@ class SecretSources(Component, frozen=True):
             value = _without_newline(self._read_file(path))
         except OSError as e:  # the path is not shown: it may be the secret itself, in the wrong variable
             raise InvalidValue(
-                f"the file that {_spoken(name)}'s _FILE form names cannot be read: {e.strerror}"
+                f"the file that {_shown_name(name)}'s _FILE form names cannot be read: {e.strerror}"
             ) from None
-        return value, f"the file {_printable(path)} that {_spoken(name)}'s _FILE form names"
+        return value, f"the file {_printable_path(path)} that {_shown_name(name)}'s _FILE form names"
 
     def _credential(self, name: str) -> tuple[bytes, str] | None:
         folder = self._environ.get(CREDENTIALS)
@@ -70,26 +70,26 @@ class SecretSources(Component, frozen=True):
         except FileNotFoundError:
             return None
         except OSError as e:
-            raise InvalidValue(f"the credential that {_spoken(name)} names cannot be read: {e.strerror}") from None
-        return value, f"the credential that {_spoken(name)} names"
+            raise InvalidValue(f"the credential that {_shown_name(name)} names cannot be read: {e.strerror}") from None
+        return value, f"the credential that {_shown_name(name)} names"
 
 
 def variable_name(value: object) -> str:
-    """The NAME of a variable; what looks like the secret itself is refused, and not shown."""
+    """Check the NAME of a variable; reject a value that looks like the secret itself, without showing it."""
     if not isinstance(value, str) or not value:
         raise InvalidValue('expected the name of an environment variable, such as "GAMED_MASTER_KEY"')
-    if not _NAME.fullmatch(value) or random(value) or _HEX.fullmatch(value):
+    if not _NAME.fullmatch(value) or looks_random(value) or _HEX.fullmatch(value):
         raise InvalidValue(
             'expected the NAME of an environment variable, such as "GAMED_MASTER_KEY", never the secret itself. '
             "If this was a real secret, make a new one"
         )
     if value.endswith("_FILE"):
-        raise InvalidValue("expected the name without _FILE at its end; that form is looked for by itself")
+        raise InvalidValue("expected the name without _FILE at its end; gamed finds that form by itself")
     return value
 
 
 def master_key(raw: bytes) -> Secret:
-    """Strict Base64 of 32 bytes (SPEC 2.2, RFC 4648 4)."""
+    """Decode strict Base64 of 32 bytes (SPEC 2.2, RFC 4648 section 4)."""
     text = raw.decode("latin-1")
     if text != text.strip():
         raise InvalidValue("the master key has white space around it")
@@ -102,7 +102,7 @@ def master_key(raw: bytes) -> Secret:
     try:
         key = b64decode(text, validate=True)
     except Error:
-        raise InvalidValue("the master key is not whole Base64; was a part or the = at its end lost?") from None
+        raise InvalidValue("the master key is incomplete Base64; was a part or the = at its end lost?") from None
     if len(key) != KEY_BYTES:
         raise InvalidValue(f"the master key is {len(key)} bytes long; expected Base64 of exactly {KEY_BYTES} bytes")
     if b64encode(key).decode() != text:
@@ -111,7 +111,7 @@ def master_key(raw: bytes) -> Secret:
 
 
 def weak(key: Secret) -> str | None:
-    """Why a key of the right size was hardly drawn at random; None when nothing speaks against it."""
+    """Return why a key of the right size is probably not random, or None if it seems random."""
     raw = key.reveal()
     if len(set(raw)) == 1:
         return "the master key is one byte repeated; make a random one with `gamed key new`"
@@ -121,22 +121,22 @@ def weak(key: Secret) -> str | None:
 
 
 def client_secret(raw: bytes) -> Secret:
-    """What the provider's console shows (RFC 6749 A.2), without spaces."""
+    """Check a client secret: visible ASCII without spaces (RFC 6749 A.2)."""
     if not _CLIENT_SECRET.fullmatch(raw.decode("latin-1")):
         raise InvalidValue("the client secret must be 1 to 512 visible ASCII characters, without spaces or line ends")
     return Secret(raw)
 
 
 def _without_newline(raw: bytes) -> bytes:
-    """Files end with one newline; a second one is part of the value, and wrong."""
+    """Remove the newline at the end of a file; a second one is part of the value, and makes it invalid."""
     return raw.removesuffix(b"\n").removesuffix(b"\r") if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
 
 
-def _spoken(name: str) -> str:
-    """A variable's name where it cannot be a secret."""
+def _shown_name(name: str) -> str:
+    """Return a variable's name for a message, unless it may be a secret."""
     return name if _PLAIN_NAME.fullmatch(name) and len(name) <= 64 else "the variable named here"
 
 
-def _printable(path: str) -> str:
+def _printable_path(path: str) -> str:
     """Return the path of a file that was read, on one line."""
     return path if path.isprintable() else ascii(path)

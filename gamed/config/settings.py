@@ -1,4 +1,4 @@
-"""Everything the service is built from: filled by the porch, consumed by `gamed.service.build_service`."""
+"""The command line fills these settings, and `gamed.service.build_service` builds the service from them."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +14,7 @@ DEFAULT_LISTEN = "tcp:8080:interface=127.0.0.1"
 
 
 class KeySource(StrEnum):
-    """Where the key of `auth.db` came from."""
+    """The source of the key of `auth.db`."""
 
     MASTER = "master"
     """The variable that `master_key_env` names, its _FILE, or a credential."""
@@ -23,7 +23,7 @@ class KeySource(StrEnum):
 
 
 class LogFormat(StrEnum):
-    """What a line of the log looks like."""
+    """The format of the log's lines."""
 
     TEXT = "text"
     JSON = "json"
@@ -32,19 +32,19 @@ class LogFormat(StrEnum):
 
 @redacts("master_key")
 class Settings(Struct, frozen=True):
-    """Checked and locked: the key fits `auth.db`, the data folder exists and is ours alone."""
+    """Validated settings: the key belongs to `auth.db`, and this process has the lock of the data folder."""
 
     config: Config
     config_path: Path
     data: Path
     listen: tuple[str, ...]
-    """Endpoint strings, at least one; the first TCP one gives the base when there is no `public_url`."""
+    """Endpoint strings, at least one; without `public_url` the first TCP one determines the base URL."""
     private_listen: bool
-    """The owner says that non-loopback ports are reached from this machine only."""
+    """The operator declares that non-loopback ports are reachable from this machine only."""
     master_key: Secret
-    """32 bytes, whatever the source; for `Keys.of`."""
+    """32 bytes for `Keys.of`, from any source."""
     key_source: KeySource
     game: GameSettings = field(default_factory=GameSettings)
     log_format: LogFormat = LogFormat.TEXT
     admin: str | None = None
-    """The endpoint string of `/metrics` and `/readyz`; None: there is none."""
+    """The endpoint string of `/metrics` and `/readyz`; None disables both."""

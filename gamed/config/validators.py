@@ -1,6 +1,6 @@
-"""Rules of single values: what an owner may write, and what is expected when it is something else (SPEC 2.1, 8).
+"""Each validator converts one value of a configuration file or raises InvalidValue (SPEC 2.1, 8).
 
-The address players reach the server at: scheme, host, optional port, nothing else (SPEC 2.1, 8).
+`public_url` and `origin` accept a scheme, a host and an optional port, and nothing else.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from gamed.timestamps import DurationMalformed, format_duration, parse_duration
 E = TypeVar("E", bound=StrEnum)
 MAX_COUNT = 1_000_000_000
 HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories that a person cannot see: controls, direction marks, unassigned."""
+"""Unicode categories of invisible characters: controls, direction marks, unassigned ones."""
 SIZE_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _SIZE = compile(r"([0-9]{1,12}) ?([KMGT]iB)", ASCII)
 _VISIBLE = compile(r"[!-~]+", ASCII)
@@ -30,23 +30,23 @@ _FIELD = compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", ASCII)
 
 
 def choice(kind: type[E]) -> Callable[[object], E]:
-    """One of the values of an enumeration, as text."""
+    """Return a validator for the values of an enumeration."""
     expected = " or ".join(f'"{member.value}"' for member in kind)
 
-    def rule(value: object) -> E:
+    def validate(value: object) -> E:
         for member in kind:
             if isinstance(value, str) and value == member.value:
                 return member
         raise InvalidValue(f"expected {expected}")
 
-    return rule
+    return validate
 
 
 def duration(least: int, most: int) -> Callable[[object], int]:
-    """Seconds, within bounds that are part of it."""
+    """Return a validator for durations of `least` to `most` seconds."""
     between = f"from {format_duration(least)} to {format_duration(most)}"
 
-    def rule(value: object) -> int:
+    def validate(value: object) -> int:
         try:
             seconds = parse_duration(value if isinstance(value, str) else "")
         except DurationMalformed as e:
@@ -55,57 +55,57 @@ def duration(least: int, most: int) -> Callable[[object], int]:
             raise InvalidValue(f"expected a duration {between}")
         return seconds
 
-    return rule
+    return validate
 
 
 def count(value: object) -> int:
-    """A whole number, 0 for none."""
+    """Check that a value is a whole number; 0 disables the limit."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_COUNT:
         raise InvalidValue(f"expected a whole number from 0 to {MAX_COUNT} without quotes")
     return value
 
 
 def number(least: int, most: int) -> Callable[[object], int]:
-    """A whole number within bounds that are part of it."""
+    """Return a validator for whole numbers from `least` to `most`."""
 
-    def rule(value: object) -> int:
+    def validate(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise InvalidValue(f"expected a whole number from {least} to {most} without quotes")
         return value
 
-    return rule
+    return validate
 
 
 def size(least: int, most: int) -> Callable[[object], int]:
-    """Bytes: a whole number, or a text with a unit, within bounds that are part of it."""
+    """Return a validator for `least` to `most` bytes, written as a whole number or as a text with a unit."""
 
-    def rule(value: object) -> int:
+    def validate(value: object) -> int:
         match = _SIZE.fullmatch(value) if isinstance(value, str) else None
         found = int(match[1]) * SIZE_UNITS[match[2]] if match else value
         if not isinstance(found, int) or isinstance(found, bool) or not least <= found <= most:
             raise InvalidValue(f'expected a size such as "16 MiB" or 16777216, from {least} to {format_size(most)}')
         return found
 
-    return rule
+    return validate
 
 
 def format_size(count: int) -> str:
-    """The shortest exact text: 16777216 -> `16 MiB`."""
+    """Return the shortest exact text of a size: `16 MiB` for 16777216."""
     unit = next((unit for unit in reversed(SIZE_UNITS) if count and count % SIZE_UNITS[unit] == 0), None)
     return str(count) if unit is None else f"{count // SIZE_UNITS[unit]} {unit}"
 
 
 def flag(value: object) -> bool:
-    """true or false."""
+    """Check that a value is true or false."""
     if not isinstance(value, bool):
         raise InvalidValue("expected true or false without quotes")
     return value
 
 
 def plain_text(most: int) -> Callable[[object], str]:
-    """Text that a person reads: 1 to `most` characters on one line."""
+    """Return a validator for text on one line of 1 to `most` characters, which a person reads."""
 
-    def rule(value: object) -> str:
+    def validate(value: object) -> str:
         text = _text(value)
         if not 0 < len(text.strip()) <= most:
             raise InvalidValue(f"expected text of 1 to {most} characters")
@@ -113,44 +113,43 @@ def plain_text(most: int) -> Callable[[object], str]:
             raise InvalidValue("expected text on one line, without hidden characters")
         return text.strip()
 
-    return rule
+    return validate
 
 
 def printable_text(most: int) -> Callable[[object], str]:
-    """Text for machines: ASCII without spaces."""
+    """Return a validator for visible ASCII text without spaces."""
 
-    def rule(value: object) -> str:
+    def validate(value: object) -> str:
         text = _text(value)
         if not _VISIBLE.fullmatch(text) or len(text) > most:
             raise InvalidValue(f"expected 1 to {most} visible ASCII characters without spaces")
         return text
 
-    return rule
+    return validate
 
 
 def _text(value: object) -> str:
-    """An id of digits only is easily written as a number."""
     if not isinstance(value, str):
         raise InvalidValue("expected text, in quotes")
     return value
 
 
 def scope(value: object) -> str:
-    """RFC 6749 3.3: one scope-token."""
+    """Check that a value is one scope-token (RFC 6749 3.3)."""
     if not isinstance(value, str) or not _SCOPE.fullmatch(value):
         raise InvalidValue('expected one scope without spaces, such as "identify"')
     return value
 
 
 def field_name(value: object) -> str:
-    """A member of a provider's answer."""
+    """Check that a value may be the name of a member of a provider's response."""
     if not isinstance(value, str) or not _FIELD.fullmatch(value):
         raise InvalidValue('expected the name of a member of the provider\'s answer, such as "id"')
     return value
 
 
 def network(value: object) -> Network:
-    """An address, or a network in CIDR notation."""
+    """Parse an address, or a network in CIDR notation."""
     if not isinstance(value, str) or "%" in value:
         raise InvalidValue('expected an address or network such as "10.0.0.2" or "10.0.0.0/24"')
     try:
@@ -165,7 +164,7 @@ def network(value: object) -> Network:
 
 
 LOOPBACK_HOSTS = {"localhost", "127.0.0.1", "[::1]"}
-"""Where plain HTTP is allowed: exactly these."""
+"""The only hosts for which plain HTTP is allowed."""
 DEFAULT_PORTS = {"https": 443, "http": 80}
 EXAMPLE = 'expected an address such as "https://play.example.org"'
 _SCHEME = compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/*+)(.*+)", ASCII)
@@ -177,7 +176,7 @@ MAX_HOST = 253
 
 
 class PublicUrl(Struct, frozen=True):
-    """In canonical form: small letters, IDN as ASCII, shortest IPv6, no default port."""
+    """A URL in canonical form: lower case, IDN as ASCII, shortest IPv6, no default port."""
 
     scheme: str
     host: str
@@ -194,7 +193,7 @@ class PublicUrl(Struct, frozen=True):
 
 
 def parse_public_url(text: str) -> PublicUrl:
-    """Return the address, or raise Wrong with everything that is wrong with it."""
+    """Return the parsed URL; raise InvalidValue with all its errors."""
     scheme, rest = _split_scheme(text)
     authority, wrong = _authority(rest)
     match = _HOST_PORT.fullmatch(authority)
@@ -232,14 +231,14 @@ def _authority(rest: str) -> tuple[str, list[str]]:
 
 
 def public_url(value: object) -> str:
-    """The rule of the member `public_url`."""
+    """Return the canonical form of the member `public_url`."""
     if not isinstance(value, str):
         raise InvalidValue(EXAMPLE)
     return str(parse_public_url(value))
 
 
 def origin(value: object) -> str:
-    """One of `cors_origins`: exactly what a browser sends as `Origin` (RFC 6454 6.1)."""
+    """Return one of `cors_origins` in the form that a browser sends as `Origin` (RFC 6454 6.1)."""
     if not isinstance(value, str) or value in ("*", "null"):
         raise InvalidValue('expected an origin such as "https://game.example.org"; "*" and "null" are not allowed')
     return str(parse_public_url(value))

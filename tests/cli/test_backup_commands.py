@@ -16,7 +16,7 @@ from gamed.cli import restore_journal
 from gamed.database.backup_format import STORES
 from tests.cli.backup_helpers import BackupCase, command
 from tests.cli.process import PorchTestCase
-from tests.config.files import KEY_TEXT, LOCAL, changed
+from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.e2e.wire import Answer, ask
 from tests.support.covers import covers
 

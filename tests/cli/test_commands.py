@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from gamed import __version__
 from gamed.cli.main import gamed
 from tests.cli.process import GAMED, MODULE, ROOT, TWISTD, PorchTestCase, get
-from tests.config.files import LOCAL, OAUTH, changed
+from tests.config.fixtures import LOCAL, OAUTH, changed
 
 
 class BesideTheServerTests(PorchTestCase):

@@ -15,7 +15,7 @@ import gamed.cli.main  # what the other user has to be able to import, too
 import gamed.service  # noqa: F401
 from tests.cli.other_user import python_for_all
 from tests.cli.process import GAMED, PorchTestCase
-from tests.config.files import KEY_TEXT
+from tests.config.fixtures import KEY_TEXT
 from tests.proxies.samples import Nginx
 from tests.support.certificates import certificate
 from tests.support.ports import free_port

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.process import ROOT, PorchTestCase, environment
-from tests.config.files import KEY_TEXT, LOCAL, changed
+from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 
 UNIT = """
 # /etc/systemd/system/gamed.service

@@ -7,7 +7,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from tests.cli.process import GAMED, TWISTD, PorchTestCase, end_daemon, environment, free_port
-from tests.config.files import ENVIRON, OAUTH
+from tests.config.fixtures import ENVIRON, OAUTH
 from tests.support.covers import covers
 
 PROBE = """

@@ -21,7 +21,7 @@ from gamed.players.tables import create_player
 from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import IdentityNamespace
 from tests.cli.process import PorchTestCase, get
-from tests.config.files import ENVIRON, KEY_TEXT, OAUTH
+from tests.config.fixtures import ENVIRON, KEY_TEXT, OAUTH
 from tests.support.covers import covers
 
 

@@ -13,7 +13,7 @@ from gamed.cli.keys import refusing
 from gamed.cli.process import refuse_foreign_folder
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
 from tests.cli.process import TWISTD, PorchTestCase, free_port
-from tests.config.files import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
+from tests.config.fixtures import ENVIRON, KEY_TEXT, LOCAL, OAUTH, changed
 from tests.support.covers import covers
 
 OTHER_KEY = b64encode(bytes(range(32))).decode()

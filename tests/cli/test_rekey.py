@@ -3,7 +3,7 @@
 import json
 
 from tests.cli.process import PorchTestCase
-from tests.config.files import KEY_TEXT, LOCAL, changed
+from tests.config.fixtures import KEY_TEXT, LOCAL, changed
 from tests.support.covers import covers
 
 

@@ -12,7 +12,7 @@ from gamed.config.model import (
     ReturnProofSetting,
     SessionLifetimes,
 )
-from tests.config.files import ENVIRON, GONE, KEY, LOCAL, OAUTH, changed, complaints, judge, told
+from tests.config.fixtures import ENVIRON, GONE, KEY, LOCAL, OAUTH, changed, complaints, errors, load_config
 from tests.support.covers import covers
 
 
@@ -20,8 +20,8 @@ class WholeFileTests(SynchronousTestCase):
     @covers("2.1/26", "8/8")
     def test_local(self) -> None:
         """The smallest file: local mode, every other member at its default."""
-        judged = judge(LOCAL, {})
-        config = judged.config
+        loaded = load_config(LOCAL, {})
+        config = loaded.config
         self.assertEqual(config.mode, Mode.LOCAL)
         self.assertEqual((config.public_url, config.master_key, config.server_name), (None, None, None))
         self.assertEqual(config.providers, {})
@@ -30,34 +30,34 @@ class WholeFileTests(SynchronousTestCase):
         self.assertEqual(config.limits, AuthLimits())
         self.assertEqual(config.trusted_proxies, LOOPBACK)
         self.assertEqual(config.cors_origins, ())
-        self.assertEqual((judged.warnings, judged.secret_names), ((), ()))
+        self.assertEqual((loaded.warnings, loaded.secret_names), ((), ()))
 
     @covers("2.1/18", "2.1/19")
     def test_oauth(self) -> None:
-        """A file of oauth mode as the document shows it, its secrets looked up (SPEC 2.1, 2.2)."""
-        judged = judge(OAUTH)
-        config = judged.config
+        """The file of oauth mode in the specification is loaded with its secrets (SPEC 2.1, 2.2)."""
+        loaded = load_config(OAUTH)
+        config = loaded.config
         self.assertEqual(config.mode, Mode.OAUTH)
         self.assertEqual(config.public_url, "https://play.example.org")
         assert config.master_key is not None
         self.assertEqual(config.master_key.reveal(), KEY)
         self.assertEqual(list(config.providers), ["discord", "google"])
         self.assertEqual(config.providers["discord"].client_secret.reveal(), b"discord-hush")
-        self.assertEqual(judged.secret_names, ("GAMED_MASTER_KEY", "DISCORD_CLIENT_SECRET", "GOOGLE_CLIENT_SECRET"))
-        self.assertEqual(judged.warnings, ())
+        self.assertEqual(loaded.secret_names, ("GAMED_MASTER_KEY", "DISCORD_CLIENT_SECRET", "GOOGLE_CLIENT_SECRET"))
+        self.assertEqual(loaded.warnings, ())
 
     @covers("threats/51")
     def test_secrets_stay_hidden(self) -> None:
-        """No text form of what was read shows a secret."""
-        text = repr(judge(OAUTH))
+        """The `repr` of a configuration shows no secret."""
+        text = repr(load_config(OAUTH))
         self.assertNotIn("hush", text)
         self.assertNotIn(ENVIRON["GAMED_MASTER_KEY"], text)
         self.assertNotIn(repr(KEY), text)
 
     @covers("2.1/27")
     def test_optional_members(self) -> None:
-        """Every member beyond the document's own means what it says."""
-        config = judge(
+        """Every optional member is read."""
+        config = load_config(
             changed(
                 LOCAL,
                 server_name=" Anna's server ",
@@ -82,14 +82,14 @@ class WholeFileTests(SynchronousTestCase):
 
 class ComplaintTests(SynchronousTestCase):
     def test_form(self) -> None:
-        """File, line, column, member, and what was expected: the place is the value's."""
+        """A complaint has file, line, column, member and what was expected; the position is that of the value."""
         text = '{\n  "mode": "local",\n\n  "session": {\n    "refresh_ttl": "1h",\n    "access_ttl": "soon"\n  }\n}'
         self.assertEqual(
             complaints(text), ['authentication.json:6:19: session.access_ttl: expected a duration such as "15m"']
         )
 
     def test_all_at_once(self) -> None:
-        """Slips of writing, unknown names, wrong values and missing secrets come in one list, in the file's order."""
+        """Syntax errors, unknown names, wrong values and missing secrets are one list in the order of the file."""
         text = """{
           "mode": "oauth",
           "public_ur": "https://x.example", // my address
@@ -119,21 +119,21 @@ class ComplaintTests(SynchronousTestCase):
         )
 
     def test_given_name(self) -> None:
-        """The complaint begins with the name the porch gives the file."""
+        """The complaint begins with the name of the file that the caller gave."""
         from gamed.config.errors import ConfigError
 
-        error = self.assertRaises(ConfigError, judge, {}, file="/etc/gamed/authentication.json")
+        error = self.assertRaises(ConfigError, load_config, {}, file="/etc/gamed/authentication.json")
         self.assertEqual(str(error), '/etc/gamed/authentication.json:1:1: mode: missing; expected "oauth" or "local"')
 
     def test_not_an_object(self) -> None:
-        """Another JSON value on the outside is one complaint, not a list of missing members."""
+        """A file with another JSON value than an object is one complaint, not a list of missing members."""
         for text in ("[]", '"local"', "1", "null"):
             self.assertEqual(
                 complaints(text), ['authentication.json:1:1: expected an object, such as {"mode": "local"}']
             )
 
     def test_did_you_mean(self) -> None:
-        """A slip in a name is met with the name that was meant; a far one with the names there are."""
+        """An unknown name is reported with the similar known name, or with all known names."""
         cases = {
             "Mode": "did you mean mode?",
             "publicUrl": "did you mean public_url?",
@@ -144,9 +144,9 @@ class ComplaintTests(SynchronousTestCase):
             "cors_origins, login, limits",
         }
         for name, meant in cases.items():
-            self.assertEqual(told(changed(LOCAL, **{name: 1})), [f"{name}: no such member here; {meant}"])
+            self.assertEqual(errors(changed(LOCAL, **{name: 1})), [f"{name}: no such member here; {meant}"])
         self.assertEqual(
-            told(changed(LOCAL, session__acces_ttl="15m")),
+            errors(changed(LOCAL, session__acces_ttl="15m")),
             ["session.acces_ttl: no such member here; did you mean access_ttl?"],
         )
 
@@ -174,19 +174,19 @@ class ComplaintTests(SynchronousTestCase):
 class ModeTests(SynchronousTestCase):
     @covers("1/5")
     def test_values(self) -> None:
-        """`oauth` and `local`, exactly; nothing else."""
+        """The mode is exactly `oauth` or `local`."""
         for value in ("OAuth", "LOCAL", "", " local", "none", None, 1, True, ["local"], {}):
-            self.assertEqual(told({"mode": value})[:1], ['mode: expected "oauth" or "local"'], value)
+            self.assertEqual(errors({"mode": value})[:1], ['mode: expected "oauth" or "local"'], value)
 
     def test_missing(self) -> None:
         """The mode is never guessed: without it the service does not start."""
-        self.assertEqual(told({}), ['mode: missing; expected "oauth" or "local"'])
+        self.assertEqual(errors({}), ['mode: missing; expected "oauth" or "local"'])
 
     @covers("2.1/9", "2.1/12", "2.1/14", "7/2")
     def test_oauth_needs_all(self) -> None:
-        """In oauth mode address, key and providers are required, and told together (SPEC 7)."""
+        """In oauth mode URL, key and providers are required, and reported together (SPEC 7)."""
         self.assertEqual(
-            told({"mode": "oauth"}),
+            errors({"mode": "oauth"}),
             [
                 'public_url: missing; oauth mode needs it, as "https://play.example.org"',
                 "master_key_env: missing; oauth mode needs the name of the variable that holds the master key "
@@ -199,17 +199,17 @@ class ModeTests(SynchronousTestCase):
         """Providers left in a local file are checked for their form, need no secret, and are not enabled."""
         config = changed(OAUTH, mode="local")
         environ = {"GAMED_MASTER_KEY": ENVIRON["GAMED_MASTER_KEY"]}
-        judged = judge(config, environ)
-        self.assertEqual(judged.config.providers, {})
-        self.assertIsNotNone(judged.config.master_key)
-        self.assertIn("DISCORD_CLIENT_SECRET", judged.secret_names)
+        loaded = load_config(config, environ)
+        self.assertEqual(loaded.config.providers, {})
+        self.assertIsNotNone(loaded.config.master_key)
+        self.assertIn("DISCORD_CLIENT_SECRET", loaded.secret_names)
         wrong = changed(config, providers__discord__client_id=GONE)
-        self.assertEqual(told(wrong, environ), ["providers.discord.client_id: missing"])
+        self.assertEqual(errors(wrong, environ), ["providers.discord.client_id: missing"])
 
     def test_without_providers(self) -> None:
         """A command that talks to no provider needs the master key alone; the providers have no secret then."""
         environ = {"GAMED_MASTER_KEY": ENVIRON["GAMED_MASTER_KEY"]}
-        config = judge(OAUTH, environ, providers=False).config
+        config = load_config(OAUTH, environ, providers=False).config
         self.assertEqual({provider.client_secret.reveal() for provider in config.providers.values()}, {b""})
         self.assertIsNotNone(config.master_key)
 
@@ -217,7 +217,7 @@ class ModeTests(SynchronousTestCase):
 class DurationTests(SynchronousTestCase):
     @covers("8/4", "8/5", "8/6", "8/8")
     def test_bounds(self) -> None:
-        """Each duration at its edges: the last good and the first bad (SPEC 8)."""
+        """Each duration is accepted up to its bounds and rejected beyond them (SPEC 8)."""
         cases = [
             ("access_ttl", ["1s", "15m", "24h", "1d", "0015m"], ["0s", "86401s", "25h", "2d", "999999999999d"]),
             ("refresh_ttl", ["901s", "720h", "8760h", "365d"], ["9s", "8761h", "366d"]),
@@ -226,14 +226,14 @@ class DurationTests(SynchronousTestCase):
         ]
         for name, good, bad in cases:
             for text in good:
-                self.assertEqual(told(changed(LOCAL, **{f"session__{name}": text})), [], (name, text))
+                self.assertEqual(errors(changed(LOCAL, **{f"session__{name}": text})), [], (name, text))
             for text in bad:
-                [complaint] = told(changed(LOCAL, **{f"session__{name}": text}))
+                [complaint] = errors(changed(LOCAL, **{f"session__{name}": text}))
                 self.assertTrue(complaint.startswith(f"session.{name}: expected a duration from "), complaint)
 
     @covers("2.1/25")
     def test_form(self) -> None:
-        """A number and one of s, m, h, d; nothing around it."""
+        """A duration is a number and one of s, m, h, d, with nothing around it."""
         for value in (
             "",
             "15",
@@ -258,102 +258,110 @@ class DurationTests(SynchronousTestCase):
             {},
         ):
             self.assertEqual(
-                told(changed(LOCAL, session__access_ttl=value)),
+                errors(changed(LOCAL, session__access_ttl=value)),
                 ['session.access_ttl: expected a duration such as "15m"'],
                 value,
             )
 
     def test_refresh_outlives_access(self) -> None:
-        """A refresh credential that dies with its access token, or before, is refused; so is a cap below both."""
+        """A refresh credential must live longer than its access token, and the maximum lifetime must not be shorter."""
         for access, refresh in (("15m", "15m"), ("24h", "10s")):
             config = changed(LOCAL, session__access_ttl=access, session__refresh_ttl=refresh)
-            self.assertEqual(told(config), ["session.refresh_ttl: must be longer than access_ttl"])
+            self.assertEqual(errors(config), ["session.refresh_ttl: must be longer than access_ttl"])
         self.assertEqual(
-            told(changed(LOCAL, session__max_lifetime="14m")),
+            errors(changed(LOCAL, session__max_lifetime="14m")),
             ["session.max_lifetime: must not be shorter than access_ttl"],
         )
 
-    def test_one_mistake_is_told_once(self) -> None:
-        """A duration that means nothing is compared with nothing."""
+    def test_one_error_is_reported_once(self) -> None:
+        """An invalid duration is not compared with another one."""
         config = changed(LOCAL, session__access_ttl="soon", session__refresh_ttl="10s")
-        self.assertEqual(told(config), ['session.access_ttl: expected a duration such as "15m"'])
+        self.assertEqual(errors(config), ['session.access_ttl: expected a duration such as "15m"'])
 
     def test_short_ones_warn(self) -> None:
         """Below a minute is allowed, with a warning that names the member."""
-        warnings = judge(changed(LOCAL, session__access_ttl="59s", session__device_transaction_ttl="1m"), {}).warnings
+        warnings = load_config(
+            changed(LOCAL, session__access_ttl="59s", session__device_transaction_ttl="1m"), {}
+        ).warnings
         self.assertEqual(
             [warning.split(": ", 1)[1] for warning in warnings],
-            ["session.access_ttl: is shorter than 1m; that is for trying things out"],
+            ["session.access_ttl: is shorter than 1m; use such a short time only for tests"],
         )
 
 
 class OtherMemberTests(SynchronousTestCase):
     def test_sections_are_objects(self) -> None:
-        """Text, numbers and lists where an object belongs are told as that, once."""
+        """Texts, numbers and lists in place of an object are reported once."""
         for name in ("session", "login", "limits", "providers"):
             for value in ("x", 1, None, True):
-                self.assertEqual(told(changed(LOCAL, **{name: value})), [f"{name}: expected an object in {{ }}"])
+                self.assertEqual(errors(changed(LOCAL, **{name: value})), [f"{name}: expected an object in {{ }}"])
         for name in ("session", "login", "limits"):
-            self.assertEqual(told(changed(LOCAL, **{name: []})), [f"{name}: expected an object in {{ }}"])
+            self.assertEqual(errors(changed(LOCAL, **{name: []})), [f"{name}: expected an object in {{ }}"])
 
     def test_trusted_proxies(self) -> None:
-        """Addresses and networks; host bits, names, zones and doubles are refused; the whole internet warns."""
+        """Addresses and networks are accepted; host bits, names, zones and duplicates are not; 0.0.0.0/0 warns."""
         expected = 'expected an address or network such as "10.0.0.2" or "10.0.0.0/24"'
         for value in ("proxy", "10.0.0.0/33", "10.0.0", "fe80::1%eth0", "", 1, None, 167772162):
-            self.assertEqual(told(changed(LOCAL, trusted_proxies=[value])), [f"trusted_proxies[0]: {expected}"], value)
+            self.assertEqual(
+                errors(changed(LOCAL, trusted_proxies=[value])), [f"trusted_proxies[0]: {expected}"], value
+            )
         self.assertEqual(
-            told(changed(LOCAL, trusted_proxies=["10.0.0.0/8", "10.0.0.1/8"])),
+            errors(changed(LOCAL, trusted_proxies=["10.0.0.0/8", "10.0.0.1/8"])),
             ["trusted_proxies[1]: this network has host bits set; did you mean 10.0.0.0/8?"],
         )
         self.assertEqual(
-            told(changed(LOCAL, trusted_proxies=["10.0.0.1", "10.0.0.1/32"])), ["trusted_proxies[1]: given twice"]
+            errors(changed(LOCAL, trusted_proxies=["10.0.0.1", "10.0.0.1/32"])), ["trusted_proxies[1]: given twice"]
         )
-        self.assertEqual(told(changed(LOCAL, trusted_proxies="10.0.0.1")), ["trusted_proxies: expected a list in [ ]"])
-        self.assertEqual(judge(changed(LOCAL, trusted_proxies=[])).config.trusted_proxies, ())
-        [warning] = judge(changed(LOCAL, trusted_proxies=["0.0.0.0/0"])).warnings
+        self.assertEqual(
+            errors(changed(LOCAL, trusted_proxies="10.0.0.1")), ["trusted_proxies: expected a list in [ ]"]
+        )
+        self.assertEqual(load_config(changed(LOCAL, trusted_proxies=[])).config.trusted_proxies, ())
+        [warning] = load_config(changed(LOCAL, trusted_proxies=["0.0.0.0/0"])).warnings
         self.assertIn("trusted_proxies: trusts every address", warning)
 
     def test_cors_origins(self) -> None:
-        """Exact https origins, or loopback http; no wildcard, no `null`, no path."""
+        """Origins are exact https origins or loopback http; wildcards, `null` and paths are rejected."""
         for value in ("*", "null", "https://*.example.org", "https://x.example/", "http://x.example", "x.example", 1):
-            [complaint] = told(changed(LOCAL, cors_origins=[value]))
+            [complaint] = errors(changed(LOCAL, cors_origins=[value]))
             self.assertTrue(complaint.startswith("cors_origins[0]: "), complaint)
         self.assertEqual(
-            told(changed(LOCAL, cors_origins=["https://x.example", "https://X.example:443"])),
+            errors(changed(LOCAL, cors_origins=["https://x.example", "https://X.example:443"])),
             ["cors_origins[1]: given twice"],
         )
 
     def test_server_name(self) -> None:
-        """1 to 64 characters that can be seen."""
+        """The name has 1 to 64 visible characters."""
         for value in ("", "   ", "x" * 65):
             self.assertEqual(
-                told(changed(LOCAL, server_name=value)), ["server_name: expected text of 1 to 64 characters"], value
+                errors(changed(LOCAL, server_name=value)), ["server_name: expected text of 1 to 64 characters"], value
             )
         for value in (1, None):
-            self.assertEqual(told(changed(LOCAL, server_name=value)), ["server_name: expected text, in quotes"], value)
+            self.assertEqual(
+                errors(changed(LOCAL, server_name=value)), ["server_name: expected text, in quotes"], value
+            )
         for value in ("a\nb", "a\u202eb", "a\u0000b", "a\u200bb"):
             self.assertEqual(
-                told(changed(LOCAL, server_name=value)),
+                errors(changed(LOCAL, server_name=value)),
                 ["server_name: expected text on one line, without hidden characters"],
             )
 
     def test_login(self) -> None:
-        """The two choices of `login`, and a warning where one opens the door to a known attack."""
+        """`login` has two members, and disabling the return proof is a warning."""
         self.assertEqual(
-            told(changed(LOCAL, login__return_proof=False, login__registration="invite")),
+            errors(changed(LOCAL, login__return_proof=False, login__registration="invite")),
             [
                 'login.return_proof: expected "required" or "off"',
                 'login.registration: expected "open" or "approval" or "closed"',
             ],
         )
-        [warning] = judge(changed(LOCAL, login__return_proof="off")).warnings
+        [warning] = load_config(changed(LOCAL, login__return_proof="off")).warnings
         self.assertIn("login.return_proof: is off", warning)
 
     def test_limits(self) -> None:
-        """Whole numbers from 0 on; nothing that only looks like one."""
+        """Limits are whole numbers from 0; values of other types are rejected."""
         for value in (-1, 1.0, "5", True, None, 10**10):
             self.assertEqual(
-                told(changed(LOCAL, limits__live_logins=value)),
+                errors(changed(LOCAL, limits__live_logins=value)),
                 ["limits.live_logins: expected a whole number from 0 to 1000000000 without quotes"],
                 value,
             )
@@ -362,8 +370,8 @@ class OtherMemberTests(SynchronousTestCase):
 @covers("2.1/14")
 class ProviderTests(SynchronousTestCase):
     def test_presets(self) -> None:
-        """Discord and Google need an id and a secret; everything else is known (SPEC 4.5)."""
-        discord, google = judge(OAUTH).config.providers.values()
+        """Discord and Google need only an id and a secret (SPEC 4.5)."""
+        discord, google = load_config(OAUTH).config.providers.values()
         self.assertEqual(
             (discord.protocol, discord.label, discord.scopes), (ProviderProtocol.OAUTH2, "Discord", ("identify",))
         )
@@ -375,34 +383,34 @@ class ProviderTests(SynchronousTestCase):
         self.assertEqual((google.issuer, google.token_endpoint), ("https://accounts.google.com", None))
 
     def test_presets_can_be_changed(self) -> None:
-        """A preset's endpoints or issuer may be another's, on loopback without TLS."""
+        """A preset's endpoints or issuer may be replaced, on loopback without TLS."""
         config = changed(
             OAUTH,
             providers__discord__token_endpoint="http://127.0.0.1:9000/token?x=1",
             providers__discord__label="Test",
             providers__google__issuer="http://localhost:9001/realm/",
         )
-        discord, google = judge(config).config.providers.values()
+        discord, google = load_config(config).config.providers.values()
         self.assertEqual(discord.token_endpoint, "http://127.0.0.1:9000/token?x=1")
         self.assertEqual(discord.authorization_endpoint, "https://discord.com/oauth2/authorize")
         self.assertEqual((discord.label, google.issuer), ("Test", "http://localhost:9001/realm/"))
 
     def test_others(self) -> None:
-        """Any other provider says its issuer (OpenID Connect), or its endpoints and subject (OAuth 2.0)."""
+        """Any other provider needs an issuer (OpenID Connect), or endpoints and a subject field (OAuth 2.0)."""
         own = {"client_id": "1", "client_secret_env": "DISCORD_CLIENT_SECRET"}
         endpoints = {f"{kind}_endpoint": f"https://p.example/{kind}" for kind in ("authorization", "token", "userinfo")}
         providers = {
             "keycloak": {**own, "issuer": "https://k.example/realms/x", "scopes": ["openid", "roles"]},
             "forge-1": {**own, **endpoints, "subject_field": "id", "scopes": ["read:user"]},
         }
-        keycloak, forge = judge(changed(OAUTH, providers=providers)).config.providers.values()
+        keycloak, forge = load_config(changed(OAUTH, providers=providers)).config.providers.values()
         self.assertEqual((keycloak.protocol, keycloak.scopes), (ProviderProtocol.OIDC, ("openid", "roles")))
         self.assertEqual(
             (forge.protocol, forge.scopes, forge.label), (ProviderProtocol.OAUTH2, ("read:user",), "forge-1")
         )
 
     def test_gaps_and_contradictions(self) -> None:
-        """What another provider lacks, or says twice, is told by member."""
+        """Missing and contradicting members of a provider are reported by name."""
         own = {"client_id": "1", "client_secret_env": "DISCORD_CLIENT_SECRET"}
         needs = "authorization_endpoint, token_endpoint, userinfo_endpoint and subject_field"
         cases = [
@@ -442,10 +450,10 @@ class ProviderTests(SynchronousTestCase):
             ("x", {**own, "issuer": "https://x.example", "scopes": ["a"]}, ['providers.x.scopes: must hold "openid"']),
         ]
         for name, provider, expected in cases:
-            self.assertEqual(told(changed(OAUTH, providers={name: provider})), expected)
+            self.assertEqual(errors(changed(OAUTH, providers={name: provider})), expected)
 
     def test_names(self) -> None:
-        """Small letters, digits and hyphens; no name that is a path of the service."""
+        """A provider's name has small letters, digits and hyphens, and is not another path of the service."""
         own = OAUTH["providers"]["discord"]
         for name in (
             "Discord",
@@ -464,7 +472,7 @@ class ProviderTests(SynchronousTestCase):
             "account",
             "errors",
         ):
-            complaints = told(changed(OAUTH, providers={name: own, "discord": own}))
+            complaints = errors(changed(OAUTH, providers={name: own, "discord": own}))
             self.assertEqual(len(complaints), 1, name)
             self.assertIn("expected a name of small letters, digits and hyphens", complaints[0])
 
@@ -484,29 +492,29 @@ class ProviderTests(SynchronousTestCase):
             None,
             "ftp://p.example/",
         ):
-            [complaint] = told(changed(OAUTH, providers__discord__token_endpoint=url))
+            [complaint] = errors(changed(OAUTH, providers__discord__token_endpoint=url))
             self.assertTrue(complaint.startswith("providers.discord.token_endpoint: "), complaint)
-        [complaint] = told(changed(OAUTH, providers__google__issuer="https://p.example?x"))
+        [complaint] = errors(changed(OAUTH, providers__google__issuer="https://p.example?x"))
         self.assertEqual(complaint, "providers.google.issuer: expected an issuer without a query")
 
     @covers("2.1/15")
     def test_form(self) -> None:
         """`providers` is an object of objects, not a list of names, and not empty (SPEC 2.1)."""
         expected = 'providers: expected an object with one member per provider, such as {"discord": {...}}'
-        self.assertEqual(told(changed(OAUTH, providers=["discord"])), [expected])
+        self.assertEqual(errors(changed(OAUTH, providers=["discord"])), [expected])
         self.assertEqual(
-            told(changed(OAUTH, providers={})),
+            errors(changed(OAUTH, providers={})),
             ["providers: missing; oauth mode needs at least one provider, such as discord or google"],
         )
         self.assertEqual(
-            told(changed(OAUTH, providers={"discord": True}))[0], "providers.discord: expected an object in { }"
+            errors(changed(OAUTH, providers={"discord": True}))[0], "providers.discord: expected an object in { }"
         )
 
     def test_master_key_goes_to_nobody(self) -> None:
         """A provider may not be given the master key's variable as its secret."""
         self.assertEqual(
-            told(changed(OAUTH, providers__discord__client_secret_env="GAMED_MASTER_KEY")),
+            errors(changed(OAUTH, providers__discord__client_secret_env="GAMED_MASTER_KEY")),
             [
-                "providers.discord.client_secret_env: names the master key's variable; that key goes to nobody",
+                "providers.discord.client_secret_env: names the master key's variable; name another variable",
             ],
         )

@@ -1,4 +1,4 @@
-"""`game.json`: every setting of PROTOCOL 7, judged like the other file."""
+"""`game.json` is validated like the other configuration file; it has every setting of PROTOCOL 7."""
 
 from msgspec.structs import fields
 from twisted.trial.unittest import SynchronousTestCase
@@ -9,16 +9,16 @@ from gamed.saves.limits import MIB, SaveLimits
 
 
 class GameTests(SynchronousTestCase):
-    def test_nothing_is_needed(self) -> None:
-        """An empty object is the defaults."""
+    def test_nothing_is_required(self) -> None:
+        """An empty object stands for the defaults."""
         self.assertEqual(parse_game("{}"), GameSettings())
 
     def test_every_limit_has_a_member(self) -> None:
-        """No limit that the file cannot set."""
+        """The file can set every limit."""
         self.assertEqual({field.name for field in fields(SaveLimits)}, set(RULES))
 
     def test_values(self) -> None:
-        """Sizes as numbers or with a unit; durations, counts, flags, the object of assets."""
+        """Sizes are numbers or have a unit; durations, counts, flags and the object `assets` are read."""
         game = parse_game(
             '{"save_bytes": "32 MiB", "bytes": 99999999, "history_bytes": "2GiB", "staged_ttl": "90m", "slots": 7,'
             ' "allow_blank_saves": true, "assets": {"access": "players", "keep_releases": 2}}'
@@ -29,7 +29,7 @@ class GameTests(SynchronousTestCase):
         self.assertEqual((game.assets.access, game.assets.keep_releases), (AssetAccess.PLAYERS, 2))
 
     def test_all_at_once(self) -> None:
-        """Everything wrong is said with its place, the member meant, and what was expected."""
+        """Each problem is reported with its position, the member that was meant, and what was expected."""
         text = """{
   "save_byte": 5,
   "slots": "many",
@@ -58,7 +58,7 @@ class GameTests(SynchronousTestCase):
         )
 
     def test_bounds(self) -> None:
-        """Each number has a least and a most; booleans, texts and null are none."""
+        """Each number has a minimum and a maximum; booleans, texts and null are not numbers."""
         for name in RULES:
             for wrong in (
                 "-1",
@@ -76,18 +76,18 @@ class GameTests(SynchronousTestCase):
                     parse_game(f'{{"{name}": true}}')
 
     def test_one_save_fits(self) -> None:
-        """A save that may be larger than all together is a slip."""
+        """A limit of one save above the limit of all saves is an error."""
         with self.assertRaises(ConfigError) as caught:
             parse_game('{"bytes": "1 MiB"}')
         self.assertIn("one save may be larger", str(caught.exception))
 
     def test_no_object(self) -> None:
-        """Not JSON, and JSON that is no object."""
+        """Text that is not JSON, and JSON that is not an object, is an error."""
         for text in ("", "[]", "{", '{"slots": 1, "slots": 2}', "nonsense"):
             with self.assertRaises(ConfigError, msg=text) as caught:
                 parse_game(text)
             self.assertTrue(str(caught.exception).startswith("game.json:1:"))
 
     def test_members(self) -> None:
-        """What PROTOCOL 7 names, and nothing else."""
+        """The file has the members that PROTOCOL 7 names, and no others."""
         self.assertEqual(len(MEMBERS), 17)

@@ -2,7 +2,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.errors import InvalidValue
 from gamed.config.validators import parse_public_url
-from tests.config.files import LOCAL, OAUTH, changed, judge, told
+from tests.config.fixtures import LOCAL, OAUTH, changed, errors, load_config
 from tests.support.covers import covers
 
 GOOD = {
@@ -162,15 +162,15 @@ class PublicUrlTests(SynchronousTestCase):
                     url = parse_public_url(text)
                 except InvalidValue:
                     continue
-                self.fail(f"{kind}: {text!r} was taken as {url}")
+                self.fail(f"{kind}: {text!r} was accepted as {url}")
 
     @covers("2.1/11", "5/11", "7/4", "threats/64")
     def test_http_is_for_loopback(self) -> None:
-        """Plain HTTP elsewhere is told as exactly that (SPEC 7)."""
+        """Plain HTTP for other hosts is reported as such (SPEC 7)."""
         expected = "must begin with https://; http:// is allowed for localhost, 127.0.0.1 and [::1] only"
         for config in (OAUTH, LOCAL):
             wrong = changed(config, public_url="http://play.example.org")
-            self.assertEqual(told(wrong), [f"public_url: {expected}"])
+            self.assertEqual(errors(wrong), [f"public_url: {expected}"])
 
     def test_everything_at_once(self) -> None:
         """One error does not hide another: each has a line of its own."""
@@ -188,9 +188,9 @@ class PublicUrlTests(SynchronousTestCase):
             ("https://x.example:https/", [f"{only} a path, not even a slash at its end", port]),
         ):
             lines = [f"public_url: {message}" for message in expected]
-            self.assertEqual(told(changed(LOCAL, public_url=text)), lines, text)
+            self.assertEqual(errors(changed(LOCAL, public_url=text)), lines, text)
             lines = [f"cors_origins[0]: {message}" for message in expected]
-            self.assertEqual(told(changed(LOCAL, cors_origins=[text])), lines, text)
+            self.assertEqual(errors(changed(LOCAL, cors_origins=[text])), lines, text)
 
     def test_no_value_is_shown(self) -> None:
         """A password pasted into the address does not end up in the complaint."""
@@ -199,8 +199,8 @@ class PublicUrlTests(SynchronousTestCase):
 
     def test_in_the_configuration(self) -> None:
         """The configuration holds the canonical form; other types than text are refused."""
-        judged = judge(changed(OAUTH, public_url="HTTPS://Play.Example.org:443"))
-        self.assertEqual(judged.config.public_url, "https://play.example.org")
+        loaded = load_config(changed(OAUTH, public_url="HTTPS://Play.Example.org:443"))
+        self.assertEqual(loaded.config.public_url, "https://play.example.org")
         for value in (None, 1, True, [], {}, ["https://x.example"]):
-            [complaint] = told(changed(OAUTH, public_url=value))
+            [complaint] = errors(changed(OAUTH, public_url=value))
             self.assertTrue(complaint.startswith("public_url: expected an address"), complaint)

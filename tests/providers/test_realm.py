@@ -3,14 +3,14 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.providers.discovery import IdentityNamespace
-from tests.config.files import OAUTH, changed, judge
+from tests.config.fixtures import OAUTH, changed, load_config
 
 
 class RealmTests(SynchronousTestCase):
     def realms(self, **members: str) -> dict[str, IdentityNamespace]:
         """Of the providers, with members of discord set."""
         file = changed(OAUTH, **{f"providers__discord__{name}": value for name, value in members.items()})
-        return {name: IdentityNamespace.of(provider) for name, provider in judge(file).config.providers.items()}
+        return {name: IdentityNamespace.of(provider) for name, provider in load_config(file).config.providers.items()}
 
     def test_presets(self) -> None:
         """Discord by its origin, Google by its issuer."""

@@ -1,4 +1,4 @@
-"""Configurations to judge, written as an owner would, and a world of variables and files around them."""
+"""Configurations, environment variables and files, and functions that load them."""
 
 import json
 from base64 import b64encode
@@ -28,7 +28,7 @@ OAUTH: Mapping[str, Any] = {
 }
 LOCAL: Mapping[str, Any] = {"mode": "local"}
 GONE = object()
-"""In place of a value: the member is left out."""
+"""A value that removes the member."""
 
 
 def no_file(path: str) -> bytes:
@@ -36,7 +36,7 @@ def no_file(path: str) -> bytes:
 
 
 def reader(files: Mapping[str, bytes]) -> Callable[[str], bytes]:
-    """A file system of a few files."""
+    """Return a function that reads from these files."""
 
     def read(path: str) -> bytes:
         return files[path] if path in files else no_file(path)
@@ -45,7 +45,7 @@ def reader(files: Mapping[str, bytes]) -> Callable[[str], bytes]:
 
 
 def changed(base: Mapping[str, Any], **members: Any) -> dict[str, Any]:
-    """A copy with members set; a name such as `session__access_ttl` reaches inside."""
+    """Return a copy with members set; a name such as `session__access_ttl` is a path."""
     config: dict[str, Any] = deepcopy(dict(base))
     for dotted, value in members.items():
         *outer, name = dotted.split("__")
@@ -59,14 +59,14 @@ def changed(base: Mapping[str, Any], **members: Any) -> dict[str, Any]:
     return config
 
 
-def judge(
+def load_config(
     config: Mapping[str, Any], environ: Mapping[str, str] = ENVIRON, files: Mapping[str, bytes] = {}, **options: Any
 ) -> LoadedConfiguration:
     return load(json.dumps(config), environ, reader(files), **options)
 
 
 def complaints(text: str | Mapping[str, Any], environ: Mapping[str, str] = ENVIRON, **files: bytes) -> list[str]:
-    """The lines of the ConfigError; [] when the file is good."""
+    """Return the lines of the ConfigError, or [] for a valid file."""
     try:
         load(text if isinstance(text, str) else json.dumps(text), environ, reader(files))
     except ConfigError as e:
@@ -74,6 +74,6 @@ def complaints(text: str | Mapping[str, Any], environ: Mapping[str, str] = ENVIR
     return []
 
 
-def told(config: Mapping[str, Any], environ: Mapping[str, str] = ENVIRON) -> list[str]:
-    """The complaints without file and place."""
+def errors(config: Mapping[str, Any], environ: Mapping[str, str] = ENVIRON) -> list[str]:
+    """Return the complaints without file and position."""
     return [line.split(": ", 1)[1] for line in complaints(config, environ)]

@@ -25,11 +25,11 @@ class ReadTests(SynchronousTestCase):
         text = dumps(value, indent=indent, ensure_ascii=ascii_only)
         document = read(text)
         self.assertEqual(document.value, loads(text))
-        self.assertEqual(document.slips, ())
+        self.assertEqual(document.recoverable_errors, ())
 
     @given(st.text(alphabet='{}[]",:\\ \n\t01.-+eEtrufalsn/#*é', max_size=60))
     def test_never_reads_what_json_refuses(self, text: str) -> None:
-        """Text that is no JSON is Malformed or has slips, whatever it is; text that is JSON has neither."""
+        """Text that is not JSON raises JsonSyntaxError or has recoverable errors; JSON does neither."""
         try:
             loads(text, parse_constant=self.fail_constant)
             valid = True
@@ -41,29 +41,29 @@ class ReadTests(SynchronousTestCase):
             self.assertGreaterEqual(e.problem.position, Position(1, 1))
             self.assertFalse(valid and "deeper" not in str(e) and "surrogate" not in str(e), text)
         else:
-            names_twice = any("given twice" in slip.message for slip in document.slips)
-            self.assertTrue(valid or document.slips, text)
-            self.assertFalse(valid and document.slips and not names_twice, text)
+            names_twice = any("given twice" in error.message for error in document.recoverable_errors)
+            self.assertTrue(valid or document.recoverable_errors, text)
+            self.assertFalse(valid and document.recoverable_errors and not names_twice, text)
 
     def fail_constant(self, name: str) -> object:
         raise ValueError(name)
 
-    def test_places(self) -> None:
+    def test_positions(self) -> None:
         """Each value, and each member's name, has its line and column, counted from 1 in characters."""
         document = read('{\n  "mode": "local",\n\t"é": [1,\r\n {"a": null}]\n}')
-        self.assertEqual(document.places[()], Position(1, 1))
-        self.assertEqual(document.places[("mode",)], Position(2, 11))
+        self.assertEqual(document.values[()], Position(1, 1))
+        self.assertEqual(document.values[("mode",)], Position(2, 11))
         self.assertEqual(document.names[("mode",)], Position(2, 3))
-        self.assertEqual(document.places[("é", 0)], Position(3, 8))
-        self.assertEqual(document.places[("é", 1, "a")], Position(4, 8))
+        self.assertEqual(document.values[("é", 0)], Position(3, 8))
+        self.assertEqual(document.values[("é", 1, "a")], Position(4, 8))
 
-    def test_slips_are_read_over(self) -> None:
-        """Comments, commas too many or missing, and names given twice are told in one run; the first value holds."""
+    def test_recoverable_errors(self) -> None:
+        """Comments, extra or missing commas, and duplicate names are reported in one run; the first value counts."""
         document = read('// a\n{"a": 1 /* b */ "b": [1, 2,], # c\n "a": 2,}')
         self.assertEqual(document.value, {"a": 1, "b": [1, 2]})
-        told = [(slip.position.line, slip.position.column, slip.message) for slip in document.slips]
+        found = [(error.position.line, error.position.column, error.message) for error in document.recoverable_errors]
         self.assertEqual(
-            sorted(told),
+            sorted(found),
             [
                 (1, 1, "JSON has no comments; remove this one"),
                 (2, 8, "a comma is missing here"),
@@ -76,7 +76,7 @@ class ReadTests(SynchronousTestCase):
         )
 
     def test_malformed(self) -> None:
-        """What cannot be read over is told with its place and in words an owner understands."""
+        """A syntax error is reported with its position and in words that an operator understands."""
         cases = {
             "": (1, 1, "the file is empty"),
             " \n ": (2, 2, "the file is empty"),
@@ -116,11 +116,11 @@ class ReadTests(SynchronousTestCase):
 
 class DecodeTests(SynchronousTestCase):
     def test_byte_order_mark(self) -> None:
-        """A byte order mark in front, as Windows editors write it, is no part of the text."""
+        """A byte order mark, as Windows editors write it, is not part of the text."""
         self.assertEqual(decode(b"\xef\xbb\xbf{}"), "{}")
 
     def test_other_encodings(self) -> None:
-        """Latin-1 and UTF-16 are told at their first bad byte."""
+        """Latin-1 and UTF-16 are reported at their first invalid byte."""
         latin = self.assertRaises(JsonSyntaxError, decode, '{\n "server_name": "Jörg"}'.encode("latin-1")).problem
         self.assertEqual(latin.position, Position(2, 19))
         wide = self.assertRaises(JsonSyntaxError, decode, "{}".encode("utf-16")).problem

@@ -2,18 +2,19 @@ from base64 import b64encode, urlsafe_b64encode
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from gamed.config.authentication import load
 from gamed.config.errors import ConfigError, InvalidValue
 from gamed.config.secrets import variable_name
-from tests.config.files import ENVIRON, KEY, KEY_TEXT, LOCAL, OAUTH, changed, judge, parse
+from tests.config.fixtures import ENVIRON, KEY, KEY_TEXT, LOCAL, OAUTH, changed, load_config
 from tests.support.covers import covers
 
 KEYED = changed(LOCAL, master_key_env="GAMED_MASTER_KEY")
 
 
 def complaint(value: str) -> str:
-    """What is said of this text as master key, without place; "" when it is good."""
+    """Return the complaint about this master key without its position, or "" for a valid key."""
     try:
-        judge(KEYED, {"GAMED_MASTER_KEY": value})
+        load_config(KEYED, {"GAMED_MASTER_KEY": value})
     except ConfigError as e:
         return str(e).split(": ", 2)[2]
     return ""
@@ -36,8 +37,8 @@ class MasterKeyTests(SynchronousTestCase):
             url_safe: "is not Base64",
             KEY_TEXT[:10] + "\n" + KEY_TEXT[10:]: "is not Base64",
             f'"{KEY_TEXT}"': "is not Base64",
-            KEY_TEXT.rstrip("="): "not whole Base64",
-            KEY_TEXT[1:]: "not whole Base64",
+            KEY_TEXT.rstrip("="): "incomplete Base64",
+            KEY_TEXT[1:]: "incomplete Base64",
             KEY_TEXT + "=": "Base64",
             KEY_TEXT[:-2] + chr(ord(KEY_TEXT[-2]) + 1) + "=": "last character",
             b64encode(KEY[:31]).decode(): "31 bytes long",
@@ -54,14 +55,14 @@ class MasterKeyTests(SynchronousTestCase):
     def test_hardly_random(self) -> None:
         """A constant key, or readable text, is used, with a warning."""
         for raw, expected in ((bytes(32), "one byte repeated"), (b"correct horse battery staple ok!", "readable text")):
-            [warning] = judge(KEYED, {"GAMED_MASTER_KEY": b64encode(raw).decode()}).warnings
+            [warning] = load_config(KEYED, {"GAMED_MASTER_KEY": b64encode(raw).decode()}).warnings
             self.assertIn(f"master_key_env: the master key is {expected}", warning)
 
 
 @covers("2.1/12")
 class SourceTests(SynchronousTestCase):
     def test_one_of_three(self) -> None:
-        """A variable, the file its _FILE form names, a systemd credential: each alone will do."""
+        """A variable, the file that its _FILE form names, or a systemd credential supplies the key."""
         file, credential = {"/run/key": f"{KEY_TEXT}\n".encode()}, {"/creds/GAMED_MASTER_KEY": KEY_TEXT.encode()}
         worlds = [
             ({"GAMED_MASTER_KEY": KEY_TEXT}, {}),
@@ -71,32 +72,32 @@ class SourceTests(SynchronousTestCase):
             ({"CREDENTIALS_DIRECTORY": "/elsewhere", "GAMED_MASTER_KEY_FILE": "/run/key"}, file | credential),
         ]
         for environ, files in worlds:
-            key = judge(KEYED, environ, files).config.master_key
+            key = load_config(KEYED, environ, files).config.master_key
             assert key is not None
             self.assertEqual(key.reveal(), KEY)
 
     def test_two_at_once(self) -> None:
-        """Two sources are refused even when they agree: nobody could tell which one counts."""
+        """Two sources are rejected even if they agree."""
         files = {"/run/key": KEY_TEXT.encode(), "/creds/GAMED_MASTER_KEY": KEY_TEXT.encode()}
         variable = {"GAMED_MASTER_KEY": KEY_TEXT}
         file = {"GAMED_MASTER_KEY_FILE": "/run/key"}
         credential = {"CREDENTIALS_DIRECTORY": "/creds"}
         for environ in (variable | file, variable | credential, file | credential, variable | file | credential):
-            error = self.assertRaises(ConfigError, judge, KEYED, environ, files)
+            error = self.assertRaises(ConfigError, load_config, KEYED, environ, files)
             self.assertIn("GAMED_MASTER_KEY is supplied twice; keep one", str(error))
 
     def test_newline_of_files(self) -> None:
         """One line end at the end of a file is no part of the value; anything more is."""
         environ = {"GAMED_MASTER_KEY_FILE": "/run/key"}
         for end in (b"", b"\n", b"\r\n"):
-            judge(KEYED, environ, {"/run/key": KEY_TEXT.encode() + end})
+            load_config(KEYED, environ, {"/run/key": KEY_TEXT.encode() + end})
         for end in (b"\n\n", b" \n", b"\r", b"\r\n\r\n"):
-            error = self.assertRaises(ConfigError, judge, KEYED, environ, {"/run/key": KEY_TEXT.encode() + end})
+            error = self.assertRaises(ConfigError, load_config, KEYED, environ, {"/run/key": KEY_TEXT.encode() + end})
             self.assertIn("white space", str(error))
 
     def test_unreadable_file(self) -> None:
-        """A file that is named but cannot be read is told with the reason."""
-        error = self.assertRaises(ConfigError, judge, KEYED, {"GAMED_MASTER_KEY_FILE": "/run/key"})
+        """A named file that is not readable is reported with the reason."""
+        error = self.assertRaises(ConfigError, load_config, KEYED, {"GAMED_MASTER_KEY_FILE": "/run/key"})
         self.assertIn("GAMED_MASTER_KEY's _FILE form names cannot be read: No such file or directory", str(error))
 
         def forbidden(path: str) -> bytes:
@@ -104,12 +105,12 @@ class SourceTests(SynchronousTestCase):
 
         environ = {"CREDENTIALS_DIRECTORY": "/creds"}
         text = '{"mode": "local", "master_key_env": "GAMED_MASTER_KEY"}'
-        error = self.assertRaises(ConfigError, parse, text, environ, forbidden)
+        error = self.assertRaises(ConfigError, load, text, environ, forbidden)
         self.assertIn("credential that GAMED_MASTER_KEY names cannot be read: Permission denied", str(error))
 
     def test_a_refused_value_names_its_source(self) -> None:
-        """What is wrong with a secret is said with the variable, the file or the credential that it came from, and
-        never with the value."""
+        """A complaint about a secret names the variable, the file or the credential that it came from, and never
+        shows the value."""
         wrong = KEY_TEXT + " "
         for environ, files, origin in (
             ({"GAMED_MASTER_KEY": wrong}, {}, "GAMED_MASTER_KEY"),
@@ -129,12 +130,12 @@ class SourceTests(SynchronousTestCase):
                 "the credential that GAMED_MASTER_KEY names",
             ),
         ):
-            error = str(self.assertRaises(ConfigError, judge, KEYED, environ, files))
+            error = str(self.assertRaises(ConfigError, load_config, KEYED, environ, files))
             self.assertIn(f"master_key_env: {origin}: the master key has white space around it", error)
             self.assertNotIn(KEY_TEXT, error)
 
     def test_where_the_key_was_found(self) -> None:
-        """The configuration says where a good key came from, for messages about a key that does not fit."""
+        """The configuration has the source of the key, for messages about a key that does not belong to auth.db."""
         for environ, files, origin in (
             ({"GAMED_MASTER_KEY": KEY_TEXT}, {}, "GAMED_MASTER_KEY"),
             (
@@ -143,17 +144,17 @@ class SourceTests(SynchronousTestCase):
                 "the file /run/key that GAMED_MASTER_KEY's _FILE form names",
             ),
         ):
-            self.assertEqual(judge(KEYED, environ, files).config.master_key_origin, origin)
-        self.assertEqual(judge(LOCAL).config.master_key_origin, "")
+            self.assertEqual(load_config(KEYED, environ, files).config.master_key_origin, origin)
+        self.assertEqual(load_config(LOCAL).config.master_key_origin, "")
 
     @covers("2.1/20")
     def test_client_secrets(self) -> None:
-        """They come from the same places, one of them, and hold no space or line end."""
+        """Client secrets have the same sources, and contain no space or line end."""
         environ = {**ENVIRON, "DISCORD_CLIENT_SECRET": "", "DISCORD_CLIENT_SECRET_FILE": "/run/discord"}
-        config = judge(OAUTH, environ, {"/run/discord": b"from-file\n"}).config
+        config = load_config(OAUTH, environ, {"/run/discord": b"from-file\n"}).config
         self.assertEqual(config.providers["discord"].client_secret.reveal(), b"from-file")
         for secret in ("a b", "a\n", "é", "x" * 513):
-            error = self.assertRaises(ConfigError, judge, OAUTH, {**ENVIRON, "DISCORD_CLIENT_SECRET": secret})
+            error = self.assertRaises(ConfigError, load_config, OAUTH, {**ENVIRON, "DISCORD_CLIENT_SECRET": secret})
             self.assertIn("discord.client_secret_env: DISCORD_CLIENT_SECRET: the client secret must be", str(error))
             self.assertNotIn(secret, str(error))
 
@@ -162,19 +163,19 @@ class SourceTests(SynchronousTestCase):
         """Leaving a provider's entry out means its variable need not be set (SPEC 2.2)."""
         environ = {name: value for name, value in ENVIRON.items() if not name.startswith("GOOGLE")}
         providers = {"discord": OAUTH["providers"]["discord"]}
-        self.assertEqual(list(judge(changed(OAUTH, providers=providers), environ).config.providers), ["discord"])
+        self.assertEqual(list(load_config(changed(OAUTH, providers=providers), environ).config.providers), ["discord"])
 
 
 @covers("2.1/13")
 class VariableNameTests(SynchronousTestCase):
     def test_names(self) -> None:
-        """What a shell takes as a variable's name, however long and whatever its case."""
+        """Each name that a shell accepts is accepted, up to 128 characters."""
         names = ["GAMED_MASTER_KEY", "gamed_key", "K", "_X", "KEY2", "GamedMasterKey", "GAMED_MASTER_KEY_OF_SERVER_2"]
         for name in (*names, "DISCORD_APPLICATION_CLIENT_SECRET_2026"):
             self.assertEqual(variable_name(name), name)
 
     def test_not_a_name(self) -> None:
-        """Other text is refused with what was meant."""
+        """Other text is rejected with what was expected."""
         for value in ("2KEY", "MY KEY", "MY-KEY", "$GAMED_MASTER_KEY", "${KEY}", "KEY=abc", "Ключ", "K" * 129, "a.b"):
             self.assertIn("NAME of an environment variable", str(self.assertRaises(InvalidValue, variable_name, value)))
         for value in ("", 1, None, ["KEY"]):
@@ -200,6 +201,6 @@ class VariableNameTests(SynchronousTestCase):
 
     def test_odd_names_are_not_shown(self) -> None:
         """A variable's name that could be a secret after all is left out of complaints about it."""
-        error = self.assertRaises(ConfigError, judge, changed(LOCAL, master_key_env="Sesame9Open"), {})
+        error = self.assertRaises(ConfigError, load_config, changed(LOCAL, master_key_env="Sesame9Open"), {})
         self.assertIn("the variable named here is not set", str(error))
         self.assertNotIn("Sesame", str(error))
