@@ -8,7 +8,7 @@ from shutil import copy
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.problem_codes import CODES
+from gamed.http.problems import CODES
 from tests.cli.process import GAMED, WAIT_SECONDS, environment
 from tests.support.nodejs import with_node
 from tests.support.python_client import gamed_assets as ga

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.cli.main import gamed
 from gamed.config.authentication import load
 from gamed.config.model import Config, Mode
-from gamed.http.problem_codes import CODES
+from gamed.http.problems import CODES
 from tests.support.commands import members
 from tests.test_docs import commands
 from tests.test_spec import ROOT

@@ -10,9 +10,9 @@ from gamed.assets.service import AssetRepresentation, AssetRequest, AssetRespons
 from gamed.http.app import make_app
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
 from gamed.http.conditional import sha256_field
-from gamed.http.headers import PreparedHeaders
 from gamed.http.problems import ErrorTable
 from gamed.http.request import Request
+from gamed.http.responses import PreparedHeaders
 from gamed.http.streaming import read_conditions, stream, stream_file
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer

@@ -73,6 +73,8 @@ class BaseApp(Klein, ABC):
     """A Klein app with the form of its errors and the default body policy of its routes."""
 
     default_body_policy: BodyPolicy
+    cors_families: tuple[str, ...] = ()
+    """Prefixes of the paths that answer OPTIONS and pages of other origins; browser routes never do."""
     answers_head = True
     """Whether GET routes answer HEAD; the browser routes do not (PROTOCOL 1)."""
 
@@ -118,6 +120,7 @@ class BaseApp(Klein, ABC):
 class JsonApp(BaseApp):
     """An app whose errors are application/problem+json."""
 
+    cors_families = ("/auth/", "/game/", "/assets/")
     default_body_policy = SmallBodyPolicy("application/json")
 
     def render_problem(self, problem: Problem, request_id: str) -> RenderedError:

@@ -42,26 +42,78 @@ class HttpSettings(Struct, frozen=True):
     trusted_idle_seconds: int = 180
 
 
+class Peer(Struct, frozen=True):
+    """The other end of a connection, classified once when the connection is made."""
+
+    hop: Address | None
+    """None for a unix socket."""
+    address: str
+    """The text of the address, or `unix`."""
+    trusted: bool
+    """Whether it is a proxy that the operator trusts, or a unix socket."""
+    networks: Sequence[tuple[str, int]]
+    """The networks that the connection counts against, each with the factor of its limit.
+
+    None for unix sockets, loopback and trusted peers. One customer's IPv6 line has a /64 or more, so a limit for single
+    addresses would limit no client.
+    """
+
+    @classmethod
+    def classify(cls, host: str | None, trusted_proxies: Sequence[Network]) -> "Peer":
+        """Return the peer with this address, as peer_host() returns it."""
+        if host is None:
+            return LOCAL_SOCKET
+        hop = parse_address(host)
+        trusted = hop is not None and is_trusted(hop, trusted_proxies)
+        exempt = trusted or is_trusted(hop, LOOPBACK)
+        return cls(hop, UNIX if hop is None else str(hop), trusted, () if exempt else client_networks(host))
+
+
+LOCAL_SOCKET = Peer(None, UNIX, True, ())
+"""The peer of every connection over a unix socket."""
+
+
 def peer_host(address: IAddress | None) -> str | None:
     """Return the text of a TCP peer's address; None for a local socket."""
     return None if isinstance(address, UNIXAddress) else str(getattr(address, "host", ""))
 
 
-def client_address(peer: str | None, forwarded: str, trusted: Sequence[Network]) -> str:
-    """Return the TCP peer, or the right-most untrusted entry of X-Forwarded-For when the peer is trusted.
+class ForwardedFor:
+    """The reader of X-Forwarded-For; it warns the operator once if a peer that is not trusted sends the field."""
 
-    `peer` is None for a unix socket, which is trusted. `forwarded` are the field's lines, joined by commas. An entry
-    that is not an address ends the search: the hop that reported it is the last one known (PROTOCOL 3.9).
-    """
-    hop = None if peer is None else parse_address(peer)
-    entries = forwarded.split(",") if forwarded else []
-    while entries and is_trusted(hop, trusted):
-        entry = entries.pop().strip(" \t")
-        reported = parse_address(entry) if len(entry) <= ADDRESS_CHARACTERS else None
-        if reported is None:
-            break
-        hop = reported
-    return UNIX if hop is None else str(hop)
+    def __init__(self, trusted: Sequence[Network]) -> None:
+        self._trusted = trusted
+        self._warned = False
+
+    def client(self, peer: Peer, forwarded: str) -> str:
+        """Return the address of the client; `forwarded` are the lines of the field, joined by commas.
+
+        It is the right-most entry that is not a trusted proxy, or the peer itself if that is not trusted. An entry that
+        is not an address ends the search: the hop that reported it is the last known one (PROTOCOL 3.9).
+        """
+        if not peer.trusted:
+            self._warn(peer)
+            return peer.address
+        hop, entries = peer.hop, forwarded.split(",")
+        while entries and is_trusted(hop, self._trusted):
+            entry = entries.pop().strip(" \t")
+            reported = parse_address(entry) if len(entry) <= ADDRESS_CHARACTERS else None
+            if reported is None:
+                break
+            hop = reported
+        return UNIX if hop is None else str(hop)
+
+    def _warn(self, peer: Peer) -> None:
+        """Log the peer as the network to list if it is in a private one; other addresses are never logged."""
+        if self._warned:
+            return
+        self._warned = True
+        _log.warn(
+            "forwarded_for_ignored",
+            network=str(ip_network(peer.hop)) if peer.hop is not None and peer.hop.is_private else None,
+            detail="X-Forwarded-For came from a peer that is not in trusted_proxies. If the peer is your proxy, add"
+            " its network to trusted_proxies in authentication.json",
+        )
 
 
 def is_trusted(hop: Address | None, trusted: Sequence[Network]) -> bool:
@@ -88,41 +140,6 @@ def parse_address(text: str) -> Address | None:
     return mapped or address
 
 
-class ForwardedFor:
-    """The reader of X-Forwarded-For; it warns the operator once if a peer that is not trusted sends the field."""
-
-    def __init__(self, trusted: Sequence[Network]) -> None:
-        self._trusted = trusted
-        self._warned = False
-
-    def client(self, peer: str | None, forwarded: str | None) -> str:
-        """Return the client's address; `peer` is the TCP peer, None for a unix socket."""
-        if forwarded is None:
-            return _own_address(peer)
-        if not self._warned and not (peer is None or is_trusted(parse_address(peer), self._trusted)):
-            self._warned = True
-            _log.warn(
-                "forwarded_for_ignored",
-                network=_loggable(peer),
-                detail="X-Forwarded-For came from a peer that is not in trusted_proxies. If the peer is your proxy, add"
-                " its network to trusted_proxies in authentication.json",
-            )
-        return client_address(peer, forwarded, self._trusted)
-
-
-@lru_cache(1024)
-def _own_address(peer: str | None) -> str:
-    return client_address(peer, "", ())
-
-
-def _loggable(peer: str) -> str | None:
-    """Return a peer in a private network as the network to list; None for any other address, which is not logged."""
-    address = parse_address(peer)
-    if address is None or not address.is_private:
-        return None
-    return str(ip_network(address))
-
-
 def most_connections(wanted: int) -> int:
     """Return how many connections to accept: as many as wanted, but never more than the process may open."""
     soft, _hard = getrlimit(RLIMIT_NOFILE)
@@ -136,10 +153,10 @@ def spare_files(wanted_connections: int) -> int:
 
 
 class ConnectionLimiter:
-    """The count of open connections, in all and for each network that is neither loopback nor trusted."""
+    """The count of open connections, in all and for each network of a peer."""
 
     def __init__(self, settings: HttpSettings) -> None:
-        self._settings = settings
+        self._per_address = settings.connections_per_address
         self._most = most_connections(settings.connections)
         self._open: Counter[str] = Counter()
         """By network."""
@@ -147,39 +164,22 @@ class ConnectionLimiter:
         self.refused: Counter[str] = Counter(connections=0, connections_per_address=0)
         """Connections that were not accepted, by the limit."""
 
-    def is_trusted(self, peer: str | None) -> bool:
-        """Return whether the peer is a proxy that the operator trusts, or a unix socket."""
-        hop = None if peer is None else parse_address(peer)
-        return (peer is None or hop is not None) and is_trusted(hop, self._settings.trusted_proxies)
-
-    def acquire(self, peer: str | None) -> bool:
+    def acquire(self, peer: Peer) -> bool:
         """Count a new connection; return False if it exceeds a limit."""
         if self.count >= self._most:
             self.refused["connections"] += 1
             return False
-        networks = self._networks_of(peer)
-        limit = self._settings.connections_per_address
-        if any(self._open[network] >= limit * factor for network, factor in networks):
+        if any(self._open[network] >= self._per_address * factor for network, factor in peer.networks):
             self.refused["connections_per_address"] += 1
             return False
-        self._open.update(network for network, _ in networks)
+        self._open.update(network for network, _ in peer.networks)
         self.count += 1
         return True
 
-    def release(self, peer: str | None) -> None:
-        """Forget a connection that was acquired."""
+    def release(self, peer: Peer) -> None:
+        """Uncount a connection that was acquired."""
         self.count -= 1
-        for network, _ in self._networks_of(peer):
+        for network, _ in peer.networks:
             self._open[network] -= 1
             if not self._open[network]:
                 del self._open[network]
-
-    def _networks_of(self, peer: str | None) -> tuple[tuple[str, int], ...]:
-        """Return the networks that a connection counts against, each with the factor of its limit.
-
-        None for local sockets, loopback and trusted peers. One customer's IPv6 line has a /64 or more, so counting
-        single addresses would limit nobody.
-        """
-        if peer is None or self.is_trusted(peer) or is_trusted(parse_address(peer), LOOPBACK):
-            return ()
-        return client_networks(peer)

@@ -12,6 +12,7 @@ from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from gamed.http.client_address import Peer
 from gamed.http.closing import ClosingConnection
 from gamed.http.errors import BadRequest, HttpError, RequestTimeout
 from gamed.http.flow_control import FlowControl
@@ -64,11 +65,11 @@ class HttpConnection(Protocol):
         self,
         site: Site,
         clock: IReactorTime,
-        peer: str | None,
+        peer: Peer,
         idle_seconds: int,
         lost: Callable[["HttpConnection"], object],
     ) -> None:
-        """`peer` is what peer_host() returns; `lost` is called once the connection is closed."""
+        """`lost` is called once the connection is closed."""
         self._site = site
         self._clock = clock
         self.peer = peer
@@ -194,7 +195,7 @@ class HttpConnection(Protocol):
             return
         length = request.head.length
         held, self._buffer = self._buffer, b""
-        if not self.flow.paused:
+        if not (self._reading or self.flow.paused):
             self._resume_reading()
         if length is not None and len(held) >= length:  # the whole body came with its head
             request.body_received(held[:length])
@@ -208,7 +209,8 @@ class HttpConnection(Protocol):
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._timeout.reset(WINDOW_SECONDS)
             self._receive_body(held)
-        self._check_end()
+        if self._read_ended:
+            self._check_end()
 
     def _receive_body(self, data: bytes) -> None:
         request, rate = self._request, self._rate
@@ -283,8 +285,10 @@ class HttpConnection(Protocol):
                 self._clock.callLater(0, self._take_turn)
             else:
                 self._state = State.IDLE
-                self._resume_reading()
-                self._check_end()
+                if not self._reading:
+                    self._resume_reading()
+                if self._read_ended:
+                    self._check_end()
 
     def _take_turn(self) -> None:
         self._turn_due = False
@@ -295,7 +299,8 @@ class HttpConnection(Protocol):
                 self._resume_reading()
             if self._last and self._state is State.IDLE:
                 self._begin_closing().close()
-            self._check_end()
+            if self._read_ended:
+                self._check_end()
 
     # flow control
 
@@ -324,9 +329,7 @@ class HttpConnection(Protocol):
     # the end
 
     def _check_end(self) -> None:
-        """Once the client sends nothing more: answer what is complete, refuse what is not, then close."""
-        if not self._read_ended:
-            return
+        """Answer what is complete, refuse what is not, then close: the client sends nothing more."""
         match self._state:
             case State.IDLE:
                 self._begin_closing().close()

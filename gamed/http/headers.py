@@ -1,6 +1,9 @@
-"""This module holds the header fields of requests and responses (RFC 9110 5)."""
+"""This module reads the header fields of requests, and decides about those of CORS (RFC 9110 5, Fetch standard 3.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
 
 from gamed.http.conditional import Header
 
@@ -8,12 +11,15 @@ from gamed.http.conditional import Header
 class RequestHeaders:
     """The header fields of one request; names are lower case, a value is its bytes as Latin-1 (RFC 9110 5.5)."""
 
-    __slots__ = ("_joined", "_repeated")
+    __slots__ = ("_joined", "_repeated", "get")
+    get: Header
+    """The function from a lower-case name to all its values joined by ", ", or None (RFC 9110 5.2)."""
 
     def __init__(self, block: str) -> None:
         """Split a block of valid lines `name:value CR LF`."""
         lines = [line.split(":", 1) for line in block[:-2].split("\r\n")] if block else []
         self._joined = {name.lower(): value.strip(" \t") for name, value in lines}
+        self.get = self._joined.get  # no method, because each request calls it several times
         self._repeated: dict[str, list[str]] = {}
         if len(self._joined) < len(lines):
             self._collect_repeated(lines)
@@ -24,11 +30,6 @@ class RequestHeaders:
 
     def __contains__(self, name: str) -> bool:
         return name in self._joined
-
-    @property
-    def get(self) -> Header:
-        """The function from a lower-case name to all its values joined by ", ", or None (RFC 9110 5.2)."""
-        return self._joined.get
 
     def single(self, name: str) -> str | None:
         """Return the value of a field that was sent exactly once, else None; `name` in lower case."""
@@ -60,79 +61,34 @@ def credential_sent(headers: RequestHeaders) -> bool:
     return any(value.strip(" \t").lower() not in {"", "bearer"} for value in values)
 
 
-class ResponseHeaders:
-    """The header fields of one response: one value for each name, and further lines beside them."""
-
-    __slots__ = ("_added", "_prepared", "_values")
-
-    def __init__(self) -> None:
-        self._prepared: PreparedHeaders | None = None
-        self._values: dict[str, str] = {}
-        self._added: list[tuple[str, str]] = []
-
-    def __repr__(self) -> str:
-        """Show no field: some are cookies."""
-        return f"<{type(self).__name__}>"
-
-    def set(self, name: str, value: str) -> None:
-        """Set a field, instead of what was set before; the name is written as it is given."""
-        self._values[name] = value
-
-    def begin(self, prepared: "PreparedHeaders") -> None:
-        """Set the first fields of a response, from a block that was encoded once."""
-        if self._values or self._prepared is not None:
-            self.update(prepared.values)
-        else:
-            self._prepared = prepared
-
-    def update(self, values: Mapping[str, str]) -> None:
-        """Set several fields."""
-        self._values.update(values)
-
-    def add(self, name: str, value: str) -> None:
-        """Add one more line, whatever is set."""
-        self._added.append((name, value))
-
-    def remove(self, name: str) -> None:
-        """Remove what was set, if it was."""
-        if self._prepared is not None and name in self._prepared.values:
-            self._merge_prepared(self._prepared)
-        self._values.pop(name, None)
-
-    def get(self, name: str) -> str | None:
-        """Return what was set."""
-        value = self._values.get(name)
-        return value if value is not None or self._prepared is None else self._prepared.values.get(name)
-
-    def encode(self) -> bytes:
-        """Return the lines as they are sent, without the empty one; a line end inside a value becomes a blank."""
-        prepared = self._prepared
-        if prepared is not None and not prepared.values.keys().isdisjoint(self._values):
-            self._merge_prepared(prepared)
-        lines = [f"{name}: {value}\r\n" for name, value in self._values.items()]
-        if self._added:
-            lines += [f"{name}: {value}\r\n" for name, value in self._added]
-        text = "".join(lines)
-        if text.count("\r") == len(lines) == text.count("\n"):
-            block = text.encode()
-        else:
-            block = b"".join(b"%b\r\n" % b" ".join(line.encode().splitlines()) for line in lines)
-        return block if self._prepared is None else self._prepared.block + block
-
-    def _merge_prepared(self, prepared: "PreparedHeaders") -> None:
-        self._prepared, self._values = None, {**prepared.values, **self._values}
+CORS_ALLOWED: Final = (
+    "authorization, content-type, if-match, if-none-match, if-range, range, prefer, content-digest, save-meta"
+)
+CORS_EXPOSED: Final = (
+    "etag, save-version, save-meta, retry-after, x-request-id, repr-digest, content-range, preference-applied, "
+    "asset-release, gamed-protocol"
+)
 
 
-class PreparedHeaders:
-    """The fields that many responses begin with, encoded once."""
+class CorsPolicy(Struct, frozen=True):
+    """The origins whose web pages may use the JSON routes."""
 
-    __slots__ = ("block", "values")
+    origins: Collection[str]
 
-    def __init__(self, values: Mapping[str, str]) -> None:
-        headers = ResponseHeaders()
-        headers.update(values)
-        self.values, self.block = values, headers.encode()
+    def preflight_headers(self, methods: Collection[str], origin: str | None) -> Mapping[str, str]:
+        """Return the header fields of the 204 to an OPTIONS request for a path with these methods."""
+        allowed = ", ".join(sorted({*methods, "OPTIONS"}))
+        if origin not in self.origins:
+            return {"Allow": allowed}
+        return {
+            "Allow": allowed,
+            "Access-Control-Allow-Methods": allowed,
+            "Access-Control-Allow-Headers": CORS_ALLOWED,
+            "Access-Control-Max-Age": "600",
+        }
 
-    def __repr__(self) -> str:
-        """Show no field: an etag reveals what a player has."""
-        return f"<{type(self).__name__}>"
+    def response_headers(self, origin: str | None) -> Mapping[str, str]:
+        """Return the header fields with which a page of an allowed origin may read the response."""
+        if origin is None or origin not in self.origins:
+            return {}
+        return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": CORS_EXPOSED}

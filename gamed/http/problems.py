@@ -1,4 +1,7 @@
-"""This module turns errors into problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1)."""
+"""This module turns errors into problems: RFC 9457 bodies with a closed set of codes (PROTOCOL 1, 3, 4).
+
+Clients are compiled against the codes. A row may be added to CODES, never changed.
+"""
 
 from collections.abc import Mapping, Sequence
 from json import dumps
@@ -9,7 +12,6 @@ from werkzeug import exceptions
 from gamed.database import errors as database_errors
 from gamed.http import errors
 from gamed.http.conditional import RangeUnsatisfiable
-from gamed.http.problem_codes import CODES
 from gamed.rate_limit import RateLimited
 
 ErrorTable = Mapping[type[Exception], tuple[int, str]]
@@ -113,3 +115,112 @@ def _headers(error: BaseException, status: int, code: str, sent: bool, retry_aft
     if status == 405 and allowed:
         headers["Allow"] = ", ".join(sorted(allowed))
     return headers
+
+
+class ProblemCode(Struct, frozen=True):
+    """A row of CODES. `detail` is shown to a person if the error has no text of its own."""
+
+    status: int
+    title: str
+    detail: str
+    retry_after: int | None = None
+    """Seconds; every 429 and 503 has one."""
+
+
+CODES = {
+    # any route (PROTOCOL 1)
+    "bad_request": ProblemCode(400, "Bad request", "The request could not be understood."),
+    "invalid_request": ProblemCode(400, "Invalid request", "The body is not what this address asks for."),
+    "route_not_found": ProblemCode(404, "Not found", "There is nothing at this address."),
+    "method_not_allowed": ProblemCode(405, "Method not allowed", "This address does not answer that method."),
+    "request_timeout": ProblemCode(408, "Request timeout", "The request came too slowly. Send it again."),
+    "body_too_large": ProblemCode(413, "Body too large", "Send a smaller body."),
+    "unsupported_media_type": ProblemCode(415, "Unsupported media type", "Send the body as application/json."),
+    "misdirected_request": ProblemCode(421, "Misdirected request", "This server does not answer for that host name."),
+    "rate_limited": ProblemCode(429, "Too many requests", "Try again in a moment.", 1),
+    "head_too_large": ProblemCode(431, "Request head too large", "Send fewer or shorter header fields."),
+    "internal_error": ProblemCode(
+        500, "Internal error", "Something went wrong here. The owner finds it by the request id."
+    ),
+    "busy": ProblemCode(503, "Busy", "Too much is going on. Try again in a moment.", 1),
+    "shutting_down": ProblemCode(503, "Shutting down", "The server is going down. Try again in a moment.", 5),
+    "unhealthy": ProblemCode(503, "Unhealthy", "A store does not answer.", 5),
+    # stores
+    "store_unavailable": ProblemCode(
+        503, "Store unavailable", "The saves cannot be reached. The owner has to look.", 30
+    ),
+    "storage_full": ProblemCode(507, "Storage full", "The disk of the server is full. The owner has to look.", 300),
+    # the handoff (PROTOCOL 3)
+    "provider_unknown": ProblemCode(400, "Unknown provider", "Choose a provider of /auth/config."),
+    "provider_unavailable": ProblemCode(
+        503, "Provider unavailable", "The provider does not answer. Try again later.", 30
+    ),
+    "provider_denied": ProblemCode(403, "Refused at the provider", "The sign-in was refused at the provider."),
+    "provider_error": ProblemCode(502, "Provider error", "The provider answered something unusable. Try again."),
+    "provider_misconfigured": ProblemCode(
+        502, "Provider misconfigured", "The owner has to look at the provider's settings."
+    ),
+    "last_identity": ProblemCode(409, "Last identity", "This is the last way to sign in. Link another first."),
+    "provider_already_linked": ProblemCode(
+        409, "Provider already linked", "This player has an account of that provider."
+    ),
+    "server_clock_skew": ProblemCode(500, "Wrong clock", "The clock of the server is wrong. The owner has to look."),
+    "invalid_proof": ProblemCode(400, "Invalid proof", "That code is not the one in the browser. Read it again."),
+    "device_secret_invalid": ProblemCode(401, "Unknown login", "Start the sign-in again from the game."),
+    "login_collected": ProblemCode(410, "Login collected", "This login was used already. Sign in again from the game."),
+    "reauthentication_required": ProblemCode(403, "Sign in again first", "Sign in again, then ask within ten minutes."),
+    "login_denied": ProblemCode(403, "Login denied", "The sign-in was declined in the browser."),
+    "login_expired": ProblemCode(410, "Login expired", "The sign-in took too long. Start again from the game."),
+    "login_cancelled": ProblemCode(410, "Login cancelled", "The sign-in was cancelled."),
+    "login_interrupted": ProblemCode(503, "Login interrupted", "The server was interrupted. Sign in again.", 1),
+    "proof_attempts_exceeded": ProblemCode(403, "Too many wrong codes", "Start the sign-in again from the game."),
+    "identity_in_use": ProblemCode(409, "Identity in use", "That account belongs to another player."),
+    "player_blocked": ProblemCode(403, "Player blocked", "The owner of this server has blocked this player."),
+    "player_pending": ProblemCode(
+        403, "Waiting for approval", "The owner of this server has to approve this player first."
+    ),
+    "registration_closed": ProblemCode(403, "Registration closed", "This server takes no new players."),
+    # sessions (PROTOCOL 3.7)
+    "token_missing": ProblemCode(401, "Sign in first", "Send an access token as Authorization: Bearer."),
+    "token_expired": ProblemCode(401, "Access token expired", "Refresh the session."),
+    "token_invalid": ProblemCode(
+        401, "Access token invalid", "This is not an access token of this server. Sign in again."
+    ),
+    "session_revoked": ProblemCode(401, "Session revoked", "This session has ended. Sign in again."),
+    "session_not_found": ProblemCode(404, "Session not found", "There is no such session of yours."),
+    "refresh_expired": ProblemCode(401, "Refresh credential expired", "Sign in again."),
+    "refresh_reused": ProblemCode(401, "Refresh credential reused", "The session was ended for safety. Sign in again."),
+    "refresh_invalid": ProblemCode(401, "Refresh credential invalid", "Sign in again."),
+    # saves (PROTOCOL 4, 7)
+    "erased": ProblemCode(410, "Erased", "The saves of this player were erased meanwhile."),
+    "invalid_slot": ProblemCode(400, "Invalid slot", "A slot is 1 to 64 of a-z, 0-9, dot, underscore and dash."),
+    "digest_mismatch": ProblemCode(
+        400, "Digest mismatch", "The bytes are not those that were announced. Send them again."
+    ),
+    "bad_meta": ProblemCode(400, "Bad Save-Meta", "Save-Meta is a JSON object in one line of ASCII."),
+    "bad_precondition": ProblemCode(400, "Bad precondition", "Send one condition, its tag in double quotes."),
+    "bad_range_put": ProblemCode(400, "Partial writes not taken", "Send the whole save, without Content-Range."),
+    "content_encoding": ProblemCode(415, "Content coding not taken", "Send the save without Content-Encoding."),
+    "length_required": ProblemCode(411, "Length required", "Send Content-Length, or the body chunked."),
+    "save_not_found": ProblemCode(404, "Save not found", "This slot never had a save."),
+    "version_gone": ProblemCode(404, "Version gone", "That version is not kept."),
+    "version_protected": ProblemCode(409, "Version protected", "Only a conflict copy can be dismissed."),
+    "blob_missing": ProblemCode(
+        409, "Bytes missing", "Bytes that the commit names are not staged. PUT them, then commit."
+    ),
+    "deleted": ProblemCode(410, "Deleted", "This save was deleted."),
+    "superseded": ProblemCode(412, "Superseded", "These bytes were stored already, and something newer since."),
+    "version_conflict": ProblemCode(412, "Version conflict", "Another save is current. The bytes sent were kept."),
+    "weak_validator": ProblemCode(412, "Weak validator", "Send the strong tag, without W/."),
+    "save_too_large": ProblemCode(413, "Save too large", "The save is larger than this server takes."),
+    "quota_exceeded": ProblemCode(413, "Quota exceeded", "Delete something first."),
+    "too_many_slots": ProblemCode(413, "Too many slots", "Delete a save first."),
+    "range_not_satisfiable": ProblemCode(416, "Range not satisfiable", "There are fewer bytes than that."),
+    "blank_save": ProblemCode(422, "Blank save", "An empty or all-zero save is not kept."),
+    "precondition_required": ProblemCode(428, "Precondition required", "Say which version is replaced: If-Match."),
+    "corrupt_blob": ProblemCode(500, "Damaged save", "The stored bytes are damaged. An older version may be good."),
+    # assets (PROTOCOL 5)
+    "channel_not_found": ProblemCode(404, "Channel not found", "There is no such channel."),
+    "release_not_found": ProblemCode(404, "Release not found", "This release is not kept."),
+    "file_not_found": ProblemCode(404, "File not found", "There is no such file."),
+}

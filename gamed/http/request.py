@@ -94,7 +94,7 @@ class Request(ResponseWriter):
             self.send_error(self.error)
         elif self._routed.preflight:
             self.status = 204
-            self.response_headers.update(self._site.cors.preflight_headers(self._routed))
+            self.response_headers.update(self._site.cors.preflight_headers(match.methods, self.head.single("origin")))
             self.send_result(None)
         elif match.route is None:
             self.send_error(RouteNotFound())

@@ -10,7 +10,7 @@ from twisted.logger import Logger
 
 from gamed.event_log import EventLog
 from gamed.http import direct_socket
-from gamed.http.headers import PreparedHeaders, ResponseHeaders, credential_sent
+from gamed.http.headers import credential_sent
 from gamed.http.routing import Routed
 from gamed.http.site import Site
 from gamed.http.tracebacks import redacted_traceback
@@ -84,7 +84,7 @@ class ResponseWriter:
         """Set several response header fields."""
         self.response_headers.update(values)
 
-    def beginHeaders(self, prepared: PreparedHeaders) -> None:
+    def beginHeaders(self, prepared: "PreparedHeaders") -> None:
         """Set the fields that many responses begin with."""
         self.response_headers.begin(prepared)
 
@@ -187,7 +187,7 @@ class ResponseWriter:
         direct_socket.write(self._connection.transport, head, data)
         self.sent_bytes += len(data)
 
-    def _set_common_headers(self, headers: ResponseHeaders) -> None:
+    def _set_common_headers(self, headers: "ResponseHeaders") -> None:
         """Set the header fields that every response has, just before its first byte is sent."""
         date = http_date(self._site.now_ms())
         headers.update({"Date": date, "X-Content-Type-Options": "nosniff", "X-Request-Id": self.request_id})
@@ -195,7 +195,10 @@ class ResponseWriter:
             headers.update(AUTH_HEADERS)
         if (headers.get("Content-Type") or "").startswith(("application/json", "application/problem+json")):
             headers.set("Gamed-Protocol", PROTOCOL)
-        self._site.cors.finish_headers(headers, self._routed)
+        cors = self._site.cors
+        if cors.origins and self.head.path.startswith(self._routed.match.app.cors_families):
+            headers.add("Vary", "Origin")
+            headers.update(cors.response_headers(self.head.headers.single("origin")))
 
     def _finish(self) -> None:
         if self.sent_bytes != self._content_length:
@@ -227,3 +230,81 @@ class ResponseWriter:
             request=self.request_id,
             below=redacted_traceback(error),
         )
+
+
+class ResponseHeaders:
+    """The header fields of one response: one value for each name, and further lines beside them."""
+
+    __slots__ = ("_added", "_prepared", "_values")
+
+    def __init__(self) -> None:
+        self._prepared: PreparedHeaders | None = None
+        self._values: dict[str, str] = {}
+        self._added: list[tuple[str, str]] = []
+
+    def __repr__(self) -> str:
+        """Show no field: some are cookies."""
+        return f"<{type(self).__name__}>"
+
+    def set(self, name: str, value: str) -> None:
+        """Set a field, instead of what was set before; the name is written as it is given."""
+        self._values[name] = value
+
+    def begin(self, prepared: "PreparedHeaders") -> None:
+        """Set the first fields of a response, from a block that was encoded once."""
+        if self._values or self._prepared is not None:
+            self.update(prepared.values)
+        else:
+            self._prepared = prepared
+
+    def update(self, values: Mapping[str, str]) -> None:
+        """Set several fields."""
+        self._values.update(values)
+
+    def add(self, name: str, value: str) -> None:
+        """Add one more line, whatever is set."""
+        self._added.append((name, value))
+
+    def remove(self, name: str) -> None:
+        """Remove what was set, if it was."""
+        if self._prepared is not None and name in self._prepared.values:
+            self._merge_prepared(self._prepared)
+        self._values.pop(name, None)
+
+    def get(self, name: str) -> str | None:
+        """Return what was set."""
+        value = self._values.get(name)
+        return value if value is not None or self._prepared is None else self._prepared.values.get(name)
+
+    def encode(self) -> bytes:
+        """Return the lines as they are sent, without the empty one; a line end inside a value becomes a blank."""
+        prepared = self._prepared
+        if prepared is not None and not prepared.values.keys().isdisjoint(self._values):
+            self._merge_prepared(prepared)
+        lines = [f"{name}: {value}\r\n" for name, value in self._values.items()]
+        if self._added:
+            lines += [f"{name}: {value}\r\n" for name, value in self._added]
+        text = "".join(lines)
+        if text.count("\r") == len(lines) == text.count("\n"):
+            block = text.encode()
+        else:
+            block = b"".join(b"%b\r\n" % b" ".join(line.encode().splitlines()) for line in lines)
+        return block if self._prepared is None else self._prepared.block + block
+
+    def _merge_prepared(self, prepared: "PreparedHeaders") -> None:
+        self._prepared, self._values = None, {**prepared.values, **self._values}
+
+
+class PreparedHeaders:
+    """The fields that many responses begin with, encoded once."""
+
+    __slots__ = ("block", "values")
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        headers = ResponseHeaders()
+        headers.update(values)
+        self.values, self.block = values, headers.encode()
+
+    def __repr__(self) -> str:
+        """Show no field: an etag reveals what a player has."""
+        return f"<{type(self).__name__}>"

@@ -9,7 +9,7 @@ from twisted.internet.protocol import ServerFactory
 from gamed.crypto import Random
 from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
-from gamed.http.client_address import ConnectionLimiter, HttpSettings, peer_host
+from gamed.http.client_address import ConnectionLimiter, HttpSettings, Peer, peer_host
 from gamed.http.connection import HttpConnection
 from gamed.http.site import Site
 from gamed.timestamps import Now
@@ -29,12 +29,11 @@ class HttpServer(ServerFactory):
 
     def buildProtocol(self, addr: IAddress | None) -> HttpConnection | None:
         """Return a connection; None, which closes it, when there are too many or the service stops."""
-        peer = peer_host(addr)
+        settings = self.site.settings
+        peer = Peer.classify(peer_host(addr), settings.trusted_proxies)
         if self.site.shutting_down or not self._limiter.acquire(peer):
             return None
-        settings = self.site.settings
-        trusted = self._limiter.is_trusted(peer)
-        idle_seconds = settings.trusted_idle_seconds if trusted else settings.idle_seconds
+        idle_seconds = settings.trusted_idle_seconds if peer.trusted else settings.idle_seconds
         connection = HttpConnection(self.site, self.clock, peer, idle_seconds, self._connection_lost)
         self._open.add(connection)
         return connection
@@ -45,7 +44,7 @@ class HttpServer(ServerFactory):
         return len(self._open)
 
     def refused(self) -> Mapping[str, int]:
-        """Return how many connections were not accepted, by the limit."""
+        """Return the number of connections that were not accepted, by limit."""
         return self._limiter.refused
 
     def _connection_lost(self, connection: HttpConnection) -> None:

@@ -9,10 +9,9 @@ from gamed.crypto import Random
 from gamed.http.access_log import RequestLog
 from gamed.http.app import RouteGroup
 from gamed.http.bodies import RequestHead
-from gamed.http.client_address import ForwardedFor, HttpSettings
-from gamed.http.cors import CorsPolicy, supports_cors
+from gamed.http.client_address import LOCAL_SOCKET, ForwardedFor, HttpSettings, Peer
 from gamed.http.errors import HttpError, MethodNotAllowed, ShuttingDown
-from gamed.http.headers import RequestHeaders
+from gamed.http.headers import CorsPolicy, RequestHeaders
 from gamed.http.parser import RawRequestHead, check_host, decode_path, split_target
 from gamed.http.route_compiler import compile_routes
 from gamed.http.routing import Routed
@@ -54,10 +53,11 @@ class Site:
             self._request_ids = [raw[at : at + 24] for at in range(0, len(raw), 24)][::-1]
         return self._request_ids.pop()
 
-    def route(self, raw: RawRequestHead, peer: str | None) -> Routed:
-        """Find the route of a request; `refusal` is set when it cannot be served. `peer` as peer_host() returns it."""
+    def route(self, raw: RawRequestHead, peer: Peer) -> Routed:
+        """Find the route of a request; `refusal` is set when it cannot be served."""
         headers = raw.headers
-        address = self._forwarded.client(peer, headers.get("x-forwarded-for"))
+        forwarded = headers.get("x-forwarded-for")
+        address = peer.address if forwarded is None else self._forwarded.client(peer, forwarded)
         try:
             path, query, authority = split_target(raw.method, raw.target)
         except HttpError as e:
@@ -75,7 +75,7 @@ class Site:
             return Routed(match, head, e)
         if self.shutting_down:
             return Routed(match, head, ShuttingDown())
-        if match.methods and supports_cors(match.app, path):
+        if match.methods and path.startswith(match.app.cors_families):
             if raw.method == "OPTIONS":
                 return Routed(match, head, preflight=True)
             return Routed(match, head, MethodNotAllowed([*match.methods, "OPTIONS"]))
@@ -84,7 +84,7 @@ class Site:
     def route_malformed(self, line: RawRequestHead | None) -> Routed:
         """Find the route that answers a malformed head, as far as its first line tells; there is no refusal in it."""
         if line is not None:
-            routed = self.route(line, None)
+            routed = self.route(line, LOCAL_SOCKET)
             if routed.head.path:
                 return Routed(routed.match, routed.head)
         head = RequestHead("-", "", b"", {}, RequestHeaders(""), 0, "")

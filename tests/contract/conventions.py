@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gamed.http.problem_codes import CODES
+from gamed.http.problems import CODES
 from tests.contract.document import PROBLEM
 
 SECRETS = (b"gat_", b"grc_", b"gds_")

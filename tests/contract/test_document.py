@@ -12,7 +12,7 @@ from referencing.jsonschema import DRAFT202012
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.app import BaseApp, HtmlApp
-from gamed.http.problem_codes import CODES
+from gamed.http.problems import CODES
 from gamed.http.route_compiler import template_of
 from gamed.login.routes import MAX_WAIT_SECONDS, CollectBody, StartBody
 from gamed.outcomes import LoginFailure

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.problem_codes import CODES
+from gamed.http.problems import CODES
 from gamed.outcomes import LoginFailure
 from tests.contract.document import load, operations
 from tests.contract.test_document import answered

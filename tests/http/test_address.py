@@ -4,7 +4,7 @@ from ipaddress import ip_network
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.client_address import LOOPBACK, ForwardedFor, client_address, parse_address
+from gamed.http.client_address import LOOPBACK, ForwardedFor, Peer, parse_address
 from tests.support.covers import covers
 from tests.support.http import logged
 
@@ -12,7 +12,8 @@ PROXIES = (*LOOPBACK, ip_network("10.0.0.0/8"))
 
 
 def address(peer: str | None, *forwarded: str) -> str:
-    return client_address(peer, ",".join(forwarded), PROXIES)
+    found = Peer.classify(peer, PROXIES)
+    return ForwardedFor(PROXIES).client(found, ",".join(forwarded)) if forwarded else found.address
 
 
 @covers("threats/33")
@@ -64,7 +65,7 @@ class WalkTests(SynchronousTestCase):
 class WarningTests(SynchronousTestCase):
     def warnings(self, *peers: str | None) -> list[str]:
         forwarding, forwarded = ForwardedFor(LOOPBACK), "198.51.100.7"
-        return logged(lambda: [forwarding.client(peer, forwarded) for peer in peers])
+        return logged(lambda: [forwarding.client(Peer.classify(peer, LOOPBACK), forwarded) for peer in peers])
 
     def test_an_unlisted_proxy_is_told_once(self) -> None:
         """One warning with the network to add to trusted_proxies; it names a private peer."""

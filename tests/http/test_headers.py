@@ -5,7 +5,8 @@ from random import Random
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.headers import PreparedHeaders, RequestHeaders, ResponseHeaders
+from gamed.http.headers import RequestHeaders
+from gamed.http.responses import PreparedHeaders, ResponseHeaders
 
 STEPS: list[Callable[[ResponseHeaders], object]] = [
     lambda fields: fields.set("ETag", "2"),

@@ -8,8 +8,7 @@ from werkzeug.exceptions import BadGateway, NotFound
 
 from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavailable, DiskFull
 from gamed.http.errors import BadRequest, HttpError, InvalidRequest, MethodNotAllowed
-from gamed.http.problem_codes import CODES
-from gamed.http.problems import HTTP_ERRORS, merge_tables, plain_problem
+from gamed.http.problems import CODES, HTTP_ERRORS, merge_tables, plain_problem
 from gamed.http.tracebacks import redact, redacted_traceback
 from tests.http.apps import SECRET, EchoRoom
 from tests.support.covers import covers

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from gamed.config.model import Registration
-from gamed.http.problem_codes import CODES
-from gamed.http.problems import HTTP_ERRORS
+from gamed.http.problems import CODES, HTTP_ERRORS
 from gamed.login.browser_routes import REFUSED
 from gamed.login.local import FormError
 from gamed.login.pages import forms, results, texts

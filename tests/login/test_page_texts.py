@@ -8,7 +8,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.http.problem_codes import CODES
+from gamed.http.problems import CODES
 from gamed.login import pages
 from gamed.login.pages import texts
 from gamed.login.pages.results import error_page, over_page
