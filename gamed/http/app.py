@@ -45,7 +45,7 @@ class RouteGroup(Protocol):
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The paths of this group: `/game/` for all below, `/auth/login` for that path and what follows its next slash.
+        """Return the paths of this group: `/game/` for all below, `/auth/login` for that path and all after its slash.
 
         The longest prefix wins. In `/auth/*/callback` the `*` is any segment; it counts where no other prefix fits.
         """

@@ -1,7 +1,7 @@
-"""Work that must finish though the client has left.
+"""This module runs work that must be completed even if the client leaves.
 
-A handler is cancelled when its client leaves. What has begun to change something runs detached from it: the handler
-waits for a watcher, and only the watcher is cancelled.
+A handler is cancelled when its client leaves. Work that changes something is shielded from that: the handler waits for
+another Deferred, and only that one is cancelled.
 """
 
 from collections.abc import Coroutine
@@ -19,15 +19,15 @@ _log = EventLog(Logger())
 
 
 class ShieldedTasks:
-    """All detached work of the service, so that shutdown can wait for it."""
+    """All shielded work of the service, so that shutdown can wait for it."""
 
     def __init__(self) -> None:
         self._running = 0
         self._idle: list[Deferred[None]] = []
-        self._abandoned = False
+        self._given_up = False
 
     def run(self, coroutine: Coroutine[Deferred[Any], Any, T]) -> Deferred[T]:
-        """Start the work; the result is the work's, or CancelledError for a watcher that gave up."""
+        """Start the work and return its result; cancelling the returned Deferred does not stop the work."""
         watcher: Deferred[T] = Deferred()
         self._running += 1
 
@@ -35,37 +35,37 @@ class ShieldedTasks:
             self._running -= 1
             if not watcher.called:
                 watcher.callback(result)
-            self._tell_idle()
+            self._notify_idle()
 
         def failed(failure: Failure) -> None:
             self._running -= 1
             if not watcher.called:
                 watcher.errback(failure)
-            elif not self._abandoned:
+            elif not self._given_up:
                 _log.error(
                     "background_work_failed",
                     error=type(failure.value).__name__,
                     below=redacted_traceback(failure.value),
                 )
-            self._tell_idle()
+            self._notify_idle()
 
         Deferred.fromCoroutine(coroutine).addCallbacks(done, failed)
         return watcher
 
-    def wait(self) -> Deferred[None]:
-        """Fires when no detached work is left; at once when there is none."""
+    def drain(self) -> Deferred[None]:
+        """Return a Deferred that fires when no shielded work is left."""
         idle: Deferred[None] = Deferred()
         self._idle.append(idle)
-        self._tell_idle()
+        self._notify_idle()
         return idle
 
-    def abandon(self) -> None:
-        """The service ends before this work has: how it fails then is nobody's news."""
-        self._abandoned = True
+    def give_up(self) -> None:
+        """Log no further errors of the work, because the service stops before it is completed."""
+        self._given_up = True
         if self._running:
             _log.warn("requests_interrupted", count=self._running)
 
-    def _tell_idle(self) -> None:
+    def _notify_idle(self) -> None:
         if not self._running:
             waiting, self._idle = self._idle, []
             for idle in waiting:

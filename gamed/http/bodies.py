@@ -30,7 +30,7 @@ class RequestHead(Struct, frozen=True, eq=False):
     query: bytes
     """Raw, without the question mark."""
     kwargs: Mapping[str, str]
-    """What the route's converters found in the path."""
+    """The arguments that the converters of the route found in the path."""
     headers: RequestHeaders
     length: int | None
     """Bytes of the body as announced, 0 without a body, None when it is chunked."""
@@ -48,7 +48,7 @@ class RequestHead(Struct, frozen=True, eq=False):
 
     @property
     def header(self) -> Header:
-        """The function from a lower-case name to all its values joined by ", ", or None."""
+        """Return the function from a lower-case name to all its values joined by ", ", or None."""
         return self.headers.get
 
     def single(self, name: str) -> str | None:

@@ -177,7 +177,7 @@ class ConnectionLimiter:
         return True
 
     def release(self, peer: Peer) -> None:
-        """Uncount a connection that was acquired."""
+        """Remove a closed connection from the count."""
         self.count -= 1
         for network, _ in peer.networks:
             self._open[network] -= 1

@@ -19,7 +19,7 @@ class ClosingConnection:
     """A connection after its last response; it discards what the client still sends."""
 
     def __init__(self, transport: Any, timeout: Timeout) -> None:
-        """The owner of the timeout calls timed_out()."""
+        """Use a timeout whose owner calls timed_out()."""
         self._transport = transport
         self._timeout = timeout
         self._lingering = False

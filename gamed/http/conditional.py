@@ -1,12 +1,7 @@
-"""Entity-tags and their comparison (RFC 9110 8.8.3).
+"""These pure functions read the header fields that make a request conditional or partial (PROTOCOL 6).
 
-The preconditions of a request, in the order of RFC 9110 13.2.2; pure (PROTOCOL 6).
-
-One byte range of a representation (RFC 9110 14); pure (PROTOCOL 6).
-
-Digests on the wire (RFC 9530); pure.
-
-The wait that a client would like (RFC 7240 4.3).
+Entity-tags and preconditions are of RFC 9110 8.8.3 and 13, byte ranges of RFC 9110 14, digests of RFC 9530, the wait
+that a client prefers of RFC 7240 4.3.
 """
 
 from base64 import b64encode
@@ -20,17 +15,19 @@ from msgspec import Struct
 
 from gamed.timestamps import parse_http_date
 
+# entity-tags
+
 _OPAQUE = r'"([\x21\x23-\x7e\x80-\xff]*)"'
 _TAG: Final = compile(rf"(W/)?{_OPAQUE}", ASCII)
 _GAP: Final = compile(r"[ \t]*(,[ \t]*)*", ASCII)
 
 
 class TagsMalformed(ValueError):
-    """Not `*`, and not a list of entity-tags in double quotes."""
+    """A text that is neither `*` nor a list of entity-tags in double quotes."""
 
 
 class EntityTag(Struct, frozen=True):
-    """The text between the quotes, and whether `W/` stood before them."""
+    """An entity-tag: the text between the quotes, and whether `W/` precedes them."""
 
     opaque: str
     weak: bool = False
@@ -39,11 +36,11 @@ class EntityTag(Struct, frozen=True):
         return f'W/"{self.opaque}"' if self.weak else f'"{self.opaque}"'
 
     def strongly_equals(self, other: "EntityTag") -> bool:
-        """RFC 9110 8.8.3.2: neither is weak, and the text is the same."""
+        """Compare strongly: neither is weak, and the text is the same (RFC 9110 8.8.3.2)."""
         return not self.weak and not other.weak and self.opaque == other.opaque
 
     def weakly_equals(self, other: "EntityTag") -> bool:
-        """RFC 9110 8.8.3.2: the text is the same."""
+        """Compare weakly: the text is the same (RFC 9110 8.8.3.2)."""
         return self.opaque == other.opaque
 
 
@@ -54,18 +51,19 @@ class EntityTagList(Struct, frozen=True):
     star: bool = False
 
     def match_strongly(self, current: EntityTag | None) -> bool:
-        """Whether a representation is named; None is a resource without one, which nothing names, `*` neither."""
+        """Return whether the list has the tag of a representation; False for a resource without one, also for `*`."""
         return current is not None and (self.star or any(map(current.strongly_equals, self.listed)))
 
     def match_weakly(self, current: EntityTag | None) -> bool:
-        """The same by RFC 9110 8.8.3.2's weak comparison; who names one mostly names exactly the current one."""
+        """Return the same by weak comparison."""
         if current is None or self.star:
             return current is not None
-        return current in self.listed or any(map(current.weakly_equals, self.listed))
+        return current in self.listed or any(  # mostly the list has exactly this tag
+            map(current.weakly_equals, self.listed))
 
 
 def parse_tags(text: str) -> EntityTagList:
-    """`*` or `"a", W/"b"`; empty list elements are passed over (RFC 9110 5.6.1.2). Else TagsMalformed."""
+    """Parse `*` or `"a", W/"b"`; skip empty elements (RFC 9110 5.6.1.2). Raise TagsMalformed for any other text."""
     if (single := parse_tag(text)) is not None:
         return EntityTagList((single,))
     if text.strip(" \t") == "*":
@@ -86,7 +84,7 @@ def parse_tags(text: str) -> EntityTagList:
 
 
 def parse_tag(text: str) -> EntityTag | None:
-    """Exactly one entity-tag, or None."""
+    """Parse exactly one entity-tag; return None for any other text."""
     match = _TAG.fullmatch(text.strip(" \t"))
     return EntityTag(match[2], weak=match[1] is not None) if match else None
 
@@ -96,12 +94,14 @@ def _after_gap(text: str, at: int) -> int:
     return gap.end() if gap else at
 
 
+# preconditions
+
 Header = Callable[[str], str | None]
-"""A header's name, lower case -> its lines joined by ", ", or None when there is none (RFC 9110 5.2)."""
+"""The lower-case name of a header field -> its lines joined by ", ", or None if it was not sent (RFC 9110 5.2)."""
 
 
 class Precondition(Enum):
-    """What the conditions say about carrying out the method."""
+    """The result of evaluating the conditions of a request."""
 
     PROCEED = auto()
     NOT_MODIFIED = auto()
@@ -109,50 +109,50 @@ class Precondition(Enum):
 
 
 class Representation(Struct, frozen=True):
-    """The current one: a strong entity-tag, and when it was last modified in epoch milliseconds."""
+    """The current representation: its strong entity-tag, and when it was last modified in epoch milliseconds."""
 
     tag: EntityTag
     modified_ms: int
     date_is_strong: bool = True
-    """Surely no other representation had the same Last-Modified second (RFC 9110 8.8.2.2)."""
+    """Whether no other representation can have the same Last-Modified (RFC 9110 8.8.2.2)."""
 
     @property
     def last_modified_ms(self) -> int:
-        """What Last-Modified can say: whole seconds."""
+        """Return the instant in whole seconds, as Last-Modified has it."""
         return self.modified_ms // 1000 * 1000
 
 
 class Conditions(Struct, frozen=True):
-    """Each header as parsed, None when absent; instants are epoch milliseconds."""
+    """The parsed conditions of a request, None for a missing field; instants are epoch milliseconds."""
 
     if_match: EntityTagList | None = None
     if_none_match: EntityTagList | None = None
     if_modified_since_ms: int | None = None
     if_unmodified_since_ms: int | None = None
     if_range: EntityTag | int | None = None
-    """A tag, a date, or None; what is neither is a tag that matches nothing."""
+    """A tag or a date; NEVER_CURRENT for any other text."""
 
 
 UNCONDITIONAL = Conditions()
-REMEMBERED = 256
-"""Conditions that are kept as parsed: all who have a file name it in the same words."""
-FEW_CHARACTERS = 256
-"""Of conditions that are kept: a list of tags may be as long as a head, and takes ten times its memory once parsed."""
+CACHED_CONDITIONS = 256
+"""All clients that have a file send the same conditions for it."""
+CACHED_CHARACTERS = 256
+"""Longest conditions to cache: a list of tags may be as long as a head, and takes ten times its memory once parsed."""
 NEVER_CURRENT = EntityTag("", weak=True)
-"""Stands for an If-Range that cannot be read: it never holds, so the whole representation is sent."""
+"""Stands for a malformed If-Range: it never matches, so the whole representation is sent."""
 
 
 def parse_conditions(header: Header) -> Conditions:
-    """Read from a request's head; a malformed list of tags is TagsMalformed, a malformed date is no condition."""
+    """Parse the conditions of a request; raise TagsMalformed for malformed tags, ignore malformed dates."""
     match, none_match = header("if-match"), header("if-none-match")
     modified, unmodified, if_range = header("if-modified-since"), header("if-unmodified-since"), header("if-range")
     if match is none_match is modified is unmodified is if_range is None:
         return UNCONDITIONAL
-    few = len(f"{match}{none_match}{modified}{unmodified}{if_range}") <= FEW_CHARACTERS
-    return (_known if few else _parsed)(match, none_match, modified, unmodified, if_range)
+    short = len(f"{match}{none_match}{modified}{unmodified}{if_range}") <= CACHED_CHARACTERS
+    return (_parse_cached if short else _parse)(match, none_match, modified, unmodified, if_range)
 
 
-def _parsed(
+def _parse(
     match: str | None, none_match: str | None, modified: str | None, unmodified: str | None, if_range: str | None
 ) -> Conditions:
     return Conditions(
@@ -164,11 +164,14 @@ def _parsed(
     )
 
 
-_known = lru_cache(REMEMBERED)(_parsed)
+_parse_cached = lru_cache(CACHED_CONDITIONS)(_parse)
 
 
 def evaluate_conditions(conditions: Conditions, current: Representation | None, *, reading: bool) -> Precondition:
-    """Steps 1 to 4 of RFC 9110 13.2.2; `reading` is GET or HEAD, None a resource without representation."""
+    """Evaluate steps 1 to 4 of RFC 9110 13.2.2.
+
+    `current` is None for a resource without a representation; `reading` is True for GET and HEAD.
+    """
     if not _may_proceed(conditions, current):
         return Precondition.FAILED
     if conditions.if_none_match is not None:
@@ -181,7 +184,7 @@ def evaluate_conditions(conditions: Conditions, current: Representation | None, 
 
 
 def range_holds(conditions: Conditions, current: Representation) -> bool:
-    """Step 5: a Range counts without If-Range, or when If-Range names exactly the current representation."""
+    """Evaluate step 5: a Range counts without If-Range, or if that is exactly the current representation."""
     match conditions.if_range:
         case None:
             return True
@@ -192,7 +195,7 @@ def range_holds(conditions: Conditions, current: Representation) -> bool:
 
 
 def _may_proceed(conditions: Conditions, current: Representation | None) -> bool:
-    """If-Match, or If-Unmodified-Since where there is no If-Match."""
+    """Evaluate If-Match, or If-Unmodified-Since if there is no If-Match."""
     if conditions.if_match is not None:
         return conditions.if_match.match_strongly(_tag(current))
     if conditions.if_unmodified_since_ms is None or current is None:
@@ -205,7 +208,7 @@ def _tag(current: Representation | None) -> EntityTag | None:
 
 
 def _date(text: str | None) -> int | None:
-    """One date; two lines of it joined are no condition (RFC 9110 13.1.3)."""
+    """Parse one date; ignore two joined lines (RFC 9110 13.1.3)."""
     return None if text is None or text.count(",") > 1 else parse_http_date(text)
 
 
@@ -216,11 +219,13 @@ def _if_range(text: str | None) -> EntityTag | int | None:
     return tag or (NEVER_CURRENT if date_ms is None else date_ms)
 
 
+# ranges, digests, preferences
+
 _ONE: Final = compile(r"bytes=[ \t]*([0-9]{1,100})?-([0-9]{1,100})?[ \t]*", ASCII | IGNORECASE)
 
 
 class RangeUnsatisfiable(ValueError):
-    """A well-formed range of which the representation has no byte; answered with its size (RFC 9110 15.5.17)."""
+    """A well-formed range of which the representation has no byte; the response has the size (RFC 9110 15.5.17)."""
 
     def __init__(self, detail: str, size: int) -> None:
         super().__init__(detail)
@@ -229,7 +234,7 @@ class RangeUnsatisfiable(ValueError):
 
 
 class ByteRange(Struct, frozen=True):
-    """Bytes `first` to `last`, both included, of `size`."""
+    """A byte range: `first` to `last`, both included, of `size` bytes."""
 
     first: int
     last: int
@@ -245,7 +250,7 @@ class ByteRange(Struct, frozen=True):
 
 
 def parse_range(text: str | None, size: int) -> ByteRange | None:
-    """The bytes that a Range header asks for, or None to send everything.
+    """Return the bytes that a Range header asks for, or None to send everything.
 
     Several ranges, other units and what does not parse are ignored, as RFC 9110 14.2 allows.
     """
@@ -272,7 +277,7 @@ EMPTY: Final = "There are 0 bytes; send no Range."
 
 
 def sha256_field(sha256: bytes) -> str:
-    """The value of Repr-Digest."""
+    """Return the value of Repr-Digest."""
     return f"sha-256=:{b64encode(sha256).decode()}:"
 
 
@@ -281,7 +286,7 @@ _NAMED: Final = compile(r"[ \t]*wait[ \t]*(?:[=;].*)?", ASCII | IGNORECASE)
 
 
 def prefer_wait(text: str | None) -> int:
-    """Of a Prefer header, all its lines joined; 0 without one. The first `wait` counts (RFC 7240 2)."""
+    """Return the first `wait` of a Prefer field in seconds (RFC 7240 2); 0 if there is none."""
     first = next((member for member in (text or "").split(",") if _NAMED.fullmatch(member)), "")
     match = _WAIT.fullmatch(first)
     return int(match[1] or match[2]) if match else 0

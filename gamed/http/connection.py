@@ -69,7 +69,7 @@ class HttpConnection(Protocol):
         idle_seconds: int,
         lost: Callable[["HttpConnection"], object],
     ) -> None:
-        """`lost` is called once the connection is closed."""
+        """Call `lost` once the connection is closed."""
         self._site = site
         self._clock = clock
         self.peer = peer
@@ -125,7 +125,7 @@ class HttpConnection(Protocol):
             self._pause_reading()
 
     def readConnectionLost(self) -> None:
-        """The client sends nothing more; only a write can tell whether it still reads."""
+        """Answer a client that sends nothing more, and that may still read or not."""
         self._read_ended = True
         if self._closing is not None:
             self._closing.close()
@@ -133,7 +133,7 @@ class HttpConnection(Protocol):
             self._check_end()
 
     def writeConnectionLost(self) -> None:
-        """Our side is closed, as ClosingConnection.linger() does it."""
+        """Do nothing: ClosingConnection.linger() has closed our side."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         self._begin_closing()
@@ -260,7 +260,7 @@ class HttpConnection(Protocol):
     # responses
 
     def request_done(self, request: Request) -> None:
-        """Go on with the next request, or close.
+        """Start the next request, or close.
 
         A client that does not read gets no further answer: a few small requests would be many large answers in memory.
         """

@@ -38,7 +38,7 @@ class FlowControl:
         """The producer of the current response."""
 
     def pauseProducing(self) -> None:
-        """The transport is full."""
+        """Pause the response, because the transport is full."""
         self.paused = True
         if self._stalled is None:
             self._stalled = StalledWrite(
@@ -50,7 +50,7 @@ class FlowControl:
         self._full()
 
     def resumeProducing(self) -> None:
-        """The transport has room again."""
+        """Resume the response, because the transport has room again."""
         self.paused = False
         self.close()
         if self.producer is not None:
@@ -59,7 +59,7 @@ class FlowControl:
             self._writable()
 
     def stopProducing(self) -> None:
-        """The connection is lost; connectionLost() follows."""
+        """Do nothing: connectionLost() follows."""
 
     def close(self) -> None:
         """Stop watching the client."""

@@ -1,6 +1,6 @@
-"""Health and public policy (PROTOCOL 2, SPEC 2.4).
+"""These routes report the health and the public configuration, and on the admin port metrics and readiness.
 
-What the owner's own machine may ask: numbers, and whether the service is ready; on a port of its own.
+The public routes are of PROTOCOL 2 and SPEC 2.4. The admin routes listen on a port of their own, for the operator.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -15,15 +15,15 @@ from gamed.http.request import Request
 from gamed.structs import Component
 
 
-class Stores(Protocol):
-    """Both stores; asked at most once a second, however often `check` is called."""
+class DatabaseHealth(Protocol):
+    """The check of both databases, which runs at most once a second."""
 
     def check(self) -> Awaitable[None]:
-        """StoreError while one does not answer."""
+        """Raise DatabaseError while a database does not answer."""
 
 
 class PublicRoutes(Component, frozen=True):
-    """What anyone may know. `providers` in the order of the file, none in local mode."""
+    """The public routes; `providers` are in the order of the configuration, none in local mode."""
 
     app = make_app()
     prefixes = ("/healthz", "/auth/config")
@@ -32,14 +32,14 @@ class PublicRoutes(Component, frozen=True):
     _mode: str
     _providers: Sequence[str]
     _instance: str
-    """8 hex digits per start."""
-    _stores: Stores
+    """Eight hex digits that are new at each start."""
+    _databases: DatabaseHealth
 
     @app.route("/healthz", methods=["GET"])
     async def healthz(self, request: Request) -> bytes:
         headers = {"Cache-Control": "no-store", "Gamed-Instance": self._instance}
         try:
-            await self._stores.check()
+            await self._databases.check()
         except DatabaseError:
             raise Unhealthy(headers=headers) from None
         request.setHeaders({**headers, "Content-Type": "text/plain"})
@@ -58,12 +58,14 @@ class MetricsText(Protocol):
 
 
 class Readiness(Protocol):
+    """The check whether the service is ready."""
+
     def problems(self) -> Awaitable[Sequence[str]]:
-        """Why the service is not ready, a line each; none: it is."""
+        """Return the reasons why the service is not ready, a line each."""
 
 
 class AdminRoutes(Component, frozen=True):
-    """Never a room of the public site."""
+    """The admin routes, which the public site never has."""
 
     app = make_app()
     prefixes = ("/metrics", "/readyz")

@@ -1,6 +1,6 @@
-"""JSON in and out of handlers (PROTOCOL 1).
+"""These functions read the JSON, form or query of a request strictly, and write JSON (PROTOCOL 1, 3.2, 3.3).
 
-Raw queries and forms, read strictly: UTF-8, 4 KiB, each name once (PROTOCOL 3.2, 3.3).
+A query or form is UTF-8 and has each name once; a query has at most 4 KiB.
 """
 
 from collections.abc import Mapping
@@ -19,22 +19,18 @@ from gamed.strict_json import JsonMalformed, parse_object
 
 S = TypeVar("S", bound=Struct)
 EXACT = 2**53
-"""Below it each float stands for one integer."""
+"""Up to here each float stands for one integer."""
 _WHERE = compile(r" - at `\$(?P<path>[^`]*)`$")
 _STEP = compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
 
 
 def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
-    """The body as a msgspec.Struct: types strict, unknown members ignored, each wrong member named.
+    """Return the body as a msgspec.Struct; raise InvalidRequest with all wrong members.
 
-    25.0 is the number 25 (RFC 8259 6): some engines know floats only, and write back what they have read.
-    The media type was judged by the gate. With `optional` a request that has and announces no body is the same as
-    one with `{}`. Raises InvalidRequest.
+    Types are strict, unknown members are ignored. 25.0 is the number 25 (RFC 8259 6): some game engines only have
+    floats. The body policy has checked the media type. With `optional` a request without a body counts as `{}`.
     """
-    sink = request.body
-    if not isinstance(sink, MemoryBody):
-        raise TypeError("this route's gate keeps no body in memory")
-    body = sink.content()
+    body = _memory_body(request)
     absent = not body and "content-type" not in request.head.headers
     try:
         raw = {} if optional and absent else _integers(parse_object(body))
@@ -42,19 +38,19 @@ def read_json(request: Request, shape: type[S], *, optional: bool = False) -> S:
         raise InvalidRequest([("", str(e))]) from None
     try:
         return convert(raw, shape, strict=True)
-    except ValidationError as e:  # it names one wrong member, or none when __post_init__ refused the whole
+    except ValidationError as e:  # of one wrong member, or of none if __post_init__ has raised it
         raise InvalidRequest(_wrong_members(raw, shape) or [_located(e, "")]) from None
 
 
 def write_json(request: Request, status: int, value: Struct | Mapping[str, object]) -> bytes:
-    """Set status and content type; the bytes are the handler's result."""
+    """Set status and media type, and return the bytes as the handler's result."""
     request.setResponseCode(status)
     request.setHeader("Content-Type", "application/json")
     return json.encode(value)
 
 
 def _integers(value: Any) -> Any:
-    """With whole floats as integers, as far as floats are exact (RFC 7493 2.2)."""
+    """Convert whole floats to integers, as far as floats are exact (RFC 7493 2.2)."""
     match value:
         case float() if value.is_integer() and abs(value) < EXACT:
             return int(value)
@@ -82,18 +78,18 @@ def _wrong_members(raw: Mapping[str, object], shape: type[Struct]) -> list[tuple
 
 @cache
 def _fields(shape: type[Struct]) -> tuple[FieldInfo, ...]:
-    """msgspec works them out anew each time, and leaves garbage."""
+    """Cache the fields of a struct, because msgspec computes them at each call and leaves garbage."""
     return fields(shape)
 
 
 def _located(error: ValidationError, pointer: str) -> tuple[str, str]:
-    """msgspec's ``... - at `$.client.name` `` -> ("/client/name", "...")."""
-    words = str(error)
-    match = _WHERE.search(words)
+    """Split the text of msgspec: ``... - at `$.client.name` `` -> ("/client/name", "...")."""
+    text = str(error)
+    match = _WHERE.search(text)
     if match is None:
-        return pointer, words
+        return pointer, text
     steps = [name or index or "-" for name, index in _STEP.findall(match["path"])]
-    return pointer + "".join(f"/{_escaped(step)}" for step in steps), words[: match.start()]
+    return pointer + "".join(f"/{_escaped(step)}" for step in steps), text[: match.start()]
 
 
 def _escaped(name: str) -> str:
@@ -104,22 +100,25 @@ QUERY_BYTES = 4096
 
 
 def read_query(request: Request) -> Mapping[str, str]:
-    """The query's parameters by name; BadRequest when one comes twice, or the whole is too long or not UTF-8."""
+    """Return the parameters of the query; raise BadRequest for a repeated name, too many bytes or invalid UTF-8."""
     if len(request.head.query) > QUERY_BYTES:
         raise BadRequest("The query is too long.")
     return parse_pairs(request.head.query)
 
 
 def read_form(request: Request) -> Mapping[str, str]:
-    """The fields of an application/x-www-form-urlencoded body, which the gate of a pages room has let in."""
-    sink = request.body
-    if not isinstance(sink, MemoryBody):
-        raise TypeError("this route's gate keeps no body in memory")
-    return parse_pairs(sink.content())
+    """Return the fields of an application/x-www-form-urlencoded body; raise BadRequest as read_query()."""
+    return parse_pairs(_memory_body(request))
+
+
+def _memory_body(request: Request) -> bytes:
+    if not isinstance(request.body, MemoryBody):
+        raise TypeError("the body policy of this route keeps no body in memory")
+    return request.body.content()
 
 
 def parse_pairs(raw: bytes) -> Mapping[str, str]:
-    """`a=1&b=%C3%A4+` -> {"a": "1", "b": "ä "}; a name without `=` has the empty value."""
+    """Parse `a=1&b=%C3%A4+` -> {"a": "1", "b": "ä "}; a name without `=` has the empty value."""
     pairs: dict[str, str] = {}
     for part in filter(None, raw.split(b"&")):
         name, _, value = part.partition(b"=")

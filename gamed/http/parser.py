@@ -189,10 +189,10 @@ def check_host(version: str, headers: RequestHeaders, authority: str | None, our
     `our_host` is a name that normalize_host() returned. `authority` is that of an absolute target and wins over Host,
     which has to be there all the same (RFC 9112 3.2.2).
     """
-    hosts = headers.values("host")
-    if len(hosts) > 1 or (not hosts and version != "HTTP/1.0"):
+    host = headers.single("host")
+    if host is None and ("host" in headers or version != "HTTP/1.0"):
         raise BadRequest("Send one Host field.")
-    names = [normalize_host(host) for host in (*hosts, authority) if host is not None]
+    names = [normalize_host(name) for name in (host, authority) if name is not None]
     if names and names[-1] != our_host and names[-1] not in LOOPBACK_HOSTS:
         raise MisdirectedRequest
 

@@ -121,7 +121,7 @@ class Request(ResponseWriter):
         failure.cleanFailure()  # its frames refer to the request, which refers to the error: a cycle per error
 
     def client_left(self) -> None:
-        """The connection is lost: discard the body and cancel the handler."""
+        """Discard the body and cancel the handler, because the connection is lost."""
         self._log_access(CLIENT_LEFT)
         self._connection = None
         if not self.complete:

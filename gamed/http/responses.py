@@ -1,4 +1,4 @@
-"""A response is set up and written by this module: its status, its header fields and its content."""
+"""This module sets up and writes a response: its status, its header fields and its content."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -43,7 +43,7 @@ class ResponseWriter:
     """The handler that runs; cancelled when the client leaves."""
 
     def __init__(self, connection: Any, site: Site, routed: Routed, version: str) -> None:
-        """`connection` is the HttpConnection that reads the request; that module imports this one."""
+        """Begin the response on an HttpConnection, whose module imports this one."""
         self._connection = connection
         self._site = site
         self._routed = routed
@@ -57,17 +57,17 @@ class ResponseWriter:
 
     @property
     def template(self) -> str:
-        """The route, as `/game/saves/{slot}`; the only thing that a log may say of the path."""
+        """Return the route, as `/game/saves/{slot}`: the only part of a path that may be logged."""
         return self._routed.match.template
 
     @property
     def transport(self) -> Any:
-        """The transport of the connection, for responses that bypass its buffers; None once the client has left."""
+        """Return the transport, for responses that bypass its buffers; None once the client has left."""
         return None if self._connection is None else self._connection.transport
 
     @property
     def disconnected(self) -> bool:
-        """Whether the client has left."""
+        """Return whether the client has left."""
         return self._connection is None
 
     # for handlers

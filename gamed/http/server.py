@@ -40,7 +40,7 @@ class HttpServer(ServerFactory):
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
+        """Return the number of open connections."""
         return len(self._open)
 
     def refused(self) -> Mapping[str, int]:

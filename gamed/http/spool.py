@@ -1,4 +1,4 @@
-"""A body too large for memory, on its way to an unlinked file; the disk may take its time, the reactor has none."""
+"""This module spools a body that is too large for memory to an unlinked file, without blocking the reactor."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,18 +17,18 @@ from gamed.event_log import EventLog
 
 _log = EventLog(Logger())
 SpoolThreads = Callable[[Callable[[], None]], Deferred[None]]
-"""Runs what may wait for the disk, outside the reactor's thread."""
+"""A function that runs blocking work outside the reactor's thread."""
 PIECE_BYTES = 128 * 1024
-"""Written at once; as much again may gather meanwhile."""
+"""What is written at a time; the same amount may gather in memory meanwhile."""
 
 
 def run_inline(work: Callable[[], None]) -> Deferred[None]:
-    """A disk that never waits."""
+    """Run the work at once in this thread."""
     return execute(work)
 
 
 class SpooledBody:
-    """Bytes in memory, until there are too many of them; then a file takes them, one piece after another."""
+    """A body in memory, or in a file once it has more than `memory_bytes`."""
 
     def __init__(self, folder: Path, memory_bytes: int, disk: SpoolThreads = run_inline) -> None:
         """Keep up to `memory_bytes` in memory; the file for more is made in `folder`."""
@@ -39,48 +39,48 @@ class SpooledBody:
         self._size = 0
         self._file: BinaryIO | None = None
         self._writing: Deferred[None] | None = None
-        """The piece that is on its way."""
+        """Fires when the current piece is written; None while no piece is written."""
         self._failure: BaseException | None = None
-        """The reason why the disk took no more."""
-        self._dropped = False
+        """The error of the disk."""
+        self._discarded = False
 
-    def add(self, data: bytes) -> Deferred[None] | None:
-        """StoreFull when the disk took no more; a Deferred when it lags behind, to be waited for."""
+    def write(self, data: bytes) -> Deferred[None] | None:
+        """Add bytes; raise DiskFull. A returned Deferred fires when the disk has caught up; write no more before."""
         if self._failure is not None:
-            raise self._full()
+            raise self._disk_error()
         self._held += data
         self._size += len(data)
         if self._size <= self._memory_bytes or len(self._held) < PIECE_BYTES:
             return None
         if self._writing is None:
-            self._spill()
-        return self._piece() if self._writing is not None and len(self._held) >= PIECE_BYTES else None
+            self._write_piece()
+        return self._piece_written() if self._writing is not None and len(self._held) >= PIECE_BYTES else None
 
-    async def whole(self) -> bytes | BinaryIO:
-        """Everything, once it is all here: in memory or as a file; StoreFull. It ends with drop()."""
+    async def finish(self) -> bytes | BinaryIO:
+        """Return the complete body, in memory or as a file until discard(); raise DiskFull."""
         while self._writing is not None or (self._held and self._size > self._memory_bytes and not self._failure):
             if self._writing is None:
-                self._spill()
-            await self._piece()
+                self._write_piece()
+            await self._piece_written()
         if self._failure is not None:
-            raise self._full()
+            raise self._disk_error()
         return bytes(self._held) if self._file is None else self._file
 
-    def drop(self) -> None:
-        """Let go of everything."""
+    def discard(self) -> None:
+        """Delete everything."""
         self._held.clear()
-        self._dropped = True
+        self._discarded = True
         if self._writing is None and self._file is not None:
             self._disk(self._close)
 
-    def _spill(self) -> None:
+    def _write_piece(self) -> None:
         data = bytes(self._held)
         self._held.clear()
         self._writing = Deferred()
         self._disk(partial(self._append, data)).addBoth(self._written)
 
     def _append(self, data: bytes) -> None:
-        """In the disk's thread, one piece at a time."""
+        """Write a piece to the file; this blocks."""
         if self._file is None:
             self._file = cast(BinaryIO, TemporaryFile(dir=self._folder))  # noqa: SIM115  _close() closes it
         self._file.write(data)
@@ -92,12 +92,12 @@ class SpooledBody:
             if _is_io_error(result.value):
                 _log.error("disk_io_error", queue="uploads", code="EIO")
         writing, self._writing = self._writing, None
-        if self._dropped and self._file is not None:
+        if self._discarded and self._file is not None:
             self._disk(self._close)
         if writing is not None:
             writing.callback(None)
 
-    def _full(self) -> DiskFull:
+    def _disk_error(self) -> DiskFull:
         """Return a new error for each caller: an instance that is raised twice collects the frames of both."""
         if _is_io_error(self._failure):
             error: DiskFull = DatabaseFailing(
@@ -108,8 +108,8 @@ class SpooledBody:
         error.__cause__ = self._failure
         return error
 
-    def _piece(self) -> Deferred[None]:
-        """Fires when the piece that is being written is."""
+    def _piece_written(self) -> Deferred[None]:
+        """Return a Deferred that fires when the current piece is written."""
         if self._writing is None:
             return succeed(None)
         written: Deferred[None] = Deferred()
@@ -117,10 +117,10 @@ class SpooledBody:
         return written
 
     def _close(self) -> None:
-        """In the disk's thread: to free the blocks of a large file takes time too."""
+        """Close and so delete the file; this blocks, because freeing the blocks of a large file takes time."""
         file, self._file = self._file, None
         if file is not None:
-            with suppress(OSError):  # what a full disk did not take is not wanted any more
+            with suppress(OSError):  # bytes that a full disk has not taken are not needed any more
                 file.close()
 
 

@@ -44,7 +44,7 @@ class Timeout:
             self._call = self._clock.callLater(seconds, self._due)
 
     def cancel(self) -> None:
-        """Never fire again, and keep nothing alive."""
+        """Cancel for good, and keep nothing alive."""
         self._at = self._fire = None
         if self._call is not None:
             self._call.cancel()
