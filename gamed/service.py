@@ -130,8 +130,8 @@ class GamedService(MultiService):
         connections = self._within_shutdown_time(self._server.shut_down())
         self._login.close()  # after the server: these are the last responses of their connections
         self._saves.close()
-        await gatherResults([connections, self._within_shutdown_time(self._context.tasks.wait())])
-        self._context.tasks.abandon()
+        await gatherResults([connections, self._within_shutdown_time(self._context.tasks.drain())])
+        self._context.tasks.give_up()
         if self._admin is not None:
             await self._within_shutdown_time(self._admin.close())
         await self._sessions.close()

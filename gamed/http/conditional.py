@@ -59,7 +59,8 @@ class EntityTagList(Struct, frozen=True):
         if current is None or self.star:
             return current is not None
         return current in self.listed or any(  # mostly the list has exactly this tag
-            map(current.weakly_equals, self.listed))
+            map(current.weakly_equals, self.listed)
+        )
 
 
 def parse_tags(text: str) -> EntityTagList:

@@ -65,12 +65,12 @@ class UploadBody(Struct, eq=False):
             self._space.grow(self._checked_bytes)
         self._hash.update(data)
         self.blank.feed(data)
-        return self._spool.add(data)
+        return self._spool.write(data)
 
     def abort(self) -> None:
         """Let go of everything."""
         self._space.release()
-        self._spool.drop()
+        self._spool.discard()
 
     @property
     def sha256(self) -> bytes:
@@ -82,7 +82,7 @@ class UploadBody(Struct, eq=False):
 
         A small body is no upload any more; a larger one is until its file ends.
         """
-        content = await self._spool.whole()
+        content = await self._spool.finish()
         if isinstance(content, bytes):
             self._space.arrived()
             return content, None

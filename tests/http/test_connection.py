@@ -403,7 +403,7 @@ class LeavingTests(SynchronousTestCase):
         """It ends as if the client were there, and shutdown can wait for it."""
         connection = self.browser.send("POST", "/echo/detached")
         connection.leave()
-        waited = self.room.detached.wait()
+        waited = self.room.detached.drain()
         self.assertNoResult(waited)
         self.room.waiting.pop().callback(b"done")
         self.successResultOf(waited)

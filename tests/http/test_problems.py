@@ -228,7 +228,7 @@ class CrashTests(SynchronousTestCase):
         [event] = [event for event in self.browser.events if "unexpected" in event]
         self.assertIn(answer.headers["x-request-id"], event)
         self.assertIn("/echo/crash", event)
-        self.assertRegex(event, r"tests\.http\.rooms:\d+ in echo_crash")
+        self.assertRegex(event, r"tests\.http\.apps:\d+ in echo_crash")
         self.assertIn("ValueError: cannot use [...]", event)
         self.assertNotIn(SECRET[4:12], "".join(self.browser.events))
         self.assertNotIn("state", "".join(self.browser.events))

@@ -13,9 +13,9 @@ class FullTests(SynchronousTestCase):
     def test_each_call_has_its_own_error(self) -> None:
         """Every call after the failure raises StoreFull with the cause, each an instance of its own."""
         spool = SpooledBody(Path(self.mktemp()) / "missing", 0)
-        spool.add(b"a" * PIECE_BYTES)
-        added = [self.assertRaises(DiskFull, spool.add, b"a") for _ in range(2)]
-        errors = [*added, self.failureResultOf(Deferred.fromCoroutine(spool.whole()), DiskFull).value]
+        spool.write(b"a" * PIECE_BYTES)
+        added = [self.assertRaises(DiskFull, spool.write, b"a") for _ in range(2)]
+        errors = [*added, self.failureResultOf(Deferred.fromCoroutine(spool.finish()), DiskFull).value]
         self.assertEqual(len({id(error) for error in errors}), 3)
         for error in errors:
             self.assertIsInstance(error.__cause__, FileNotFoundError)

@@ -190,7 +190,7 @@ class MeanwhileTest(EraseCase):
         self.stores.state.pause()
         call = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
         call.leave()
-        waiting = self.detached.wait()
+        waiting = self.detached.drain()
         self.stores.state.resume()
         self.successResultOf(waiting)
         self.assert_gone()

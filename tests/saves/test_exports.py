@@ -261,7 +261,7 @@ class PlaceTest(ExportCase):
         calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
         for call in calls:
             self.browser.watched(call.leave)
-        waiting = self.detached.wait()
+        waiting = self.detached.drain()
         self.browser.watched(self.stores.blobs.queue.resume)
         self.successResultOf(waiting)
         self.assertEqual((self.spools(), self.reservations.bytes, self.export().status), (0, 0, 200))

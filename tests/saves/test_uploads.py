@@ -99,7 +99,7 @@ class TornTest(TornCase):
             self.stores.state.pause()
             call = self.browser.send("PUT", f"/game/saves/s{number}", {**self.bearer, **ABSENT}, data)
             call.leave()
-            waiting = self.detached.wait()
+            waiting = self.detached.drain()
             self.assertNoResult(waiting)
             self.stores.state.resume()
             self.successResultOf(waiting)

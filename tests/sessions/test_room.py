@@ -138,7 +138,7 @@ class RefreshTests(RoomCase):
         body = b'{"refresh_credential":"%s"}' % self.credential.encode()
         call = self.browser.send("POST", REFRESH, {"Content-Type": "application/json"}, body)
         call.leave()
-        finished = self.detached.wait()
+        finished = self.detached.drain()
         self.assertNoResult(finished)
         self.house.stores.auth.resume()
         self.successResultOf(finished)
