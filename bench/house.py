@@ -17,7 +17,7 @@ from bench.process import Process, free_port
 from gamed.cli.context import CommandContext
 from gamed.crypto import Keys
 from gamed.players.tables import create_player
-from gamed.sessions.credentials import CredentialPair, SessionPolicy, mint, new_session_id
+from gamed.sessions.credentials import CredentialPair, SessionPolicy, generate_pair, new_session_id
 from gamed.sessions.tables import open_session
 
 LIMITS = {"starts_per_minute": 0, "live_logins_per_address": 0, "live_logins": 0, "refreshes_per_minute": 0}
@@ -98,7 +98,7 @@ class House:
 def _sign_in(connection: Connection, keys: Keys, player_id: str) -> Player:
     now_ms = time.time_ns() // 1_000_000
     policy = SessionPolicy(access_seconds=24 * 3600, refresh_seconds=720 * 3600)
-    pair = mint(token_bytes, now_ms, policy, now_ms)
+    pair = generate_pair(token_bytes, now_ms, policy, now_ms)
     if connection.execute("SELECT 1 FROM player WHERE player_id = ?", (player_id,)).fetchone() is None:
         create_player(connection, player_id, now_ms)
     open_session(

@@ -46,10 +46,10 @@ from gamed.players.command_log import CommandLogForwarder
 from gamed.players.names import SignInMethods
 from gamed.players.passwords import AsyncPasswordHasher
 from gamed.players.routes import PlayerRoutes
-from gamed.players.service import AccountService, RemovalService, Waits
+from gamed.players.service import AccountService, RemovalService
 from gamed.players.store import SqlitePlayerStore
 from gamed.providers.base import IdentityProvider
-from gamed.providers.discovery import realm_indexes
+from gamed.providers.discovery import namespace_indexes
 from gamed.saves.batch import CommitService
 from gamed.saves.batch_routes import CommitRoutes, ExportRoutes
 from gamed.saves.change_waits import ChangeWaiters
@@ -64,7 +64,7 @@ from gamed.saves.service import SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.sessions.credentials import SessionPolicy
-from gamed.sessions.service import FirstUses, SessionService
+from gamed.sessions.service import FirstUses, RevocationListener, SessionService
 from gamed.timestamps import Now
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class LoginComponents:
         self._lifecycle = LoginLifecycle(self._logins, self._waiters, context.now_ms)
         self._failures = LoggedSignInFailures(context.counters)
         configured = config.providers if config.mode is Mode.OAUTH else {}
-        self._realms = realm_indexes(keys.indexer, configured.values())
+        self._realms = namespace_indexes(keys.indexer, configured.values())
         self._providers = _build_providers(context, configured)
 
     def routes(self) -> Sequence[RouteGroup]:
@@ -361,27 +361,27 @@ class AssetComponents:
 class PlayerComponents:
     """Players' own accounts (PROTOCOL 3.8), their removal, and the log entries of operators' commands."""
 
-    def __init__(self, context: ServiceContext, waits: Waits) -> None:
+    def __init__(self, context: ServiceContext, revoked: RevocationListener) -> None:
         config, databases = context.config, context.databases
         players = SqlitePlayerStore(databases.reads, databases.auth)
-        realms = realm_indexes(context.keys.indexer, config.providers.values())
-        methods = SignInMethods(config.mode is Mode.LOCAL, realms)
+        namespaces = namespace_indexes(context.keys.indexer, config.providers.values())
+        methods = SignInMethods(config.mode is Mode.LOCAL, namespaces)
         self._context = context
-        self._commands = CommandLogForwarder(players, context.audit)
+        self._commands = CommandLogForwarder(databases.reads, databases.auth, context.audit)
         self._removals = RemovalService(
             players, SqliteEraseStore(databases, token_bytes), context.now_ms, context.audit
         )
-        self._account = AccountService(players, self._removals, waits, methods, context.now_ms, context.audit)
+        self._account = AccountService(players, self._removals, revoked, methods, context.now_ms, context.audit)
 
     def routes(self, sessions: SessionService) -> PlayerRoutes:
         return PlayerRoutes(sessions, self._account, self._context.tasks)
 
     async def clean_up(self) -> None:
         """Log the commands of operators, which needs auth.db alone, then finish removals; raise DatabaseError."""
-        await self._commands.tell()
+        await self._commands.forward()
         await self._removals.resume()
 
     async def close(self) -> None:
         """Log the commands of operators before the databases close; the next start logs those that fail now."""
         with suppress(DatabaseError):
-            await self._commands.tell()
+            await self._commands.forward()

@@ -75,7 +75,7 @@ class GamedService(MultiService):
         self._supervisor = SystemdSupervisor(reactor, manager, databases)
         self._saves = SaveComponents(context)
         self._assets = AssetComponents(context)
-        self._players = PlayerComponents(context, self._saves.change_waiters)
+        self._players = PlayerComponents(context, self._saves.change_waiters.revoked)
         first_uses = FirstUses()
         self._sessions = self._build_sessions(first_uses)
         self._login = LoginComponents(context, self._sessions, first_uses, self.base_url)
@@ -149,7 +149,7 @@ class GamedService(MultiService):
         issuer = CredentialIssuer(context.keys, login_policy(context.config).session, token_bytes)
         refreshes = RateLimit.per_minute(context.config.limits.refreshes_per_minute)
         store = SqliteSessionStore(context.databases.reads, context.databases.auth, issuer, refreshes)
-        return SessionService(store, self._saves.change_waiters, now_ms, context.audit, first_uses)
+        return SessionService(store, self._saves.change_waiters.revoked, now_ms, context.audit, first_uses)
 
     def _routes(self) -> Sequence[RouteGroup]:
         context = self._context
@@ -183,7 +183,7 @@ class GamedService(MultiService):
         """Return one task for each component, so that a component that fails does not stop the others."""
         cleanups = (
             self._login.clean_up,
-            self._sessions.sweep,
+            self._sessions.clean_up,
             self._saves.clean_up,
             self._players.clean_up,
             self._assets.clean_up,

@@ -215,7 +215,7 @@ def _player(connection: Connection, keys: Keys, config: Config, person: SamplePe
         if owner is None and not player_tables.has_identity(connection, player_id, provider):
             index, realm = identity.index(keys.indexer), IdentityNamespace.where(identity).index(keys.indexer)
             player_tables.insert_identity(
-                connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=now_ms()
+                connection, index=index, namespace=realm, player_id=player_id, provider=provider, now_ms=now_ms()
             )
     player = find_player(connection, player_id)
     assert player is not None

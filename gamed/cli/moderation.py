@@ -13,7 +13,7 @@ from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.output import TEXT, json_option, who_argument
 from gamed.crypto import Keys
 from gamed.players import tables as player_tables
-from gamed.players.tables import NamedPlayer, State, change_state, remove_pending, unblocked
+from gamed.players.tables import NamedPlayer, State, change_state, lift_block, remove_pending
 
 Find = Callable[[Connection, Keys, str], NamedPlayer]
 
@@ -95,7 +95,7 @@ def _changed(connection: Connection, player_id: str, before: State, after: State
         remove_pending(connection, player_id)
         return "forgotten"
     if before == "blocked" and after == "active":
-        return unblocked(connection, player_id) or before
+        return lift_block(connection, player_id) or before
     change_state(connection, player_id, before, after)
     return after
 

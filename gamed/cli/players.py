@@ -36,13 +36,13 @@ from gamed.players.tables import (
     find_named,
     list_players,
     note_of,
+    record_sign_in,
     set_note,
     sign_in_methods,
-    signed_in,
 )
 from gamed.providers.base import ExternalIdentity
 from gamed.providers.discovery import IdentityNamespace
-from gamed.sessions.credentials import SessionInfo, SessionPolicy, mint, new_session_id, response_members
+from gamed.sessions.credentials import SessionInfo, SessionPolicy, generate_pair, new_session_id, response_members
 from gamed.sessions.tables import list_sessions, open_session, revoke_all
 from gamed.timestamps import rfc3339
 
@@ -180,7 +180,7 @@ def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) 
         raise CommandFailed(f"This player is {player.state} and cannot sign in.")
     now, times = now_ms(), config.session
     policy = SessionPolicy(times.access_seconds, times.refresh_seconds, times.max_lifetime_seconds)
-    pair, session_id = mint(token_bytes, now, policy, now), new_session_id(token_bytes)
+    pair, session_id = generate_pair(token_bytes, now, policy, now), new_session_id(token_bytes)
     open_session(
         connection,
         keys,
@@ -192,7 +192,7 @@ def sign_in(connection: Connection, keys: Keys, player: Player, config: Config) 
         pair=pair,
         now_ms=now,
     )
-    signed_in(connection, player.player_id, now)
+    record_sign_in(connection, player.player_id, now)
     who = {"id": player.player_id, "created": False, "owner": player.owner}
     return {"status": "complete", **response_members(pair, session_id, now), "provider": PROVIDER, "player": who}
 

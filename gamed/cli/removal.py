@@ -32,7 +32,7 @@ class CommandSaveRemoval(Component, frozen=True):
 
     _files: OfflineDatabases
 
-    async def ready(self) -> None:
+    async def check_writable(self) -> None:
         self._files.state(lambda connection: None)
 
     async def erase(self, player_id: str, now_ms: int) -> None:
@@ -80,8 +80,8 @@ class HostRecords(Component, frozen=True):
     async def unfinished(self) -> list[Removal]:
         return self._store.look(player_store.unfinished_removals)
 
-    async def forget(self, departure: Removal) -> bool:
-        return self._store.auth(lambda connection: player_store.delete_player_rows(connection, departure))
+    async def delete_rows(self, removal: Removal) -> bool:
+        return self._store.auth(lambda connection: player_store.delete_player_rows(connection, removal))
 
 
 @click.command(short_help="[key] Merge a player into another.")

@@ -24,7 +24,7 @@ from gamed.outcomes import LoginFailure
 from gamed.players.names import new_player_id
 from gamed.rate_limit import RateLimit
 from gamed.sessions import credentials
-from gamed.sessions.credentials import CredentialPair, mint, new_session_id
+from gamed.sessions.credentials import CredentialPair, generate_pair, new_session_id
 from gamed.structs import Component
 from gamed.timestamps import Now, seconds_until
 
@@ -209,7 +209,7 @@ class CollectService(Component, frozen=True):
         Once begun it must be let finish: its writes may be on disk before its answer is known.
         """
         now_ms = self._now_ms()
-        pair = mint(self._random, now_ms, self._terms.session, now_ms)
+        pair = generate_pair(self._random, now_ms, self._terms.session, now_ms)
         fresh = NewSession(new_player_id(self._random), new_session_id(self._random), pair)
         key, registration = LoginLookup.secret(collect.secret), self._terms.registration
         delivery = await self._logins.deliver(CollectCommand(key, collect.presented, fresh, registration, now_ms))

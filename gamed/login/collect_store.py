@@ -30,7 +30,7 @@ def admit_account(
 ) -> CollectResult | LoginFailure:
     admitted = _with_password(connection, account.player_id, login, claim)
     if isinstance(admitted, CollectResult):
-        player_tables.account_used(connection, account.player_id, claim.now_ms)
+        player_tables.record_account_use(connection, account.player_id, claim.now_ms)
     return admitted
 
 
@@ -65,7 +65,7 @@ def admit_identity(
         return refusal or _newcomer(claim)
     admitted = _known(connection, player_id, claim)
     if isinstance(admitted, CollectResult):
-        player_tables.identity_used(connection, index, claim.now_ms)
+        player_tables.record_identity_use(connection, index, claim.now_ms)
     return admitted
 
 
@@ -78,7 +78,7 @@ def admit_adopted(
         return admitted
     refusal = _link(connection, proved, login, admitted.player_id, claim)
     if refusal is None:
-        player_tables.account_used(connection, admitted.player_id, claim.now_ms)
+        player_tables.record_account_use(connection, admitted.player_id, claim.now_ms)
     return refusal or admitted
 
 
@@ -115,7 +115,7 @@ def _link(
         player_tables.insert_identity(
             connection,
             index=index,
-            realm=Index(proved.realm),
+            namespace=Index(proved.realm),
             player_id=player_id,
             provider=login.provider,
             now_ms=claim.now_ms,
@@ -225,6 +225,6 @@ def _signed_in(
         pair=result.pair,
         now_ms=claim.now_ms,
     )
-    player_tables.signed_in(connection, result.player_id, claim.now_ms)
+    player_tables.record_sign_in(connection, result.player_id, claim.now_ms)
     sealed = keys.sealer.seal(Purpose.RESULT, login.login_id, result.to_bytes())
     return login.delivered(session_id, sealed, claim.now_ms)

@@ -118,7 +118,7 @@ def _namespace(event: LogEvent) -> str:
 
 
 NAMESPACE = "gamed.security"
-_log = EventLog(Logger(NAMESPACE))
+_security_log = EventLog(Logger(NAMESPACE))
 
 
 class TwistedAuditLog:
@@ -132,9 +132,9 @@ class TwistedAuditLog:
         if self._write is not None:
             self._write(format_event(event.value, members))
         elif event in WARNINGS:
-            _log.warn(event.value, **members)
+            _security_log.warn(event.value, **members)
         else:
-            _log.info(event.value, **members)
+            _security_log.info(event.value, **members)
 
 
 if TYPE_CHECKING:

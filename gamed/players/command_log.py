@@ -1,62 +1,47 @@
-"""Commands run beside the service; what they did gets into the service's own log (docs/audit.md).
+"""The table `command_log` holds what commands changed beside the service, until the service logs it (docs/audit.md).
 
-The `command_log` table holds what commands changed, until the service has written it to its log.
+A command writes its row in the transaction of the change, so that neither exists without the other.
 """
 
-from collections.abc import Awaitable, Sequence
+from functools import partial
 from sqlite3 import Connection
-from typing import Protocol
 
 from msgspec import Struct
 
 from gamed.audit import AuditLog, SecurityEvent
+from gamed.database.queues import ReadQueue, WriteQueue
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
 
-
-class LoggedCommand(Protocol):
-    @property
-    def number(self) -> int: ...
-    @property
-    def command(self) -> str: ...
-    @property
-    def player_id(self) -> str | None: ...
-    @property
-    def ran_by(self) -> str: ...
-    @property
-    def done_ms(self) -> int: ...
-
-
-class CommandLog(Protocol):
-    def host_actions(self) -> Awaitable[Sequence[LoggedCommand]]:
-        """Some of those that are not in the log yet, oldest first."""
-
-    def host_actions_told(self, number: int) -> Awaitable[None]:
-        """They are in the log, up to this one."""
+ROWS = 200
+"""How many rows one transaction reads."""
 
 
 class CommandLogForwarder(Component, frozen=True):
-    _actions: CommandLog
+    """The part of the service that writes the rows of `command_log` to the security log."""
+
+    _reads: ReadQueue
+    _writes: WriteQueue
     _audit: AuditLog
 
-    async def tell(self) -> int:
-        """Everything that waits, once each; a process that dies in between may say some of it again."""
-        told = 0
-        while actions := await self._actions.host_actions():
-            for action in actions:
+    async def forward(self) -> int:
+        """Log and delete every row, the oldest first; return how many there were.
+
+        A process that dies in between logs some rows again at its next start.
+        """
+        count = 0
+        while entries := await self._reads.submit(waiting_entries):
+            for entry in entries:
                 self._audit.record(
                     SecurityEvent.COMMAND,
-                    command=action.command,
-                    player=action.player_id or "",
-                    by=action.ran_by,
-                    at=rfc3339(action.done_ms),
+                    command=entry.command,
+                    player=entry.player_id or "",
+                    by=entry.ran_by,
+                    at=rfc3339(entry.done_ms),
                 )
-            told += len(actions)
-            await self._actions.host_actions_told(actions[-1].number)
-        return told
-
-
-ROWS = 200
+            count += len(entries)
+            await self._writes.submit(partial(delete_entries, last_number=entries[-1].number))
+        return count
 
 
 class CommandLogEntry(Struct, frozen=True):
@@ -71,7 +56,7 @@ class CommandLogEntry(Struct, frozen=True):
 
 
 def add_entry(connection: Connection, command: str, player_id: str | None, ran_by: str, now_ms: int) -> None:
-    """In the transaction of what it tells of: neither is there without the other."""
+    """Insert a row, in the transaction of the change that it describes."""
     query = """
         INSERT INTO command_log (command, player_id, ran_by, done_ms) VALUES (:command, :player_id, :ran_by, :now_ms)
     """
@@ -80,11 +65,11 @@ def add_entry(connection: Connection, command: str, player_id: str | None, ran_b
 
 
 def waiting_entries(connection: Connection) -> list[CommandLogEntry]:
-    """Up to ROWS of them, oldest first."""
+    """Return up to ROWS rows, the oldest first."""
     query = "SELECT number, command, player_id, ran_by, done_ms FROM command_log ORDER BY number LIMIT :rows"
     return [CommandLogEntry(*row) for row in connection.execute(query, {"rows": ROWS})]
 
 
-def mark_forwarded(connection: Connection, number: int) -> None:
-    """They are in the log, up to this one."""
-    connection.execute("DELETE FROM command_log WHERE number <= :number", {"number": number})
+def delete_entries(connection: Connection, last_number: int) -> None:
+    """Delete the rows up to this number, which are in the log now."""
+    connection.execute("DELETE FROM command_log WHERE number <= :number", {"number": last_number})

@@ -1,31 +1,31 @@
-"""What may be wrong with a player's name or password; `str(error)` tells a person what to do."""
+"""An operation on a player, a name or a password can fail in these ways; `str(error)` is the text for a person."""
 
 
 class PlayerError(Exception):
-    """A player, name or password that cannot be used as asked."""
+    """A player, name or password that cannot be used for the requested operation."""
 
 
 class NameMalformed(PlayerError):
-    """Not an account name."""
+    """A text that is not an account name."""
 
 
 class PasswordMalformed(PlayerError):
-    """Not a password that may be chosen."""
+    """A text that is not allowed as a password."""
 
 
 class NameTaken(PlayerError):
-    """Another account has this name, or one that looks the same after folding."""
+    """A name that another account has, or that looks the same after folding."""
 
     def __str__(self) -> str:
         return "This name is taken. Choose another."
 
 
 class PlayerUnknown(PlayerError):
-    """No player with this name or id."""
+    """A name or id that is not a player's."""
 
 
 class PasswordsBusy(PlayerError):
-    """Too many passwords wait to be checked; the same request may succeed in a moment."""
+    """A password check that was rejected because too many are waiting; the same request may succeed in a moment."""
 
     retry_after = 2
 
@@ -34,14 +34,14 @@ class PasswordsBusy(PlayerError):
 
 
 class LastIdentity(PlayerError):
-    """Without it the player could not sign in any more."""
+    """An identity without which the player could not sign in any more."""
 
     def __str__(self) -> str:
         return "This is the last way to sign in as this player. Link another first."
 
 
 class AccountReauthenticationRequired(PlayerError):
-    """What is asked for needs a sign-in that is not long ago."""
+    """An operation that needs a more recent sign-in."""
 
     def __str__(self) -> str:
         return "Sign in again, then ask once more within ten minutes."

@@ -1,6 +1,6 @@
 """The `key_record` table names the key that auth.db is written with; `rekey` changes that key (SPEC 2.2.3 to 2.2.5).
 
-Every function is one unit of a transaction that the caller began; when it raises, the caller rolls back.
+Every function runs in a transaction of the caller, who rolls back after an exception.
 """
 
 from sqlite3 import Connection
@@ -13,19 +13,19 @@ from gamed.players.names import name_index
 
 
 class KeyRecordError(Exception):
-    """A key that does not fit auth.db; nothing was changed. `str(error)` tells the owner what to do."""
+    """A key that does not fit auth.db; nothing was changed. `str(error)` is a text for the owner."""
 
 
 class KeyMismatch(KeyRecordError):
-    """auth.db is written with another key than the one supplied."""
+    """A key that is not the one that auth.db is written with."""
 
 
 class RekeyRefused(KeyRecordError):
-    """auth.db holds what no other key could find again."""
+    """A new key for an auth.db with rows that no other key could find."""
 
 
 class KeyRecord(Struct, frozen=True):
-    """What auth.db says about its key."""
+    """The record of auth.db about its key."""
 
     check_value: bytes
     fingerprint: str
@@ -33,43 +33,43 @@ class KeyRecord(Struct, frozen=True):
 
 
 def read_key_record(connection: Connection) -> KeyRecord | None:
-    """None before the first start."""
+    """Return the record, or None before the first start."""
     row = connection.execute("SELECT check_value, fingerprint, source FROM key_record").fetchone()
     return None if row is None else KeyRecord(row[0], row[1], KeySource(row[2]))
 
 
 def key_fits(connection: Connection, keys: Keys) -> bool:
-    """Whether auth.db is written with these keys; reads only, and a file no service ever opened fits none."""
-    ring = read_key_record(connection)
-    return ring is not None and ring.check_value == keys.check
+    """Return whether auth.db is written with these keys; False if the service has never opened the file."""
+    record = read_key_record(connection)
+    return record is not None and record.check_value == keys.check
 
 
 def check_key(connection: Connection, keys: Keys, source: KeySource, now_ms: int) -> None:
-    """The first start keeps the key's check value; every later one must bring the same key, else KeyMismatch."""
-    ring = read_key_record(connection)
-    if ring is None:
+    """Record the key at the first start; at every later start raise KeyMismatch unless it is the same key."""
+    record = read_key_record(connection)
+    if record is None:
         _write(connection, keys, source, now_ms)
         return
-    if ring.check_value != keys.check:
-        raise KeyMismatch(mismatch_message(ring, keys, source))
-    if ring.source is not source:  # the same key, supplied another way
+    if record.check_value != keys.check:
+        raise KeyMismatch(mismatch_message(record, keys, source))
+    if record.source is not source:  # the same key, supplied another way
         _write(connection, keys, source, now_ms)
 
 
 def rekey(connection: Connection, old: Keys, new: Keys, now_ms: int) -> int:
-    """From the key file to a master key, in the caller's one transaction; how many local accounts were kept.
+    """Change from the key file to a master key; return how many local accounts there are.
 
-    Names are opened with the old key, found and sealed again under the new one, as are the owner's notes. Sessions,
-    logins and limits go: nothing of them could be found again. Repeating it after it was done only counts.
+    Names and the owner's notes are unsealed with the old key, then indexed and sealed with the new one. Sessions,
+    logins and limits are deleted, because the new key could not find them. A repeated call only counts.
     """
-    ring = read_key_record(connection)
-    if ring is not None and ring.check_value == new.check:
+    record = read_key_record(connection)
+    if record is not None and record.check_value == new.check:
         return _count(connection, "local_account")
-    if ring is None or ring.check_value != old.check:
-        raise KeyMismatch("The key file beside auth.db is not the one auth.db was written with; put it back.")
-    if _count(connection, "identity"):  # only a master key ever indexed these, and they cannot be indexed again
+    if record is None or record.check_value != old.check:
+        raise KeyMismatch("The key file beside auth.db is not the one auth.db was written with. Put that file back.")
+    if _count(connection, "identity"):  # the external identities are not stored, so they cannot be indexed again
         raise RekeyRefused(
-            "auth.db knows players by their accounts at a provider, and those cannot be carried to another key. "
+            "auth.db identifies players by their accounts at a provider, and those cannot be moved to another key. "
             "Start with the key that auth.db was written with."
         )
     kept = _move_accounts(connection, old, new)
@@ -126,15 +126,17 @@ def _count(connection: Connection, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def mismatch_message(ring: KeyRecord, keys: Keys, source: KeySource, origin: str = "") -> str:
-    """Return the message for an owner who supplied these keys, found in `origin`, for an auth.db with this ring."""
+def mismatch_message(record: KeyRecord, keys: Keys, source: KeySource, origin: str = "") -> str:
+    """Return the message for an owner who supplied these keys, found in `origin`, for an auth.db with this record."""
     this = f"the one in {origin}" if origin else "this one"
-    said = f"auth.db is written with another key (fingerprint {ring.fingerprint}) than {this} ({keys.fingerprint}). "
-    if ring.source is KeySource.FILE:
-        return said + "Put back the key file that was made beside this auth.db."
+    message = (
+        f"auth.db is written with another key (fingerprint {record.fingerprint}) than {this} ({keys.fingerprint}). "
+    )
+    if record.source is KeySource.FILE:
+        return message + "Put back the key file that was made beside this auth.db."
     if source is KeySource.FILE:
-        said += "It needs a master key, and authentication.json names none: set master_key_env and that variable. "
-    return said + (
+        message += "It needs a master key, and authentication.json names none: set master_key_env and that variable. "
+    return message + (
         "Supply the master key it was written with. If that key is lost, auth.db cannot be read any more: "
         "move auth.db away and start again; players then sign in anew. Nothing was changed."
     )

@@ -1,6 +1,6 @@
-"""Names and passwords of local accounts: which may be chosen, and when two names are one (SPEC 1.3 `local`).
+"""Local accounts have rules for names and passwords, and two names can be one (SPEC 1.3 `local`).
 
-What signs in as a player, and which of it may be taken away (PROTOCOL 3.8).
+A player also has sign-in methods, the last of which must not be unlinked (PROTOCOL 3.8).
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ _PUNCTUATION = frozenset("._-")
 _INVISIBLE = frozenset(
     map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10)))
 ) | frozenset(map(chr, range(0xE0100, 0xE01F0)))
-"""Letters and marks that show nothing, by which two names could look the same (Default_Ignorable_Code_Point)."""
+"""Invisible letters and marks, by which two names could look the same (Default_Ignorable_Code_Point)."""
 
 
 def parse_name(text: str) -> str:
-    """Return the name as it is kept and shown: its NFKC form, with full-width letters made plain; raise NameMalformed.
+    """Return the name as it is stored and shown, in NFKC, which narrows full-width letters; raise NameMalformed.
 
     The length is checked before the text is normalised, which takes time with the square of it.
     """
@@ -41,7 +41,10 @@ def parse_name(text: str) -> str:
 
 
 def _well_formed(name: str) -> bool:
-    """Letters, decimal digits and `._-`; a mark only behind a letter or mark, as many scripts need it."""
+    """Return whether a name has only letters, decimal digits, `._-`, and marks.
+
+    A mark may only follow a letter or another mark, as many scripts need it.
+    """
     before = ""
     if not _INVISIBLE.isdisjoint(name):
         return False
@@ -55,20 +58,20 @@ def _well_formed(name: str) -> bool:
 
 
 def fold(name: str) -> str:
-    """What two names have in common when they are one: NFKC, case folding, NFKC (Unicode 3.13, D145)."""
+    """Fold a name by NFKC, case folding, NFKC: names with equal results are one name (Unicode 3.13, D145)."""
     return normalize("NFKC", normalize("NFKC", name).casefold())
 
 
 def fold_typed(text: str) -> str:
-    """Return what a text typed as a name has in common with every other spelling of that name, for counting tries.
+    """Fold a text that a person typed as a name, so that sign-in attempts are counted for all its spellings together.
 
-    Of a text that is too long for a name only the beginning is kept, which is too long for a name as well.
+    A text that is too long for a name is cut to a length that is still too long for a name.
     """
     return fold(text.strip()[: COMPOSED_OF * NAME_CHARACTERS + 1]).strip()
 
 
 def name_index(indexer: Indexer, name: str) -> Index:
-    """Where an account of this name is found; any spelling that folds to the same."""
+    """Return the index of the account of this name, the same for every spelling that folds to the same text."""
     return indexer.index(Purpose.ACCOUNT_NAME, fold(name).encode())
 
 
@@ -90,32 +93,32 @@ def new_player_id(random: Random) -> str:
 
 
 LOCAL = "local"
-"""What stands for a provider where a name and a password of this server sign in."""
+"""The provider's name of a sign-in with a name and a password of this server."""
 
 
-@redacts("realm")
+@redacts("namespace")
 class SignInMethod(Struct, frozen=True):
-    """One line of a player's list; instants in epoch milliseconds."""
+    """An account that signs in as a player, at a provider or on this server; instants in epoch milliseconds."""
 
     provider: str
-    """Its name in the file when it was linked, or LOCAL."""
+    """The provider's name in authentication.json when the account was linked, or LOCAL."""
     linked_ms: int
     last_used_ms: int
-    realm: Index | None = None
-    """What gave it (gamed.providers.discovery); None: this server."""
+    namespace: Index | None = None
+    """The index of the provider's IdentityNamespace (gamed.providers.discovery); None for this server."""
 
 
 class SignInMethods(Struct, frozen=True):
-    """What the owner's configuration lets sign in."""
+    """The sign-in methods that the configuration enables."""
 
     local: bool
-    realms: frozenset[Index] = frozenset()
+    namespaces: frozenset[Index] = frozenset()
 
-    def open_to(self, identity: SignInMethod) -> bool:
-        """A provider that was taken out, or has another issuer now, signs nobody in."""
-        return self.local if identity.realm is None else identity.realm in self.realms
+    def is_enabled(self, method: SignInMethod) -> bool:
+        """Return whether a player can sign in by this method: its provider is configured, with the same issuer."""
+        return self.local if method.namespace is None else method.namespace in self.namespaces
 
 
-def is_last(identities: Iterable[SignInMethod], provider: str, ways: SignInMethods) -> bool:
-    """Whether nothing that can sign in would be left without this one."""
-    return not any(ways.open_to(identity) for identity in identities if identity.provider != provider)
+def is_last(methods: Iterable[SignInMethod], provider: str, enabled: SignInMethods) -> bool:
+    """Return whether the player could not sign in without this provider."""
+    return not any(enabled.is_enabled(method) for method in methods if method.provider != provider)

@@ -1,4 +1,4 @@
-"""The errors of the players feature as rows of its apps: error class -> (status, problem code)."""
+"""This table maps each error of the players feature to a status and a problem code."""
 
 from gamed.http.problems import ErrorTable
 from gamed.players import errors

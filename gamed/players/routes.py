@@ -1,7 +1,4 @@
-"""The room of a player's own account: what signs in as it, and leaving for good (PROTOCOL 3.8)."""
-
-from collections.abc import Sequence
-from typing import Protocol
+"""The routes of a player's own account list and unlink identities, and erase the player (PROTOCOL 3.8)."""
 
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
@@ -11,57 +8,45 @@ from gamed.http.request import Request
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.players.names import SignInMethod
 from gamed.players.problems import PLAYER_ERRORS
+from gamed.players.service import AccountService
 from gamed.saves.problems import SAVE_ERRORS
-from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer
+from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
 
 
-class PlayerAuthenticator(Protocol):
-    async def authenticate(self, token: str | None, *, reading: bool = False) -> AuthenticatedSession:
-        """SessionError."""
-
-
-class OwnAccount(Protocol):
-    """What this room asks of gamed.players.service.AccountService; refusals are PlayerError."""
-
-    async def identities(self, caller: AuthenticatedSession) -> Sequence[tuple[SignInMethod, bool]]: ...
-    async def unlink(self, caller: AuthenticatedSession, provider: str) -> None: ...
-    async def erase(self, caller: AuthenticatedSession) -> None: ...
-
-
 class PlayerRoutes(Component, frozen=True):
-    """What changes something is detached: a client that leaves does not stop it half way."""
+    """The routes of PROTOCOL 3.8. Changes run shielded: a client that disconnects does not cancel them."""
 
     app = make_app(PLAYER_ERRORS, SESSION_ERRORS, LOGIN_ERRORS, SAVE_ERRORS)
     prefixes = ("/auth/identities", "/auth/player")
-    _callers: PlayerAuthenticator
-    _account: OwnAccount
+    _sessions: SessionService
+    _account: AccountService
     _detached: ShieldedTasks
     body_policies = DEFAULT_BODY_POLICIES
 
     @app.route("/auth/identities", methods=["GET"])
     async def list_identities(self, request: Request) -> bytes:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request.head), reading=True))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head), reading=True))
         found = await self._account.identities(caller)
-        return write_json(request, 200, {"identities": [_line(*each) for each in found]})
+        return write_json(request, 200, {"identities": [_members(*each) for each in found]})
 
     @app.route("/auth/identities/<string:provider>", methods=["DELETE"])
     async def unlink_identity(self, request: Request, provider: str) -> None:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
         await self._detached.run(self._account.unlink(caller, provider))
         request.setResponseCode(204)
 
     @app.route("/auth/player", methods=["DELETE"])
     async def erase_player(self, request: Request) -> None:
-        caller = await self._detached.run(self._callers.authenticate(bearer(request.head)))
+        caller = await self._detached.run(self._sessions.authenticate(bearer(request.head)))
         await self._detached.run(self._account.erase(caller))
         request.setResponseCode(204)
 
 
-def _line(identity: SignInMethod, can_sign_in: bool) -> dict[str, object]:
+def _members(identity: SignInMethod, can_sign_in: bool) -> dict[str, object]:
     return {
         "provider": identity.provider,
         "linked_at": rfc3339(identity.linked_ms),

@@ -1,13 +1,12 @@
-"""Players marked for deletion, and the `player_merge` table: the player who gets the saves of each (PROTOCOL 3.8).
+"""These transactions of auth.db unlink, erase and merge players, and prepare a restored auth.db (PROTOCOL 3.7, 3.8).
 
-A mark is the first step of several; see gamed.players.service.
-
-Players over the lanes: their ways to sign in, their departure, and what commands did to them; each call one unit.
-
-auth.db out of a backup made fit to be served: nobody is signed in, and who is kept out stays out (PROTOCOL 3.7).
+The first step of an erasure or a merge marks the player; gamed.players.service describes the others. The table
+`player_merge` names the player who gets the saves. After a restore all sessions are ended, and blocked players stay
+blocked.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from sqlite3 import Connection
 from typing import Any
 
@@ -16,16 +15,38 @@ from twisted.internet.defer import Deferred
 
 from gamed.crypto import Keys, Purpose
 from gamed.database.queues import ReadQueue, WriteQueue
-from gamed.players import command_log, keyring, tables
-from gamed.players.command_log import CommandLogEntry
+from gamed.players import keyring, tables
 from gamed.players.errors import LastIdentity, PlayerUnknown
 from gamed.players.names import SignInMethod, SignInMethods
 from gamed.players.service import Removal
 from gamed.sessions import tables as session_tables
 from gamed.structs import Component
 
+
+class SqlitePlayerStore(Component, frozen=True):
+    """The gamed.players.service.SignInMethodStore and PlayerRecords of auth.db; each call is one transaction."""
+
+    _reads: ReadQueue
+    _writes: WriteQueue
+
+    def sign_in_methods(self, player_id: str) -> Deferred[list[SignInMethod]]:
+        return self._reads.submit(partial(tables.sign_in_methods, player_id=player_id))
+
+    def unlink(self, player_id: str, provider: str, methods: SignInMethods) -> Deferred[bool | LastIdentity]:
+        return self._writes.submit(partial(tables.unlink, player_id=player_id, provider=provider, enabled=methods))
+
+    def mark(self, player_id: str, now_ms: int) -> Deferred[bool]:
+        return self._writes.submit(partial(mark_removed, player_id=player_id, now_ms=now_ms))
+
+    def unfinished(self) -> Deferred[list[Removal]]:
+        return self._reads.submit(unfinished_removals)
+
+    def delete_rows(self, removal: Removal) -> Deferred[bool]:
+        return self._writes.submit(partial(delete_player_rows, removal=removal))
+
+
 DELETE_ROWS = 500
-"""How many rows one unit removes at most: a few milliseconds of the write lane."""
+"""How many rows one transaction deletes: a few milliseconds of the write queue."""
 _TOKENS = (
     """
     DELETE FROM refresh_credential WHERE credential_index IN (
@@ -42,15 +63,18 @@ _TOKENS = (
 
 
 class MergeResult(Struct, frozen=True):
-    """What an heir got of another player's ways to sign in."""
+    """The sign-in methods that a merge moved, by provider."""
 
     moved: tuple[str, ...]
     left: tuple[str, ...]
-    """Providers of which the heir has an account already; these accounts sign nobody in any more."""
+    """Providers of which the heir has an account already; the merged player's account is deleted."""
 
 
 def mark_removed(connection: Connection, player_id: str, now_ms: int) -> bool:
-    """From now on no token and no sign-in of this player is good; repeatable. False when there is no such player."""
+    """Mark a player as being erased, and end every session; repeatable. Return False if the player does not exist.
+
+    From then on every token and every sign-in of this player is rejected.
+    """
     if not tables.set_state(connection, player_id, "erasing"):
         return False
     tables.clear_owner(connection, player_id)
@@ -59,7 +83,7 @@ def mark_removed(connection: Connection, player_id: str, now_ms: int) -> bool:
 
 
 def unfinished_removals(connection: Connection) -> list[Removal]:
-    """Everyone who is marked, those with an heir first."""
+    """Return every player who is marked, those with an heir first."""
     heirs = "SELECT player_id, heir_id FROM player_merge ORDER BY started_ms, player_id"
     erasing = """
         SELECT player_id FROM player INDEXED BY player_erasing
@@ -68,9 +92,9 @@ def unfinished_removals(connection: Connection) -> list[Removal]:
     return [Removal(*row) for query in (heirs, erasing) for row in connection.execute(query)]
 
 
-def delete_player_rows(connection: Connection, departure: Removal) -> bool:
-    """Up to FORGET_ROWS rows; whether there are more. The mark itself goes last."""
-    left, values = DELETE_ROWS, {"player_id": departure.player_id}
+def delete_player_rows(connection: Connection, removal: Removal) -> bool:
+    """Delete up to DELETE_ROWS rows; return whether some are left. The row with the mark is deleted last."""
+    left, values = DELETE_ROWS, {"player_id": removal.player_id}
     for query in _TOKENS:
         left -= connection.execute(query, values | {"rows": left}).rowcount
     if left <= 0:
@@ -81,21 +105,21 @@ def delete_player_rows(connection: Connection, departure: Removal) -> bool:
 
 
 def merge_players(connection: Connection, keys: Keys, player_id: str, heir_id: str, now_ms: int) -> MergeResult:
-    """The heir gets the ways to sign in, and later the saves; the player, if auth.db knows it at all, is marked.
+    """Move a player's sign-in methods to the heir, and mark the player; the saves follow in later transactions.
 
-    A player of a lost auth.db is known by its saves only. PlayerUnknown when there is no heir.
+    After the loss of an auth.db only state.db knows the player. Raise PlayerUnknown if the heir does not exist.
     """
     heir = tables.find_player(connection, heir_id)
     if heir is None or heir.state == "erasing":
-        raise PlayerUnknown(f"There is no player {heir_id} to attach anything to.")
-    attached = _move_identities(connection, keys, player_id, heir_id)
+        raise PlayerUnknown(f"Player {heir_id} does not exist. Name another player to merge into.")
+    merged = _move_identities(connection, keys, player_id, heir_id)
     old = tables.find_player(connection, player_id)
     mark_removed(connection, player_id, now_ms)
     if old is not None and old.owner:
         tables.set_owner(connection, heir_id)
     query = "INSERT INTO player_merge (player_id, heir_id, started_ms) VALUES (:player_id, :heir_id, :now_ms)"
     connection.execute(query, {"player_id": player_id, "heir_id": heir_id, "now_ms": now_ms})
-    return attached
+    return merged
 
 
 def _move_identities(connection: Connection, keys: Keys, player_id: str, heir_id: str) -> MergeResult:
@@ -119,7 +143,7 @@ def _move_identities(connection: Connection, keys: Keys, player_id: str, heir_id
 
 
 def _move_account(connection: Connection, keys: Keys, sealed: bytes, values: dict[str, str]) -> None:
-    """A sealed name is bound to its player's row, so it is sealed anew."""
+    """Move a local account; its sealed name is bound to the player's row, so it is sealed again."""
     name = keys.sealer.unseal(Purpose.ACCOUNT_NAME, values["player_id"], sealed)
     query = """
         UPDATE local_account SET player_id = :heir_id, sealed_name = :sealed_name WHERE player_id = :player_id
@@ -127,47 +151,19 @@ def _move_account(connection: Connection, keys: Keys, sealed: bytes, values: dic
     connection.execute(query, values | {"sealed_name": keys.sealer.seal(Purpose.ACCOUNT_NAME, values["heir_id"], name)})
 
 
-class SqlitePlayerStore(Component, frozen=True):
-    """Identities of gamed.players.service, Records of gamed.players.service."""
-
-    _reads: ReadQueue
-    _writes: WriteQueue
-
-    def listed(self, player_id: str) -> Deferred[list[SignInMethod]]:
-        return self._reads.submit(lambda connection: tables.sign_in_methods(connection, player_id))
-
-    def unlink(self, player_id: str, provider: str, ways: SignInMethods) -> Deferred[bool | LastIdentity]:
-        return self._writes.submit(lambda connection: tables.unlink(connection, player_id, provider, ways))
-
-    def mark(self, player_id: str, now_ms: int) -> Deferred[bool]:
-        return self._writes.submit(lambda connection: mark_removed(connection, player_id, now_ms))
-
-    def unfinished(self) -> Deferred[list[Removal]]:
-        return self._reads.submit(unfinished_removals)
-
-    def forget(self, departure: Removal) -> Deferred[bool]:
-        return self._writes.submit(lambda connection: delete_player_rows(connection, departure))
-
-    def host_actions(self) -> Deferred[list[CommandLogEntry]]:
-        return self._reads.submit(command_log.waiting_entries)
-
-    def host_actions_told(self, number: int) -> Deferred[None]:
-        return self._writes.submit(lambda connection: command_log.mark_forwarded(connection, number))
-
-
 BLOCKED_COLUMNS = {
     "player": ("player_id", "state", "approved", "sealed_note", "created_ms", "last_sign_in_ms"),
     "identity": ("identity_index", "player_id", "provider", "realm_index", "linked_ms", "last_used_ms"),
     "local_account": ("name_index", "player_id", "sealed_name", "password", "linked_ms", "last_used_ms"),
 }
-"""Of each player who is blocked, what is needed to know them again; a player's own row first."""
+"""The columns by which the server recognizes a blocked player; the player's own row comes first."""
 
 
 class BlockedPlayers(Struct, frozen=True):
-    """Everybody whom the file that is in use keeps out."""
+    """The blocked players of the auth.db that a restore replaces."""
 
     check_value: bytes | None
-    """Of the key that found and sealed what is in the rows."""
+    """The check value of the key that indexed and sealed the rows."""
     rows: Mapping[str, Sequence[tuple[Any, ...]]]
 
 
@@ -175,24 +171,28 @@ NO_BLOCKED_PLAYERS = BlockedPlayers(None, {table: () for table in BLOCKED_COLUMN
 
 
 def blocked_players(connection: Connection) -> BlockedPlayers:
-    ring = keyring.read_key_record(connection)
+    """Return the blocked players of an auth.db."""
+    record = keyring.read_key_record(connection)
     rows = {}
     for table, columns in BLOCKED_COLUMNS.items():
         names = ", ".join(f"{table}.{column}" for column in columns)
         query = f"SELECT {names} FROM {table} JOIN player p USING (player_id) WHERE p.state = 'blocked'"
         rows[table] = connection.execute(query).fetchall()
-    return BlockedPlayers(None if ring is None else ring.check_value, rows)
+    return BlockedPlayers(None if record is None else record.check_value, rows)
 
 
 def block_again(connection: Connection, theirs: BlockedPlayers) -> int:
-    """Block them here, too; how many were not. Who is not known here comes along, where one key fits both files."""
+    """Block these players in a restored auth.db; return how many were not blocked in it.
+
+    Players whom this auth.db does not know are inserted, if both files are written with the same key.
+    """
     players = [dict(zip(BLOCKED_COLUMNS["player"], row, strict=True)) for row in theirs.rows["player"]]
-    for each in players:  # a newer answer to whether the owner ever let them in
+    for each in players:  # the replaced file is newer: it knows whether the owner approved them
         connection.execute("UPDATE player SET approved = :approved WHERE player_id = :player_id", each)
     query = "UPDATE player SET state = 'blocked' WHERE player_id = :player_id AND state IN ('active', 'pending')"
     kept = sum(connection.execute(query, each).rowcount for each in players)
-    ring = keyring.read_key_record(connection)
-    if ring is None or ring.check_value != theirs.check_value:
+    record = keyring.read_key_record(connection)
+    if record is None or record.check_value != theirs.check_value:
         return kept
     for table, columns in BLOCKED_COLUMNS.items():
         names, places = ", ".join(columns), ", ".join(f":{name}" for name in columns)
@@ -204,11 +204,11 @@ def block_again(connection: Connection, theirs: BlockedPlayers) -> int:
 
 
 def sign_out_all(connection: Connection, now_ms: int) -> int:
-    """Every session ends, every sign-in under way is forgotten; how many sessions were alive."""
+    """End every session and delete every login; return how many sessions had neither ended nor expired."""
     alive = "SELECT count(*) FROM session WHERE revoked_ms IS NULL AND expires_ms > :now_ms"
     ((count,),) = connection.execute(alive, {"now_ms": now_ms}).fetchall()
     end = "UPDATE session SET revoked_ms = :now_ms, sealed_successor = NULL WHERE revoked_ms IS NULL"
     connection.execute(end, {"now_ms": now_ms})
-    for table in ("login", "limit_bucket"):  # a login's attempts go along with it
+    for table in ("login", "limit_bucket"):  # the attempts of a login are deleted with it
         connection.execute(f"DELETE FROM {table}")
     return int(count)

@@ -1,14 +1,10 @@
-"""The `player` table: one row per person who ever collected a sign-in or was added by the owner (PROTOCOL 3.5).
+"""The SQL of players and of their sign-in methods.
 
-The `local_account` table: a name and a password that sign in as one player (SPEC 1.3 `local`).
-
-The name is found by its index and kept sealed; the password is argon2id in PHC form, never a Secret of ours.
-
-The `identity` table: which account at a provider signs in as which player (PROTOCOL 3.8).
-
-Which player is the server's owner: at most one, told to the game as `player.owner` (SPEC 4.8).
-
-What signs in as one player, whatever it is: accounts at providers and the local one (PROTOCOL 3.8).
+- `player`: one row per person who has collected a sign-in, or whom the owner added (PROTOCOL 3.5). At most one player
+  is the server's owner, which the game sees as `player.owner` (SPEC 4.8).
+- `local_account`: a name and a password that sign in as one player (SPEC 1.3 `local`). The name is sealed, and found by
+  its index; the password is stored as argon2id in PHC form.
+- `identity`: an account at a provider that signs in as one player (PROTOCOL 3.8).
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,7 +22,7 @@ State = Literal["active", "pending", "blocked", "erasing"]
 
 
 class Player(Struct, frozen=True):
-    """A row; instants in epoch milliseconds."""
+    """A row of the table; instants in epoch milliseconds."""
 
     player_id: str
     state: State
@@ -36,12 +32,12 @@ class Player(Struct, frozen=True):
 
 
 _APPROVING = "approved = CASE WHEN :state = 'active' THEN 1 ELSE approved END"
-"""A player who was active once was let in, and stays so through a block."""
+"""A player who was active once is approved, and stays approved while blocked."""
 _COLUMNS = "player_id, state, owner, created_ms, last_sign_in_ms"
 
 
 def create_player(connection: Connection, player_id: str, now_ms: int, state: State = "active") -> None:
-    """A player who has not signed in yet; nobody's owner."""
+    """Insert a player who has not signed in yet, and who is not the owner."""
     query = """
         INSERT INTO player (player_id, state, approved, created_ms) VALUES (:player_id, :state, :approved, :now_ms)
     """
@@ -60,8 +56,8 @@ def count_players(connection: Connection) -> int:
     return int(connection.execute("SELECT count(*) FROM player").fetchone()[0])
 
 
-def signed_in(connection: Connection, player_id: str, now_ms: int) -> None:
-    """Note a sign-in: a collected handoff, or a session made by command."""
+def record_sign_in(connection: Connection, player_id: str, now_ms: int) -> None:
+    """Record a sign-in: a collected login, or a session that a command made."""
     connection.execute(
         "UPDATE player SET last_sign_in_ms = :now_ms WHERE player_id = :player_id",
         {"player_id": player_id, "now_ms": now_ms},
@@ -69,20 +65,20 @@ def signed_in(connection: Connection, player_id: str, now_ms: int) -> None:
 
 
 def set_state(connection: Connection, player_id: str, state: State) -> bool:
-    """Whether there is such a player; what the new state means for sessions is judged at each request."""
+    """Set a player's state, which authenticate() reads at each request; return False if the player does not exist."""
     query = f"UPDATE player SET state = :state, {_APPROVING} WHERE player_id = :player_id"
     return connection.execute(query, {"player_id": player_id, "state": state}).rowcount == 1
 
 
 def change_state(connection: Connection, player_id: str, before: State, after: State) -> bool:
-    """Whether the player was in this state until now."""
+    """Change a player's state if it is `before`; return whether it was."""
     query = f"UPDATE player SET state = :state, {_APPROVING} WHERE player_id = :player_id AND state = :before"
     values = {"player_id": player_id, "before": before, "state": after}
     return connection.execute(query, values).rowcount == 1
 
 
-def unblocked(connection: Connection, player_id: str) -> State | None:
-    """Return a blocked player to `active`, or to `pending` if the owner never let them in; None if not blocked."""
+def lift_block(connection: Connection, player_id: str) -> State | None:
+    """Set a blocked player to `active`, or `pending` if never approved; return the new state, None if not blocked."""
     query = """
         UPDATE player SET state = CASE WHEN approved = 1 THEN 'active' ELSE 'pending' END
         WHERE player_id = :player_id AND state = 'blocked' RETURNING state
@@ -92,13 +88,13 @@ def unblocked(connection: Connection, player_id: str) -> State | None:
 
 
 def remove_pending(connection: Connection, player_id: str) -> bool:
-    """A newcomer who was never let in leaves nothing behind: no session and no save was ever made."""
+    """Delete a player who was never approved, so has neither sessions nor saves; return False if there is none."""
     query = "DELETE FROM player WHERE player_id = :player_id AND state = 'pending'"
     return connection.execute(query, {"player_id": player_id}).rowcount == 1
 
 
 def set_note(connection: Connection, sealer: Sealer, player_id: str, note: str) -> None:
-    """The owner's own words about a player, sealed; "" removes them."""
+    """Store the owner's note about a player, sealed; "" deletes it."""
     sealed = sealer.seal(Purpose.NOTE, player_id, note.encode()) if note else None
     query = "UPDATE player SET sealed_note = :sealed_note WHERE player_id = :player_id"
     connection.execute(query, {"player_id": player_id, "sealed_note": sealed})
@@ -111,7 +107,7 @@ def note_of(connection: Connection, sealer: Sealer, player_id: str) -> str | Non
 
 
 def player_of(row: Sequence[Any]) -> Player:
-    """A row of player_id, state, owner, created_ms, last_sign_in_ms."""
+    """Return the player of a row of player_id, state, owner, created_ms, last_sign_in_ms."""
     player_id, state, owner, created_ms, last_sign_in_ms = row
     return Player(player_id, state, bool(owner), created_ms, last_sign_in_ms)
 
@@ -121,13 +117,13 @@ _PLAYER = "p.player_id, p.state, p.owner, p.created_ms, p.last_sign_in_ms"
 
 @redacts("password")
 class LocalAccount(Struct, frozen=True):
-    """What a sign-in needs to know of an account."""
+    """The part of a local account that a sign-in needs."""
 
     player_id: str
     password: str
-    """argon2id, PHC string."""
+    """argon2id, as a PHC string."""
     state: State
-    """Of the player: only `active` ones may be given a session."""
+    """The player's state: only an active player may get a session."""
 
 
 class NamedPlayer(Struct, frozen=True):
@@ -138,7 +134,7 @@ class NamedPlayer(Struct, frozen=True):
 
 
 def find_account(connection: Connection, index: Index) -> LocalAccount | None:
-    """The account under a name (gamed.players.names.name_index)."""
+    """Return the account with this index of its name (gamed.players.names.name_index)."""
     query = """
         SELECT a.player_id, a.password, p.state
         FROM local_account a JOIN player p ON p.player_id = a.player_id
@@ -151,7 +147,7 @@ def find_account(connection: Connection, index: Index) -> LocalAccount | None:
 def create_account(
     connection: Connection, keys: Keys, *, player_id: str, name: str, password: str, now_ms: int
 ) -> None:
-    """Give a player without one a local account; `name` as parse_name() made it. NameTaken changes nothing."""
+    """Insert a local account for a player without one; `name` is a result of parse_name(). Raise NameTaken."""
     index = name_index(keys.indexer, name)
     if find_account(connection, index) is not None:
         raise NameTaken
@@ -169,8 +165,8 @@ def create_account(
     connection.execute(query, values)
 
 
-def account_used(connection: Connection, player_id: str, now_ms: int) -> None:
-    """Note that the account signed somebody in."""
+def record_account_use(connection: Connection, player_id: str, now_ms: int) -> None:
+    """Record a sign-in with the local account."""
     connection.execute(
         "UPDATE local_account SET last_used_ms = :now_ms WHERE player_id = :player_id",
         {"player_id": player_id, "now_ms": now_ms},
@@ -178,13 +174,16 @@ def account_used(connection: Connection, player_id: str, now_ms: int) -> None:
 
 
 def set_password(connection: Connection, player_id: str, password: str, now_ms: int) -> None:
-    """Another one for the account of this player; argon2id, PHC string."""
+    """Replace the password of a player's account; `password` is argon2id as a PHC string."""
     query = "UPDATE local_account SET password = :password, password_ms = :now_ms WHERE player_id = :player_id"
     connection.execute(query, {"player_id": player_id, "password": password, "now_ms": now_ms})
 
 
 def password_changed(connection: Connection, player_id: str, since_ms: int, now_ms: int) -> bool:
-    """Whether this player's account got another password since then; one still to come is of a clock set back."""
+    """Return whether the password of this player's account was replaced since then.
+
+    An instant after `now_ms` does not count: it was written before the clock was set back.
+    """
     query = """
         SELECT 1 FROM local_account
         WHERE player_id = :player_id AND password_ms >= :since_ms AND password_ms <= :now_ms
@@ -196,7 +195,7 @@ def password_changed(connection: Connection, player_id: str, since_ms: int, now_
 def add_local_player(
     connection: Connection, keys: Keys, *, player_id: str, name: str, password: str, now_ms: int
 ) -> None:
-    """A new active player with a local account, as `players add` makes one; NameTaken changes nothing."""
+    """Insert an active player with a local account, as `players add` does; raise NameTaken."""
     if find_account(connection, name_index(keys.indexer, name)) is not None:
         raise NameTaken
     create_player(connection, player_id, now_ms)
@@ -204,22 +203,22 @@ def add_local_player(
 
 
 def any_unlinked(connection: Connection) -> bool:
-    """Whether some local account is the only way in for its player."""
+    """Return whether some local account is the only sign-in method of its player."""
     query = "SELECT EXISTS (SELECT 1 FROM local_account WHERE player_id NOT IN (SELECT player_id FROM identity))"
     return bool(connection.execute(query).fetchone()[0])
 
 
 def list_players(connection: Connection, sealer: Sealer, state: State | None = None) -> list[NamedPlayer]:
-    """Every player, or those in one state, oldest first, with the local name opened."""
+    """Return all players, or those in one state, the oldest first, with the local name unsealed."""
     if state is None:
         return list(_named(connection, sealer, "", {}))
     return list(_named(connection, sealer, "WHERE p.state = :state", {"state": state}))
 
 
 def find_named(connection: Connection, keys: Keys, name_or_id: str) -> NamedPlayer:
-    """The player with this id, or else with this local name; PlayerUnknown when there is neither.
+    """Find the player with this id, otherwise with this local name; raise PlayerUnknown if there is neither.
 
-    The id wins: nobody becomes another by choosing a name that looks like an id.
+    The id comes first, so that a player cannot impersonate another one by a name that looks like an id.
     """
     found = next(_named(connection, keys.sealer, "WHERE p.player_id = :wanted", {"wanted": name_or_id}), None)
     if found is None:
@@ -245,22 +244,22 @@ def _named(
 
 
 def identity_owner(connection: Connection, index: Index) -> str | None:
-    """The player whom this identity signs in; None: nobody's yet."""
+    """Return the player of this identity, or None if it is not linked."""
     query = "SELECT player_id FROM identity WHERE identity_index = :identity_index"
     row = connection.execute(query, {"identity_index": index}).fetchone()
     return None if row is None else str(row[0])
 
 
 def has_identity(connection: Connection, player_id: str, provider: str) -> bool:
-    """Whether the player has an account of this provider already."""
+    """Return whether the player has an account of this provider already."""
     query = "SELECT EXISTS (SELECT 1 FROM identity WHERE player_id = :player_id AND provider = :provider)"
     return bool(connection.execute(query, {"player_id": player_id, "provider": provider}).fetchone()[0])
 
 
 def insert_identity(
-    connection: Connection, *, index: Index, realm: Index, player_id: str, provider: str, now_ms: int
+    connection: Connection, *, index: Index, namespace: Index, player_id: str, provider: str, now_ms: int
 ) -> None:
-    """From now on it signs in as this player; `provider` is its name in the file."""
+    """Link an identity to a player; `provider` is the provider's name in authentication.json."""
     query = """
         INSERT INTO identity (identity_index, player_id, provider, realm_index, linked_ms, last_used_ms)
         VALUES (:identity_index, :player_id, :provider, :realm_index, :now_ms, :now_ms)
@@ -269,43 +268,43 @@ def insert_identity(
         "identity_index": index,
         "player_id": player_id,
         "provider": provider,
-        "realm_index": realm,
+        "realm_index": namespace,
         "now_ms": now_ms,
     }
     connection.execute(query, values)
 
 
-def identity_used(connection: Connection, index: Index, now_ms: int) -> None:
-    """Note that it signed somebody in."""
+def record_identity_use(connection: Connection, index: Index, now_ms: int) -> None:
+    """Record a sign-in with the identity."""
     query = "UPDATE identity SET last_used_ms = :now_ms WHERE identity_index = :identity_index"
     connection.execute(query, {"identity_index": index, "now_ms": now_ms})
 
 
-def orphaned_identities(connection: Connection, realms: Collection[Index]) -> int:
-    """How many identities no configured provider can ever give again."""
+def orphaned_identities(connection: Connection, namespaces: Collection[Index]) -> int:
+    """Count the identities that are not in the namespace of a configured provider."""
     counts = connection.execute("SELECT realm_index, count(*) FROM identity GROUP BY realm_index").fetchall()
-    return sum(count for realm, count in counts if realm not in realms)
+    return sum(count for namespace, count in counts if namespace not in namespaces)
 
 
 def find_owner(connection: Connection) -> str | None:
-    """The owner's player id."""
+    """Return the player id of the owner, or None."""
     row = connection.execute("SELECT player_id FROM player WHERE owner = 1").fetchone()
     return None if row is None else str(row[0])
 
 
 def set_owner(connection: Connection, player_id: str) -> None:
-    """Make a player the owner; nobody else may be."""
+    """Make a player the owner; the caller makes sure that no other player is."""
     connection.execute("UPDATE player SET owner = 1 WHERE player_id = :player_id", {"player_id": player_id})
 
 
 def clear_owner(connection: Connection, player_id: str) -> bool:
-    """Whether this player was the owner until now."""
+    """Make a player an ordinary one; return whether the player was the owner."""
     query = "UPDATE player SET owner = 0 WHERE player_id = :player_id AND owner = 1"
     return connection.execute(query, {"player_id": player_id}).rowcount == 1
 
 
 def sign_in_methods(connection: Connection, player_id: str) -> list[SignInMethod]:
-    """Oldest first."""
+    """Return a player's sign-in methods, the oldest first."""
     query = """
         SELECT provider, linked_ms, last_used_ms, realm_index FROM identity WHERE player_id = :player_id
         UNION ALL
@@ -314,16 +313,20 @@ def sign_in_methods(connection: Connection, player_id: str) -> list[SignInMethod
     """
     rows = connection.execute(query, {"player_id": player_id})
     return [
-        SignInMethod(name, linked, used, None if realm is None else Index(realm)) for name, linked, used, realm in rows
+        SignInMethod(name, linked, used, None if namespace is None else Index(namespace))
+        for name, linked, used, namespace in rows
     ]
 
 
-def unlink(connection: Connection, player_id: str, provider: str, ways: SignInMethods) -> bool | LastIdentity:
-    """Whether there was one; LastIdentity, and nothing removed, when no other can sign in."""
-    identities = sign_in_methods(connection, player_id)
-    if all(identity.provider != provider for identity in identities):
+def unlink(connection: Connection, player_id: str, provider: str, enabled: SignInMethods) -> bool | LastIdentity:
+    """Delete a player's sign-in method; return whether there was one.
+
+    Return LastIdentity, and delete nothing, if the player could not sign in with any other.
+    """
+    methods = sign_in_methods(connection, player_id)
+    if all(method.provider != provider for method in methods):
         return False
-    if is_last(identities, provider, ways):
+    if is_last(methods, provider, enabled):
         return LastIdentity()
     values = {"player_id": player_id, "provider": provider}
     if provider == LOCAL:

@@ -162,6 +162,6 @@ class IdentityNamespace(Struct, frozen=True):
         return indexer.index(Purpose.IDENTITY, self.kind.encode(), self.namespace.encode())
 
 
-def realm_indexes(indexer: Indexer, providers: Iterable[Provider]) -> frozenset[Index]:
+def namespace_indexes(indexer: Indexer, providers: Iterable[Provider]) -> frozenset[Index]:
     """Of every provider that is configured."""
     return frozenset(IdentityNamespace.of(settings).index(indexer) for settings in providers)

@@ -173,7 +173,7 @@ class SqliteEraseStore(Component, frozen=True):
     _stores: Databases
     _random: Random
 
-    async def ready(self) -> None:
+    async def check_writable(self) -> None:
         await self._stores.state.submit(lambda connection: None)
 
     async def erase(self, player_id: str, now_ms: int) -> None:

@@ -152,7 +152,7 @@ class SaveService(Component, frozen=True):
     async def read_summary(self, token: Secret, *, reading: bool = False) -> tuple[AuthenticatedSession, SavesSummary]:
         """Who asks, and the shelf as a whole; the token's first use is settled."""
         caller, summary = await self._store.read_summary(token, self._now_ms())
-        await self._sessions.settle(caller, reading=reading)
+        await self._sessions.record_first_use(caller, reading=reading)
         return caller, summary
 
     async def summary(self, token: Secret) -> tuple[Cursor, dict[str, object]]:
@@ -174,7 +174,7 @@ class SaveService(Component, frozen=True):
         """
         began_ms = self._now_ms()
         caller, listing = await self._store.list_saves(token, began_ms, since, conditions)
-        await self._sessions.settle(caller, reading=True)
+        await self._sessions.record_first_use(caller, reading=True)
         if wait_seconds <= 0 or listing.has_changes(since):
             return listing
         with self._waits.register(caller.player_id, listing.cursor) as slot:
@@ -200,7 +200,7 @@ class SaveService(Component, frozen=True):
                     token, replace(request, with_bytes=False)
                 )  # StoreCorrupt if more than bytes is hit
                 raise await self._damaged(token, reading.version) from None
-            await self._sessions.settle(caller, reading=True)
+            await self._sessions.record_first_use(caller, reading=True)
             reading = self._judged(request, snapshot)
             if not reading.modified or not request.with_bytes or reading.body is not None:
                 return reading
@@ -215,7 +215,7 @@ class SaveService(Component, frozen=True):
     async def versions(self, token: Secret, slot: str) -> dict[str, object]:
         """The body of the versions list."""
         caller, past = await self._store.read_history(token, self._now_ms(), slot)
-        await self._sessions.settle(caller, reading=True)
+        await self._sessions.record_first_use(caller, reading=True)
         if not past.state.exists:
             raise not_found_error(slot)
         head = past.state.current.version if past.state.current else None

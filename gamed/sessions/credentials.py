@@ -1,8 +1,6 @@
-"""The game's own credentials: access token and refresh credential, made and sealed as a pair (SPEC 5.3, PROTOCOL 1).
+"""The credentials of a session are an access token and a refresh credential, issued as a pair (SPEC 5.3, PROTOCOL 1).
 
-A session as its player sees it, and how much a sign-out ends (PROTOCOL 3.7).
-
-A credential as a request brings it: well-formed, or refused before any store is asked (PROTOCOL 1, 3.7).
+A malformed credential of a request is rejected here, before the server reads a database (PROTOCOL 3.7).
 """
 
 import struct
@@ -14,32 +12,32 @@ from gamed.crypto import Keys, Random, Secret
 from gamed.sessions.errors import RefreshInvalid, TokenInvalid, TokenMissing
 from gamed.structs import Component
 from gamed.timestamps import seconds_until
-from gamed.tokens import ENTROPY_BYTES, ID_BYTES, MalformedToken, TokenType, parse_token, public_id
-from gamed.tokens import generate_token as mint_token
+from gamed.tokens import ENTROPY_BYTES, ID_BYTES, MalformedToken, TokenType, generate_token, parse_token, public_id
 
 RECENT_MS = 10 * 60_000
+"""How long after a sign-in a session may start what cannot be undone (PROTOCOL 3.8)."""
 _LAYOUT = struct.Struct(">BQQ53s53s")  # layout number, both expiries in epoch milliseconds, both credentials as ASCII
 _LAYOUT_NUMBER = 1
 
 
-class PairMalformed(Exception):
-    """Bytes that to_bytes() did not make."""
+class MalformedPair(Exception):
+    """Bytes that are not the result of to_bytes()."""
 
 
 class SessionPolicy(Struct, frozen=True):
-    """How long credentials live, in whole seconds (SPEC 2.1 `session`)."""
+    """The lifetimes of credentials, in whole seconds (SPEC 2.1 `session`)."""
 
     access_seconds: int
     refresh_seconds: int
     max_lifetime_seconds: int | None = None
-    """Greatest age of a session since its sign-in, however often it is refreshed; None = no cap."""
+    """Maximum age of a session since its sign-in, however often it is refreshed; None: not limited."""
 
     def ends_ms(self, created_ms: int) -> int | None:
-        """When a session that began at `created_ms` ends at the latest."""
+        """Return when a session that began at `created_ms` reaches its maximum age; None without one."""
         return None if self.max_lifetime_seconds is None else created_ms + self.max_lifetime_seconds * 1000
 
     def expiry_ms(self, seconds: int, now_ms: int, created_ms: int) -> int:
-        """`seconds` from now, but never after the session's end."""
+        """Return the instant `seconds` from now, but not after the session's maximum age."""
         wanted, ends = now_ms + seconds * 1000, self.ends_ms(created_ms)
         return wanted if ends is None else min(wanted, ends)
 
@@ -52,7 +50,7 @@ class AccessToken(Struct, frozen=True):
 
 
 class CredentialPair(Struct, frozen=True):
-    """What one sign-in or one rotation hands out; expiries in epoch milliseconds."""
+    """The two credentials that one sign-in or one rotation issues; expiries in epoch milliseconds."""
 
     access: Secret
     refresh: Secret
@@ -60,52 +58,55 @@ class CredentialPair(Struct, frozen=True):
     refresh_expires_ms: int
 
     def renewed(self, access: AccessToken) -> "CredentialPair":
-        """The same refresh credential beside a fresh access token."""
+        """Return a pair of the same refresh credential and a new access token."""
         return CredentialPair(access.token, self.refresh, access.expires_ms, self.refresh_expires_ms)
 
 
 class AuthenticatedSession(Struct, frozen=True):
-    """Whom an access token speaks for, at the moment it was judged."""
+    """The player and session of an access token, as they were when the server validated the token."""
 
     player_id: str
     session_id: str
     owner: bool
     signed_in_ms: int
     """When this session's sign-in took place."""
-    unused: int | None = None
-    """The generation that this request is the first to use; it must be marked before the request's effect."""
+    first_use_of: int | None = None
+    """The generation that this request is the first to use: mark it as used before the request has an effect.
+
+    None if the generation was used before, or is not the newest one.
+    """
 
     def signed_in_recently(self, now_ms: int) -> bool:
-        """Whether the sign-in counts for what cannot be undone (PROTOCOL 3.8)."""
+        """Return whether the sign-in is recent enough for what cannot be undone (PROTOCOL 3.8)."""
         return now_ms - self.signed_in_ms <= RECENT_MS
 
 
-def mint_access(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> AccessToken:
-    """A fresh access token for a session that began at `created_ms`."""
-    token = mint_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
+def generate_access_token(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> AccessToken:
+    """Generate an access token for a session that began at `created_ms`."""
+    token = generate_token(TokenType.ACCESS_TOKEN, random(ENTROPY_BYTES))
     return AccessToken(token, policy.expiry_ms(policy.access_seconds, now_ms, created_ms))
 
 
-def mint(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> CredentialPair:
-    """A fresh pair for a session that began at `created_ms` (now, for a new one)."""
-    access = mint_access(random, now_ms, policy, created_ms)
-    refresh = mint_token(TokenType.REFRESH_CREDENTIAL, random(ENTROPY_BYTES))
+def generate_pair(random: Random, now_ms: int, policy: SessionPolicy, created_ms: int) -> CredentialPair:
+    """Generate both credentials for a session that began at `created_ms`, which is now for a new session."""
+    access = generate_access_token(random, now_ms, policy, created_ms)
+    refresh = generate_token(TokenType.REFRESH_CREDENTIAL, random(ENTROPY_BYTES))
     refresh_expires_ms = policy.expiry_ms(policy.refresh_seconds, now_ms, created_ms)
     return CredentialPair(access.token, refresh, access.expires_ms, refresh_expires_ms)
 
 
 class CredentialIssuer(Component, frozen=True):
-    """What credentials are made, found and sealed with."""
+    """The keys, the lifetimes and the random source that credentials are generated, found and sealed with."""
 
     keys: Keys
     policy: SessionPolicy
     random: Random
 
     def pair(self, now_ms: int, created_ms: int) -> CredentialPair:
-        return mint(self.random, now_ms, self.policy, created_ms)
+        return generate_pair(self.random, now_ms, self.policy, created_ms)
 
     def access(self, now_ms: int, created_ms: int) -> AccessToken:
-        return mint_access(self.random, now_ms, self.policy, created_ms)
+        return generate_access_token(self.random, now_ms, self.policy, created_ms)
 
 
 def new_session_id(random: Random) -> str:
@@ -113,9 +114,9 @@ def new_session_id(random: Random) -> str:
 
 
 def response_members(pair: CredentialPair, session_id: str, now_ms: int) -> dict[str, object]:
-    """The members that the answers of collect, refresh and `players token` share (PROTOCOL 3.5 and 3.7).
+    """Return the members that the responses of collect, refresh and `players token` share (PROTOCOL 3.5 and 3.7).
 
-    This is the one place where the credentials leave their Secret; the result goes into an answer, nowhere else.
+    Only this function reveals credentials. Write its result into a response and nowhere else.
     """
     return {
         "token_type": "Bearer",
@@ -128,28 +129,28 @@ def response_members(pair: CredentialPair, session_id: str, now_ms: int) -> dict
 
 
 def to_bytes(pair: CredentialPair) -> bytes:
-    """A pair as bytes, only ever to be sealed."""
+    """Encode a pair as bytes, which must be sealed before they are stored."""
     expiries = pair.access_expires_ms, pair.refresh_expires_ms
     return _LAYOUT.pack(_LAYOUT_NUMBER, *expiries, pair.access.reveal(), pair.refresh.reveal())
 
 
 def from_bytes(raw: bytes) -> CredentialPair:
-    """The pair that to_bytes() wrote; anything else is PairMalformed."""
+    """Decode the result of to_bytes(); raise MalformedPair for other bytes."""
     try:
         number, access_ms, refresh_ms, access, refresh = _LAYOUT.unpack(raw)
         if number != _LAYOUT_NUMBER:
-            raise PairMalformed(f"layout {number} is not known")
+            raise MalformedPair(f"unknown layout {number}")
         tokens = (
             parse_token(TokenType.ACCESS_TOKEN, access.decode()),
             parse_token(TokenType.REFRESH_CREDENTIAL, refresh.decode()),
         )
     except (struct.error, UnicodeDecodeError, MalformedToken):
-        raise PairMalformed("not the bytes of a pair") from None  # the cause would carry the bytes
+        raise MalformedPair("not a pair of credentials") from None  # the cause would carry the bytes
     return CredentialPair(*tokens, access_ms, refresh_ms)
 
 
 class LogoutScope(StrEnum):
-    """Which of a player's sessions, seen from the one that asks."""
+    """Which of a player's sessions a logout ends, as seen from the session that requests it."""
 
     THIS = "this"
     OTHERS = "others"
@@ -157,7 +158,10 @@ class LogoutScope(StrEnum):
 
 
 class SessionInfo(Struct, frozen=True):
-    """One line of a player's list; instants in epoch milliseconds, `client` the device's own words as JSON."""
+    """A session in its player's list; instants in epoch milliseconds.
+
+    `client` is the JSON that the device sent about itself.
+    """
 
     session_id: str
     created_ms: int
@@ -168,8 +172,8 @@ class SessionInfo(Struct, frozen=True):
     client: str
 
 
-def access_token(text: str | None) -> Secret:
-    """TokenMissing without one, TokenInvalid when it cannot be one."""
+def parse_access_token(text: str | None) -> Secret:
+    """Return the access token; raise TokenMissing for None, and TokenInvalid if it is malformed."""
     if text is None:
         raise TokenMissing
     try:
@@ -178,8 +182,8 @@ def access_token(text: str | None) -> Secret:
         raise TokenInvalid from None
 
 
-def refresh_credential(text: str) -> Secret:
-    """RefreshInvalid when it cannot be one."""
+def parse_refresh_credential(text: str) -> Secret:
+    """Return the refresh credential; raise RefreshInvalid if it is malformed."""
     try:
         return parse_token(TokenType.REFRESH_CREDENTIAL, text)
     except MalformedToken:

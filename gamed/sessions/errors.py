@@ -1,44 +1,41 @@
-"""What a session may say instead of yes (PROTOCOL 3.7 and 4).
-
-The web knows the status of each, and what to tell a person.
-"""
+"""A session's credential can fail in the ways of PROTOCOL 3.7 and 4; `problems.py` maps each error to its status."""
 
 
 class SessionError(Exception):
-    """A credential that does not open what was asked."""
+    """A credential that does not give access to the requested operation."""
 
 
 class TokenMissing(SessionError):
-    """The request carried no credential at all."""
+    """A request without any credential."""
 
 
 class TokenInvalid(SessionError):
-    """Not an access token of this server, or one it has long forgotten."""
+    """A text that is not an access token of this server, or one whose row was deleted long ago."""
 
 
 class TokenExpired(SessionError):
-    """The access token was good and its time is over."""
+    """An access token that was valid and has expired."""
 
 
 class SessionRevoked(SessionError):
-    """The session was ended: signed out, revoked, or its player is being erased."""
+    """A credential of a session that has ended: by a logout, a revocation, or the erasure of its player."""
 
 
 class PlayerBlocked(SessionError):
-    """The player may not use this server at present."""
+    """A credential of a player who may not use this server at present."""
 
 
 class RefreshInvalid(SessionError):
-    """Malformed, never issued, or long forgotten."""
+    """A refresh credential that is malformed, was never issued, or whose row was deleted long ago."""
 
 
 class RefreshExpired(SessionError):
-    """The refresh credential's own time is over, or its session reached its greatest age."""
+    """A refresh credential that has expired, or whose session reached its maximum age."""
 
 
 class RefreshReused(SessionError):
-    """A credential that was already exchanged came back: somebody holds a copy, so the session ended."""
+    """A refresh credential that was exchanged before: a second client holds a copy, so the session was ended."""
 
 
 class SessionNotFound(SessionError):
-    """No such session of this player; another player's looks the same."""
+    """A session that this player does not have; the error is the same for another player's session."""

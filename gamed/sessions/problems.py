@@ -1,4 +1,4 @@
-"""The errors of the sessions feature as rows of its apps: error class -> (status, problem code)."""
+"""This table maps each error of the sessions feature to a status and a problem code."""
 
 from gamed.http.problems import ErrorTable
 from gamed.sessions import errors

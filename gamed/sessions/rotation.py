@@ -1,7 +1,8 @@
-"""The refresh table of PROTOCOL 3.7 as a pure rule: what a refresh credential gets, and why.
+"""The refresh table of PROTOCOL 3.7 is one pure function: it decides what a refresh credential gets.
 
-Each rotation is one more generation of the session. A credential belongs to the generation it was made for, so
-"current", "immediate predecessor" and "older" are the newest generation, the one before it, and all before that.
+Each rotation starts one more generation of the session. A credential belongs to the generation that it was generated
+for, so the table's "current", "immediate predecessor" and "older" are the newest generation, the one before it, and
+all generations before that one.
 """
 
 from enum import Enum
@@ -13,72 +14,75 @@ from gamed.sessions.credentials import CredentialPair
 from gamed.sessions.errors import SessionError
 
 SHARED_STORE_MS = 30_000
-"""How long after its first hand-out a successor that is in use already is given to the predecessor once more:
-two processes of one player that share one stored credential may both have sent it."""
+"""How long after a successor's first delivery its predecessor still gets it, although the successor is in use:
+two processes of one player that share one stored credential may both have sent the predecessor."""
 
 
 class RotationDecision(Enum):
-    """What the credential gets."""
+    """What the server does with a refresh credential."""
 
-    ROTATE = "a new generation"
-    REPEAT = "the newest generation once more"
-    REUSED = "the session ends: somebody else holds a copy"
-    EXPIRED = "nothing: its time is over"
-    REVOKED = "nothing: the session ended before"
+    ROTATE = "start a new generation"
+    REPEAT = "return the newest generation once more"
+    REUSED = "end the session: a second client holds a copy"
+    EXPIRED = "reject: the credential or the session has expired"
+    REVOKED = "reject: the session has ended"
 
 
 class RotationState(Struct, frozen=True):
-    """A session's newest generation; instants in epoch milliseconds."""
+    """The newest generation of a session; instants in epoch milliseconds."""
 
     generation: int
     rotated_ms: int
-    """When this generation was first handed out; repeating it does not move this."""
+    """When this generation was first delivered; a repeated delivery does not change it."""
     used: bool
-    """One of its credentials was presented: an access token anywhere, or the refresh credential."""
+    """True once a client has sent one of its credentials: the access token anywhere, or the refresh credential."""
     revoked: bool
     ends_ms: int | None
-    """The session's greatest age, if it has one."""
+    """When the session reaches its maximum age; None without one."""
 
     def rotated(self, now_ms: int) -> "RotationState":
-        """The next generation, handed out now and not used yet."""
+        """Return the next generation, delivered now and not used yet."""
         return replace(self, generation=self.generation + 1, rotated_ms=now_ms, used=False)
 
     def marked(self, generation: int) -> "RotationState":
-        """After a credential of `generation` was presented."""
+        """Return the state after a client has sent a credential of `generation`."""
         return replace(self, used=self.used or generation == self.generation)
 
 
-def decide(line: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
-    """The answer for a credential of `generation` that expires at `expires_ms`."""
-    if line.revoked:
+def decide(state: RotationState, generation: int, expires_ms: int, now_ms: int) -> RotationDecision:
+    """Decide what a credential of `generation` that expires at `expires_ms` gets."""
+    if state.revoked:
         return RotationDecision.REVOKED
-    if now_ms >= expires_ms or (line.ends_ms is not None and now_ms >= line.ends_ms):
+    if now_ms >= expires_ms or (state.ends_ms is not None and now_ms >= state.ends_ms):
         return RotationDecision.EXPIRED
-    if generation == line.generation:
+    if generation == state.generation:
         return RotationDecision.ROTATE
-    if generation == line.generation - 1 and (not line.used or now_ms - line.rotated_ms <= SHARED_STORE_MS):
+    if generation == state.generation - 1 and (not state.used or now_ms - state.rotated_ms <= SHARED_STORE_MS):
         return RotationDecision.REPEAT
     return RotationDecision.REUSED
 
 
 class Refreshed(Struct, frozen=True):
-    """What a refresh hands out, whether it was made now or before."""
+    """The credentials that a refresh returns, whether they are new or repeated."""
 
     session_id: str
     pair: CredentialPair
 
 
 class RefreshRejected(Struct, frozen=True):
-    """Why a credential got nothing; a return value, because what was written along with it must stay."""
+    """A rejected refresh credential, with the reason.
+
+    It is a return value: an exception would roll back the end of a session whose credential was reused.
+    """
 
     error: type[SessionError]
     ended: str | None = None
-    """The player whose session ended over it."""
+    """The player whose session was ended because of this credential."""
     session_id: str | None = None
     """That session."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare all but the session."""
+        """Compare all members but the session."""
         return isinstance(other, RefreshRejected) and (self.error, self.ended) == (other.error, other.ended)
 
     def __hash__(self) -> int:

@@ -1,12 +1,10 @@
-"""Credentials come as `Authorization: Bearer ...` and in no other way (PROTOCOL 1, RFC 6750 2.1).
+"""The routes of sessions are refresh, logout, list and end (PROTOCOL 3.7).
 
-The room of signed-in sessions: refresh, logout, list, end (PROTOCOL 3.7).
-
-The access token of a request (PROTOCOL 4).
+A request sends its access token as `Authorization: Bearer ...` and in no other way (PROTOCOL 1, RFC 6750 2.1).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Raw, Struct
 
@@ -17,17 +15,17 @@ from gamed.http.bodies import DEFAULT_BODY_POLICIES, RequestHead
 from gamed.http.json_body import read_json, write_json
 from gamed.http.request import Request
 from gamed.players.problems import PLAYER_ERRORS
-from gamed.sessions import credentials
-from gamed.sessions.credentials import AuthenticatedSession, LogoutScope, SessionInfo
+from gamed.sessions.credentials import LogoutScope, SessionInfo, parse_access_token
 from gamed.sessions.problems import SESSION_ERRORS
+from gamed.sessions.service import SessionService
 from gamed.structs import Component
 from gamed.timestamps import rfc3339
 
 
 def bearer(head: RequestHead) -> str | None:
-    """The credential's text, unjudged; None without exactly one Authorization field of the scheme Bearer.
+    """Return the credential of the one Authorization field with the scheme Bearer, not validated, or None.
 
-    In a query, a cookie or a body it is not looked for.
+    A credential in the query, in a cookie or in the content does not count.
     """
     value = head.single("authorization")
     if value is None:
@@ -37,35 +35,30 @@ def bearer(head: RequestHead) -> str | None:
     return credential if scheme.lower() == "bearer" and credential else None
 
 
-class SessionOperations(Protocol):
-    """What this room asks of gamed.sessions.service.SessionService; refusals are SessionError."""
-
-    async def authenticate(self, token: str | None, *, reading: bool = False) -> AuthenticatedSession: ...
-    async def refresh(self, credential: str) -> dict[str, object]: ...
-    async def log_out(self, access: str | None, credential: str | None, scope: LogoutScope) -> None: ...
-    async def list(self, caller: AuthenticatedSession) -> Sequence[SessionInfo]: ...
-    async def end(self, caller: AuthenticatedSession, session_id: str) -> None: ...
+def access_token(head: RequestHead) -> Secret:
+    """Return the well-formed access token of a request; raise TokenMissing or TokenInvalid without a database."""
+    return parse_access_token(bearer(head))
 
 
 class RefreshBody(Struct):
-    """`POST /auth/session/refresh`."""
+    """The content of `POST /auth/session/refresh`."""
 
     refresh_credential: str
 
 
 class LogoutBody(Struct):
-    """`POST /auth/session/logout`; may be absent altogether."""
+    """The content of `POST /auth/session/logout`, which may be absent."""
 
     refresh_credential: str | None = None
     scope: LogoutScope = LogoutScope.THIS
 
 
 class SessionRoutes(Component, frozen=True):
-    """What changes something is detached: a client that leaves does not stop it half way."""
+    """The routes of PROTOCOL 3.7. Changes run shielded: a client that disconnects does not cancel them."""
 
     app = make_app(SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/session/", "/auth/sessions")
-    _sessions: SessionOperations
+    _sessions: SessionService
     _detached: ShieldedTasks
     body_policies = DEFAULT_BODY_POLICIES
 
@@ -84,7 +77,7 @@ class SessionRoutes(Component, frozen=True):
     async def list_sessions(self, request: Request) -> bytes:
         caller = await self._detached.run(self._sessions.authenticate(bearer(request.head), reading=True))
         rows = await self._sessions.list(caller)
-        return write_json(request, 200, {"sessions": [_line(row, caller.session_id) for row in rows]})
+        return write_json(request, 200, {"sessions": [_members(row, caller.session_id) for row in rows]})
 
     @app.route("/auth/sessions/<string:session_id>", methods=["DELETE"])
     async def end_session(self, request: Request, session_id: str) -> None:
@@ -93,18 +86,13 @@ class SessionRoutes(Component, frozen=True):
         request.setResponseCode(204)
 
 
-def _line(row: SessionInfo, asking: str) -> Mapping[str, Any]:
+def _members(row: SessionInfo, requesting: str) -> Mapping[str, Any]:
     return {
         "session_id": row.session_id,
-        "current": row.session_id == asking,
+        "current": row.session_id == requesting,
         "created_at": rfc3339(row.created_ms),
         "last_used_at": rfc3339(row.last_used_ms),
         "expires_at": rfc3339(row.expires_ms),
         "provider": row.provider,
         "client": Raw(row.client.encode()),
     }
-
-
-def access_token(head: RequestHead) -> Secret:
-    """Well-formed, or TokenMissing or TokenInvalid; no store is asked."""
-    return credentials.access_token(bearer(head))

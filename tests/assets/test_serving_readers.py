@@ -7,7 +7,7 @@ from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import CredentialPair
 from tests.assets.serving_helpers import ServingCase
 from tests.sessions.fixtures import ANNA, NOW_MS
-from tests.sessions.server import House, text
+from tests.sessions.server import SessionServer, text
 from tests.support.covers import covers
 from tests.support.databases import memory_databases
 
@@ -20,7 +20,7 @@ class PlayersTests(ServingCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.house = House(memory_databases())
+        self.house = SessionServer(memory_databases())
         self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
         self.object = self.folder.object_path(DATA).name
         self.browser = self.room(self.house.sessions)

@@ -347,7 +347,7 @@ class FindTests(PorchTestCase):
             realm = IdentityNamespace.where(identity).index(keys.indexer)
             index = identity.index(keys.indexer)
             player_tables.insert_identity(
-                connection, index=index, realm=realm, player_id=anna, provider="discord", now_ms=1
+                connection, index=index, namespace=realm, player_id=anna, provider="discord", now_ms=1
             )
 
         run_transaction(self.data / "auth.db", unit)

@@ -81,7 +81,7 @@ class Server:
         works = (
             service._login.recover(),
             service._login.clean_up(),
-            service._sessions.sweep(),
+            service._sessions.clean_up(),
             service._saves.clean_up(),
             service._players.clean_up(),
         )

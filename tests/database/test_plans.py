@@ -87,11 +87,11 @@ class PlanTest(CommitCase):
         self.successResultOf(self.stores.auth.submit(lambda connection: player_store.mark_removed(connection, BERT, 0)))
         house, now_ms = self.house, lambda: self.house.now_ms + 365 * 24 * 3600 * 1000
         context = service_context(house.issuer.keys, self.stores, house.audit, now_ms)
-        players = PlayerComponents(context, house.waits)
+        players = PlayerComponents(context, house.revoked.append)
         works: list[Callable[[], Any]] = [
             players.clean_up,
             CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).sweep,
-            house.sessions.sweep,
+            house.sessions.clean_up,
             lambda: StoredLimits(self.stores.auth).sweep(now_ms()),
         ]
         for work in works:

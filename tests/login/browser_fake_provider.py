@@ -8,7 +8,7 @@ from gamed.config.model import Mode, Provider, ProviderProtocol
 from gamed.crypto import Secret
 from gamed.dev import documents
 from gamed.dev.grants import ResponseMode
-from gamed.providers.discovery import realm_indexes
+from gamed.providers.discovery import namespace_indexes
 from gamed.providers.registry import build_providers
 from tests.login.browser_fixtures import Page, Surfer, WebCase
 from tests.support.provider import (
@@ -58,7 +58,7 @@ class FarCase(WebCase):
         self.wire = RequestTraversalAgent(self.far.app.resource())
         made = build_providers(configured, GAME, self.wire, self.desk.clock, self.desk.now_ms)
         self.desk.providers.update(made)
-        self.realms = realm_indexes(self.desk.keys.indexer, configured.values())
+        self.realms = namespace_indexes(self.desk.keys.indexer, configured.values())
         self.open_rooms()
 
     def pass_time(self, seconds: float) -> None:

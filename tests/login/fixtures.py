@@ -64,12 +64,6 @@ class Lines:
         self.lines.append(f"rejected {provider} {check} {request_id}")
 
 
-class Unheard:
-    """Sessions of nobody who waits."""
-
-    def revoked(self, player_id: str) -> None: ...
-
-
 class Desk:
     """Everything of one server that takes part in a handoff; one player, Anna, has an account."""
 
@@ -95,7 +89,7 @@ class Desk:
         self.identities = StoredIdentities(self.stores.reads)
         issuer = CredentialIssuer(self.keys, terms.session, self.random)
         self.sessions = SessionService(
-            SqliteSessionStore(self.stores.reads, self.stores.auth, issuer), Unheard(), self.now_ms
+            SqliteSessionStore(self.stores.reads, self.stores.auth, issuer), lambda player_id: None, self.now_ms
         )
         self.starting = StartService(
             self.logins,

@@ -23,7 +23,7 @@ from gamed.login.keys import (
 )
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginStage, ProofMethod
 from gamed.outcomes import LoginFailure
-from gamed.sessions.credentials import SessionPolicy, mint, to_bytes
+from gamed.sessions.credentials import SessionPolicy, generate_pair, to_bytes
 from gamed.tokens import TokenType
 from gamed.tokens import generate_token as mint_token
 from tests.login.examples import START_MS, Counting, a_login, keys
@@ -192,7 +192,7 @@ class Kept(SynchronousTestCase):
 
     def test_results(self) -> None:
         """The same credentials, ids and flags."""
-        pair = mint(Counting(), START_MS, SessionPolicy(900, 3600), START_MS)
+        pair = generate_pair(Counting(), START_MS, SessionPolicy(900, 3600), START_MS)
         again = CollectResult.from_bytes(CollectResult(pair, "ply_1", created=True, owner=False).to_bytes())
         self.assertEqual((again.player_id, again.created, again.owner), ("ply_1", True, False))
         self.assertEqual(to_bytes(again.pair), to_bytes(pair))

@@ -1,4 +1,4 @@
-"""Players and their local accounts in a real auth.db."""
+"""Players and their local accounts are stored in a real auth.db."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -11,7 +11,7 @@ from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting, auth_db
 
 
 class AccountTests(SynchronousTestCase):
-    """Names lead to players."""
+    """Local accounts of players."""
 
     def setUp(self) -> None:
         self.connection = auth_db()
@@ -38,20 +38,20 @@ class AccountTests(SynchronousTestCase):
         self.assertFalse(player_tables.set_state(self.connection, BERT, "blocked"))
 
     def test_unblock(self) -> None:
-        """Only a player who was let in before is active after `unblock`; a newcomer is pending as before."""
+        """Only a player who was approved before is active after `unblock`; another one is pending again."""
         self.add(ANNA, "Anna")
         player_tables.create_player(self.connection, BERT, NOW_MS, "pending")
         for player_id, state in ((ANNA, "active"), (BERT, "pending")):
-            self.assertIsNone(player_tables.unblocked(self.connection, player_id))
+            self.assertIsNone(player_tables.lift_block(self.connection, player_id))
             self.assertTrue(player_tables.change_state(self.connection, player_id, state, "blocked"))
-            self.assertEqual(player_tables.unblocked(self.connection, player_id), state)
+            self.assertEqual(player_tables.lift_block(self.connection, player_id), state)
         self.assertTrue(player_tables.change_state(self.connection, BERT, "pending", "active"))
         self.assertTrue(player_tables.change_state(self.connection, BERT, "active", "blocked"))
-        self.assertEqual(player_tables.unblocked(self.connection, BERT), "active")
-        self.assertIsNone(player_tables.unblocked(self.connection, "ply_nobody"))
+        self.assertEqual(player_tables.lift_block(self.connection, BERT), "active")
+        self.assertIsNone(player_tables.lift_block(self.connection, "ply_nobody"))
 
     def test_taken(self) -> None:
-        """A name that folds to a taken one is refused, and nothing is left of the attempt."""
+        """A name that folds to a taken one is rejected, and no row is left of the attempt."""
         self.add(ANNA, "Straße")
         before = self.everything()
         for spelling in ("Straße", "STRASSE", "ſtrasse"):
@@ -70,7 +70,7 @@ class AccountTests(SynchronousTestCase):
         self.assertNotIn("phc", repr(LocalAccount(ANNA, "phc", "active")))
 
     def test_list(self) -> None:
-        """Every player, oldest first, with the name as it was chosen; those without an account, too."""
+        """The list has every player, the oldest first, with the name as chosen, also players without an account."""
         self.add(BERT, "Bert", NOW_MS + 1)
         player_tables.create_player(self.connection, ANNA, NOW_MS, "pending")
         self.assertEqual(
@@ -82,7 +82,7 @@ class AccountTests(SynchronousTestCase):
         )
 
     def test_find_named(self) -> None:
-        """By id or by name; an id wins over a name that looks like it."""
+        """A player is found by id or by name; an id comes before a name that looks like it."""
         self.add(ANNA, "Anna")
         self.add(BERT, ANNA)
         for wanted, player_id in (("anna", ANNA), (ANNA, ANNA), (BERT, BERT), (ANNA.upper(), BERT)):
@@ -91,11 +91,11 @@ class AccountTests(SynchronousTestCase):
         for wanted in ("Nobody", "", "ply_", "%"):
             self.assertRaises(PlayerUnknown, player_tables.find_named, self.connection, self.keys, wanted)
 
-    def test_sign_in_is_noted(self) -> None:
-        """Sign-ins leave their instant on the player and on the account."""
+    def test_sign_in_is_recorded(self) -> None:
+        """A sign-in is recorded in the player's row and in the account's."""
         self.add(ANNA, "Anna")
-        player_tables.signed_in(self.connection, ANNA, NOW_MS + 7)
-        player_tables.account_used(self.connection, ANNA, NOW_MS + 7)
+        player_tables.record_sign_in(self.connection, ANNA, NOW_MS + 7)
+        player_tables.record_account_use(self.connection, ANNA, NOW_MS + 7)
         self.assertEqual(
             player_tables.find_player(self.connection, ANNA), Player(ANNA, "active", False, NOW_MS, NOW_MS + 7)
         )

@@ -1,4 +1,4 @@
-"""The key of auth.db over real files: checked, refused, changed, and cut off in the middle (SPEC 2.2)."""
+"""The key of auth.db is checked and changed in real files, also when the process is killed (SPEC 2.2)."""
 
 import sys
 from pathlib import Path
@@ -30,7 +30,7 @@ KILL = "os.kill(os.getpid(), signal.SIGKILL)"
 
 
 def populate(connection: Connection) -> None:
-    """Two local players, a note about one, a session, a limit; under the old keys."""
+    """Insert two local players, a note about one, a session and a limit, with the old keys."""
     keyring.check_key(connection, OLD, FILE, NOW_MS)
     for player_id, name in ((ANNA, "Anna"), (BERT, "Bert")):
         player_tables.add_local_player(
@@ -55,7 +55,7 @@ class FileCase(SynchronousTestCase):
         self.auth = self.data / "auth.db"
 
     def contents(self) -> dict[str, bytes]:
-        """Every file of the folder; a closed WAL leaves none of its own."""
+        """Return the content of every file of the folder; a closed database has no WAL."""
         return {path.name: path.read_bytes() for path in self.data.iterdir() if path.is_file()}
 
     def assert_untouched_by(self, error: type[Exception], unit: object) -> str:
@@ -67,13 +67,13 @@ class FileCase(SynchronousTestCase):
 
 @covers("threats/52")
 class CheckTests(FileCase):
-    """Every start."""
+    """The check at every start."""
 
     def check(self, keys: Keys, source: KeySource) -> None:
         run_transaction(self.auth, lambda connection: keyring.check_key(connection, keys, source, NOW_MS))
 
     def test_first_start(self) -> None:
-        """The first start keeps check value, fingerprint and source; nothing that helps to guess the key."""
+        """The first start stores check value, fingerprint and source; nothing that helps to guess the key."""
         self.assertIsNone(run_transaction(self.auth, keyring.read_key_record))
         self.check(OLD, FILE)
         ring = run_transaction(self.auth, keyring.read_key_record)
@@ -92,7 +92,7 @@ class CheckTests(FileCase):
         self.assertFalse(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, NEW)))
 
     def test_same_key_from_elsewhere(self) -> None:
-        """The bytes of the key file supplied as master key: the same key, noted as such."""
+        """The bytes of the key file, supplied as master key, are the same key, and the source is recorded."""
         self.check(OLD, FILE)
         self.check(OLD, MASTER)
         ring = run_transaction(self.auth, keyring.read_key_record)
@@ -101,7 +101,7 @@ class CheckTests(FileCase):
 
     @covers("2.2/7", "2.2/14")
     def test_wrong_key(self) -> None:
-        """Another key is refused with both fingerprints and what to do; no file changes by a byte."""
+        """Another key is rejected with both fingerprints and advice; no file changes by a byte."""
         cases = [
             (MASTER, MASTER, "Supply the master key it was written with"),
             (MASTER, FILE, "set master_key_env"),
@@ -120,7 +120,7 @@ class CheckTests(FileCase):
 
     @covers("2.2/14")
     def test_lost_key(self) -> None:
-        """The refusal also says what is left to do when the key is lost (SPEC 2.2.5)."""
+        """The message also says what to do if the key is lost (SPEC 2.2.5)."""
         self.check(OLD, MASTER)
         words = self.assert_untouched_by(
             KeyMismatch, lambda connection: keyring.check_key(connection, OTHER, MASTER, NOW_MS)
@@ -129,7 +129,7 @@ class CheckTests(FileCase):
 
 
 class RekeyTests(FileCase):
-    """From the key file to a master key."""
+    """The change from the key file to a master key."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -143,14 +143,14 @@ class RekeyTests(FileCase):
         )
 
     def assert_old(self) -> None:
-        """Nothing has changed: old names, old sessions."""
+        """Assert that names and sessions are unchanged."""
         for name in ("Anna", "bert"):
             run_transaction(self.auth, lambda connection, name=name: player_tables.find_named(connection, OLD, name))
         self.assertEqual([self.count(table) for table in ("session", "access_token", "limit_bucket")], [1, 1, 1])
         self.assertTrue(run_transaction(self.auth, lambda connection: keyring.key_fits(connection, OLD)))
 
     def assert_new(self) -> None:
-        """All that is kept is kept under the new key."""
+        """Assert that all rows are readable with the new key."""
         named = run_transaction(self.auth, lambda connection: player_tables.list_players(connection, NEW.sealer))
         self.assertEqual([(each.player.player_id, each.name) for each in named], [(ANNA, "Anna"), (BERT, "Bert")])
         account = run_transaction(
@@ -169,7 +169,7 @@ class RekeyTests(FileCase):
         self.assertEqual(ring, keyring.KeyRecord(NEW.check, NEW.fingerprint, MASTER))
 
     def test_kept(self) -> None:
-        """Accounts with their names, passwords and notes are kept and counted; what hangs on the old key is dropped."""
+        """Accounts, passwords and notes are retained and counted; sessions, logins and limits are deleted."""
         self.assertEqual(run_transaction(self.auth, rekey), 2)
         self.assert_new()
         query = "SELECT sealed_note FROM player WHERE player_id = :id"
@@ -178,32 +178,32 @@ class RekeyTests(FileCase):
         self.assertRaises(DecryptionFailed, OLD.sealer.unseal, Purpose.NOTE, BERT, note)
 
     def test_start_after_it(self) -> None:
-        """The next start takes the new key and refuses the old one."""
+        """The next start accepts the new key and rejects the old one."""
         run_transaction(self.auth, rekey)
         run_transaction(self.auth, lambda connection: keyring.check_key(connection, NEW, MASTER, NOW_MS))
         self.assert_untouched_by(KeyMismatch, lambda connection: keyring.check_key(connection, OLD, FILE, NOW_MS))
 
     def test_again(self) -> None:
-        """Done already, because the process died before it could put the key file away: counted, nothing changed."""
+        """A repetition, after a process that died before it moved the key file, counts and changes nothing."""
         run_transaction(self.auth, rekey)
         before = self.contents()
         self.assertEqual(run_transaction(self.auth, rekey), 2)
         self.assertEqual(self.contents(), before)
 
     def test_wrong_old_key(self) -> None:
-        """A key file that auth.db was not written with re-keys nothing."""
+        """A key file that auth.db was not written with changes nothing."""
         self.assert_untouched_by(KeyMismatch, lambda connection: keyring.rekey(connection, OTHER, NEW, NOW_MS))
         self.assert_old()
 
     def test_provider_identities(self) -> None:
-        """Links to providers cannot be found again under another key: refused rather than lost."""
+        """An auth.db with provider identities is rejected: another key could not find them."""
         row = "INSERT INTO identity VALUES (x'01', ?, 'discord', x'02', 1, 1)"
         run_transaction(self.auth, lambda c: c.execute(row, (ANNA,)).close())
         self.assert_untouched_by(RekeyRefused, rekey)
         self.assert_old()
 
-    def test_broken_half_way(self) -> None:
-        """A name that cannot be opened stops it, and nothing was done."""
+    def test_error_half_way(self) -> None:
+        """A name that cannot be unsealed raises an error, and nothing changes."""
         run_transaction(
             self.auth,
             lambda c: c.execute("UPDATE local_account SET sealed_name = x'00' WHERE password = 'phc Bert'").close(),
@@ -211,19 +211,19 @@ class RekeyTests(FileCase):
         self.assert_untouched_by(DecryptionFailed, rekey)
 
     def test_killed_before_commit(self) -> None:
-        """kill -9 inside the transaction: the file is as it was, and the next start does it whole."""
+        """After kill -9 inside the transaction the file is unchanged, and the next start completes the change."""
         self.die(f"run_transaction(path, lambda connection: (tests.rekey(connection), {KILL}))")
         self.assert_old()
         self.assertEqual(run_transaction(self.auth, rekey), 2)
         self.assert_new()
 
     def test_killed_after_commit(self) -> None:
-        """kill -9 right after the commit: all of it is done."""
+        """After kill -9 right after the commit the change is complete."""
         self.die(f"run_transaction(path, tests.rekey) == 2 and {KILL}")
         self.assert_new()
 
     def die(self, statement: str) -> None:
-        """Run the statement in a process of its own that kills itself on the way."""
+        """Run the statement in a process of its own that kills itself."""
         lines = (
             "import os, pathlib, signal, sys",
             "from gamed.database.offline import run_transaction",
@@ -237,11 +237,11 @@ class RekeyTests(FileCase):
 
 
 class NamesTests(SynchronousTestCase):
-    """Any accounts."""
+    """Random accounts."""
 
     @given(sets(text(sampled_from("abAÉßñЖ9._-"), min_size=1, max_size=32), max_size=12))
     def test_all_kept(self, wanted: set[str]) -> None:
-        """Whatever the names are, each finds the same player before and after."""
+        """Every name finds the same player before and after."""
         connection, kept = auth_db(), {}
         keyring.check_key(connection, OLD, FILE, NOW_MS)
         for number, text_ in enumerate(sorted(wanted)):

@@ -1,4 +1,4 @@
-"""Names and passwords of local accounts: which may be chosen, and when two names are one."""
+"""The rules for names and passwords of local accounts say which are allowed, and when two names are one."""
 
 from sys import maxunicode
 from unicodedata import normalize
@@ -50,18 +50,18 @@ class NameTests(SynchronousTestCase):
     """1 to 32 letters, digits, dots, underscores, hyphens."""
 
     def test_accepted(self) -> None:
-        """Letters of any script with the marks they need, at most 32 characters once composed."""
+        """Letters of any script with their marks are allowed, at most 32 characters once composed."""
         for name in ACCEPTED:
             self.assertEqual(parse_name(name), normalize("NFKC", name))
 
     def test_long_texts_are_refused_whole(self) -> None:
-        """Refuse a text that is too long for a name without looking for a name at its beginning."""
+        """A text that is too long for a name is rejected, even if it begins with a name."""
         self.assertEqual(parse_name(" " * 8000 + "anna" + " " * 8000), "anna")
         for long in ("\u3000" * 125 + "anna" + "bert", "\u3000" * 125 + "anna" + "\u3000" * 4):
             self.assertRaises(NameMalformed, parse_name, long)
 
     def test_long_texts_are_little_work(self) -> None:
-        """Normalise only texts of a bounded length, whether they are parsed or only counted."""
+        """Only texts of a bounded length are normalized, whether they are parsed or only counted."""
         self.assertLess(growth(parse_name), 64)
         self.assertLess(growth(fold_typed), 64)
 
@@ -71,28 +71,28 @@ class NameTests(SynchronousTestCase):
         self.assertEqual(max(len(normalize("NFD", character)) for character in every), COMPOSED_OF)
 
     def test_counted_as_one(self) -> None:
-        """Count all spellings of a name against one limit, with or without space around it."""
+        """All spellings of a name count against one limit, with or without space around it."""
         for spellings in ONE_NAME:
             for typed in (*spellings, *(f" \u3000{spelling}\u00a0 " for spelling in spellings)):
                 self.assertEqual(fold_typed(typed), fold(parse_name(spellings[0])), typed)
 
     def test_refused(self) -> None:
-        """Spaces, signs, controls, what cannot be seen, and what is too long only when written out."""
+        """Spaces, signs, control and invisible characters are rejected, and names that are too long once normalized."""
         for name in REFUSED:
             self.assertRaises(NameMalformed, parse_name, name)
 
     def test_one_name(self) -> None:
-        """Case, width, ligatures, compatibility letters and ways to compose do not make another name."""
+        """Names that differ in case, width, ligatures, compatibility letters or composition are one name."""
         for spellings in ONE_NAME:
             self.assertEqual({fold(parse_name(spelling)) for spelling in spellings}, {fold(spellings[0])})
 
     def test_other_names(self) -> None:
-        """What differs after folding stays different: accents, scripts, punctuation."""
+        """Names that differ in accents, scripts or punctuation are different names."""
         names = ("anna", "änna", "аnna", "ann.a", "ann-a", "ann_a", "anna1", "annä", "ánna")
         self.assertEqual(len({fold(parse_name(name)) for name in names}), len(names))
 
     def test_every_character(self) -> None:
-        """For every character that may stand in a name: the name is NFKC already, and folding twice is folding once."""
+        """For every allowed character, the name is in NFKC, and folding twice equals folding once."""
         accepted = 0
         for code in range(maxunicode + 1):
             try:
@@ -106,7 +106,7 @@ class NameTests(SynchronousTestCase):
 
     @given(text(characters(categories=["L", "M", "Nd"]), max_size=40))
     def test_stable(self, wanted: str) -> None:
-        """A name that was accepted is accepted as it is kept, and found by every spelling that folds to it."""
+        """A stored name is accepted again, and found by every spelling that folds to it."""
         try:
             name = parse_name(wanted)
         except NameMalformed:
@@ -117,27 +117,27 @@ class NameTests(SynchronousTestCase):
         self.assertTrue(1 <= len(name) <= 32)
 
     def test_index(self) -> None:
-        """One index per name, whatever the spelling; another key, another index."""
+        """All spellings of a name have one index; another key gives another index."""
         one, other = (Keys.of(Secret(bytes([number]) * 32), Counting()).indexer for number in (1, 2))
         self.assertEqual(name_index(one, "Anna"), name_index(one, "ＡＮＮＡ"))
         self.assertNotEqual(name_index(one, "Anna"), name_index(one, "Anne"))
         self.assertNotEqual(name_index(one, "Anna"), name_index(other, "Anna"))
 
     def test_player_id(self) -> None:
-        """`ply_` and 22 characters."""
+        """A player id is `ply_` and 22 characters."""
         self.assertRegex(new_player_id(Counting()), r"^ply_[A-Za-z0-9_-]{22}$")
 
 
 class PasswordFormTests(SynchronousTestCase):
     def test_512_code_points_may_become_128(self) -> None:
-        """Take a password that fits once it is composed, and refuse a longer text before it is composed."""
+        """A password that fits once composed is accepted; a longer text is rejected before it is composed."""
         self.assertEqual(parse_password("\u03b1\u0313\u0300\u0345" * 128).reveal(), ("\u1f82" * 128).encode())
         self.assertLess(growth(parse_password), 64)
 
     """8 to 128 characters."""
 
     def test_length(self) -> None:
-        """Characters are counted, not bytes; the edges are in."""
+        """The length is counted in characters, not bytes, limits included."""
         for character in ("a", "ж", "😀"):
             for count in (8, 128):
                 self.assertEqual(parse_password(character * count).reveal(), (character * count).encode())
@@ -145,16 +145,16 @@ class PasswordFormTests(SynchronousTestCase):
                 self.assertRaises(PasswordMalformed, parse_password, character * count)
 
     def test_composed(self) -> None:
-        """The same password typed on keyboards that compose differently is the same."""
+        """A password is the same on keyboards that compose differently."""
         self.assertEqual(parse_password("pass wörd").reveal(), parse_password("pass wo\u0308rd").reveal())
 
     def test_case_and_width_count(self) -> None:
-        """Nothing else is folded."""
+        """Case and width of a password count."""
         spellings = ("password", "Password", "ｐassword", "password ")
         self.assertEqual(len({parse_password(spelling).reveal() for spelling in spellings}), len(spellings))
 
     def test_half_a_character(self) -> None:
-        """Half of a surrogate pair is refused, and the refusal does not show the password."""
+        """Half of a surrogate pair is rejected, and the message does not show the password."""
         error = self.assertRaises(PasswordMalformed, parse_password, "password\ud800")
         self.assertNotIn("password\ud800", repr(error))
         self.assertIsNone(error.__cause__)

@@ -1,4 +1,4 @@
-"""Passwords: argon2id in threads, two at a time, a short queue (RFC 9106)."""
+"""Passwords are hashed by argon2id in threads, two at a time, with a short queue (RFC 9106)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,15 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from gamed.crypto import Secret
 from gamed.players.errors import PasswordsBusy
-from gamed.players.passwords import AT_ONCE, NOBODY, QUEUED, AsyncPasswordHasher, hash_password
+from gamed.players.passwords import AT_ONCE, DUMMY_HASH, QUEUED, AsyncPasswordHasher, hash_password
 from tests.support.covers import covers
 from tests.support.databases import InlineReactor, InlineThreads
 
 RIGHT, WRONG = Secret(b"correct horse battery"), Secret(b"correct horse batterz")
 
 
-class HeldThreads:
-    """Threads that begin nothing until they are told to."""
+class PausedThreads:
+    """Threads that run a job when the test calls finish_one()."""
 
     def __init__(self) -> None:
         self.jobs: list[Callable[[], None]] = []
@@ -31,7 +31,7 @@ class HeldThreads:
 
 
 class HashTests(SynchronousTestCase):
-    """What is kept, and what it accepts."""
+    """Hashes, and the passwords that match them."""
 
     def setUp(self) -> None:
         self.passwords = AsyncPasswordHasher(InlineReactor(), InlineThreads())
@@ -43,15 +43,15 @@ class HashTests(SynchronousTestCase):
         return self.successResultOf(ensureDeferred(self.passwords.verify(encoded, password)))
 
     def test_parameters(self) -> None:
-        """argon2id, two passes over 19 MiB in one lane, 16 bytes of salt, 32 of hash; unknown names cost the same."""
-        for encoded in (self.hash(RIGHT), hash_password(RIGHT), NOBODY):
+        """Each hash, also the dummy, is argon2id with two passes over 19 MiB, 16 bytes of salt and 32 of hash."""
+        for encoded in (self.hash(RIGHT), hash_password(RIGHT), DUMMY_HASH):
             found = extract_parameters(encoded)
             self.assertEqual((found.type, found.version), (Type.ID, 19))
             self.assertEqual((found.time_cost, found.memory_cost, found.parallelism), (2, 19 * 1024, 1))
             self.assertEqual((found.salt_len, found.hash_len), (16, 32))
 
     def test_verify(self) -> None:
-        """The right password and no other; a salt of its own each time."""
+        """Only the right password matches; each hash has its own salt."""
         encoded = self.hash(RIGHT)
         self.assertNotEqual(encoded, self.hash(RIGHT))
         self.assertTrue(self.verify(encoded, RIGHT))
@@ -59,40 +59,40 @@ class HashTests(SynchronousTestCase):
         self.assertFalse(self.verify(encoded, Secret(b"")))
 
     @covers("threats/10")
-    def test_nobody(self) -> None:
-        """An unknown name is refused after the same work, even if the password were the dummy's own."""
-        threads = HeldThreads()
+    def test_unknown_name(self) -> None:
+        """An unknown name is rejected after the same work, even if the password matches the dummy hash."""
+        threads = PausedThreads()
         passwords = AsyncPasswordHasher(InlineReactor(), threads)
-        self.assertTrue(self.verify(NOBODY, Secret(b"nobody at all")))
+        self.assertTrue(self.verify(DUMMY_HASH, Secret(b"nobody at all")))
         answer = ensureDeferred(passwords.verify(None, Secret(b"nobody at all")))
         self.assertEqual(len(threads.jobs), 1)
         threads.finish_one()
         self.assertIs(self.successResultOf(answer), False)
 
     def test_damaged(self) -> None:
-        """What is no hash at all accepts nothing."""
-        for encoded in ("", "phc", NOBODY[:-4], NOBODY.replace("argon2id", "argon2x")):
+        """A text that is not a hash matches no password."""
+        for encoded in ("", "phc", DUMMY_HASH[:-4], DUMMY_HASH.replace("argon2id", "argon2x")):
             self.assertIs(self.verify(encoded, RIGHT), False)
 
     def test_other_parameters(self) -> None:
-        """A hash made with other parameters is still verified: they may be raised without locking anybody out."""
+        """A hash with other parameters is verified, too, so that a later version can raise them."""
         weaker = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(RIGHT.reveal())
         self.assertTrue(self.verify(weaker, RIGHT))
 
 
 @covers("threats/39")
 class QueueTests(SynchronousTestCase):
-    """How many at once, and how many wait."""
+    """The limits on running and waiting jobs."""
 
     def setUp(self) -> None:
-        self.threads = HeldThreads()
+        self.threads = PausedThreads()
         self.passwords = AsyncPasswordHasher(InlineReactor(), self.threads)
 
     def ask(self) -> "Deferred[bool]":
-        return ensureDeferred(self.passwords.verify(NOBODY, RIGHT))
+        return ensureDeferred(self.passwords.verify(DUMMY_HASH, RIGHT))
 
     def test_two_at_once(self) -> None:
-        """The third begins when one of the two is done."""
+        """The third job begins when one of the first two is done."""
         answers = [self.ask() for _ in range(AT_ONCE + 1)]
         self.assertEqual(len(self.threads.jobs), AT_ONCE)
         self.threads.finish_one()
@@ -101,7 +101,7 @@ class QueueTests(SynchronousTestCase):
         self.assertEqual(len(self.threads.jobs), AT_ONCE)
 
     def test_full(self) -> None:
-        """One more than may wait is refused at once; when one is done there is room again."""
+        """One job more than may wait is rejected at once; after one is done, another may wait."""
         answers = [self.ask() for _ in range(AT_ONCE + QUEUED)]
         self.assertGreaterEqual(self.failureResultOf(self.ask(), PasswordsBusy).value.retry_after, 1)
         self.threads.finish_one()
@@ -113,7 +113,7 @@ class QueueTests(SynchronousTestCase):
             self.assertIs(self.successResultOf(answer), False)
 
     def test_client_leaves_the_queue(self) -> None:
-        """Who leaves while waiting makes room, and the work is never begun."""
+        """A client that disconnects while waiting leaves the queue, and its job never begins."""
         answers = [self.ask() for _ in range(AT_ONCE + QUEUED)]
         answers[-1].addErrback(lambda _: None)
         answers[-1].cancel()
@@ -121,7 +121,7 @@ class QueueTests(SynchronousTestCase):
         self.failureResultOf(self.ask(), PasswordsBusy)
 
     def test_client_leaves_the_thread(self) -> None:
-        """Who leaves while the thread works holds the turn until the thread is done: never three at once."""
+        """A client that disconnects while the thread works does not let a third job begin before the thread is done."""
         answers = [self.ask() for _ in range(AT_ONCE + 1)]
         answers[0].addErrback(lambda _: None)
         answers[0].cancel()
@@ -132,7 +132,7 @@ class QueueTests(SynchronousTestCase):
         self.assertIs(self.successResultOf(answers[1]), False)
 
     def test_failure(self) -> None:
-        """A run that fails says so and gives its turn back."""
+        """A job that fails raises its error, and another may begin."""
         broken = ensureDeferred(self.passwords.verify(7, RIGHT))  # type: ignore[arg-type]
         self.threads.finish_one()
         self.failureResultOf(broken, AttributeError)
@@ -141,10 +141,10 @@ class QueueTests(SynchronousTestCase):
 
 
 class ThreadTests(TestCase):
-    """On the reactor's own threads."""
+    """The hasher on the reactor's own threads."""
 
     async def test_in_service(self) -> None:
-        """Hashing and verifying run beside the reactor."""
+        """Hashing and verifying do not block the reactor."""
         from twisted.internet import reactor
 
         passwords = AsyncPasswordHasher(reactor)  # type: ignore[arg-type]

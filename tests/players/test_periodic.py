@@ -1,4 +1,4 @@
-"""What the service does for players beside requests: departures brought to their end, commands told (docs/audit.md)."""
+"""The periodic work for players finishes removals and logs commands (docs/audit.md)."""
 
 from sqlite3 import Connection
 
@@ -7,41 +7,41 @@ from gamed.database.errors import DatabaseUnavailable
 from gamed.players import command_log
 from gamed.players import store as player_store
 from tests.sessions.fixtures import ANNA, NOW_MS
-from tests.sessions.server import HouseCase
+from tests.sessions.server import SessionTestCase
 from tests.support.components import service_context
 
 
-class PeriodicTests(HouseCase):
+class PeriodicTests(SessionTestCase):
     def setUp(self) -> None:
         super().setUp()
-        house = self.house
-        context = service_context(house.issuer.keys, house.stores, house.audit, lambda: NOW_MS)
-        self.players = PlayerComponents(context, house.waits)
+        server = self.server
+        context = service_context(server.issuer.keys, server.stores, server.audit, lambda: NOW_MS)
+        self.players = PlayerComponents(context, server.revoked.append)
 
     def erase_by_command(self) -> None:
-        """As far as a command gets that is cut off."""
+        """Do what a command does before it is killed."""
 
-        def unit(connection: Connection) -> None:
+        def transaction(connection: Connection) -> None:
             command_log.add_entry(connection, "players erase", ANNA, "uid:0", NOW_MS)
             player_store.mark_removed(connection, ANNA, NOW_MS)
 
-        self.wait(self.house.stores.auth.submit(unit))
+        self.wait(self.server.stores.auth.submit(transaction))
 
-    def test_cut_off(self) -> None:
-        """The command is in the log, once, and what it began is done."""
+    def test_killed_command(self) -> None:
+        """The command is logged once, and the erasure is finished."""
         self.erase_by_command()
         for _ in range(2):
             self.wait(self.players.clean_up())
-        told = [line.split()[0] for line in self.house.audit.lines]
-        self.assertEqual(told, ["command", "erased"])
-        self.assertEqual(self.wait(self.house.rows("SELECT count(*) FROM player")), [(0,)])
+        events = [line.split()[0] for line in self.server.audit.lines]
+        self.assertEqual(events, ["command", "erased"])
+        self.assertEqual(self.wait(self.server.rows("SELECT count(*) FROM player")), [(0,)])
 
-    def test_saves_out_of_reach(self) -> None:
-        """Commands are told all the same; that the rest was put off is no secret, and it is done later."""
+    def test_saves_unavailable(self) -> None:
+        """If state.db is unavailable, commands are still logged; the error is raised, and the rest is done later."""
         self.erase_by_command()
-        self.house.stores._state.unavailable_as = DatabaseUnavailable
+        self.server.stores._state.unavailable_as = DatabaseUnavailable
         self.refused(self.players.clean_up(), DatabaseUnavailable)
-        self.assertEqual(len(self.house.audit.lines), 1)
-        self.house.stores._state.unavailable_as = None
+        self.assertEqual(len(self.server.audit.lines), 1)
+        self.server.stores._state.unavailable_as = None
         self.wait(self.players.clean_up())
-        self.assertEqual(len(self.house.audit.lines), 2)
+        self.assertEqual(len(self.server.audit.lines), 2)

@@ -31,7 +31,7 @@ from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.saves.state_machine import flaws, spoil
 from tests.sessions.fixtures import ANNA, Counting
-from tests.sessions.server import House, text
+from tests.sessions.server import SessionServer, text
 from tests.support.databases import InlineReactor, memory_databases
 from tests.support.http import Answer, Browser
 
@@ -67,7 +67,7 @@ class SaveCase(SynchronousTestCase):
         self.folder.mkdir()
         self.stores = self.make_stores()
         self.free = 2**40
-        self.house = House(self.stores)
+        self.house = SessionServer(self.stores)
         self.bearer = self.sign_in(ANNA)
         self.browser = self.room(self.limits)
 

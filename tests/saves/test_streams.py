@@ -33,7 +33,7 @@ from gamed.saves.service import SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.sessions.fixtures import Counting
-from tests.sessions.server import House, text
+from tests.sessions.server import SessionServer, text
 from tests.support.databases import data_folder, file_databases
 from tests.support.http import BASE_HOST, Lines, request_bytes
 
@@ -122,7 +122,7 @@ class StreamTest(TestCase):
 
     async def setUp(self) -> None:  # type: ignore[override]
         data = data_folder(self)
-        house = House(file_databases(self, reactor, data=data))
+        house = SessionServer(file_databases(self, reactor, data=data))
         _, pair = await house.open()
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()

@@ -1,4 +1,4 @@
-"""`gamed`, but the service dies of kill -9 when a refresh is on disk and not yet answered."""
+"""This module runs `gamed` with a service that kills itself when a refresh is committed and not yet answered."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ from gamed.cli import main
 from gamed.sessions.service import FirstUses, SessionService
 
 
-class Dying:
-    """A store of sessions whose process does not survive its first refresh."""
+class KillingStore:
+    """A session store that kills its process after the first refresh."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -26,12 +26,12 @@ class Dying:
         return committed.addCallback(lambda _: os.kill(os.getpid(), signal.SIGKILL))
 
 
-class DyingGamed(service.GamedService):
+class KilledService(service.GamedService):
     def _build_sessions(self, first_uses: FirstUses) -> SessionService:
         sessions = super()._build_sessions(first_uses)
-        return replace(sessions, _store=Dying(sessions._store))
+        return replace(sessions, _store=KillingStore(sessions._store))
 
 
 if __name__ == "__main__":
-    service.GamedService = DyingGamed  # type: ignore[misc]
+    service.GamedService = KilledService  # type: ignore[misc]
     main()

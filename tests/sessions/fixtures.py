@@ -1,4 +1,4 @@
-"""A real auth.db in memory with one player on it, a clock that stands still, and random bytes that repeat per test."""
+"""These fixtures provide an auth.db in memory with two players, a clock that a test sets, and repeatable randomness."""
 
 from collections.abc import Callable
 from itertools import count
@@ -34,7 +34,7 @@ STRANGE_TOKEN = generate_token(TokenType.ACCESS_TOKEN, bytes(32))
 
 
 def auth_db(path: str = ":memory:") -> Connection:
-    """A connection as the lanes open it, with the schema of a new file."""
+    """Open a connection as the queues do, with the schema of a new file."""
     connection = connect(path, isolation_level=None)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.executescript(SCHEMA.read_text("utf-8"))
@@ -42,7 +42,7 @@ def auth_db(path: str = ":memory:") -> Connection:
 
 
 class Counting:
-    """Random bytes for tests: never twice the same, always the same run."""
+    """A random source for tests: every value is different, and every run is the same."""
 
     def __init__(self) -> None:
         self._drawn = count(1)
@@ -51,8 +51,8 @@ class Counting:
         return next(self._drawn).to_bytes(size, "big")
 
 
-class Desk:
-    """One open auth.db and everything a unit is called with."""
+class AuthDatabase:
+    """An open auth.db, and the arguments of its transactions."""
 
     def __init__(self, policy: SessionPolicy = POLICY) -> None:
         self.random = Counting()
@@ -66,7 +66,7 @@ class Desk:
     def sign_in(
         self, player_id: str = ANNA, login_id: str | None = None, client: str = "{}"
     ) -> tuple[str, CredentialPair]:
-        """A new session and its first pair."""
+        """Open a session; return its id and its first pair."""
         return sign_in(self.connection, self.issuer, self.now_ms, player_id=player_id, login_id=login_id, client=client)
 
     def wait(self, milliseconds: int) -> None:
@@ -76,7 +76,7 @@ class Desk:
         return self.connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
 
     def everything(self) -> list[list[tuple[object, ...]]]:
-        """What could have changed."""
+        """Return the rows of every table that a transaction could change."""
         tables = ("player", "session", "access_token", "refresh_credential", "login")
         return [self.rows(table) for table in tables]
 
@@ -90,7 +90,7 @@ def sign_in(
     login_id: str | None = None,
     client: str = "{}",
 ) -> tuple[str, CredentialPair]:
-    """A unit that opens a session for a player who exists."""
+    """Open a session of an existing player, in the caller's transaction."""
     session_id = new_session_id(issuer.random)
     pair = issuer.pair(now_ms, now_ms)
     session_tables.open_session(
@@ -107,17 +107,17 @@ def sign_in(
     return session_id, pair
 
 
-class DeskCase(SynchronousTestCase):
-    """A player with one session, and the units by their short names."""
+class TransactionTestCase(SynchronousTestCase):
+    """A player with one session, and the transactions as methods."""
 
     policy = POLICY
 
     def setUp(self) -> None:
-        self.desk = Desk(self.policy)
-        self.session_id, self.first = self.desk.sign_in()
+        self.auth = AuthDatabase(self.policy)
+        self.session_id, self.first = self.auth.sign_in()
 
     def refresh(self, credential: Secret) -> Refreshed | RefreshRejected:
-        return refresh_store.refresh(self.desk.connection, self.desk.issuer, credential, self.desk.now_ms)
+        return refresh_store.refresh(self.auth.connection, self.auth.issuer, credential, self.auth.now_ms)
 
     def rotated(self, credential: Secret) -> CredentialPair:
         outcome = self.refresh(credential)
@@ -125,13 +125,13 @@ class DeskCase(SynchronousTestCase):
         return outcome.pair
 
     def authenticate(self, token: Secret) -> AuthenticatedSession:
-        return session_tables.authenticate(self.desk.connection, self.desk.keys.indexer, token, self.desk.now_ms)
+        return session_tables.authenticate(self.auth.connection, self.auth.keys.indexer, token, self.auth.now_ms)
 
     def use(self, token: Secret) -> AuthenticatedSession:
-        """Authenticate a request as the doors do."""
+        """Authenticate a request and mark its first use, as the service does."""
         caller = self.authenticate(token)
-        if caller.unused is not None:
-            session_tables.mark_used(self.desk.connection, caller.session_id, caller.unused, self.desk.now_ms)
+        if caller.first_use_of is not None:
+            session_tables.mark_used(self.auth.connection, caller.session_id, caller.first_use_of, self.auth.now_ms)
         return caller
 
     def assert_same(self, pair: CredentialPair, other: CredentialPair) -> None:
@@ -139,6 +139,6 @@ class DeskCase(SynchronousTestCase):
         self.assertTrue(pair.refresh.matches(other.refresh))
 
     def assert_changes_nothing(self, act: Callable[[], object]) -> None:
-        before = self.desk.everything()
+        before = self.auth.everything()
         act()
-        self.assertEqual(self.desk.everything(), before)
+        self.assertEqual(self.auth.everything(), before)

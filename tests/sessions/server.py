@@ -1,4 +1,4 @@
-"""The keeper of sessions over real stores, for tests above the rows."""
+"""The session service over real databases, for the tests that send requests or call the service."""
 
 from collections.abc import Awaitable
 from sqlite3 import Connection
@@ -24,47 +24,38 @@ from tests.support.databases import memory_databases
 T = TypeVar("T")
 
 
-class Waits:
-    """Whoever waits for something of a player's, as far as it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[str] = []
-
-    def revoked(self, player_id: str) -> None:
-        self.told.append(player_id)
-
-
-class Heard:
-    """The audit, line by line as the owner reads it."""
+class RecordedAuditLog:
+    """An audit log that keeps its lines, as the owner reads them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.record = TwistedAuditLog(self.lines.append).record
 
 
-class House:
-    """The keeper on its stores, and a clock that stands still."""
+class SessionServer:
+    """The session service with its databases, and a clock that a test sets."""
 
     def __init__(self, stores: Databases, refreshes: RateLimit = UNLIMITED) -> None:
         self.stores = stores
         self.now_ms = NOW_MS
-        self.waits = Waits()
-        self.audit = Heard()
+        self.revoked: list[str] = []
+        """The players of whom a session ended."""
+        self.audit = RecordedAuditLog()
         random = Counting()
         self.issuer = CredentialIssuer(Keys.of(Secret(bytes(32)), random), POLICY, random)
         stored = SqliteSessionStore(stores.reads, stores.auth, self.issuer, refreshes)
         self.uses = FirstUses()
-        self.sessions = SessionService(stored, self.waits, lambda: self.now_ms, self.audit, self.uses)
+        self.sessions = SessionService(stored, self.revoked.append, lambda: self.now_ms, self.audit, self.uses)
 
     def open(self, player_id: str = ANNA) -> Deferred[tuple[str, CredentialPair]]:
-        """A new player with a session."""
+        """Create a session of a player, who is created if need be."""
 
-        def unit(connection: Connection) -> tuple[str, CredentialPair]:
+        def transaction(connection: Connection) -> tuple[str, CredentialPair]:
             if player_tables.find_player(connection, player_id) is None:
                 player_tables.create_player(connection, player_id, self.now_ms)
             return sign_in(connection, self.issuer, self.now_ms, player_id=player_id)
 
-        return self.stores.auth.submit(unit)
+        return self.stores.auth.submit(transaction)
 
     def rows(self, query: str) -> Deferred[list[tuple[Any, ...]]]:
         return self.stores.reads.submit(lambda connection: connection.execute(query).fetchall())
@@ -74,13 +65,13 @@ def text(secret: Secret) -> str:
     return secret.reveal().decode()
 
 
-class HouseCase(SynchronousTestCase):
-    """One player with one session, over stores in memory."""
+class SessionTestCase(SynchronousTestCase):
+    """One player with one session, over databases in memory."""
 
     def setUp(self) -> None:
-        self.house = House(memory_databases())
-        self.keeper = self.house.sessions
-        self.session_id, self.pair = self.wait(self.house.open())
+        self.server = SessionServer(memory_databases())
+        self.sessions = self.server.sessions
+        self.session_id, self.pair = self.wait(self.server.open())
 
     def wait(self, work: Awaitable[T]) -> T:
         return self.successResultOf(ensureDeferred(work))  # type: ignore[arg-type]
@@ -90,17 +81,19 @@ class HouseCase(SynchronousTestCase):
 
     def revoke(self) -> None:
         self.wait(
-            self.house.stores.auth.submit(lambda connection: session_tables.revoke(connection, self.session_id, NOW_MS))
+            self.server.stores.auth.submit(
+                lambda connection: session_tables.revoke(connection, self.session_id, NOW_MS)
+            )
         )
 
     def set_state(self, state: State) -> None:
-        self.wait(self.house.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, state)))
+        self.wait(self.server.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, state)))
 
     def used(self) -> list[tuple[int, int]]:
-        return self.wait(self.house.rows("SELECT generation, used FROM session"))  # type: ignore[return-value]
+        return self.wait(self.server.rows("SELECT generation, used FROM session"))  # type: ignore[return-value]
 
     def fill(self) -> None:
-        """Make the write lane of auth.db refuse."""
-        self.house.stores.auth.pause()
+        """Fill the write queue of auth.db, so that it rejects the next transaction."""
+        self.server.stores.auth.pause()
         for _ in range(QUEUE_ITEMS):
-            self.house.stores.auth.submit(lambda connection: None)
+            self.server.stores.auth.submit(lambda connection: None)

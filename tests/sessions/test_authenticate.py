@@ -1,4 +1,4 @@
-"""Access tokens in a real auth.db: whom they speak for, and what their first use does."""
+"""Access tokens are authenticated against a real auth.db, and their first use is marked there."""
 
 from functools import partial
 
@@ -16,44 +16,44 @@ from gamed.sessions.errors import (
     TokenInvalid,
 )
 from gamed.sessions.rotation import RefreshRejected
-from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, DeskCase
+from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER, TransactionTestCase
 from tests.support.covers import covers
 
 
-class AuthenticateTests(DeskCase):
-    """What a request's token says."""
+class AuthenticateTests(TransactionTestCase):
+    """Authentication of a request's token."""
 
     def test_caller(self) -> None:
-        """Player, session, owner, sign-in; the first use of a generation is noticed until it is marked."""
+        """The result has player, session, owner and sign-in, and the first use of a generation until it is marked."""
         self.assertEqual(
             self.authenticate(self.first.access), AuthenticatedSession(ANNA, self.session_id, False, NOW_MS, 1)
         )
-        self.assertEqual(self.use(self.first.access).unused, 1)
-        self.assertEqual(self.use(self.first.access).unused, None)
-        self.desk.connection.execute("UPDATE player SET owner = 1 WHERE player_id = ?", (ANNA,))
+        self.assertEqual(self.use(self.first.access).first_use_of, 1)
+        self.assertEqual(self.use(self.first.access).first_use_of, None)
+        self.auth.connection.execute("UPDATE player SET owner = 1 WHERE player_id = ?", (ANNA,))
         self.assertTrue(self.authenticate(self.first.access).owner)
 
     def test_reads_only(self) -> None:
-        """It may ride the read lane: it writes nothing."""
-        self.desk.connection.execute("PRAGMA query_only = ON")
+        """Authentication may run in the read queue: it writes nothing."""
+        self.auth.connection.execute("PRAGMA query_only = ON")
         self.authenticate(self.first.access)
 
     @covers("threats/24")
     def test_expiry(self) -> None:
         """A token lives until just before its instant."""
-        self.desk.now_ms = self.first.access_expires_ms - 1
+        self.auth.now_ms = self.first.access_expires_ms - 1
         self.authenticate(self.first.access)
-        self.desk.wait(1)
+        self.auth.wait(1)
         self.assertRaises(TokenExpired, self.authenticate, self.first.access)
 
     def test_refusals(self) -> None:
-        """Unknown, revoked and blocked are told apart; revoked and expired is revoked."""
+        """Unknown, revoked and blocked tokens raise different errors; a revoked and expired token is revoked."""
         self.assertRaises(TokenInvalid, self.authenticate, STRANGE_TOKEN)
-        player_tables.set_state(self.desk.connection, ANNA, "blocked")
+        player_tables.set_state(self.auth.connection, ANNA, "blocked")
         self.assertRaises(PlayerBlocked, self.authenticate, self.first.access)
-        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        session_tables.revoke(self.auth.connection, self.session_id, self.auth.now_ms)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
-        self.desk.wait(DAY_MS)
+        self.auth.wait(DAY_MS)
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)
 
     def test_refresh_credential_is_no_access_token(self) -> None:
@@ -65,18 +65,18 @@ class AuthenticateTests(DeskCase):
         """A rotation ends no access token; the end of the session ends all."""
         second = self.rotated(self.first.refresh)
         self.authenticate(self.first.access)
-        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        session_tables.revoke(self.auth.connection, self.session_id, self.auth.now_ms)
         for pair in (self.first, second):
             self.assertRaises(SessionRevoked, self.authenticate, pair.access)
 
     def test_mark_once(self) -> None:
         """A late mark for a generation that was rotated away does not touch its successor."""
         second = self.rotated(self.first.refresh)
-        session_tables.mark_used(self.desk.connection, self.session_id, 1, self.desk.now_ms)
-        self.assertEqual(self.authenticate(second.access).unused, 2)
+        session_tables.mark_used(self.auth.connection, self.session_id, 1, self.auth.now_ms)
+        self.assertEqual(self.authenticate(second.access).first_use_of, 2)
 
 
-class HandoffTests(DeskCase):
+class HandoffTests(TransactionTestCase):
     """The sign-in that made a session hands out its pair until the first use (PROTOCOL 3.5)."""
 
     def setUp(self) -> None:
@@ -87,15 +87,15 @@ class HandoffTests(DeskCase):
             created_ms=NOW_MS, expires_ms=NOW_MS + 600_000, stage_ms=NOW_MS, stage=LoginStage.DELIVERED,
             sealed_result=b"\x04", sealed_proof=b"\x05", session_id=self.session_id,
         )  # fmt: skip
-        login_tables.insert_login(self.desk.connection, login)
+        login_tables.insert_login(self.auth.connection, login)
 
     def login(self) -> tuple[object, ...]:
         query = "SELECT stage, sealed_result, sealed_proof, stage_ms FROM login"
-        row: tuple[object, ...] = self.desk.connection.execute(query).fetchone()
+        row: tuple[object, ...] = self.auth.connection.execute(query).fetchone()
         return row
 
     def assert_collected(self) -> None:
-        self.assertEqual(self.login(), ("collected", None, None, self.desk.now_ms))
+        self.assertEqual(self.login(), ("collected", None, None, self.auth.now_ms))
 
     def test_until_used(self) -> None:
         """Asking changes nothing."""
@@ -105,58 +105,58 @@ class HandoffTests(DeskCase):
 
     def test_access_used(self) -> None:
         """The first use of the access token collects the login and erases what it kept."""
-        self.desk.wait(5)
+        self.auth.wait(5)
         self.use(self.first.access)
         self.assert_collected()
 
     def test_refresh_used(self) -> None:
         """So does the first refresh."""
-        self.desk.wait(5)
+        self.auth.wait(5)
         self.rotated(self.first.refresh)
         self.assert_collected()
 
     def test_ended(self) -> None:
         """So does any end of the session: a repeated collect must not hand out dead credentials."""
-        self.desk.wait(5)
-        session_tables.revoke(self.desk.connection, self.session_id, self.desk.now_ms)
+        self.auth.wait(5)
+        session_tables.revoke(self.auth.connection, self.session_id, self.auth.now_ms)
         self.assert_collected()
 
     def test_all_ended(self) -> None:
         """Also of all sessions at once; another player's, and one that is kept, hand out on."""
-        end = partial(session_tables.revoke_all, self.desk.connection, now_ms=self.desk.now_ms)
+        end = partial(session_tables.revoke_all, self.auth.connection, now_ms=self.auth.now_ms)
         self.assertEqual((end(BERT), end(ANNA, keep=self.session_id)), (0, 0))
         self.assertEqual(self.login(), ("delivered", b"\x04", b"\x05", NOW_MS))
         self.assertEqual((end(ANNA), end(ANNA)), (1, 0))
         self.assert_collected()
 
 
-class ListTests(DeskCase):
+class ListTests(TransactionTestCase):
     """What a player sees and may end."""
 
     def test_own_and_live(self) -> None:
         """Neither another's session, nor an ended or expired one; last used first."""
-        self.desk.wait(DAY_MS)
-        second_id, second = self.desk.sign_in(client='{"name":"MyGame"}')
-        ended_id, _ = self.desk.sign_in()
-        self.desk.sign_in(BERT)
-        session_tables.revoke(self.desk.connection, ended_id, self.desk.now_ms)
-        listed = session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        self.auth.wait(DAY_MS)
+        second_id, second = self.auth.sign_in(client='{"name":"MyGame"}')
+        ended_id, _ = self.auth.sign_in()
+        self.auth.sign_in(BERT)
+        session_tables.revoke(self.auth.connection, ended_id, self.auth.now_ms)
+        listed = session_tables.list_sessions(self.auth.connection, ANNA, self.auth.now_ms)
         self.assertEqual([row.session_id for row in listed], [second_id, self.session_id])
         self.assertEqual((listed[0].client, listed[0].provider), ('{"name":"MyGame"}', "local"))
-        self.desk.now_ms = self.first.refresh_expires_ms
-        listed = session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms)
+        self.auth.now_ms = self.first.refresh_expires_ms
+        listed = session_tables.list_sessions(self.auth.connection, ANNA, self.auth.now_ms)
         self.assertEqual([row.session_id for row in listed], [second_id])
-        self.desk.now_ms = second.refresh_expires_ms
-        self.assertEqual(session_tables.list_sessions(self.desk.connection, ANNA, self.desk.now_ms), [])
+        self.auth.now_ms = second.refresh_expires_ms
+        self.assertEqual(session_tables.list_sessions(self.auth.connection, ANNA, self.auth.now_ms), [])
 
     def test_end(self) -> None:
         """Own sessions, again and again; unknown and foreign ones look the same and stay."""
-        bert_id, bert = self.desk.sign_in(BERT)
+        bert_id, bert = self.auth.sign_in(BERT)
         for session_id in (bert_id, "ses_unknown", ""):
-            self.assertIsNone(session_tables.revoke_own(self.desk.connection, ANNA, session_id, self.desk.now_ms))
+            self.assertIsNone(session_tables.revoke_own(self.auth.connection, ANNA, session_id, self.auth.now_ms))
         self.authenticate(bert.access)
         for ended in (True, False):
             self.assertIs(
-                session_tables.revoke_own(self.desk.connection, ANNA, self.session_id, self.desk.now_ms), ended
+                session_tables.revoke_own(self.auth.connection, ANNA, self.session_id, self.auth.now_ms), ended
             )
         self.assertRaises(SessionRevoked, self.authenticate, self.first.access)

@@ -1,4 +1,4 @@
-"""Pairs: made, bounded by the session's end, sealed and opened again."""
+"""Pairs are generated with the session's limits, and packed for sealing."""
 
 from hypothesis import given
 from hypothesis.strategies import binary, builds, integers, none
@@ -7,11 +7,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.crypto import DecryptionFailed, Keys, Purpose, Secret
 from gamed.sessions.credentials import (
     CredentialPair,
-    PairMalformed,
+    MalformedPair,
     SessionPolicy,
     from_bytes,
-    mint,
-    mint_access,
+    generate_access_token,
+    generate_pair,
     new_session_id,
     response_members,
     to_bytes,
@@ -24,16 +24,16 @@ instants = integers(min_value=0, max_value=2**48)
 
 
 def a_pair(first: bytes = b"", now_ms: int = NOW_MS, policy: SessionPolicy = POLICY) -> CredentialPair:
-    return mint(lambda size: first.ljust(size, b"\x07"), now_ms, policy, now_ms)
+    return generate_pair(lambda size: first.ljust(size, b"\x07"), now_ms, policy, now_ms)
 
 
 @covers("2.3/10")
 class PairTests(SynchronousTestCase):
-    """What one sign-in or rotation hands out."""
+    """The credentials of one sign-in or rotation."""
 
     def test_kinds(self) -> None:
-        """An access token and a refresh credential of the public form, from different random bytes."""
-        pair = mint(Counting(), NOW_MS, POLICY, NOW_MS)
+        """A pair has an access token and a refresh credential of the public form, from different random bytes."""
+        pair = generate_pair(Counting(), NOW_MS, POLICY, NOW_MS)
         access, refresh = pair.access.reveal().decode(), pair.refresh.reveal().decode()
         self.assertTrue(parse_token(TokenType.ACCESS_TOKEN, access).matches(pair.access))
         self.assertTrue(parse_token(TokenType.REFRESH_CREDENTIAL, refresh).matches(pair.refresh))
@@ -41,17 +41,17 @@ class PairTests(SynchronousTestCase):
 
     @covers("2.1/22", "2.1/23", "3/4", "3/5")
     def test_lifetimes(self) -> None:
-        """Without a cap both live as long as the owner wrote (SPEC 2.1)."""
-        pair = mint(Counting(), NOW_MS, POLICY, NOW_MS - 10**12)
+        """Without a maximum age both live as long as the configuration says (SPEC 2.1)."""
+        pair = generate_pair(Counting(), NOW_MS, POLICY, NOW_MS - 10**12)
         self.assertEqual(pair.access_expires_ms, NOW_MS + 900_000)
         self.assertEqual(pair.refresh_expires_ms, NOW_MS + 30 * 86_400_000)
 
     @given(instants, instants, builds(SessionPolicy, instants, instants, integers(1, 2**40) | none()))
     def test_cap(self, now_ms: int, age_ms: int, policy: SessionPolicy) -> None:
-        """Neither outlives the greatest age of its session, counted from the sign-in."""
+        """Neither outlives the maximum age of its session, counted from the sign-in."""
         created_ms = now_ms - age_ms
-        pair = mint(Counting(), now_ms, policy, created_ms)
-        access = mint_access(Counting(), now_ms, policy, created_ms)
+        pair = generate_pair(Counting(), now_ms, policy, created_ms)
+        access = generate_access_token(Counting(), now_ms, policy, created_ms)
         self.assertEqual(access.expires_ms, pair.access_expires_ms)
         limits = [] if policy.max_lifetime_seconds is None else [created_ms + policy.max_lifetime_seconds * 1000]
         self.assertEqual(pair.access_expires_ms, min([now_ms + policy.access_seconds * 1000, *limits]))
@@ -59,7 +59,7 @@ class PairTests(SynchronousTestCase):
 
     @given(binary(min_size=1, max_size=32), instants)
     def test_round_trip(self, entropy: bytes, now_ms: int) -> None:
-        """A pair comes back from its bytes as it was."""
+        """A pair survives packing and unpacking."""
         pair = a_pair(entropy, now_ms)
         again = from_bytes(to_bytes(pair))
         self.assertTrue(again.access.matches(pair.access))
@@ -70,23 +70,23 @@ class PairTests(SynchronousTestCase):
 
     @given(binary(max_size=200))
     def test_other_bytes(self, raw: bytes) -> None:
-        """Bytes of anything else are refused, and the refusal shows none of them."""
-        error = self.assertRaises(PairMalformed, from_bytes, raw)
+        """Other bytes raise an error, whose text shows none of them."""
+        error = self.assertRaises(MalformedPair, from_bytes, raw)
         self.assertIsNone(error.__cause__)
         self.assertTrue(error.__suppress_context__ or error.__context__ is None)
 
     @given(integers(min_value=0, max_value=122), integers(min_value=1, max_value=255))
     def test_one_changed_byte(self, place: int, change: int) -> None:
-        """Another layout number or a damaged credential is refused; expiries are protected by the seal."""
+        """Another layout number or a damaged credential raises an error; the seal protects the expiries."""
         raw = bytearray(to_bytes(a_pair()))
         raw[place] ^= change
         if 1 <= place < 17:
             from_bytes(bytes(raw))
         else:
-            self.assertRaises(PairMalformed, from_bytes, bytes(raw))
+            self.assertRaises(MalformedPair, from_bytes, bytes(raw))
 
     def test_sealed_to_its_session(self) -> None:
-        """A sealed successor moved to another session's row cannot be opened."""
+        """A sealed successor in another session's row cannot be unsealed."""
         sealer = Keys.of(Secret(bytes(32)), Counting()).sealer
         sealed = sealer.seal(Purpose.SUCCESSOR, "ses_one", to_bytes(a_pair()))
         self.assertTrue(from_bytes(sealer.unseal(Purpose.SUCCESSOR, "ses_one", sealed)).access.matches(a_pair().access))
@@ -100,7 +100,7 @@ class PairTests(SynchronousTestCase):
             self.assertNotIn(secret.reveal().decode()[4:], repr(pair.access))
 
     def test_members(self) -> None:
-        """Exactly the members of PROTOCOL 3.7, seconds rounded down and never negative."""
+        """The result has exactly the members of PROTOCOL 3.7, with seconds rounded down and never negative."""
         pair = a_pair()
         self.assertEqual(
             response_members(pair, "ses_x", NOW_MS + 1),

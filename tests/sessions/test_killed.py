@@ -1,4 +1,4 @@
-"""Refreshing at a real service: thirty at once, and killed between the commit and the answer (PROTOCOL 3.7)."""
+"""A real service refreshes for thirty clients at once, and after kill -9 between commit and response (PROTOCOL 3.7)."""
 
 import json
 import sqlite3
@@ -38,9 +38,9 @@ class KilledTests(PorchTestCase):
         self.stop(process)
 
     def test_lost_answer(self) -> None:
-        """The answer is lost with the process; the next one gives the same successor, and nobody is taken for a thief.
+        """A process that dies before its response is replaced by one that returns the same successor, not a reuse.
 
-        However often it is asked before the successor is used, the credential does not fork.
+        The credential does not fork, however often it is sent before the successor is used.
         """
         port = free_port()
         process = self.start(*DYING, *self.places, "serve", f"--listen=tcp:{port}:interface=127.0.0.1")

@@ -1,4 +1,4 @@
-"""The refresh table row by row as a pure rule (PROTOCOL 3.7)."""
+"""The refresh table decides row by row as a pure function (PROTOCOL 3.7)."""
 
 from hypothesis import given
 from hypothesis.strategies import booleans, builds, integers, none
@@ -28,24 +28,24 @@ class TableTests(SynchronousTestCase):
     """Each row, at its edges."""
 
     def test_current(self) -> None:
-        """The newest generation rotates, used or not, however long it lay."""
+        """The newest generation rotates, used or not, however old it is."""
         for line in (FRESH, USED):
             for now_ms in (line.rotated_ms, LATER - 1):
                 self.assertIs(decide(line, 5, LATER, now_ms), RotationDecision.ROTATE)
 
     def test_predecessor_of_an_unused_successor(self) -> None:
-        """The answer was lost: days later the same successor is given."""
+        """After a lost response the same successor is returned, days later, too."""
         for now_ms in (FRESH.rotated_ms, WINDOW_ENDS + 1, LATER - 1):
             self.assertIs(decide(FRESH, 4, LATER, now_ms), RotationDecision.REPEAT)
 
     def test_predecessor_of_a_used_successor(self) -> None:
-        """30 seconds and not a millisecond more after the first rotation; then somebody holds a copy."""
+        """The successor is repeated for 30 seconds after the first rotation; then the credential counts as copied."""
         self.assertIs(decide(USED, 4, LATER, USED.rotated_ms), RotationDecision.REPEAT)
         self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS), RotationDecision.REPEAT)
         self.assertIs(decide(USED, 4, LATER, WINDOW_ENDS + 1), RotationDecision.REUSED)
 
     def test_older(self) -> None:
-        """What lies two or more rotations back ends the session at once, until its own expiry."""
+        """A credential from two or more rotations ago ends the session at once, until its own expiry."""
         for line in (FRESH, USED):
             for generation in (3, 2, 1):
                 self.assertIs(decide(line, generation, LATER, line.rotated_ms), RotationDecision.REUSED)
@@ -59,7 +59,7 @@ class TableTests(SynchronousTestCase):
             self.assertIs(decide(FRESH, generation, LATER, LATER), RotationDecision.EXPIRED)
 
     def test_end_of_the_session(self) -> None:
-        """At its greatest age nothing of the session can be exchanged, whatever its credentials say."""
+        """At its maximum age no credential of the session can be exchanged, whatever the credential's expiry."""
         line = replace(FRESH, ends_ms=LATER - 10)
         self.assertIs(decide(line, 5, LATER, LATER - 11), RotationDecision.ROTATE)
         for generation in (5, 4, 1):
@@ -67,20 +67,20 @@ class TableTests(SynchronousTestCase):
 
     @given(lines, integers(1, 50), integers(0, 10**7), integers(0, 10**7))
     def test_revoked(self, line: RotationState, generation: int, expires_ms: int, now_ms: int) -> None:
-        """An ended session says so to whatever is shown, expired or not."""
+        """Every credential of an ended session is rejected as revoked, expired or not."""
         self.assertIs(decide(replace(line, revoked=True), generation, expires_ms, now_ms), RotationDecision.REVOKED)
 
     def test_clock_set_back(self) -> None:
-        """A clock that goes back takes nobody for a thief."""
+        """A clock that is set back does not turn a repetition into a reuse."""
         self.assertIs(decide(USED, 4, LATER, USED.rotated_ms - 3_600_000), RotationDecision.REPEAT)
 
 
-class LineTests(SynchronousTestCase):
-    """How a session goes on."""
+class StateTests(SynchronousTestCase):
+    """The changes of a session's state."""
 
     @given(lines, integers(0, 10**7))
     def test_rotated(self, line: RotationState, now_ms: int) -> None:
-        """One generation on, handed out now, not used yet; all else stays."""
+        """The next generation is delivered now and not used yet; all else stays."""
         after = line.rotated(now_ms)
         self.assertEqual((after.generation, after.rotated_ms, after.used), (line.generation + 1, now_ms, False))
         self.assertEqual((after.revoked, after.ends_ms), (line.revoked, line.ends_ms))

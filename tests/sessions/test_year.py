@@ -1,4 +1,4 @@
-"""A year of a server in a few seconds: what the sweeps leave of it stays small (PROTOCOL 3.7 to 3.9)."""
+"""The cleanups keep auth.db small over a simulated year (PROTOCOL 3.7 to 3.9)."""
 
 from gamed.login.collect import Complete
 from gamed.outcomes import LoginFailure
@@ -9,7 +9,7 @@ from tests.login.fixtures import APPROVAL, Desk, HandoffCase, done
 DAY_SECONDS = 24 * 3600
 DAYS = 365
 SETTLED = 45
-"""Days after which a day forgets as much as it adds: what lives longest is a refresh credential and its week after."""
+"""Days after which each day deletes as many rows as it adds: a refresh credential and its week live longest."""
 TABLES = (
     *("player", "identity", "local_account", "session", "access_token", "refresh_credential"),
     *("login", "authorization_attempt", "limit_bucket", "player_merge", "command_log"),
@@ -18,8 +18,8 @@ TABLES = (
 
 class YearTests(HandoffCase):
     def test_auth_db_is_bounded(self) -> None:
-        """Sign-ins, refreshes, links nobody opened, newcomers nobody answered, limits: after a year no more than after
-        the first weeks, in any table and in the file."""
+        """After a year no table and not the file is larger than after the first weeks, with sign-ins, refreshes, unused
+        links, pending players and limits."""
         desk = self.oauth(FarProvider(), registration=APPROVAL)
         self.let_in(desk)
         rows, pages = [], []
@@ -34,7 +34,7 @@ class YearTests(HandoffCase):
         self.assertGreater(sum(rows[-1]), 50)  # it was no empty year
 
     def let_in(self, desk: Desk) -> None:
-        """One player whom the owner approved."""
+        """Approve one player."""
         started = desk.signed_in("anna")
         desk.collect(started, code=desk.code(started))
         desk.write(lambda connection: connection.execute("UPDATE player SET state = 'active'").close())
@@ -56,9 +56,9 @@ class YearTests(HandoffCase):
         desk.clock.advance(DAY_SECONDS / 4)
 
     def sweep(self, desk: Desk) -> None:
-        """As the service does every minute."""
+        """Clean up as the service does every minute."""
         done(desk.handoff.sweep())
-        done(desk.sessions.sweep())
+        done(desk.sessions.clean_up())
         done(desk.limits.sweep(desk.now_ms()))
         waiting = desk.write(command_log.waiting_entries)
-        desk.write(lambda connection: command_log.mark_forwarded(connection, waiting[-1].number))
+        desk.write(lambda connection: command_log.delete_entries(connection, waiting[-1].number))

@@ -1,4 +1,4 @@
-"""The room of sessions as a client speaks to it (PROTOCOL 3.7)."""
+"""The routes of sessions answer as PROTOCOL 3.7 says."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from gamed.rate_limit import RateLimit
 from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.sessions.fixtures import ANNA, BERT, DAY_MS, NOW_MS, STRANGE_TOKEN, STRANGER
-from tests.sessions.server import House, HouseCase, text
+from tests.sessions.server import SessionServer, SessionTestCase, text
 from tests.support.covers import covers
 from tests.support.databases import memory_databases
 from tests.support.http import Answer, Browser
@@ -17,13 +17,13 @@ CHALLENGE = 'Bearer realm="gamed"'
 INVALID = CHALLENGE + ', error="invalid_token"'
 
 
-class RoomCase(HouseCase):
-    """A browser in front of the room."""
+class RouteTestCase(SessionTestCase):
+    """A test client of the routes."""
 
     def setUp(self) -> None:
         super().setUp()
         self.detached = ShieldedTasks()
-        self.browser = Browser([SessionRoutes(self.keeper, self.detached)], now_ms=lambda: self.house.now_ms)
+        self.browser = Browser([SessionRoutes(self.sessions, self.detached)], now_ms=lambda: self.server.now_ms)
         self.token = text(self.pair.access)
         self.credential = text(self.pair.refresh)
 
@@ -42,11 +42,11 @@ class RoomCase(HouseCase):
         self.assertEqual(answer.headers["cache-control"], "no-store")
 
 
-class RefreshTests(RoomCase):
+class RefreshTests(RouteTestCase):
     """POST /auth/session/refresh."""
 
     def test_answer(self) -> None:
-        """200 with exactly the members of PROTOCOL 3.7, not to be stored."""
+        """The response is 200 with exactly the members of PROTOCOL 3.7, and `no-store`."""
         answer = self.refresh(self.credential)
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.headers["content-type"], "application/json")
@@ -60,43 +60,43 @@ class RefreshTests(RoomCase):
         )
 
     def test_repeated(self) -> None:
-        """A lost answer is given again, its seconds counted afresh."""
+        """A lost response is repeated, with the seconds that are left now."""
         first = self.refresh(self.credential).json
-        self.house.now_ms += 60_000
+        self.server.now_ms += 60_000
         second = self.refresh(self.credential).json
         self.assertEqual(second, first | {"expires_in": 840, "refresh_expires_in": 2_591_940})
 
     def test_refusals(self) -> None:
-        """401, each with its code and the challenge of a credential that was sent."""
+        """Each rejected credential is answered 401 with its code and a challenge."""
         for credential in ("", "grc_", self.token, self.credential[:-1] + "!", text(STRANGER)):
             self.assert_problem(self.refresh(credential), 401, "refresh_invalid", INVALID)
         successor = self.refresh(self.credential).json["refresh_credential"]
-        self.house.now_ms += 30 * DAY_MS
+        self.server.now_ms += 30 * DAY_MS
         self.assert_problem(self.refresh(successor), 401, "refresh_expired", INVALID)
-        self.house.now_ms -= 30 * DAY_MS
+        self.server.now_ms -= 30 * DAY_MS
         self.refresh(successor)
         self.assert_problem(self.refresh(self.credential), 401, "refresh_reused", INVALID)
         self.assert_problem(self.refresh(successor), 401, "session_revoked", CHALLENGE)
 
     def test_blocked(self) -> None:
-        """403, no challenge: another credential would not help."""
+        """A blocked player is answered 403 without a challenge: another credential would not help."""
         self.set_state("blocked")
         self.assert_problem(self.refresh(self.credential), 403, "player_blocked", None)
         self.assert_problem(self.list(self.token), 403, "player_blocked", None)
 
     def test_busy(self) -> None:
-        """503 with Retry-After, nothing changed."""
+        """A busy database is answered 503 with Retry-After, and nothing changes."""
         self.fill()
         answer = self.refresh(self.credential)
         self.assert_problem(answer, 503, "busy", None)
         self.assertGreaterEqual(int(answer.headers["retry-after"]), 1)
-        self.house.stores.auth.resume()
+        self.server.stores.auth.resume()
         self.assertEqual(self.refresh(self.credential).status, 200)
         self.assertEqual(self.used(), [(2, 0)])
 
     def test_too_often(self) -> None:
-        """429 with Retry-After for a session that refreshes too often: nothing rotates, other sessions go on."""
-        limited = House(memory_databases(), RateLimit.per_minute(3))
+        """A session that refreshes too often gets 429 with Retry-After and does not rotate; other sessions do."""
+        limited = SessionServer(memory_databases(), RateLimit.per_minute(3))
         browser = Browser([SessionRoutes(limited.sessions, self.detached)], now_ms=lambda: limited.now_ms)
 
         def refresh(credential: str) -> Answer:
@@ -117,7 +117,7 @@ class RefreshTests(RoomCase):
         self.assert_problem(refresh(text(pair.refresh)), 401, "refresh_reused", INVALID)
 
     def test_bad_bodies(self) -> None:
-        """400 naming the member; 415 for other types; nothing rotated, nothing repeated of what was sent."""
+        """Bad content is answered 400 with the member's name, other types 415, without a copy of the content."""
         for body in (b"", b"[]", b"{}", b'{"refresh_credential":7}', b'{"refresh_credential":null}', b"{" * 50):
             answer = self.browser.request("POST", REFRESH, {"Content-Type": "application/json"}, body)
             self.assert_problem(answer, 400, "invalid_request", None)
@@ -128,30 +128,30 @@ class RefreshTests(RoomCase):
 
     @covers("threats/32")
     def test_credential_elsewhere(self) -> None:
-        """In the address or a header it is not looked for."""
+        """A credential in the URI or a header does not count."""
         self.browser.post_json(f"{REFRESH}?refresh_credential={self.credential}", {}, self.bearer(self.credential))
         self.assertEqual(self.used(), [(1, 0)])
 
     def test_client_leaves(self) -> None:
-        """A client that leaves does not stop its refresh: the next question gets the same successor."""
-        self.house.stores.auth.pause()
+        """A client that disconnects does not cancel its refresh: the next request gets the same successor."""
+        self.server.stores.auth.pause()
         body = b'{"refresh_credential":"%s"}' % self.credential.encode()
         call = self.browser.send("POST", REFRESH, {"Content-Type": "application/json"}, body)
         call.leave()
         finished = self.detached.drain()
         self.assertNoResult(finished)
-        self.house.stores.auth.resume()
+        self.server.stores.auth.resume()
         self.successResultOf(finished)
         self.assertEqual(self.used(), [(2, 0)])
 
     def test_methods(self) -> None:
-        """405 with Allow."""
+        """Other methods are answered 405 with Allow."""
         answer = self.browser.get(REFRESH)
         self.assert_problem(answer, 405, "method_not_allowed", None)
         self.assertIn("POST", answer.headers["allow"])
 
 
-class LogoutTests(RoomCase):
+class LogoutTests(RouteTestCase):
     """POST /auth/session/logout."""
 
     def log_out(self, value: object | None = None, token: str | None = None) -> Answer:
@@ -164,28 +164,28 @@ class LogoutTests(RoomCase):
         self.assertEqual((answer.status, answer.body), (204, b""))
 
     def test_by_token(self) -> None:
-        """204 without a body in either direction, repeatable; the session is over."""
+        """A logout without content is answered 204, repeatedly; the session has ended."""
         for _ in range(2):
             self.assert_done(self.log_out(token=self.token))
         self.assert_problem(self.list(self.token), 401, "session_revoked", INVALID)
-        self.assertEqual(self.house.waits.told, [ANNA])
+        self.assertEqual(self.server.revoked, [ANNA])
 
     def test_by_refresh_credential(self) -> None:
-        """With the credential alone, or beside a token that has expired."""
-        self.house.now_ms += DAY_MS
+        """A refresh credential ends its session, alone or beside an expired token."""
+        self.server.now_ms += DAY_MS
         self.assert_done(self.log_out({"refresh_credential": self.credential}, self.token))
         self.assert_problem(self.refresh(self.credential), 401, "session_revoked", CHALLENGE)
         self.assert_done(self.log_out({"refresh_credential": self.credential}))
 
     def test_anything_well_formed(self) -> None:
-        """204 also for what nobody knows or what expired long ago."""
+        """Unknown and expired credentials are answered 204, too."""
         self.assert_done(self.log_out({"refresh_credential": text(STRANGER)}, text(STRANGE_TOKEN)))
         self.assert_done(self.log_out({"scope": "this"}, text(STRANGE_TOKEN)))
-        self.house.now_ms += 90 * DAY_MS
+        self.server.now_ms += 90 * DAY_MS
         self.assert_done(self.log_out({"refresh_credential": self.credential}, self.token))
 
     def test_malformed(self) -> None:
-        """Nothing, nonsense, or an unknown scope is an error, and nobody is signed out."""
+        """A missing or malformed credential or an unknown scope is an error, and no session ends."""
         self.assert_problem(self.log_out(), 401, "token_missing", CHALLENGE)
         self.assert_problem(self.log_out({"scope": "all"}), 401, "token_missing", CHALLENGE)
         self.assert_problem(self.log_out(token="gat_x"), 401, "token_invalid", INVALID)
@@ -200,44 +200,44 @@ class LogoutTests(RoomCase):
             self.assert_problem(answer, 401, "token_missing", CHALLENGE)
 
     def test_others(self) -> None:
-        """The asking session stays, the others are over."""
-        _, other = self.wait(self.house.open())
+        """The requesting session stays, the others end."""
+        _, other = self.wait(self.server.open())
         self.assert_done(self.log_out({"scope": "others"}, self.token))
         self.assertEqual(self.list(self.token).status, 200)
         self.assert_problem(self.list(text(other.access)), 401, "session_revoked", INVALID)
 
     def test_all(self) -> None:
-        """Every session of the player, none of another's."""
-        _, other = self.wait(self.house.open())
-        _, berts = self.wait(self.house.open(BERT))
+        """Every session of the player ends, none of another player's."""
+        _, other = self.wait(self.server.open())
+        _, berts = self.wait(self.server.open(BERT))
         self.assert_done(self.log_out({"scope": "all", "refresh_credential": text(other.refresh)}))
         for pair in (self.pair, other):
             self.assert_problem(self.list(text(pair.access)), 401, "session_revoked", INVALID)
         self.assertEqual(self.list(text(berts.access)).status, 200)
 
     def test_more_needs_a_live_credential(self) -> None:
-        """A dead token ends nobody else's session, and says so."""
-        self.house.now_ms += DAY_MS
-        _, other = self.wait(self.house.open())
+        """An expired token ends no other session, and the response says why."""
+        self.server.now_ms += DAY_MS
+        _, other = self.wait(self.server.open())
         for scope in ("others", "all"):
             self.assert_problem(self.log_out({"scope": scope}, self.token), 401, "token_expired", INVALID)
         self.assertEqual(self.list(text(other.access)).status, 200)
 
 
-class ListTests(RoomCase):
+class ListTests(RouteTestCase):
     """GET /auth/sessions, DELETE /auth/sessions/{session_id}."""
 
     def delete(self, session_id: str) -> Answer:
         return self.browser.request("DELETE", f"{LIST}/{session_id}", self.bearer(self.token))
 
     def test_list(self) -> None:
-        """Exactly the members of PROTOCOL 3.7, own sessions only."""
-        self.house.now_ms += 5
-        other_id, _ = self.wait(self.house.open())
-        self.wait(self.house.open(BERT))
+        """The list has exactly the members of PROTOCOL 3.7, for the player's own sessions only."""
+        self.server.now_ms += 5
+        other_id, _ = self.wait(self.server.open())
+        self.wait(self.server.open(BERT))
         words = '{"name":"MyGame","device_name":"ANNA-PC"}'
         unit = f"UPDATE session SET client = '{words}' WHERE session_id = '{self.session_id}'"
-        self.wait(self.house.stores.auth.submit(lambda connection: connection.execute(unit).close()))
+        self.wait(self.server.stores.auth.submit(lambda connection: connection.execute(unit).close()))
         answer = self.list(self.token)
         self.assertEqual(answer.status, 200)
         common = {"provider": "local"}
@@ -268,24 +268,24 @@ class ListTests(RoomCase):
         )
 
     def test_refusals(self) -> None:
-        """401 with and without `error`, as RFC 6750 3.1 has it."""
+        """A challenge has `error` if a credential was sent, as RFC 6750 3.1 requires."""
         self.assert_problem(self.browser.get(LIST), 401, "token_missing", CHALLENGE)
         for token in ("gat_x", self.credential, text(STRANGE_TOKEN)):
             self.assert_problem(self.list(token), 401, "token_invalid", INVALID)
-        self.house.now_ms = self.pair.access_expires_ms
+        self.server.now_ms = self.pair.access_expires_ms
         self.assert_problem(self.list(self.token), 401, "token_expired", INVALID)
         self.revoke()
         self.assert_problem(self.list(self.token), 401, "session_revoked", INVALID)
 
     @covers("5/15", "threats/24")
     def test_token_elsewhere(self) -> None:
-        """In the address or a cookie it is not looked for."""
+        """A token in the URI or a cookie does not count."""
         answer = self.browser.get(f"{LIST}?access_token={self.token}", {"Cookie": f"access_token={self.token}"})
         self.assert_problem(answer, 401, "token_missing", CHALLENGE)
 
     def test_end(self) -> None:
-        """204 again and again; the session is over, also the asking one."""
-        other_id, other = self.wait(self.house.open())
+        """Ending a session is answered 204, repeatedly, also for the requesting session."""
+        other_id, other = self.wait(self.server.open())
         for _ in range(2):
             self.assertEqual(self.delete(other_id).status, 204)
         self.assert_problem(self.list(text(other.access)), 401, "session_revoked", INVALID)
@@ -293,9 +293,9 @@ class ListTests(RoomCase):
         self.assert_problem(self.delete(self.session_id), 401, "session_revoked", INVALID)
 
     @covers("threats/27")
-    def test_foreign_looks_unknown(self) -> None:
-        """Another player's session and one that never was get the same answer but for its id, and nothing ends."""
-        bert_id, berts = self.wait(self.house.open(BERT))
+    def test_other_players_session(self) -> None:
+        """Another player's session and an unknown one get the same response, and no session ends."""
+        bert_id, berts = self.wait(self.server.open(BERT))
         answers = []
         for session_id in (bert_id, "ses_" + "x" * 22, "session"):
             answer = self.delete(session_id)
@@ -305,7 +305,7 @@ class ListTests(RoomCase):
         self.assertEqual(self.list(text(berts.access)).status, 200)
 
     def test_first_use_is_written(self) -> None:
-        """Listing is a use like any other."""
+        """Listing sessions marks the first use."""
         self.list(self.token)
         self.assertEqual(self.used(), [(1, 1)])
 

@@ -1,4 +1,4 @@
-"""What players do with their own account, as a client speaks to the room (PROTOCOL 3.8)."""
+"""The routes of a player's own account answer as PROTOCOL 3.8 says."""
 
 from sqlite3 import Connection
 
@@ -15,7 +15,7 @@ from gamed.sessions.routes import SessionRoutes
 from gamed.timestamps import rfc3339
 from tests.saves.helpers import ABSENT, SaveCase
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, Counting
-from tests.sessions.server import House
+from tests.sessions.server import SessionServer
 from tests.support.databases import file_databases
 from tests.support.http import Answer, Browser
 
@@ -24,23 +24,25 @@ MINUTE_MS = 60_000
 LOCAL = "/auth/identities/local"
 
 
-def departures_of(house: House, stores: Databases) -> RemovalService:
-    """As the service builds them."""
+def removals_of(house: SessionServer, stores: Databases) -> RemovalService:
+    """Return the removal service as the service builds it."""
     players = SqlitePlayerStore(stores.reads, stores.auth)
     return RemovalService(players, SqliteEraseStore(stores, Counting()), lambda: house.now_ms, house.audit)
 
 
 class AccountCase(SaveCase):
-    """Anna is signed in; Discord and Google are configured, `gone` was taken out of the file."""
+    """Anna is signed in; Discord and Google are configured, `gone` is not configured any more."""
 
-    ways = SignInMethods(local=False, realms=frozenset({DISCORD, GOOGLE}))
+    ways = SignInMethods(local=False, namespaces=frozenset({DISCORD, GOOGLE}))
 
     def setUp(self) -> None:
         super().setUp()
         house = self.house
         players = SqlitePlayerStore(self.stores.reads, self.stores.auth)
-        self.departures = departures_of(house, self.stores)
-        account = AccountService(players, self.departures, house.waits, self.ways, lambda: house.now_ms, house.audit)
+        self.removals = removals_of(house, self.stores)
+        account = AccountService(
+            players, self.removals, house.revoked.append, self.ways, lambda: house.now_ms, house.audit
+        )
         rooms = [PlayerRoutes(house.sessions, account, self.detached), self.routes]
         rooms.append(SessionRoutes(house.sessions, self.detached))
         self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: house.now_ms)
@@ -51,23 +53,23 @@ class AccountCase(SaveCase):
     def link(self, provider: str, realm: Index, player_id: str = ANNA, at_ms: int = NOW_MS) -> Index:
         index = self.house.issuer.keys.indexer.index(Purpose.IDENTITY, provider.encode(), player_id.encode())
 
-        def unit(connection: Connection) -> None:
+        def transaction(connection: Connection) -> None:
             player_tables.insert_identity(
-                connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=at_ms
+                connection, index=index, namespace=realm, player_id=player_id, provider=provider, now_ms=at_ms
             )
 
-        self.successResultOf(self.stores.auth.submit(unit))
+        self.successResultOf(self.stores.auth.submit(transaction))
         return index
 
     def add_account(self, name: str, player_id: str = ANNA) -> None:
         keys = self.house.issuer.keys
 
-        def unit(connection: Connection) -> None:
+        def transaction(connection: Connection) -> None:
             player_tables.create_account(
                 connection, keys, player_id=player_id, name=fold(name), password="phc", now_ms=NOW_MS + 1
             )
 
-        self.successResultOf(self.stores.auth.submit(unit))
+        self.successResultOf(self.stores.auth.submit(transaction))
 
     def providers(self) -> list[tuple[str, bool]]:
         found = self.ask("GET", "/auth/identities").json["identities"]
@@ -85,7 +87,7 @@ class IdentityTests(AccountCase):
     """GET /auth/identities, DELETE /auth/identities/{provider}."""
 
     def test_list(self) -> None:
-        """Exactly the members of PROTOCOL 3.8, oldest first, own ones only; what the file lacks cannot sign in."""
+        """The list has exactly the members of PROTOCOL 3.8, the oldest first, and shows which can sign in."""
         self.link("gone", GONE)
         self.add_account("anna")
         self.link("discord", DISCORD, at_ms=NOW_MS + 2)
@@ -106,7 +108,7 @@ class IdentityTests(AccountCase):
         )
 
     def test_unlink(self) -> None:
-        """204, repeatable; the account is free again; the session goes on."""
+        """Unlinking is answered 204, repeatedly; the account may be linked again, and the session stays."""
         index = self.link("discord", DISCORD)
         self.link("google", GOOGLE)
         for _ in range(2):
@@ -119,7 +121,7 @@ class IdentityTests(AccountCase):
         self.assertEqual(self.house.audit.lines, [f"identity_unlinked player={ANNA} provider=discord"])
 
     def test_last_identity(self) -> None:
-        """409 for the last one that can sign in, whatever else is there that cannot."""
+        """Unlinking the last identity that can sign in is answered 409, whatever others there are."""
         self.link("discord", DISCORD)
         self.refused(self.unlink("discord"), 409, "last_identity")
         self.link("gone", GONE)
@@ -131,7 +133,7 @@ class IdentityTests(AccountCase):
         self.assertEqual(self.unlink("never-linked").status, 204)
 
     def test_who_may(self) -> None:
-        """Only with a live access token, never for another player."""
+        """The routes need a valid access token, and never change another player."""
         self.link("discord", DISCORD)
         self.successResultOf(self.house.open(BERT))
         self.link("google", GOOGLE, BERT)
@@ -150,7 +152,7 @@ class LocalModeTests(AccountCase):
     ways = SignInMethods(local=True)
 
     def test_last_identity(self) -> None:
-        """In local mode the local account is what signs in."""
+        """In local mode the local account cannot be unlinked."""
         self.add_account("anna")
         self.link("discord", DISCORD)
         self.assertEqual(self.providers(), [("discord", False), ("local", True)])
@@ -162,7 +164,7 @@ class EraseTests(AccountCase):
     """DELETE /auth/player."""
 
     def test_everything_goes(self) -> None:
-        """Saves, identities, sessions, the player: nothing in either store; another player keeps everything."""
+        """Saves, identities, sessions and the player are deleted in both databases; another player keeps everything."""
         berts = self.sign_in(BERT)
         self.link("discord", DISCORD)
         self.link("google", GOOGLE, BERT)
@@ -179,11 +181,11 @@ class EraseTests(AccountCase):
             self.assertEqual(self.count(table), left, table)
         self.assertEqual(self.ask("GET", "/game/saves/auto", berts).body, b"bert's")
         self.refused(self.ask("GET", "/auth/sessions"), 401, "token_invalid")
-        self.assertEqual(self.house.waits.told, [ANNA])
+        self.assertEqual(self.house.revoked, [ANNA])
         self.assertEqual(self.house.audit.lines, [f"erase_started player={ANNA}", f"erased player={ANNA}"])
 
     def test_recent_sign_in(self) -> None:
-        """Ten minutes after the sign-in, not a millisecond later; a refresh does not count as one."""
+        """A player may erase up to ten minutes after the sign-in; a refresh does not count as a sign-in."""
         self.house.now_ms += 10 * MINUTE_MS + 1
         self.refused(self.ask("DELETE", "/auth/player"), 403, "reauthentication_required")
         self.assertEqual(self.count("player"), 1)
@@ -191,7 +193,7 @@ class EraseTests(AccountCase):
         self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
 
     def test_upload_in_flight(self) -> None:
-        """An upload that began before is answered 410, also the very first one of a player, and stores nothing."""
+        """An upload that began before is answered 410, even the first one of a player, and stores nothing."""
         for first in (True, False):
             with self.subTest(first=first):
                 self.bearer = self.sign_in(ANNA)
@@ -205,7 +207,7 @@ class EraseTests(AccountCase):
                 self.assertEqual((self.count("save"), self.count("blob"), self.count("player")), (0, 0, 0))
 
     def test_state_unavailable(self) -> None:
-        """With saves out of reach nothing begins: 503, and the player plays on."""
+        """While state.db is unavailable, the response is 503, and nothing changes."""
         self.stores._state.unavailable_as = DatabaseUnavailable
         answer = self.ask("DELETE", "/auth/player")
         self.assertEqual((answer.status, answer.code), (503, "store_unavailable"))

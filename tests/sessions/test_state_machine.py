@@ -1,4 +1,4 @@
-"""Two clients and a thief against the refresh table (PROTOCOL 3.7)."""
+"""The refresh table decides as the model predicts, for two clients and a thief (PROTOCOL 3.7)."""
 
 from hypothesis import find, given, settings
 from hypothesis.errors import NoSuchExample
@@ -6,12 +6,11 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.sessions.rotation import RotationDecision
 from tests.sessions.fixtures import NOW_MS
-from tests.sessions.model import (
+from tests.sessions.state_machine import (
     MUTANTS,
-    Broken,
     Copy,
     Holder,
-    Promise,
+    Prediction,
     Refresh,
     Rule,
     Step,
@@ -19,6 +18,7 @@ from tests.sessions.model import (
     Subject,
     Use,
     Wait,
+    WrongDecision,
     play,
     stories,
 )
@@ -30,21 +30,21 @@ ONE, TWO, THIEF = Holder.ONE, Holder.TWO, Holder.THIEF
 
 
 class ModelTests(SynchronousTestCase):
-    """Every story ends as promised."""
+    """Random stories."""
 
     @given(stories)
     def test_rule(self, story: list[Step]) -> None:
-        """The pure rule gives the promised answer at every step of any story."""
+        """The pure function gives the predicted decision at every step of any story."""
         play(story, Rule())
 
     @settings(max_examples=examples(few=60, many=1000))
     @given(stories)
     def test_stored(self, story: list[Step]) -> None:
-        """So does the rule over a real auth.db."""
+        """The transactions of a real auth.db give the predicted decisions."""
         play(story, Stored())
 
     def test_planted_defects(self) -> None:
-        """For each planted defect some story tells it from the rule."""
+        """For each planted defect some story shows it."""
         for mutant in MUTANTS:
             try:
                 find(stories, lambda story, mutant=mutant: _breaks(story, mutant()), settings=SEARCH)
@@ -56,17 +56,22 @@ class StoryTests(SynchronousTestCase):
     """The stories the table was written for."""
 
     def answers(self, story: list[Step]) -> list[RotationDecision]:
-        """What each refresh of the story gets from the real store, promised or not."""
-        told: list[RotationDecision] = []
+        """Return the decision of the real auth.db for each refresh of the story."""
+        decisions: list[RotationDecision] = []
         stored = Stored()
         refresh = stored.refresh
-        stored.refresh = lambda generation, now_ms: told.append(refresh(generation, now_ms)) or told[-1]  # type: ignore
+
+        def noted(generation: int, now_ms: int) -> RotationDecision:
+            decisions.append(refresh(generation, now_ms))
+            return decisions[-1]
+
+        stored.refresh = noted  # type: ignore[method-assign]
         play(story, stored)
-        return told
+        return decisions
 
     @covers("threats/25")
     def test_thief_first(self) -> None:
-        """The thief exchanges a copy and plays; the victim's next refresh ends it for both."""
+        """The thief exchanges a copy and uses the token; the victim's next refresh ends the session for both."""
         story = [Copy(ONE, THIEF), Refresh(THIEF, False), Use(THIEF), Wait(30_001), Refresh(ONE, False), Wait(1)]
         self.assertEqual(
             self.answers([*story, Refresh(THIEF, False)]),
@@ -75,7 +80,7 @@ class StoryTests(SynchronousTestCase):
 
     @covers("threats/25")
     def test_victim_first(self) -> None:
-        """The victim went on; the thief's stale copy ends the session."""
+        """The victim has refreshed; the thief's older copy ends the session."""
         story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(3_600_000), Refresh(THIEF, False)]
         self.assertEqual(
             self.answers([*story, Refresh(ONE, False)]),
@@ -83,7 +88,7 @@ class StoryTests(SynchronousTestCase):
         )
 
     def test_both_within_the_window(self) -> None:
-        """A thief who slips into the 30 seconds shares one successor with the victim, and the next refresh tells."""
+        """A thief within the 30 seconds shares one successor with the victim, and is detected at the next refresh."""
         story = [Copy(ONE, THIEF), Refresh(ONE, False), Use(ONE), Wait(29_999), Refresh(THIEF, False)]
         story += [Wait(900_000), Refresh(ONE, False), Use(ONE), Wait(30_001), Refresh(THIEF, False)]
         self.assertEqual(
@@ -93,7 +98,7 @@ class StoryTests(SynchronousTestCase):
 
     @covers("threats/26")
     def test_lost_answer(self) -> None:
-        """An answer that never arrived is given again 12 days later, as often as it is lost."""
+        """A response that never arrived is repeated 12 days later, as often as it is lost."""
         story = [
             Refresh(ONE, True),
             Wait(12 * 86_400_000),
@@ -116,12 +121,12 @@ class StoryTests(SynchronousTestCase):
 
 
 class HonestTests(SynchronousTestCase):
-    """Who never had a copy made is never accused."""
+    """Clients whose credential was never copied."""
 
     @given(stories)
     def test_alone(self, story: list[Step]) -> None:
         """A single client may lose any answers and wait any time: it is signed in until its credential expires."""
-        promise, rule, now_ms, held = Promise(), Rule(), NOW_MS, 1
+        predicted, rule, now_ms, held = Prediction(), Rule(), NOW_MS, 1
         for step in story:
             if isinstance(step, Wait):
                 now_ms += step.milliseconds
@@ -131,13 +136,13 @@ class HonestTests(SynchronousTestCase):
                 answer = rule.refresh(held, now_ms)
                 self.assertIn(answer, (RotationDecision.ROTATE, RotationDecision.REPEAT, RotationDecision.EXPIRED))
                 if answer is not RotationDecision.EXPIRED and not step.lost:
-                    held = rule.line.generation
-        self.assertFalse(promise.over)
+                    held = rule.state.generation
+        self.assertFalse(predicted.over)
 
 
 def _breaks(story: list[Step], subject: Subject) -> bool:
     try:
         play(story, subject)
-    except Broken:
+    except WrongDecision:
         return True
     return False

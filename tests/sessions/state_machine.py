@@ -1,7 +1,7 @@
-"""What the refresh table promises, told from a list of events alone, and subjects that have to keep it.
+"""This model predicts the decisions of the refresh table from a list of events, and compares subjects with it.
 
-Two clients share one stored credential, and a thief may copy it. `play` walks a story through a subject and fails
-where an answer differs from the promise. A subject with a planted defect shows that the promise has teeth.
+Two clients share one stored credential, and a thief may copy it. `play` runs a story on a subject and fails where a
+decision differs from the prediction. Subjects with a planted defect show that the comparison finds defects.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import CredentialPair
 from gamed.sessions.errors import RefreshExpired, RefreshReused, SessionRevoked
 from gamed.sessions.rotation import Refreshed, RotationDecision, RotationState, decide
-from tests.sessions.fixtures import DAY_MS, NOW_MS, Desk
+from tests.sessions.fixtures import DAY_MS, NOW_MS, AuthDatabase
 
 LIFE_MS = 30 * DAY_MS
 WINDOW_MS = 30_000
@@ -30,20 +30,20 @@ class Holder(Enum):
 
 
 class Refresh(Struct, frozen=True):
-    """Present what the holder has; `lost`: the answer never arrives."""
+    """The holder sends its refresh credential; `lost`: the response never arrives."""
 
     holder: Holder
     lost: bool
 
 
 class Use(Struct, frozen=True):
-    """Play: the holder's access token authenticates a request."""
+    """The holder's access token authenticates a request."""
 
     holder: Holder
 
 
 class Copy(Struct, frozen=True):
-    """What the one holds the other holds too."""
+    """The target gets the credential that the source holds."""
 
     source: Holder
     target: Holder
@@ -59,7 +59,7 @@ waits = sampled_from((1, 5_000, 29_999, 30_000, 30_001, 12 * DAY_MS))
 refreshes = builds(Refresh, holders, sampled_from((False, False, True)))
 steps: SearchStrategy[Step] = one_of(
     refreshes,
-    refreshes,  # twice as likely as the rest: nothing is found out without
+    refreshes,  # twice as likely as the rest: only a refresh can show a defect
     builds(Use, holders),
     builds(Copy, holders, holders),
     builds(Wait, waits),
@@ -68,15 +68,15 @@ stories = lists(steps, min_size=4, max_size=30)
 
 
 class Subject(Protocol):
-    """One session, entered with the generation that is presented."""
+    """One session, called with the generation of the credential."""
 
     def refresh(self, generation: int, now_ms: int) -> RotationDecision: ...
 
     def use(self, generation: int, now_ms: int) -> None: ...
 
 
-class Promise(Struct):
-    """The table of PROTOCOL 3.7, read off what happened so far."""
+class Prediction(Struct):
+    """The table of PROTOCOL 3.7, computed from the events so far."""
 
     handed_out_ms: dict[int, int] = field(default_factory=lambda: {1: NOW_MS})
     used: set[int] = field(default_factory=set)
@@ -101,13 +101,13 @@ class Promise(Struct):
         return RotationDecision.REPEAT if generation + 1 == newest and fresh else RotationDecision.REUSED
 
 
-class Broken(AssertionError):
-    """An answer that was not promised."""
+class WrongDecision(AssertionError):
+    """A decision that differs from the prediction."""
 
 
 def play(story: list[Step], subject: Subject) -> None:
-    """Walk the story; Broken at the first answer that differs."""
-    promise, now_ms = Promise(), NOW_MS
+    """Run the story; raise WrongDecision at the first difference."""
+    predicted, now_ms = Prediction(), NOW_MS
     held = dict.fromkeys(Holder, 1)
     for number, step in enumerate(story):
         match step:
@@ -117,27 +117,27 @@ def play(story: list[Step], subject: Subject) -> None:
                 held[target] = held[source]
             case Use(holder):
                 subject.use(held[holder], now_ms)
-                promise.used.add(held[holder])
+                predicted.used.add(held[holder])
             case Refresh(holder, lost):
-                promised, given = promise.refresh(held[holder], now_ms), subject.refresh(held[holder], now_ms)
-                if promised is not given:
-                    raise Broken(f"step {number}: {given} instead of {promised}")
+                expected, given = predicted.refresh(held[holder], now_ms), subject.refresh(held[holder], now_ms)
+                if expected is not given:
+                    raise WrongDecision(f"step {number}: {given} instead of {expected}")
                 if given in (RotationDecision.ROTATE, RotationDecision.REPEAT) and not lost:
-                    held[holder] = max(promise.handed_out_ms)
+                    held[holder] = max(predicted.handed_out_ms)
 
 
 class Rule:
     """The pure rule as it is."""
 
     def __init__(self) -> None:
-        self.line = RotationState(1, NOW_MS, False, False, None)
+        self.state = RotationState(1, NOW_MS, False, False, None)
         self.expires_ms = {1: NOW_MS + LIFE_MS}
 
     def refresh(self, generation: int, now_ms: int) -> RotationDecision:
-        answer = self.judge(generation, now_ms)
+        answer = self.decide(generation, now_ms)
         if answer is RotationDecision.ROTATE:
-            self.line = self.line.rotated(now_ms)
-            self.expires_ms[self.line.generation] = now_ms + LIFE_MS
+            self.state = self.state.rotated(now_ms)
+            self.expires_ms[self.state.generation] = now_ms + LIFE_MS
         elif answer is RotationDecision.REPEAT:
             self.repeated(now_ms)
         elif answer is RotationDecision.REUSED:
@@ -145,23 +145,23 @@ class Rule:
         return answer
 
     def use(self, generation: int, now_ms: int) -> None:
-        self.line = self.line.marked(generation)
+        self.state = self.state.marked(generation)
 
-    def judge(self, generation: int, now_ms: int) -> RotationDecision:
-        return decide(self.line, generation, self.expires_ms[generation], now_ms)
+    def decide(self, generation: int, now_ms: int) -> RotationDecision:
+        return decide(self.state, generation, self.expires_ms[generation], now_ms)
 
     def repeated(self, now_ms: int) -> None:
         pass
 
     def revoke(self) -> None:
-        self.line = replace(self.line, revoked=True)
+        self.state = replace(self.state, revoked=True)
 
 
 class WindowSlides(Rule):
     """Defect: every repetition opens the 30 seconds again."""
 
     def repeated(self, now_ms: int) -> None:
-        self.line = replace(self.line, rotated_ms=now_ms)
+        self.state = replace(self.state, rotated_ms=now_ms)
 
 
 class RefreshOnly(Rule):
@@ -172,23 +172,23 @@ class RefreshOnly(Rule):
 
 
 class Grandparent(Rule):
-    """Defect: the generation before the predecessor is taken for it."""
+    """Defect: the generation before the predecessor is treated like the predecessor."""
 
-    def judge(self, generation: int, now_ms: int) -> RotationDecision:
-        near = generation + 1 if generation == self.line.generation - 2 else generation
-        return decide(self.line, near, self.expires_ms[generation], now_ms)
+    def decide(self, generation: int, now_ms: int) -> RotationDecision:
+        near = generation + 1 if generation == self.state.generation - 2 else generation
+        return decide(self.state, near, self.expires_ms[generation], now_ms)
 
 
 class Forks(Rule):
     """Defect: the predecessor gets a generation of its own."""
 
-    def judge(self, generation: int, now_ms: int) -> RotationDecision:
-        answer = super().judge(generation, now_ms)
+    def decide(self, generation: int, now_ms: int) -> RotationDecision:
+        answer = super().decide(generation, now_ms)
         return RotationDecision.ROTATE if answer is RotationDecision.REPEAT else answer
 
 
 class Forgets(Rule):
-    """Defect: the end of a session is answered and not kept."""
+    """Defect: the end of a session is reported and not stored."""
 
     def revoke(self) -> None:
         pass
@@ -198,16 +198,16 @@ MUTANTS = (WindowSlides, RefreshOnly, Grandparent, Forks, Forgets)
 
 
 class Stored:
-    """The same session in a real auth.db; every credential that was ever handed out is kept to be shown again."""
+    """The same session in a real auth.db, with every credential that was ever issued, to be sent again."""
 
     def __init__(self) -> None:
-        self.desk = Desk()
-        self.session_id, pair = self.desk.sign_in()
+        self.auth = AuthDatabase()
+        self.session_id, pair = self.auth.sign_in()
         self.pairs: dict[int, CredentialPair] = {1: pair}
 
     def refresh(self, generation: int, now_ms: int) -> RotationDecision:
         credential = self.pairs[generation].refresh
-        outcome = refresh_store.refresh(self.desk.connection, self.desk.issuer, credential, now_ms)
+        outcome = refresh_store.refresh(self.auth.connection, self.auth.issuer, credential, now_ms)
         if not isinstance(outcome, Refreshed):
             refused = {
                 RefreshExpired: RotationDecision.EXPIRED,
@@ -223,6 +223,6 @@ class Stored:
         return RotationDecision.ROTATE
 
     def use(self, generation: int, now_ms: int) -> None:
-        """An access token that may be dead is shown to a server that has not seen it since: its first use counts."""
+        """Mark the use of an access token, even of an expired one: the model has no expiry of access tokens."""
         with contextlib.suppress(SessionRevoked):
-            session_tables.mark_used(self.desk.connection, self.session_id, generation, now_ms)
+            session_tables.mark_used(self.auth.connection, self.session_id, generation, now_ms)

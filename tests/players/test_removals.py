@@ -1,4 +1,4 @@
-"""Players who go: what is left when a process dies in the middle, and what an heir gets (PROTOCOL 3.8)."""
+"""Erasing and merging players survives kill -9 at every step, and a merge moves everything (PROTOCOL 3.8)."""
 
 import sqlite3
 import subprocess
@@ -28,22 +28,22 @@ from gamed.saves.model import VersionKind
 from gamed.saves.write_rules import Condition, ConditionKind
 from gamed.sessions.credentials import CredentialIssuer
 from tests.cli.process import ROOT, environment
-from tests.players.dying import KEYS
-from tests.players.test_own_account import departures_of
+from tests.players.killed_command import KEYS
+from tests.players.test_account_routes import removals_of
 from tests.saves.state_machine import body_of, flaws
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
-from tests.sessions.server import House
+from tests.sessions.server import SessionServer
 from tests.support.databases import data_folder, file_databases
 
 LIMITS = SaveLimits()
 ABSENT = Condition(ConditionKind.ABSENT)
 DISCORD, GOOGLE, ANNAS, BERTS = (Index(bytes([number]) * 32) for number in range(1, 5))
 STEPS = range(1, 20)
-"""More transactions than any departure here has."""
+"""More transactions than any removal here has."""
 
 
 def save(connection: sqlite3.Connection, player_id: str, slot: str, data: bytes) -> None:
-    """The next version of a slot."""
+    """Insert the next version of a slot."""
     view, epoch = (
         save_tables.slot_state(connection, player_id, slot),
         save_tables.find_player(connection, player_id).cursor.epoch,
@@ -56,7 +56,7 @@ def save(connection: sqlite3.Connection, player_id: str, slot: str, data: bytes)
 
 
 class FolderCase(SynchronousTestCase):
-    """Both files of a server with Anna and Bert, and no service."""
+    """Both databases of a server with Anna and Bert, without a service."""
 
     def setUp(self) -> None:
         self.begin()
@@ -80,7 +80,7 @@ class FolderCase(SynchronousTestCase):
             (Index(bytes(32)), "google", GOOGLE, ANNA),
         ):
             player_tables.insert_identity(
-                connection, index=index, realm=realm, player_id=player_id, provider=provider, now_ms=NOW_MS
+                connection, index=index, namespace=realm, player_id=player_id, provider=provider, now_ms=NOW_MS
             )
 
     def saves(self, connection: sqlite3.Connection) -> None:
@@ -96,7 +96,7 @@ class FolderCase(SynchronousTestCase):
             return connection.execute(query).fetchall()
 
     def of(self, player_id: str) -> dict[str, int]:
-        """How many rows of a player each table has."""
+        """Return the number of the player's rows in each table."""
         found = {}
         for path, tables in (
             (self.auth, ("player", "identity", "local_account", "session")),
@@ -118,22 +118,22 @@ class FolderCase(SynchronousTestCase):
             return unit(connection)
 
     def dies(self, what: str, after: int) -> bool:
-        """Whether the departure was cut off by kill -9 after so many transactions."""
-        command = [sys.executable, "-m", "tests.players.dying", str(self.data), what, str(after)]
+        """Return whether the removal was killed after so many transactions."""
+        command = [sys.executable, "-m", "tests.players.killed_command", str(self.data), what, str(after)]
         done = subprocess.run(command, cwd=ROOT, env=environment({}), capture_output=True, timeout=120, check=False)
         self.assertIn(done.returncode, (0, -9), done.stderr)
         return done.returncode == -9
 
     def resume(self) -> Databases:
-        """As the service does at its start."""
+        """Resume removals as the service does at its start."""
         stores = file_databases(self, data=self.data)
-        self.successResultOf(ensureDeferred(departures_of(House(stores), stores).resume()))
+        self.successResultOf(ensureDeferred(removals_of(SessionServer(stores), stores).resume()))
         return stores
 
 
 class EraseTests(FolderCase):
     def test_killed_between_the_steps(self) -> None:
-        """kill -9 after any transaction: no token works any more, and the next start erases the rest."""
+        """After kill -9 at any transaction no token is valid, and the next start erases the rest."""
         for after in STEPS:
             self.begin()
             cut = self.dies("erase", after)
@@ -149,37 +149,37 @@ class EraseTests(FolderCase):
             self.assert_sound()
             if not cut:
                 break
-        self.assertIn(after, range(4, max(STEPS)), "cut off at every step, and then not any more")
+        self.assertIn(after, range(4, max(STEPS)), "killed at every step, and then not any more")
         self.assertEqual(self.rows(self.state, f"SELECT count(*) FROM blob WHERE player_id = '{ANNA}'"), [(0,)])
 
     def test_many_rows(self) -> None:
-        """A player with more tokens than one unit removes is forgotten in several."""
+        """A player with more tokens than one transaction deletes is deleted in several."""
 
-        def crowd(connection: sqlite3.Connection) -> None:
+        def insert_sessions(connection: sqlite3.Connection) -> None:
             issuer = CredentialIssuer(KEYS, POLICY, lambda size: next(numbers).to_bytes(size, "big"))
             numbers = iter(range(10**6, 10**7))
             for _ in range(player_store.DELETE_ROWS):
                 sign_in(connection, issuer, NOW_MS)
 
-        run_transaction(self.auth, crowd)
+        run_transaction(self.auth, insert_sessions)
         run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
-        units = 1
+        transactions = 1
         while run_transaction(self.auth, lambda connection: player_store.delete_player_rows(connection, Removal(ANNA))):
-            units += 1
-        self.assertEqual(units, 4)
+            transactions += 1
+        self.assertEqual(transactions, 4)
         self.assertEqual(self.of(ANNA)["player"], 0)
         self.assertEqual(self.of(BERT)["session"], 1)
 
 
-class AttachTests(FolderCase):
-    def attach(self) -> player_store.MergeResult:
-        attached: player_store.MergeResult = run_transaction(
+class MergeTests(FolderCase):
+    def merge(self) -> player_store.MergeResult:
+        merged: player_store.MergeResult = run_transaction(
             self.auth, lambda connection: player_store.merge_players(connection, KEYS, ANNA, BERT, NOW_MS)
         )
-        return attached
+        return merged
 
-    def assert_attached(self) -> None:
-        """Bert has everything, once."""
+    def assert_merged(self) -> None:
+        """Assert that Bert has everything, once."""
         self.assertEqual(set(self.of(ANNA).values()), {0})
         found = {
             slot: (version.tag, [copy.kind for copy in self.at(self.state, lambda c, s=slot: self.copies(c, s))])
@@ -203,11 +203,11 @@ class AttachTests(FolderCase):
         return [each for each in save_tables.list_versions(connection, BERT, slot) if each.kind is VersionKind.CONFLICT]
 
     def test_everything_follows(self) -> None:
-        """Saves with their history, ways to sign in of which the heir has none yet; the old sessions are over."""
-        attached = self.attach()
-        self.assertEqual((sorted(attached.moved), attached.left), (["discord", "local"], ("google",)))
+        """The heir gets saves with their history, and sign-in methods of other providers; the old sessions end."""
+        merged = self.merge()
+        self.assertEqual((sorted(merged.moved), merged.left), (["discord", "local"], ("google",)))
         self.resume()
-        self.assert_attached()
+        self.assert_merged()
         self.assertEqual(
             self.at(
                 self.auth,
@@ -221,32 +221,32 @@ class AttachTests(FolderCase):
         self.assertEqual(copy.content.sha256, sha256(b"anna's").digest())
 
     def test_killed_between_the_steps(self) -> None:
-        """kill -9 after any transaction: the next start brings it to the same end, nothing lost and nothing twice."""
+        """After kill -9 at any transaction the next start completes the merge, with nothing lost and nothing twice."""
         for after in STEPS:
             self.begin()
-            cut = self.dies("attach", after)
+            cut = self.dies("merge", after)
             self.resume()
-            self.assert_attached()
+            self.assert_merged()
             if not cut:
                 break
-        self.assertIn(after, range(4, max(STEPS)), "cut off at every step, and then not any more")
+        self.assertIn(after, range(4, max(STEPS)), "killed at every step, and then not any more")
 
     def test_of_a_lost_auth_db(self) -> None:
-        """A player whom only state.db knows, as after a new auth.db, is attached just the same."""
+        """A player whom only state.db knows, as after the loss of auth.db, is merged, too."""
         self.at_auth("DELETE FROM player")
         run_transaction(self.auth, lambda connection: player_tables.create_player(connection, BERT, NOW_MS))
-        self.assertEqual(self.attach(), player_store.MergeResult((), ()))
+        self.assertEqual(self.merge(), player_store.MergeResult((), ()))
         self.resume()
-        self.assert_attached()
+        self.assert_merged()
 
     def test_owner(self) -> None:
-        """The owner's heir is the owner."""
+        """The heir of the owner becomes the owner."""
         run_transaction(self.auth, lambda connection: player_tables.set_owner(connection, ANNA))
-        self.attach()
+        self.merge()
         self.assertEqual(self.at(self.auth, player_tables.find_owner), BERT)
 
     def test_no_heir(self) -> None:
-        """Nobody to give to: nothing is done."""
+        """Without an heir nothing changes."""
         for heir in ("ply_nobody", ANNA):
             run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, ANNA, NOW_MS))
             self.assertRaises(
@@ -258,16 +258,16 @@ class AttachTests(FolderCase):
         self.assertEqual(self.rows(self.auth, "SELECT * FROM player_merge"), [])
 
     def test_heir_erased_meanwhile(self) -> None:
-        """Who inherits and is erased before the saves came leaves nothing of either."""
-        self.attach()
+        """If the heir is erased before the saves are moved, the rows of both players are deleted."""
+        self.merge()
         run_transaction(self.auth, lambda connection: player_store.mark_removed(connection, BERT, NOW_MS))
         self.resume()
         self.assertEqual((set(self.of(ANNA).values()), set(self.of(BERT).values())), ({0}, {0}))
 
     def test_deleted_slots(self) -> None:
-        """A slot that is empty keeps its tombstone with the heir, and takes a copy where the heir's own is empty."""
+        """A deleted slot stays deleted for the heir, and a copy is added where the heir's own slot is deleted."""
 
-        def bury(connection: sqlite3.Connection, player_id: str, slot: str) -> None:
+        def delete(connection: sqlite3.Connection, player_id: str, slot: str) -> None:
             head = save_tables.slot_state(connection, player_id, slot).current
             assert head is not None
             epoch = save_tables.find_player(connection, player_id).cursor.epoch
@@ -276,9 +276,9 @@ class AttachTests(FolderCase):
             )
             write_store.delete_save(connection, LIMITS, order)
 
-        run_transaction(self.state, lambda connection: bury(connection, ANNA, "auto"))
-        run_transaction(self.state, lambda connection: bury(connection, BERT, "both"))
-        self.attach()
+        run_transaction(self.state, lambda connection: delete(connection, ANNA, "auto"))
+        run_transaction(self.state, lambda connection: delete(connection, BERT, "both"))
+        self.merge()
         self.resume()
         self.assert_sound()
         views = self.at(self.state, lambda c: [save_tables.slot_state(c, BERT, slot) for slot in ("auto", "both")])
