@@ -1,4 +1,4 @@
-"""What a backup is called, what its manifest says, and which backups have had their day (SPEC 2.2 rule 2)."""
+"""The format of a backup: its name, its manifest, and which backups `--keep` deletes (SPEC 2.2 rule 2)."""
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ _WORD: Final = compile(r"[!-~]{1,64}", ASCII)
 
 
 class BackupError(Exception):
-    """Something that is no whole backup; `str` says what is wrong with it."""
+    """A folder that is not a complete backup; the text says why."""
 
 
 class BackupFile(Struct, frozen=True):
@@ -33,14 +33,14 @@ class BackupFile(Struct, frozen=True):
 
 
 class BackupManifest(Struct, frozen=True):
-    """What `manifest.json` says about the folder that it is in."""
+    """The contents of `manifest.json`, which describes the folder that it is in."""
 
     made_at: str
-    """RFC 3339; every write that was acknowledged before is in the backup."""
+    """The time in RFC 3339; every write that was acknowledged before it is in the backup."""
     gamed: str
-    """The version that made it."""
+    """The version of gamed that made the backup."""
     fingerprint: str | None
-    """Of the key that auth.db is written with; None when no service ever opened it. Never the key."""
+    """The fingerprint of the key that auth.db needs, never the key; None if no service ever opened auth.db."""
     key_source: str | None
     """`master` or `file`."""
     schemas: Mapping[str, int]
@@ -49,7 +49,7 @@ class BackupManifest(Struct, frozen=True):
     files: Mapping[str, BackupFile]
 
     def members(self) -> dict[str, object]:
-        """As JSON."""
+        """Return the members of the JSON object."""
         return {
             "format": FORMAT,
             "made_at": self.made_at,
@@ -63,43 +63,44 @@ class BackupManifest(Struct, frozen=True):
 
 
 def stamp(now_ms: int) -> str:
-    """UTC to the second, as `20261121T195400Z`."""
+    """Return the time in UTC to the second, as `20261121T195400Z`."""
     return f"{datetime.fromtimestamp(now_ms // 1000, UTC):%Y%m%dT%H%M%SZ}"
 
 
-def folder_name(now_ms: int, taken: Collection[str]) -> str:
-    """The name of a backup that is made now; a second later where that one is taken."""
-    while (name := f"gamed-{stamp(now_ms)}") in taken:
+def folder_name(now_ms: int, existing: Collection[str]) -> str:
+    """Return the name of a backup that is made now; if that name exists, the one of a second later."""
+    while (name := f"gamed-{stamp(now_ms)}") in existing:
         now_ms += 1000
     return name
 
 
 def part_name(name: str) -> str:
-    """What a folder is called while it is not whole: not yet, or not any more."""
+    """Return the name of a backup while it is incomplete: while it is made or deleted."""
     return f".{name}.part"
 
 
 def is_part(name: str) -> bool:
+    """Return whether this is the name of an incomplete backup."""
     return _PART.fullmatch(name) is not None
 
 
 def expired_backups(names: Collection[str], made: str, keep: int) -> list[str]:
-    """Those of the backups that go when `keep` stay, oldest first; other names are no business of ours.
+    """Return the names of the backups to delete so that `keep` stay, oldest first; ignore names of other files.
 
-    The one that was just `made` stays, whatever its name: the clock may have been wrong before.
+    The backup that was just `made` stays, whatever its name: the clock may have been wrong before.
     """
     others = sorted(name for name in names if _NAME.fullmatch(name) and name != made)
     return others[: max(0, len(others) - (keep - 1))]
 
 
 def parse_manifest(text: bytes) -> BackupManifest:
-    """BackupError unless it is one that this version understands; every name in it is one of ours."""
+    """Return the manifest; raise BackupError unless this version knows its format and all names in it."""
     try:
         members = parse_object(text)
         if members.get("format") != FORMAT:
             raise BackupError(f"its {MANIFEST} is of another version of gamed")
         key, schemas = _object(members["key"]), _object(members["schemas"])
-        files = {name: _copied(_object(file)) for name, file in _object(members["files"]).items()}
+        files = {name: _backup_file(_object(file)) for name, file in _object(members["files"]).items()}
         fingerprint, source = key["fingerprint"], key["source"]
         manifest = BackupManifest(
             _text(members["made_at"], _INSTANT),
@@ -136,5 +137,5 @@ def _number(value: object) -> int:
     return value
 
 
-def _copied(members: dict[str, object]) -> BackupFile:
+def _backup_file(members: dict[str, object]) -> BackupFile:
     return BackupFile(_number(members["bytes"]), _text(members["sha256"], _SHA256))

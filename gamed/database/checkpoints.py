@@ -1,9 +1,9 @@
-"""The write-ahead logs kept small, without a commit ever paying for it.
+"""This module keeps the write-ahead logs small, without a commit that waits for it.
 
-A PASSIVE checkpoint follows every 16 MiB that units announced, and five seconds after a write. Small saves put some
-five times as much into the log, whole pages: theirs reaches the limit first, and is copied in fewer and larger steps,
-which costs less. Under full load no checkpoint catches up; then, over 64 MiB, the file's writes pause for one more and
-its reads for one RESTART, after which the log begins anew.
+A PASSIVE checkpoint follows every 16 MiB that transactions announced, and five seconds after a write. Small saves put
+about five times as much into the log, whole pages: their log reaches the limit first, and is copied in fewer and larger
+steps, which costs less. Under full load no checkpoint catches up. Over 64 MiB, the file's writes pause for one more
+checkpoint and its reads for a RESTART, after which the log begins anew.
 """
 
 import sqlite3
@@ -18,23 +18,24 @@ from twisted.logger import Logger
 from gamed.database.connection import AUTH, WAL_LIMIT_BYTES, DatabaseFile
 from gamed.database.error_mapping import translate
 from gamed.database.errors import DatabaseReadOnly
-from gamed.database.queues import DatabaseQueue, ReadQueue
-from gamed.database.thread import DatabaseThread
+from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue
 from gamed.event_log import EventLog
 
 PASSIVE_BYTES = 16 * 1024 * 1024
 PASSIVE_SECONDS = 5
 COMMIT_BYTES = 32 * 1024
-"""Counted for a batch besides what its units announced."""
+"""Counted for a batch, besides the bytes that its transactions announced."""
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 1, 30
 BUSY_MS = 250
-"""How long the lanes may stand still for another process's snapshot, a backup's for instance."""
+"""How long the queues may wait for another process's snapshot, such as a backup's."""
 _log = EventLog(Logger())
 
 
 class _WalState(Struct, eq=False):
+    """The write-ahead log of one file, and the queues that read or write the file."""
+
     file: DatabaseFile
-    lanes: Sequence[DatabaseQueue]
+    queues: Sequence[DatabaseQueue]
     written: int = 0
     timer: IDelayedCall | None = None
     not_before: float = 0.0
@@ -42,105 +43,102 @@ class _WalState(Struct, eq=False):
 
 
 class Checkpointer:
-    """Checkpoints, on a connection and thread of its own, one at a time."""
+    """The checkpoints of all files, one at a time, in a thread of their own."""
 
-    def __init__(self, clock: Any, worker: DatabaseThread) -> None:
+    def __init__(self, clock: Any, thread: DatabaseThread) -> None:
         self._clock = clock
-        self._worker = worker
-        self._kept: dict[DatabaseFile, _WalState] = {}
+        self._thread = thread
+        self._logs: dict[DatabaseFile, _WalState] = {}
         self._working = False
         self._stopped = False
 
-    def keep(self, file: DatabaseFile, lanes: Sequence[DatabaseQueue]) -> None:
-        """Look after this file; `lanes` are all that read or write it."""
-        self._kept[file] = _WalState(file, lanes)
+    def register(self, file: DatabaseFile, queues: Sequence[DatabaseQueue]) -> None:
+        """Begin to checkpoint this file; `queues` are all that read or write it."""
+        self._logs[file] = _WalState(file, queues)
 
     def wrote(self, file: DatabaseFile, size: int) -> None:
-        """A batch of about so many bytes was committed."""
-        kept = self._kept[file]
-        if self._stopped or not self._in_use(file):
+        """Count a batch of about `size` bytes that was committed; start a checkpoint if one is due."""
+        log = self._logs[file]
+        if self._stopped or not _in_use(file):
             return
-        kept.written += size + COMMIT_BYTES
-        if kept.timer is None:
-            kept.timer = self._clock.callLater(PASSIVE_SECONDS, self._later, kept)
-        if kept.written > PASSIVE_BYTES or self._too_long(kept):
-            self._tend(kept)
+        log.written += size + COMMIT_BYTES
+        if log.timer is None:
+            log.timer = self._clock.callLater(PASSIVE_SECONDS, self._checkpoint_later, log)
+        if log.written > PASSIVE_BYTES or self._too_long(log):
+            self._start(log)
 
     async def stop(self) -> None:
-        """Empty the logs into their files, once every lane is drained."""
+        """Write the logs into their files and truncate them, after every queue was drained."""
         self._stopped = True
-        for kept in self._kept.values():
-            self._cancel(kept)
-            if self._worker.started and self._in_use(kept.file):
+        for log in self._logs.values():
+            self._cancel_timer(log)
+            if self._thread.started and _in_use(log.file):
                 try:
-                    await self._checkpoint(kept.file, "TRUNCATE")
+                    await self._run(log.file, "TRUNCATE")
                 except Exception as e:  # the next start replays the log
-                    _log_failed(kept.file, e)
+                    _log_failed(log.file, e)
 
-    def _in_use(self, file: DatabaseFile) -> bool:
-        return file.path is not None and file.unavailable_as is None
-
-    def _later(self, kept: _WalState) -> None:
-        kept.timer = None
+    def _checkpoint_later(self, log: _WalState) -> None:
+        log.timer = None
         if self._working:
-            kept.timer = self._clock.callLater(PASSIVE_SECONDS, self._later, kept)
+            log.timer = self._clock.callLater(PASSIVE_SECONDS, self._checkpoint_later, log)
         else:
-            self._tend(kept)
+            self._start(log)
 
-    def _too_long(self, kept: _WalState) -> bool:
-        return self._clock.seconds() >= kept.not_before and kept.file.wal_bytes() > WAL_LIMIT_BYTES
+    def _too_long(self, log: _WalState) -> bool:
+        return self._clock.seconds() >= log.not_before and log.file.wal_bytes() > WAL_LIMIT_BYTES
 
-    def _cancel(self, kept: _WalState) -> None:
-        if kept.timer is not None:
-            kept.timer.cancel()
-            kept.timer = None
+    def _cancel_timer(self, log: _WalState) -> None:
+        if log.timer is not None:
+            log.timer.cancel()
+            log.timer = None
 
-    def _tend(self, kept: _WalState) -> None:
+    def _start(self, log: _WalState) -> None:
         if not self._working:
             self._working = True
-            self._cancel(kept)
-            kept.written = 0
-            Deferred.fromCoroutine(self._tending(kept)).addBoth(self._tended)
+            self._cancel_timer(log)
+            log.written = 0
+            Deferred.fromCoroutine(self._checkpoint(log)).addBoth(self._done)
 
-    def _tended(self, result: Any) -> None:
+    def _done(self, result: Any) -> None:
         self._working = False
 
-    async def _tending(self, kept: _WalState) -> None:
+    async def _checkpoint(self, log: _WalState) -> None:
         try:
-            await self._checkpoint(kept.file, "PASSIVE")
-            if self._too_long(kept) and not self._stopped:
-                self._judge(kept, await self._restart(kept))
+            await self._run(log.file, "PASSIVE")
+            if self._too_long(log) and not self._stopped:
+                self._set_pause(log, await self._restart(log))
         except Exception as e:
-            _log_failed(kept.file, e)
-            self._judge(kept, False)
+            _log_failed(log.file, e)
+            self._set_pause(log, False)
 
-    def _judge(self, kept: _WalState, done: bool) -> None:
-        """Try again at once when it helped, else ever more seldom: each try stops the lanes."""
-        if done:
-            kept.pause_seconds = FIRST_PAUSE_SECONDS
+    def _set_pause(self, log: _WalState, restarted: bool) -> None:
+        """Allow the next restart at once after a success, else after a growing pause: each one stops the queues."""
+        if restarted:
+            log.pause_seconds = FIRST_PAUSE_SECONDS
         else:
-            kept.not_before = self._clock.seconds() + kept.pause_seconds
-            kept.pause_seconds = min(2 * kept.pause_seconds, LONGEST_PAUSE_SECONDS)
+            log.not_before = self._clock.seconds() + log.pause_seconds
+            log.pause_seconds = min(2 * log.pause_seconds, LONGEST_PAUSE_SECONDS)
 
-    async def _restart(self, kept: _WalState) -> bool:
-        """Whether the next write begins the log anew; False while another process holds a snapshot.
+    async def _restart(self, log: _WalState) -> bool:
+        """Let the next write begin the log anew; return False while another process holds a snapshot.
 
-        First only writes stand still, while the rest of the log is copied; reads stand still for what is left then,
-        which is no copying any more.
+        First only the writes pause, while the rest of the log is copied. Then the reads pause, too, when almost nothing
+        is left to copy.
         """
         paused: list[DatabaseQueue] = []
         try:
             for reading, mode in ((False, "PASSIVE"), (True, "RESTART")):
-                lanes = [lane for lane in kept.lanes if isinstance(lane, ReadQueue) is reading]
-                paused += lanes
-                await gatherResults([lane.pause() for lane in lanes])
-                done = await self._checkpoint(kept.file, mode)
-            return done
+                queues = [queue for queue in log.queues if isinstance(queue, ReadQueue) is reading]
+                paused += queues
+                await gatherResults([queue.pause() for queue in queues])
+                restarted = await self._run(log.file, mode)
+            return restarted
         finally:
-            for lane in paused:
-                lane.resume()
+            for queue in paused:
+                queue.resume()
 
-    def _checkpoint(self, file: DatabaseFile, mode: str) -> Deferred[bool]:
+    def _run(self, file: DatabaseFile, mode: str) -> Deferred[bool]:
         schema = "main" if file.name == AUTH else file.name
 
         def checkpoint(connection: sqlite3.Connection) -> bool:
@@ -149,9 +147,13 @@ class Checkpointer:
             except sqlite3.OperationalError as e:
                 if not isinstance(translate(e), DatabaseReadOnly):
                     raise
-            return _checkpoint(self._worker.reopen(), schema, mode)
+            return _checkpoint(self._thread.reopen(), schema, mode)
 
-        return self._worker.run(checkpoint)
+        return self._thread.run(checkpoint)
+
+
+def _in_use(file: DatabaseFile) -> bool:
+    return file.path is not None and file.unavailable_as is None
 
 
 def _checkpoint(connection: sqlite3.Connection, schema: str, mode: str) -> bool:

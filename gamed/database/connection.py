@@ -15,36 +15,37 @@ from gamed.event_log import EventLog
 
 AUTH, STATE = "auth", "state"
 APPLICATION_ID = {AUTH: 0x676D6441, STATE: 0x676D6453}
-"""`gmdA`, `gmdS`: a file put in the other's place is recognised."""
+"""`gmdA`, `gmdS`: SQLite stores them in the files, so that a file in the other's place is recognized."""
 PAGE_BYTES = 4096
-"""A small write dirties half a dozen pages, whatever their size, and each is written twice: to the log, and home."""
+"""A small write changes about six pages of any size, and each is written twice: to the log, then to the file."""
 BUSY_MS = 5000
 WRITER_CACHE_KIB = 16 * 1024
-"""By itself SQLite keeps 2 MiB, and reads a page again for each write of a player who is not among the last."""
+"""SQLite's default is 2 MiB; with it, a page is read again for each write of a player who did not save recently."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 _log = EventLog(Logger())
 
 
 class DatabaseFile(Struct, eq=False):
-    """One database file, and what its lanes share."""
+    """A database file, and the state that its queues share."""
 
     name: str
     uri: str
-    """Names an existing file: a connection never makes one."""
+    """The URI of an existing file: a connection never creates one."""
     path: Path | None
-    """None: in memory, without a WAL."""
+    """The path; None for a database in memory, which has no WAL."""
     unavailable_as: type[DatabaseError] | None = None
-    """Why nothing may be written any more, once there is a reason."""
+    """The error for all writes, once the file can no longer be written."""
     lock: Lock = field(default_factory=Lock)
-    """Held around every write transaction of this process: SQLite's own waiting sleeps, up to 100 ms at a time."""
+    """Held during every write transaction of this process: SQLite itself would wait in sleeps of up to 100 ms."""
 
     @classmethod
     def at(cls, folder: Path, name: str) -> "DatabaseFile":
+        """Return the file `auth` or `state` of a data folder."""
         path = folder / f"{name}.db"
         return cls(name, file_uri(path, "rw"), path)
 
     def mark_damaged(self) -> None:
-        """Let nothing be written any more; the log says so once. What can be read goes on being read."""
+        """Stop all writes to this file and log that once. Reads go on."""
         if self.unavailable_as is None:
             self.unavailable_as = DatabaseCorrupt
             _log.error(
@@ -55,7 +56,7 @@ class DatabaseFile(Struct, eq=False):
             )
 
     def wal_bytes(self) -> int:
-        """Size of the write-ahead log. Never open a database file but through SQLite: close() drops its locks."""
+        """Return the size of the write-ahead log. Only SQLite may open a database file: close() drops its locks."""
         try:
             return 0 if self.path is None else self.path.with_name(f"{self.path.name}-wal").stat().st_size
         except OSError:
@@ -63,28 +64,30 @@ class DatabaseFile(Struct, eq=False):
 
 
 def file_uri(path: Path, mode: str) -> str:
+    """Return the URI for connect(); `mode` is SQLite's: ro, rw or rwc."""
     return f"{path.absolute().as_uri()}?mode={mode}"
 
 
 def reading_uri(path: Path) -> str:
-    """Return the URI of a file that no service writes now, so that reading it leaves nothing beside it.
+    """Return the URI for reading a file that no service writes now, without creating files beside it.
 
-    By itself SQLite makes a log and an index of it for each reader; a file that has no log can be read without.
+    By default SQLite creates a log and its index for each reader; a file that has no log can be read without them.
     """
     logged = any(path.with_name(f"{path.name}-{beside}").exists() for beside in ("wal", "journal"))
     return file_uri(path, "ro") + ("" if logged else "&immutable=1")
 
 
 def connect(uri: str) -> sqlite3.Connection:
-    """A connection that opens no transaction by itself, for use by one thread at a time."""
+    """Return a connection that begins no transaction by itself, for use by one thread at a time."""
     return sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
 
 
 def prepare(connection: sqlite3.Connection) -> None:
-    """What every connection needs; a checkpoint is made by the WAL's keeper, never inside a commit.
+    """Set the options that every connection needs.
 
-    What a savepoint would take back stays in memory: as a file it cost each batch one, made, written and removed.
-    What is erased is overwritten, however this SQLite was built: "erased" is a promise to the player.
+    Only the Checkpointer makes checkpoints, never a commit. Pages for the rollback of a savepoint stay in memory: in a
+    file, each batch would create, write and delete one. Deleted rows are overwritten, however this SQLite was built:
+    "erased" is a promise to the player.
     """
     connection.executescript(
         f"""
@@ -101,24 +104,24 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 
 def prepare_to_write(connection: sqlite3.Connection) -> None:
-    """For the one connection that decides on all rows of a file."""
+    """Set the options of the connection of a write queue."""
     prepare(connection)
     connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
 
 
 def copy_into(connection: sqlite3.Connection, target: Path) -> None:
-    """What the connection sees, in a new file for its owner only, on disk when this returns; FileExistsError."""
+    """Write the database into a new file (0600) that is on disk when this returns; raise FileExistsError."""
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     connection.execute("VACUUM INTO :path", {"path": str(target)})
     descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.fsync(descriptor)  # VACUUM INTO leaves that to whoever wants the copy to last
+        os.fsync(descriptor)  # VACUUM INTO does not
     finally:
         os.close(descriptor)
 
 
 def attach_state(connection: sqlite3.Connection, state: DatabaseFile) -> None:
-    """state.db beside auth.db under the name `state`; left out when it cannot be used, so that auth.db still can."""
+    """Attach state.db under the name `state`; leave it out if it is damaged, so that auth.db can still be used."""
     if state.unavailable_as is DatabaseUnavailable:
         return
     try:
@@ -133,11 +136,12 @@ def attach_state(connection: sqlite3.Connection, state: DatabaseFile) -> None:
 
 
 def state_attached(connection: sqlite3.Connection) -> bool:
+    """Return whether the connection has state.db beside auth.db."""
     return any(name == "state" for _, name, _ in connection.execute("PRAGMA database_list").fetchall())
 
 
 def open_error(file: DatabaseFile) -> DatabaseError | None:
-    """Why the file cannot be read, or None; opens and closes a connection of its own."""
+    """Open and close a connection; return the error if the file cannot be read, else None."""
     try:
         with closing(connect(file.uri)) as connection:
             prepare(connection)

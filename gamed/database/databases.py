@@ -1,8 +1,7 @@
-"""Writes of other processes, noticed: a command beside the service wakes those who wait (PROTOCOL 4.2).
+"""Databases owns auth.db and state.db and the queues in front of them, from open to close (SPEC 1.6).
 
-A state.db that could not be opened is opened once it can be, without a restart.
-
-Both stores and their queues, from open to close (SPEC 1.6).
+Writes of other processes are detected, so that a command beside the service wakes the clients that wait for changes
+(PROTOCOL 4.2). A state.db that could not be opened at the start is opened as soon as that is possible.
 """
 
 import sqlite3
@@ -20,133 +19,23 @@ from gamed.database.checkpoints import Checkpointer
 from gamed.database.connection import AUTH, STATE, DatabaseFile, attach_state, open_error, prepare, prepare_to_write
 from gamed.database.error_mapping import translated
 from gamed.database.errors import DatabaseError, DatabaseUnavailable
-from gamed.database.health import Health, WatchdogProbe, silent
+from gamed.database.health import Health, WatchdogProbe, unresponsive
 from gamed.database.migrations import MigrationError, check_schema, prepare_file
 from gamed.database.periodic import PeriodicTask
-from gamed.database.queues import DatabaseQueue, ReadQueue, WriteQueue
-from gamed.database.thread import DatabaseThread
+from gamed.database.queues import DatabaseQueue, DatabaseThread, ReadQueue, WriteQueue
 from gamed.event_log import EventLog
 from gamed.timestamps import Now
 
-LOOK_SECONDS = 0.5
+WATCH_SECONDS = 0.5
+RETRY_SECONDS = 10
+CLEANUP_SECONDS = 3600
 _log = EventLog(Logger())
 
 
-class ExternalChangeWatcher:
-    """Asks every write lane for its file's data_version twice a second, while anyone watches.
-
-    The write queues are asked because this process's own writes go through them and stay unnoticed here
-    (appended blobs excepted: those wake for nothing). What was seen last is kept while nobody watches, and the
-    very first look counts as a change, so nothing falls between a reader's look and its watch.
-    """
-
-    def __init__(self, clock: Any, queues: Sequence[WriteQueue]) -> None:
-        self._lanes = queues
-        self._seen: dict[WriteQueue, int] = {}
-        self._watchers: list[tuple[Callable[[], None], str | None]] = []
-        self._ticker = PeriodicTask(clock, LOOK_SECONDS, self._look)
-
-    def add(self, changed: Callable[[], None], file: str | None = None) -> None:
-        """`file`: only of this one, `auth` or `state`."""
-        self._watchers.append((changed, file))
-        if len(self._watchers) == 1:
-            self._ticker.start(now=True)
-
-    def remove(self, changed: Callable[[], None]) -> None:
-        self._watchers = [watcher for watcher in self._watchers if watcher[0] != changed]
-        if not self._watchers:
-            self._ticker.stop()
-
-    def stop(self) -> None:
-        self._watchers.clear()
-        self._ticker.stop()
-
-    def _look(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._compare())
-
-    async def _compare(self) -> None:
-        moved = {lane.name for lane in self._lanes if await self._moved(lane)}
-        for changed, file in tuple(self._watchers):
-            if file in moved or (file is None and moved):
-                self._tell(changed)
-
-    async def _moved(self, lane: WriteQueue) -> bool:
-        try:
-            version = await lane.data_version()
-        except DatabaseError:  # said to whoever needs that store
-            return False
-        moved = self._seen.get(lane) != version
-        self._seen[lane] = version
-        return moved
-
-    def _tell(self, changed: Callable[[], None]) -> None:
-        try:
-            changed()
-        except Exception:
-            _log.failure("external_change_callback_failed")
-
-
-RETRY_SECONDS = 10
-
-
-class Reopening:
-    """Tries every ten seconds, while state.db is unavailable and a file of that name is there.
-
-    A missing file is made by the next start only: the owner who moved it away may be about to put another in its place.
-    """
-
-    def __init__(
-        self, clock: Any, state: DatabaseFile, worker: DatabaseThread, readers: Sequence[DatabaseThread]
-    ) -> None:
-        """`worker`: a thread for the work; `readers`: the connections that have state.db beside auth.db."""
-        self._state = state
-        self._worker = worker
-        self._readers = readers
-        self._ticker = PeriodicTask(clock, RETRY_SECONDS, self._retry)
-        self._ticker.start()
-
-    def stop(self) -> None:
-        self._ticker.stop()
-
-    def _retry(self) -> Deferred[None]:
-        path = self._state.path
-        if self._state.unavailable_as is not DatabaseUnavailable or path is None or not path.is_file():
-            return succeed(None)
-        return Deferred.fromCoroutine(self._reopen())
-
-    async def _reopen(self) -> None:
-        try:
-            await self._worker.call(self._prepare)
-            self._state.unavailable_as = None
-            for reader in self._readers:
-                await reader.call(partial(_reopen, reader))
-        except (DatabaseError, MigrationError):
-            self._state.unavailable_as = DatabaseUnavailable
-        if self._state.unavailable_as is None:
-            _log.info("database_available", database=self._state.name)
-
-    def _prepare(self) -> None:
-        """As at the start, in the thread: the file is this version's or becomes it."""
-        path = self._state.path
-        assert path is not None
-        check_schema(path)
-        prepare_file(path)
-        if (problem := open_error(self._state)) is not None:
-            raise problem
-
-
-def _reopen(reader: DatabaseThread) -> None:
-    with translated():
-        reader.reopen()
-
-
-CLEANUP_SECONDS = 3600
-
-
 class Databases:
-    """auth.db and state.db behind their queues. Opens no file and starts no thread before the reactor runs.
+    """Both databases behind their queues. Open no file and start no thread before the reactor runs.
 
-    `staged_ms`: how long bytes live that wait for a commit (PROTOCOL 4.4).
+    `staged_ms`: how long the server keeps bytes that wait for a commit (PROTOCOL 4.4).
     """
 
     def __init__(
@@ -159,49 +48,50 @@ class Databases:
         *,
         staged_ms: int = KEPT_MS,
     ) -> None:
-        def reading(connection: sqlite3.Connection) -> None:
+        def prepare_reader(connection: sqlite3.Connection) -> None:
             prepare(connection)
             attach_state(connection, state)
             connection.execute("PRAGMA query_only = ON")
 
-        def tending(connection: sqlite3.Connection) -> None:
+        def prepare_checkpoints(connection: sqlite3.Connection) -> None:
             prepare(connection)
             attach_state(connection, state)
 
         self._state = state
         self._files = (auth, state)
         self._clock = reactor
-        self.workers = tuple(
+        self.threads = tuple(
             DatabaseThread(reactor, file, setup)
             for file, setup in (
-                (auth, reading),
+                (auth, prepare_reader),
                 (auth, prepare_to_write),
                 (state, prepare_to_write),
                 (state, prepare),
-                (auth, tending),
+                (auth, prepare_checkpoints),
             )
         )
-        reads, auth_writes, state_writes, blobs, tends = self.workers
-        self._wal = Checkpointer(reactor, tends)
+        reads, auth_writes, state_writes, blobs, checkpoints = self.threads
+        self._checkpointer = Checkpointer(reactor, checkpoints)
         self.reads = ReadQueue(reads, self._files)
-        self.auth = WriteQueue(auth_writes, auth, self._wal.wrote)
-        self.state = WriteQueue(state_writes, state, self._wal.wrote)
-        self.blobs = BlobStore(blobs, state, folder, now_ms, self._wal.wrote, staged_ms=staged_ms)
-        self._wal.keep(auth, (self.reads, self.auth))
-        self._wal.keep(state, (self.reads, self.state, self.blobs.queue))
-        self._watch = ExternalChangeWatcher(reactor, (self.auth, self.state))
+        self.auth = WriteQueue(auth_writes, auth, self._checkpointer.wrote)
+        self.state = WriteQueue(state_writes, state, self._checkpointer.wrote)
+        self.blobs = BlobStore(blobs, state, folder, now_ms, self._checkpointer.wrote, staged_ms=staged_ms)
+        self._checkpointer.register(auth, (self.reads, self.auth))
+        self._checkpointer.register(state, (self.reads, self.state, self.blobs.queue))
+        self._watcher = ExternalChangeWatcher(reactor, (self.auth, self.state))
         self._health = Health(reactor, self.reads, (auth, state))
-        self._open_probe = partial(WatchdogProbe, reactor, auth, state)
-        self._reopening = Reopening(reactor, state, blobs, (reads, tends))
-        self._sweep = PeriodicTask(reactor, CLEANUP_SECONDS, self._swept)
-        self._sweep.start()
+        self.watchdog_probe = partial(WatchdogProbe, reactor, auth, state)
+        """Make another way to check that both databases respond, past all queues; the caller closes it."""
+        self._reopening = Reopening(reactor, state, blobs, (reads, checkpoints))
+        self._cleanup = PeriodicTask(reactor, CLEANUP_SECONDS, self._clean_up)
+        self._cleanup.start()
         self._closing: Deferred[None] | None = None
 
     @classmethod
     def open(cls, reactor: Any, data: Path, now_ms: Now, staged_ms: int = KEPT_MS) -> "Databases":
-        """The stores of a data folder whose files were prepared; DatabaseUnavailable when auth.db cannot be read.
+        """Return the databases of a data folder whose files were prepared; raise DatabaseUnavailable without auth.db.
 
-        A state.db that cannot be read leaves everything working that does not need it, and is tried again.
+        If state.db cannot be opened, everything that does not need it works, and opening is tried again.
         """
         auth, state = DatabaseFile.at(data, AUTH), DatabaseFile.at(data, STATE)
         if (problem := open_error(auth)) is not None:
@@ -213,24 +103,22 @@ class Databases:
         folder.mkdir(mode=0o700, exist_ok=True)
         return cls(reactor, auth, state, folder, now_ms, staged_ms=staged_ms)
 
-    def _swept(self) -> Deferred[int]:
-        return self.blobs.sweep() if self._state.unavailable_as is None else succeed(0)
-
     @property
     def state_available(self) -> bool:
-        """Whether saves can be read."""
+        """Return whether saves can be read."""
         return self._state.unavailable_as is not DatabaseUnavailable
 
     def state_damaged(self) -> None:
-        """Note damage of state.db that a unit met and could leave out."""
+        """Mark state.db as damaged, after a transaction found damage that it could leave out."""
         self._state.mark_damaged()
 
     def watch(self, changed: Callable[[], None], file: str | None = None) -> None:
         """Call `changed` within a second of a change that another process made to either file, or to this one."""
-        self._watch.add(changed, file)
+        self._watcher.add(changed, file)
 
     def unwatch(self, changed: Callable[[], None]) -> None:
-        self._watch.remove(changed)
+        """End watch()."""
+        self._watcher.remove(changed)
 
     def check(self) -> Deferred[None]:
         """Fire with the result of a check that is at most 5 s old, or wait 2 s for one; fail with a DatabaseError."""
@@ -238,37 +126,138 @@ class Databases:
 
     @property
     def queues(self) -> Mapping[str, DatabaseQueue]:
-        """By name."""
+        """Return all queues by name."""
         return {"read": self.reads, "auth": self.auth, "state": self.state, "blob": self.blobs.queue}
 
     def wal_bytes(self) -> Mapping[str, int]:
-        """Size of each store's write-ahead log."""
+        """Return the size of each database's write-ahead log."""
         return {file.name: file.wal_bytes() for file in self._files}
 
     def unresponsive(self) -> Deferred[list[str]]:
-        """Fires with a sentence for each store that does not answer now."""
-        return Deferred.fromCoroutine(silent(self.reads, self._files, self._clock))
-
-    def watchdog_probe(self) -> WatchdogProbe:
-        """One more way to ask whether both stores answer, past every lane; whoever asks closes it."""
-        return self._open_probe()
+        """Fire with a sentence for each database that does not respond now."""
+        return Deferred.fromCoroutine(unresponsive(self.reads, self._files, self._clock))
 
     def close(self) -> Deferred[None]:
-        """Take nothing new, answer what waits, empty the write-ahead logs, close; asked again, waits for the same."""
+        """Accept nothing new, finish what waits, empty the write-ahead logs and close; every call waits for this."""
         if self._closing is None:
             self._closing = Deferred.fromCoroutine(self._close())
-        self._closing.addBoth(_tell, closed := Deferred[None]())
+        self._closing.addBoth(_pass_on, closed := Deferred[None]())
         return closed
 
     async def _close(self) -> None:
-        self._sweep.stop()
+        self._cleanup.stop()
         self._reopening.stop()
-        self._watch.stop()
-        await gatherResults([lane.drain() for lane in (self.reads, self.auth, self.state, self.blobs)])
-        await self._wal.stop()
-        for worker in self.workers:
-            worker.close()
+        self._watcher.stop()
+        await gatherResults([queue.drain() for queue in (self.reads, self.auth, self.state, self.blobs)])
+        await self._checkpointer.stop()
+        for thread in self.threads:
+            thread.close()
+
+    def _clean_up(self) -> Deferred[int]:
+        return self.blobs.delete_expired() if self._state.unavailable_as is None else succeed(0)
 
 
-def _tell(result: Failure | None, waiter: Deferred[None]) -> None:
+def _pass_on(result: Failure | None, waiter: Deferred[None]) -> None:
     waiter.callback(result)
+
+
+class ExternalChangeWatcher:
+    """The comparison of every file's data_version twice a second, while there are callbacks.
+
+    The write queues read it, so that this process's own writes, which they make, do not count (appended blobs do count,
+    and cause a needless call). The last version is kept while there is no callback, and the first check counts as a
+    change, so that no change is lost between a client's read and its wait.
+    """
+
+    def __init__(self, clock: Any, queues: Sequence[WriteQueue]) -> None:
+        self._queues = queues
+        self._versions: dict[WriteQueue, int] = {}
+        self._callbacks: list[tuple[Callable[[], None], str | None]] = []
+        self._task = PeriodicTask(clock, WATCH_SECONDS, lambda: Deferred.fromCoroutine(self._check()))
+
+    def add(self, changed: Callable[[], None], file: str | None = None) -> None:
+        """Call `changed` after each change, or only after changes of this file, `auth` or `state`."""
+        self._callbacks.append((changed, file))
+        if len(self._callbacks) == 1:
+            self._task.start(now=True)
+
+    def remove(self, changed: Callable[[], None]) -> None:
+        """Call `changed` no more."""
+        self._callbacks = [callback for callback in self._callbacks if callback[0] != changed]
+        if not self._callbacks:
+            self._task.stop()
+
+    def stop(self) -> None:
+        """Remove all callbacks."""
+        self._callbacks.clear()
+        self._task.stop()
+
+    async def _check(self) -> None:
+        files = {queue.name for queue in self._queues if await self._has_changed(queue)}
+        for changed, file in tuple(self._callbacks):
+            if file in files or (file is None and files):
+                try:
+                    changed()
+                except Exception:
+                    _log.failure("external_change_callback_failed")
+
+    async def _has_changed(self, queue: WriteQueue) -> bool:
+        try:
+            version = await queue.data_version()
+        except DatabaseError:  # the requests that need this database report it
+            return False
+        changed = self._versions.get(queue) != version
+        self._versions[queue] = version
+        return changed
+
+
+class Reopening:
+    """The attempts to open state.db every ten seconds, while it is unavailable and a file of that name exists.
+
+    Only the next start makes a missing file: the operator who moved it away may be about to put another in its place.
+    """
+
+    def __init__(
+        self, clock: Any, state: DatabaseFile, thread: DatabaseThread, readers: Sequence[DatabaseThread]
+    ) -> None:
+        """Use `thread` for the work; `readers` are the threads whose connections have state.db attached."""
+        self._state = state
+        self._thread = thread
+        self._readers = readers
+        self._task = PeriodicTask(clock, RETRY_SECONDS, self._retry)
+        self._task.start()
+
+    def stop(self) -> None:
+        """Make no further attempt."""
+        self._task.stop()
+
+    def _retry(self) -> Deferred[None]:
+        path = self._state.path
+        if self._state.unavailable_as is not DatabaseUnavailable or path is None or not path.is_file():
+            return succeed(None)
+        return Deferred.fromCoroutine(self._reopen())
+
+    async def _reopen(self) -> None:
+        try:
+            await self._thread.call(self._prepare)
+            self._state.unavailable_as = None
+            for reader in self._readers:
+                await reader.call(partial(_reopen, reader))
+        except (DatabaseError, MigrationError):
+            self._state.unavailable_as = DatabaseUnavailable
+        if self._state.unavailable_as is None:
+            _log.info("database_available", database=self._state.name)
+
+    def _prepare(self) -> None:
+        """Migrate the file as at the start; called in the thread."""
+        path = self._state.path
+        assert path is not None
+        check_schema(path)
+        prepare_file(path)
+        if (problem := open_error(self._state)) is not None:
+            raise problem
+
+
+def _reopen(reader: DatabaseThread) -> None:
+    with translated():
+        reader.reopen()

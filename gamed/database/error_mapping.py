@@ -1,4 +1,4 @@
-"""What SQLite's complaints mean to the rest of the house, and failures that hold nothing open."""
+"""This module translates SQLite's errors, and makes Failures that keep no statement open."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -39,25 +39,25 @@ PRIMARY: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_CORRUPT: DatabaseCorrupt,
     sqlite3.SQLITE_NOTADB: DatabaseCorrupt,
 }
-"""Primary result code (the low byte of an extended one) -> what it means."""
+"""The error for each primary result code, which is the low byte of an extended one."""
 
 EXTENDED: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_IOERR_SHMSIZE: DiskFull,
 }
-"""Extended result codes that mean something else than their primary code: no room to enlarge the index of the log."""
+"""The extended result codes that differ from their primary code: no room to enlarge the index of the log."""
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What Python raises for SQLite's errors: the second when SQLite's message quotes damaged text."""
+"""The exceptions that Python raises for SQLite's errors; the second one if SQLite's message quotes damaged text."""
 UNDECODABLE = "Could not decode to UTF-8"
-"""How Python begins its message about a damaged text in a row."""
+"""The start of Python's message about a damaged text in a row."""
 
 
 def new_error(kind: type[DatabaseError]) -> DatabaseError:
-    """A fresh error of this kind with its standing text."""
+    """Return a new error of this class with its text."""
     return kind(TEXTS[kind])
 
 
 def translate(error: BaseException) -> BaseException:
-    """SQLite's error as ours, raised where the original was, its cause; anything else comes back as it is."""
+    """Return the DatabaseError for an error of SQLite, with its traceback and as its cause; return others unchanged."""
     if not isinstance(error, SQLITE_ERRORS):
         return error
     code = getattr(error, "sqlite_errorcode", None)
@@ -74,7 +74,7 @@ def translate(error: BaseException) -> BaseException:
 
 
 def of_disk(error: OSError) -> DatabaseError:
-    """Return what an error of the operating system about a file on the disk means; its cause is the error."""
+    """Return the DatabaseError for an OSError about a file on the disk, which is its cause."""
     ours = new_error(DatabaseFailing if error.errno == EIO else DiskFull)
     ours.__cause__ = error
     return ours
@@ -97,19 +97,19 @@ def damaged_row(file: str) -> DatabaseCorrupt:
 
 
 def found_in(file: str, error: BaseException) -> BaseException:
-    """Return the translated error; damage is that of `auth` or `state`, whatever else the connection has open."""
+    """Return the translated error; attribute damage to `file`, `auth` or `state`, whatever else the connection has."""
     ours = translate(error)
     if isinstance(ours, DatabaseCorrupt):
         ours.file = file
     return ours
 
 
-def attributed(file: str, unit: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
-    """Return a unit of the read queue whose damage is that of `auth` or `state`."""
+def attributed(file: str, transaction: Callable[[sqlite3.Connection], T]) -> Callable[[sqlite3.Connection], T]:
+    """Return a transaction for the read queue whose damage is attributed to `file`, `auth` or `state`."""
 
     def read(connection: sqlite3.Connection) -> T:
         try:
-            return unit(connection)
+            return transaction(connection)
         except SQLITE_ERRORS as e:
             raise found_in(file, e)  # noqa: B904  its cause is set
 
@@ -118,7 +118,7 @@ def attributed(file: str, unit: Callable[[sqlite3.Connection], T]) -> Callable[[
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise what SQLite says inside as one of ours."""
+    """Raise the DatabaseError for an error of SQLite inside."""
     try:
         yield
     except SQLITE_ERRORS as e:
@@ -128,10 +128,10 @@ def translated() -> Iterator[None]:
 
 
 def detached_failure(error: BaseException) -> Failure:
-    """The translated error, its frames cleared.
+    """Return a Failure with the translated error; clear the frames of its traceback.
 
-    A frame kept by a traceback keeps its cursors, and a SELECT that was not read to its end keeps its snapshot:
-    the next batch on this connection would read the past.
+    A frame in a traceback keeps its cursors, and a SELECT that was not read to its end keeps its snapshot: the next
+    batch on this connection would read old rows.
     """
     for each in _chain(error):
         clear_frames(each.__traceback__)
@@ -139,6 +139,7 @@ def detached_failure(error: BaseException) -> Failure:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield the error, its cause, and so on."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

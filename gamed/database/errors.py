@@ -1,40 +1,40 @@
-"""What any store may say instead of an answer; storage raises these, the web knows their status codes."""
+"""The errors of the databases; each feature's problems.py maps them to a status and a problem code."""
 
 
 class DatabaseError(Exception):
-    """A store that did not do what was asked; nothing was changed."""
+    """An operation that a database did not carry out; nothing was changed."""
 
 
 class DatabaseBusy(DatabaseError):
-    """Too many wait, or another process holds the file: the same request may succeed in a moment."""
+    """A full queue, or a file that another process holds: the same request may succeed in a moment."""
 
 
 class DiskFull(DatabaseError):
-    """The disk has no room or cannot be written."""
+    """A disk that is full or cannot be written."""
 
 
 class DatabaseFailing(DiskFull):
-    """The disk reports an I/O error: it is not full, it or the way to it is broken."""
+    """A disk that reports an I/O error: it is not full, but it or its connection has failed."""
 
 
 class DatabaseReadOnly(DiskFull):
-    """The file, its folder or its disk can only be read."""
+    """A file, folder or disk that can only be read."""
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The file cannot be opened, or shows damage when it is opened."""
+    """A file that cannot be opened, or is found damaged when it is opened."""
 
 
 class DatabaseCorrupt(DatabaseError):
-    """SQLite reports a damaged file, or a row is not one that was written; writing has stopped, reading goes on."""
+    """A damaged file, or a row that no version of gamed has written; writes to the file stop, reads go on."""
 
     file: str | None = None
-    """The damaged file, `auth` or `state`; None: that of the queue in which it was met."""
+    """The damaged file, `auth` or `state`; None for the file of the queue that found the damage."""
 
 
 class BlobNotFound(DatabaseError):
-    """The bytes asked for were removed since their id was read."""
+    """Bytes that were deleted after their id was read."""
 
 
 class BlobCorrupt(DatabaseError):
-    """Stored bytes that no longer give their hash; the file itself may be whole."""
+    """Stored bytes that no longer match their hash; the file itself may be intact."""

@@ -1,4 +1,4 @@
-"""Numbered scripts are the only path to a schema, for new files too; each runs whole or not at all."""
+"""Numbered scripts make the schema of each database, for new files too; each one runs in one transaction."""
 
 import sqlite3
 from collections.abc import Callable
@@ -25,38 +25,43 @@ from gamed.event_log import EventLog
 
 SCHEMAS = Path(__file__).parent / "schema"
 STEPS = 1_000
-"""Of SQLite's virtual machine, between two calls that say that it is still at work: a few dozen MiB at most."""
+"""Steps of SQLite's virtual machine between two calls of `working`: a few dozen MiB at most."""
 _log = EventLog(Logger())
 
 
-def silent(*_text: str) -> None:
-    """Nobody wants to know."""
+def no_progress(*_text: str) -> None:
+    """Ignore the progress."""
 
 
 class MigrationError(Exception):
-    """The file is not one this version can work with; it is as it was before."""
+    """A file that this version cannot work with; it is unchanged."""
 
 
 def schema_folder(name: str) -> Path:
-    """The scripts of `auth` or `state`."""
+    """Return the folder with the scripts of `auth` or `state`."""
     return SCHEMAS / name
 
 
 def scripts_in(folder: Path) -> list[Path]:
+    """Return the scripts in the order of their numbers."""
     return sorted(folder.glob("[0-9][0-9][0-9]_*.sql"))
 
 
-def prepare_files(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
-    """Make or migrate auth.db and state.db in this folder; before any fork, and under the folder's lock.
+def prepare_files(
+    data: Path, progress: Callable[[str], None] = no_progress, working: Callable[[], None] = no_progress
+) -> None:
+    """Create or migrate auth.db and state.db in this folder, before any fork and under the folder's lock.
 
-    `progress` is told before long work, `working` is called again and again while it goes on.
+    `progress` is called with a text before long work, `working` repeatedly during it.
     """
     prepare_file(data / f"{AUTH}.db", progress, working)
     prepare_state(data, progress, working)
 
 
-def prepare_state(data: Path, progress: Callable[[str], None] = silent, working: Callable[[], None] = silent) -> None:
-    """Make or migrate state.db; one that cannot be opened is left alone, so that players can still sign in."""
+def prepare_state(
+    data: Path, progress: Callable[[str], None] = no_progress, working: Callable[[], None] = no_progress
+) -> None:
+    """Create or migrate state.db; skip it if it cannot be opened, so that players can still sign in."""
     try:
         prepare_file(data / f"{STATE}.db", progress, working)
     except (DatabaseUnavailable, DatabaseCorrupt) as e:
@@ -65,14 +70,14 @@ def prepare_state(data: Path, progress: Callable[[str], None] = silent, working:
 
 def prepare_file(
     path: Path,
-    progress: Callable[[str], None] = silent,
-    working: Callable[[], None] = silent,
+    progress: Callable[[str], None] = no_progress,
+    working: Callable[[], None] = no_progress,
     *,
     copied: bool = True,
 ) -> None:
-    """Bring one file to the newest schema, `copied` first if it holds an older one.
+    """Migrate one file to the newest schema; with `copied`, copy it first if it has an older one.
 
-    MigrationError: not a file for this version. DatabaseError: SQLite cannot use it.
+    Raise MigrationError if the file is not for this version, DatabaseError if SQLite cannot use it.
     """
     folder = schema_folder(path.stem)
     with translated(), closing(connect(file_uri(path, "rwc"))) as connection:
@@ -92,7 +97,7 @@ def prepare_file(
 def check_schema(path: Path) -> None:
     """Raise MigrationError unless the file has the tables, indexes and triggers that its numbered scripts make.
 
-    Only reads, in about 10 ms. A file that is missing, not made yet, newer or damaged is left to prepare_file().
+    This only reads, in about 10 ms. A file that is missing, empty, newer or damaged is left to prepare_file().
     """
     if not path.exists():
         return
@@ -117,7 +122,7 @@ def check_schema(path: Path) -> None:
 
 
 def _schema_of(connection: sqlite3.Connection) -> dict[str, str]:
-    """Return the text of each table, index and trigger by its name, but for comments, blanks and quotes.
+    """Return the text of each table, index and trigger by its name, without comments, blanks and quotes.
 
     SQLite adds quotes when it renames a table, and tables of its own.
     """
@@ -131,22 +136,23 @@ def _plain(line: str) -> str:
 
 
 def version_of(connection: sqlite3.Connection) -> int:
+    """Return the number of the last script that ran; 0 for a new file."""
     [(version,)] = connection.execute("PRAGMA user_version").fetchall()
     return int(version)
 
 
 def migrate(connection: sqlite3.Connection, folder: Path) -> None:
-    """Run every script the file has not seen, each in one transaction with its version number."""
+    """Run every script that has not run on this file, each in one transaction with its version number."""
     scripts = scripts_in(folder)
     version = version_of(connection)
     if version > len(scripts):
         raise MigrationError(f"schema {version} of {folder.name}.db is newer than this gamed; run the newer one")
-    connection.execute("PRAGMA foreign_keys = OFF")  # a script may rebuild a table others refer to
+    connection.execute("PRAGMA foreign_keys = OFF")  # a script may rebuild a table that others refer to
     for number, script in enumerate(scripts[version:], version + 1):
         try:
             _run(connection, script.read_text("utf-8"), number)
         except sqlite3.Error as e:
-            if isinstance(translate(e), DatabaseError):  # of the file or its disk, whatever the script does
+            if isinstance(translate(e), DatabaseError):  # an error of the file or its disk, not of the script
                 raise
             raise MigrationError(f"{folder.name}.db: {script.name}: {e}") from e
         finally:
@@ -162,7 +168,7 @@ def _run(connection: sqlite3.Connection, script: str, number: int) -> None:
 
 
 def _begin(connection: sqlite3.Connection, path: Path) -> None:
-    """A new file gets its page size, vacuum and journal, before any table; an old one must be ours."""
+    """Set up a new file before its first table; raise MigrationError for a file of another program."""
     [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
     ours = APPLICATION_ID[path.stem]
     if connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None:
@@ -177,7 +183,7 @@ def _begin(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _copy(connection: sqlite3.Connection, path: Path) -> Path:
-    """The file as it is, in `auth.db.v1` beside it; there under that name only when it is whole."""
+    """Copy the file to `auth.db.v1` beside it, or `.v2` and so on; the name exists only when the copy is complete."""
     copy = path.with_name(f"{path.name}.v{version_of(connection)}")
     part = copy.with_name(f"{copy.name}.part")
     part.unlink(missing_ok=True)

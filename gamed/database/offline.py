@@ -1,6 +1,6 @@
-"""One unit from another process, beside the running service: what a command on the host does to a store.
+"""Commands use a database in these ways: they run a transaction beside the service, copy the file, or check a copy.
 
-A store copied while it is served, and a copy examined without being changed (SPEC 2.2 rule 2).
+SPEC 2.2 rule 2.
 """
 
 import sqlite3
@@ -15,56 +15,63 @@ from gamed.database.backup_format import BackupError
 from gamed.database.connection import APPLICATION_ID, connect, copy_into, file_uri, prepare
 from gamed.database.error_mapping import translated
 from gamed.database.errors import DatabaseUnavailable
-from gamed.database.migrations import STEPS, MigrationError, schema_folder, scripts_in, silent, version_of
+from gamed.database.migrations import STEPS, MigrationError, no_progress, schema_folder, scripts_in, version_of
 
 T = TypeVar("T")
+Transaction = Callable[[sqlite3.Connection], T]
+SHOWN_ERRORS = 3
+"""How many of SQLite's errors about one file are shown."""
 
 
-def run_transaction(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
-    """Run the unit in one write transaction on auth.db or state.db; keep it under 20 ms, the service waits for it.
+def run_transaction(path: Path, transaction: Transaction[T]) -> T:
+    """Run a write transaction on auth.db or state.db; it should take less than 20 ms, as the service waits for it.
 
-    Waits up to five seconds for its turn. DatabaseError as on the lanes; MigrationError when the file's schema is not
-    this version's. A unit that raises changes nothing.
+    Wait up to five seconds for the lock. Raise DatabaseError as the queues do, and MigrationError if the file does not
+    have this version's schema. A transaction that raises an exception changes nothing.
     """
-    return _run(path, unit, "BEGIN IMMEDIATE")
+    with _open(path) as connection:
+        return _run(connection, transaction, "BEGIN IMMEDIATE")
 
 
-def run_read(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T:
-    """The same for a unit that only reads, from one snapshot; the service waits for nothing."""
-    return _run(path, unit, "BEGIN")
+def run_read(path: Path, transaction: Transaction[T]) -> T:
+    """Run a transaction that only reads, in one snapshot; the service does not wait for it."""
+    with _open(path) as connection:
+        return _run(connection, transaction, "BEGIN")
 
 
 @contextmanager
-def open_reader(path: Path) -> Iterator[Callable[[Callable[[sqlite3.Connection], T]], T]]:
-    """For many looks, one after another, each with a snapshot of its own: what runs a unit that only reads."""
-    if not path.is_file():
-        raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
-    with translated(), closing(connect(file_uri(path, "rw"))) as connection:
-        prepare(connection)
-        _check(connection, path)
+def open_reader(path: Path) -> Iterator[Callable[[Transaction[T]], T]]:
+    """Return a function that runs transactions that only read, each in a snapshot of its own."""
+    with _open(path) as connection:
         connection.execute("PRAGMA query_only = ON")
-        yield lambda unit: _decided(connection, unit, "BEGIN")
+        yield lambda transaction: _run(connection, transaction, "BEGIN")
 
 
-def _run(path: Path, unit: Callable[[sqlite3.Connection], T], begin: str) -> T:
+@contextmanager
+def _open(path: Path) -> Iterator[sqlite3.Connection]:
+    with _open_any(path) as connection:
+        version, known = version_of(connection), len(scripts_in(schema_folder(path.stem)))
+        if version != known:
+            raise MigrationError(
+                f"{path} has schema {version}, this gamed works with {known}; use the version that serves it"
+            )
+        yield connection
+
+
+@contextmanager
+def _open_any(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a file of any schema version."""
     if not path.is_file():
         raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
     with translated(), closing(connect(file_uri(path, "rw"))) as connection:
         prepare(connection)
-        _check(connection, path)
-        return _decided(connection, unit, begin)
+        yield connection
 
 
-def _check(connection: sqlite3.Connection, path: Path) -> None:
-    here, known = version_of(connection), len(scripts_in(schema_folder(path.stem)))
-    if here != known:
-        raise MigrationError(f"{path} has schema {here}, this gamed works with {known}; use the version that serves it")
-
-
-def _decided(connection: sqlite3.Connection, unit: Callable[[sqlite3.Connection], T], begin: str) -> T:
+def _run(connection: sqlite3.Connection, transaction: Transaction[T], begin: str) -> T:
     connection.execute(begin)
     try:
-        value = unit(connection)
+        value = transaction(connection)
         connection.execute("COMMIT")
     except BaseException:
         connection.rollback()
@@ -72,13 +79,8 @@ def _decided(connection: sqlite3.Connection, unit: Callable[[sqlite3.Connection]
     return value
 
 
-_PAGES = ("page_count", "freelist_count", "page_size")
-CLIPPED = 3
-"""Of SQLite's complaints about one file, as many are told."""
-
-
 class IntegrityResult(Struct, frozen=True):
-    """What a store's copy holds; `rows` counts what an owner counts: players, or current saves."""
+    """The contents of a database's copy; `rows` is the number of players, or of current saves."""
 
     name: str
     """`auth` or `state`."""
@@ -93,49 +95,44 @@ COUNTED = {
 
 
 def size_of(path: Path) -> int:
-    """How many bytes a copy of this store will have at most; DatabaseError."""
-    if not path.is_file():
-        raise DatabaseUnavailable(f"{path} does not exist; start the service once to make it.")
-    with translated(), closing(connect(file_uri(path, "rw"))) as connection:
-        prepare(connection)
-        (pages, free, size) = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in _PAGES)
+    """Return the greatest size in bytes that a copy of this database can have; raise DatabaseError."""
+    with _open_any(path) as connection:
+        names = ("page_count", "freelist_count", "page_size")
+        (pages, free, size) = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         return (int(pages) - int(free)) * int(size)
 
 
-def copy(source: Path, target: Path, working: Callable[[], None] = silent) -> None:
-    """Everything committed until now, in a new file of its own (0600), on disk when this returns.
+def copy(source: Path, target: Path, working: Callable[[], None] = no_progress) -> None:
+    """Copy everything committed until now into a new file (0600) that is on disk when this returns.
 
-    Beside the running service: one snapshot is held, writes go on. `working` is called again and again. DatabaseError;
-    what is there of the target then is of no use.
+    The service may run: the copy holds a snapshot, and writes go on. `working` is called repeatedly. Raise
+    DatabaseError; the target is then incomplete.
     """
-    with translated(), _broken_off(), closing(connect(file_uri(source, "rw"))) as connection:
+    with translated(), _interruptible(), closing(connect(file_uri(source, "rw"))) as connection:
         prepare(connection)
         connection.set_progress_handler(working, STEPS)
         copy_into(connection, target)
 
 
-def examine(path: Path, name: str, working: Callable[[], None] = silent) -> IntegrityResult:
-    """Every page of the copy read, none written, nothing put beside it; BackupError when it cannot be relied on.
-
-    `name`: `auth` or `state`, which it has to be a copy of.
-    """
-    return examine_copy(path, lambda connection: _examined(connection, path.name, name), working)
+def examine(path: Path, name: str, working: Callable[[], None] = no_progress) -> IntegrityResult:
+    """Check every page of a copy of `auth` or `state`, without writing anything; raise BackupError if it has errors."""
+    return examine_copy(path, lambda connection: _examine(connection, path.name, name), working)
 
 
-def examine_copy(path: Path, unit: Callable[[sqlite3.Connection], T], working: Callable[[], None] = silent) -> T:
-    """What a unit reads in a copy; BackupError when that cannot be done."""
+def examine_copy(path: Path, transaction: Transaction[T], working: Callable[[], None] = no_progress) -> T:
+    """Return what a transaction reads in a copy; raise BackupError if SQLite cannot read it."""
     try:
-        with _broken_off(), closing(connect(f"{file_uri(path, 'ro')}&immutable=1")) as connection:
+        with _interruptible(), closing(connect(f"{file_uri(path, 'ro')}&immutable=1")) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.set_progress_handler(working, STEPS)
-            return unit(connection)
+            return transaction(connection)
     except sqlite3.Error as e:
         raise BackupError(f"{path.name} is damaged ({e})") from e
 
 
 @contextmanager
-def _broken_off() -> Iterator[None]:
-    """Ctrl-C comes out of a progress handler as a complaint of SQLite's."""
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt where a progress handler was interrupted by Ctrl-C, which SQLite reports as an error."""
     try:
         yield
     except sqlite3.Error as e:
@@ -144,7 +141,7 @@ def _broken_off() -> Iterator[None]:
         raise
 
 
-def _examined(connection: sqlite3.Connection, file: str, name: str) -> IntegrityResult:
+def _examine(connection: sqlite3.Connection, file: str, name: str) -> IntegrityResult:
     [(identity,)] = connection.execute("PRAGMA application_id").fetchall()
     if identity != APPLICATION_ID[name]:
         raise BackupError(f"{file} is not gamed's {name}.db")
@@ -153,9 +150,9 @@ def _examined(connection: sqlite3.Connection, file: str, name: str) -> Integrity
         raise BackupError(f"{file} holds nothing")
     if schema > known:
         raise BackupError(f"{file} has schema {schema}, this gamed knows {known}: it is of a newer gamed; use that one")
-    flaws = [line for (line,) in connection.execute(f"PRAGMA integrity_check({CLIPPED})") if line != "ok"]
-    flaws += [f"a row of {row[0]} refers to nothing" for row in connection.execute("PRAGMA foreign_key_check")]
-    if flaws:
-        raise BackupError(f"{file} is damaged ({'; '.join(flaws[:CLIPPED])})")
+    errors = [line for (line,) in connection.execute(f"PRAGMA integrity_check({SHOWN_ERRORS})") if line != "ok"]
+    errors += [f"a row of {row[0]} refers to nothing" for row in connection.execute("PRAGMA foreign_key_check")]
+    if errors:
+        raise BackupError(f"{file} is damaged ({'; '.join(errors[:SHOWN_ERRORS])})")
     ((rows,),) = connection.execute(COUNTED[name]).fetchall()
     return IntegrityResult(name, schema, int(rows))

@@ -1,4 +1,4 @@
-"""Periodic work on the reactor's clock that survives its own failures."""
+"""A periodic task runs on the reactor's clock and goes on after its own failures."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ _log = EventLog(Logger())
 
 
 class PeriodicTask:
-    """Calls `work` every so many seconds, counted from the end of one to the start of the next."""
+    """A call of `work` every `seconds`, counted from the end of one call to the start of the next."""
 
     def __init__(self, clock: Any, seconds: float, work: Callable[[], Deferred[Any]]) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class PeriodicTask:
         self._working = False
 
     def start(self, now: bool = False) -> None:
-        """Begin, unless it is going already; the first call comes after one interval, or now."""
+        """Start, unless it is running; make the first call after one interval, or now."""
         self._running = True
         if now and not self._working:
             self._cancel()
@@ -35,7 +35,7 @@ class PeriodicTask:
             self._schedule()
 
     def stop(self) -> None:
-        """No call after this one; work under way goes on, and may fail unsaid: what it works on is being closed."""
+        """Make no further call; a failure of one under way is not logged, as what it works on is being closed."""
         self._running = False
         self._cancel()
 
@@ -56,7 +56,7 @@ class PeriodicTask:
         work.addBoth(lambda _: self._done())
 
     def _failed(self, reason: Failure) -> None:
-        """A store that is busy or full has said all there is to say; a traceback is for what nobody foresaw."""
+        """Log expected database errors in one line; log a traceback only for unexpected ones."""
         if not self._running:
             return
         if reason.check(DatabaseError):

@@ -1,7 +1,8 @@
-"""Lanes: a queue in front of one thread. What waits while a batch runs rides the next batch together.
+"""A database queue runs transactions in order in a thread of its own, up to 64 of them in one batch.
 
-A unit is called with the connection inside a transaction, in the lane's thread. It decides and writes without
-waiting for anything else, returns values (conflicts too), and may be called again if its batch had to start over.
+A transaction is a function that is called in that thread with the connection, inside a transaction of SQLite. It
+decides and writes without waiting for anything else and returns values; a conflict is a value, too. It may be called
+again if its batch has to start over.
 """
 
 import sqlite3
@@ -11,15 +12,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
+from twisted.enterprise.adbapi import ConnectionPool
 from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from gamed.database import group_commit
 from gamed.database.connection import DatabaseFile, state_attached
 from gamed.database.error_mapping import code_of, detached_failure, new_error
-from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseUnavailable
-from gamed.database.thread import DatabaseThread
+from gamed.database.errors import DatabaseBusy, DatabaseFailing, DatabaseReadOnly, DatabaseUnavailable
+from gamed.database.group_commit import UNEXPECTED, Outcome, corruptions, find_corruption, group_commit, run_reads
 from gamed.event_log import EventLog
 
 T = TypeVar("T")
@@ -29,145 +31,188 @@ QUEUE_ITEMS = 4096
 BATCH_ITEMS = 64
 BATCH_BYTES = 4 * 1024 * 1024
 EXAMINATIONS = 10
-"""How often a queue looks for damage after an unforeseen failure: a defect must not make each request slow."""
+"""How often a queue searches its file for damage after an unexpected error: a defect must not slow each request."""
 _log = EventLog(Logger())
 
 
-class _Queued(Deferred[T]):
-    """A unit in the queue, and its answer."""
+class DatabaseThread:
+    """A thread with one SQLite connection: adbapi's pool of exactly one, without its transactions.
 
-    def __init__(self, unit: Transaction[T], size: int, turn: int, forget: Callable[["Deferred[T]"], None]) -> None:
-        """`turn`: how many batches had begun when it came."""
-        super().__init__(forget)
-        self.unit, self.size, self.turn = unit, size, turn
+    adbapi's defaults let sqlite3 begin transactions where it guesses, in several threads: two decisions then read the
+    same row before either writes. Here each function begins and ends its own transactions. The thread starts when the
+    reactor runs, so after any fork.
+    """
+
+    def __init__(self, reactor: Any, file: DatabaseFile, setup: Callable[[sqlite3.Connection], None]) -> None:
+        def opened(connection: sqlite3.Connection) -> None:
+            try:
+                setup(connection)
+            except BaseException:
+                connection.close()
+                raise
+
+        self.reactor = reactor
+        self.pool = ConnectionPool(
+            "sqlite3",
+            file.uri,
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cp_reactor=reactor,
+            cp_min=1,
+            cp_max=1,
+            cp_openfun=opened,
+        )
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> Deferred[T]:
+        """Call `work` in the thread with the connection, which is opened if there is none."""
+        return self.call(lambda: work(self.pool.connect()))
+
+    def call(self, work: Callable[[], T]) -> Deferred[T]:
+        """Call `work` in the thread, without the connection."""
+        return deferToThreadPool(self.reactor, self.pool.threadpool, work)
+
+    def reopen(self) -> sqlite3.Connection:
+        """Close the connection and return a new one for all later calls; only called in the thread."""
+        self.pool.disconnect(self.pool.connect())
+        connection: sqlite3.Connection = self.pool.connect()
+        return connection
+
+    @property
+    def started(self) -> bool:
+        """Return whether a function would run now."""
+        return bool(self.pool.threadpool.started)
+
+    def close(self) -> None:
+        """Join the thread and close the connection; functions that still wait never run."""
+        self.pool.close()
+
+
+class _Queued(Deferred[T]):
+    """The result of a transaction in the queue; `batch` is the number of batches that had started when it came."""
+
+    def __init__(
+        self, transaction: Transaction[T], size: int, batch: int, cancelled: Callable[["Deferred[T]"], None]
+    ) -> None:
+        super().__init__(cancelled)
+        self.transaction, self.size, self.batch = transaction, size, batch
 
 
 class DatabaseQueue(ABC):
-    """The queue and its turns; what a batch does in the thread is the subclass's `_work`."""
+    """A queue of transactions in front of a thread; the subclass runs a batch there."""
 
     batch_items = BATCH_ITEMS
 
-    def __init__(self, worker: DatabaseThread) -> None:
-        self._worker = worker
+    def __init__(self, thread: DatabaseThread) -> None:
+        self._thread = thread
         self._queue: deque[_Queued[Any]] = deque()
-        self._turns = 0
+        self._started = 0
+        """The number of batches that have started."""
+        self._scheduled = False
+        """True while a call of _start_batch() is scheduled."""
+        self._starting = False
         self._running = False
-        self._pumping = False
-        self._called = False
-        """Whether _pump() comes soon."""
-        self._holds = 0
+        self._pauses = 0
         self._closed = False
         self.batches = [0] * (BATCH_ITEMS.bit_length() + 1)
-        """How many batches had 1, up to 2, up to 4, ... units; the last: more than there is room for."""
+        """The numbers of batches with 1, up to 2, up to 4, ... transactions; the last: with more than fit."""
         self.transactions = 0
-        """In all of them."""
+        """The number of transactions in all of them."""
         self._failing = False
-        """Whether the disk reported an I/O error in the last batch."""
+        """True if the disk reported an I/O error in the last batch."""
         self._examinations = EXAMINATIONS
         self._pausing: list[Deferred[None]] = []
         self._draining: list[Deferred[None]] = []
 
     @property
+    @abstractmethod
+    def name(self) -> str:
+        """Return the name of the queue in the log."""
+
+    @property
     def waiting(self) -> int:
-        """Units that no batch has taken yet."""
+        """Return the number of transactions that are not in a batch yet."""
         return len(self._queue)
 
-    def submit(self, unit: Transaction[T], size: int = 0) -> Deferred[T]:
-        """The unit's answer once its batch is done. `size`: bytes it writes, as the batch counts them.
+    def submit(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
+        """Queue a transaction that writes about `size` bytes; the Deferred fires with its result after its batch.
 
-        Fails with DatabaseBusy when too many wait already or the lane is closing. Cancelled while it waits, the unit
-        never runs; later, only its answer is dropped.
+        It fails with DatabaseBusy if the queue is full or closed. A transaction that is cancelled while it waits never
+        runs; if it is cancelled later, only its result is discarded.
         """
         if self._closed:
             return fail(DatabaseBusy("The server is stopping."))
         if len(self._queue) >= QUEUE_ITEMS:
             return fail(new_error(DatabaseBusy))
-        item = _Queued(unit, size, self._turns, self._forget)
-        self._queue.append(item)
-        self._call_pump()
-        return item
+        queued = _Queued(transaction, size, self._started, self._cancelled)
+        self._queue.append(queued)
+        if not (self._running or self._scheduled):
+            # At the end of the reactor's turn, so that all transactions of this turn are in one batch.
+            self._scheduled = True
+            self._thread.reactor.callFromThread(self._start_batch)
+        return queued
 
     def pause(self) -> Deferred[None]:
-        """Start no further batch until resume(); fires when the one under way is done."""
-        self._holds += 1
+        """Start no further batch until resume(); fire when the running one is done."""
+        self._pauses += 1
         if not self._running:
             return succeed(None)
         self._pausing.append(Deferred())
         return self._pausing[-1]
 
     def resume(self) -> None:
-        self._holds -= 1
-        self._pump()
+        """End one pause()."""
+        self._pauses -= 1
+        self._start_batch()
 
     def drain(self) -> Deferred[None]:
-        """Take nothing new; fires when everything that waited has been answered."""
+        """Accept nothing new; fire when all transactions in the queue have their results."""
         self._closed = True
         self._draining.append(drained := Deferred[None]())
-        self._settle()
+        self._wake_drainers()
         return drained
 
     @abstractmethod
-    def _work(self, connection: sqlite3.Connection, units: Sequence[Transaction[Any]]) -> list[group_commit.Outcome]:
-        """One batch, in the thread."""
+    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+        """Run one batch, in the thread."""
 
-    def _explained(self, outcomes: Sequence[group_commit.Outcome]) -> list[group_commit.Outcome]:
-        """In the thread, after the batch: whether a damaged file is the reason for what no unit raises otherwise."""
-        if self._examinations == 0 or not group_commit.unforeseen(outcomes):
-            return list(outcomes)
-        self._examinations -= 1
-        try:
-            return group_commit.explained(self._worker.connection(), outcomes)
-        except Exception:  # what was committed is committed, whatever the examination comes to
-            return list(outcomes)
+    def _inspect(self, outcomes: Sequence[Outcome]) -> None:  # noqa: B027 (a hook)
+        """Act on the outcomes before the next batch starts; only called if there is a Failure among them."""
 
-    def _note(self, outcomes: Sequence[group_commit.Outcome]) -> None:  # noqa: B027 (a hook)
-        """See the outcomes before the next batch starts."""
+    def _answered(self, batch: Sequence[_Queued[Any]]) -> None:  # noqa: B027 (a hook)
+        """Act on a batch whose results were delivered."""
 
-    def _landed(self, batch: Sequence[_Queued[Any]]) -> None:  # noqa: B027 (a hook)
-        """After the batch was answered."""
+    def _explain(self, outcomes: list[Outcome]) -> list[Outcome]:
+        """Report a damaged file as the reason of unexpected errors, if it is; called in the thread, after the batch."""
+        if self._examinations and any(isinstance(each, Failure) and each.check(*UNEXPECTED) for each in outcomes):
+            self._examinations -= 1
+            try:
+                return find_corruption(self._thread.pool.connect(), outcomes)
+            except Exception:  # the search failed, but the batch is committed
+                return outcomes
+        return outcomes
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the queue in the log."""
+    def _cancelled(self, queued: Deferred[Any]) -> None:
+        if queued in self._queue:
+            self._queue.remove(cast(_Queued[Any], queued))
+            self._wake_drainers()
 
-    def _log_io_errors(self, outcomes: Sequence[group_commit.Outcome]) -> None:
-        """Log an I/O error of the disk in one line; log the next one only after a batch without any."""
-        failing, self._failing = self._failing, False
-        for outcome in outcomes:
-            if isinstance(outcome, Failure) and isinstance(outcome.value, DatabaseFailing):
-                self._failing = True
-                if not failing:
-                    _log.error("disk_io_error", queue=self.name, code=code_of(outcome.value))
-                return
-
-    def _forget(self, item: Deferred[Any]) -> None:
-        """It was cancelled."""
-        if item in self._queue:
-            self._queue.remove(cast(_Queued[Any], item))
-            self._settle()
-
-    def _call_pump(self) -> None:
-        """At the end of the reactor's turn: what came in it rides one batch, not the first alone and then the rest."""
-        if not (self._running or self._called):
-            self._called = True
-            self._worker.call_in_reactor(self._pump)
-
-    def _pump(self) -> None:
-        self._called = False
-        if self._pumping:  # an inline thread lands inside run(): the loop below goes on, depth stays one
+    def _start_batch(self) -> None:
+        self._scheduled = False
+        if self._starting:  # _batch_done() was called inside run(), by a thread of the tests: the loop goes on
             return
-        self._pumping = True
-        while self._queue and not self._running and not self._holds:
-            batch = self._take()
-            self._turns += 1
+        self._starting = True
+        while self._queue and not self._running and not self._pauses:
+            batch = self._pop_batch()
+            self._started += 1
             self._running = True
-            hop = self._worker.run(partial(self._work, units=[item.unit for item in batch]))
-            hop.addErrback(_for_each, len(batch)).addCallback(self._land, batch)
-        self._pumping = False
+            work = partial(self._run_batch, transactions=[queued.transaction for queued in batch])
+            done = self._thread.run(work).addErrback(_fail_each, len(batch))
+            done.addCallback(self._batch_done, batch)
+        self._starting = False
 
-    def _take(self) -> list[_Queued[Any]]:
-        """What rides together: in order, at most batch_items and BATCH_BYTES, but always one."""
+    def _pop_batch(self) -> list[_Queued[Any]]:
+        """Remove the next batch from the queue: in order, at most batch_items and BATCH_BYTES, but at least one."""
         batch = [self._queue.popleft()]
         size = batch[0].size
         while self._queue and len(batch) < self.batch_items and size + self._queue[0].size <= BATCH_BYTES:
@@ -177,18 +222,27 @@ class DatabaseQueue(ABC):
         self.transactions += len(batch)
         return batch
 
-    def _land(self, outcomes: Sequence[group_commit.Outcome], batch: Sequence[_Queued[Any]]) -> None:
+    def _batch_done(self, outcomes: Sequence[Outcome], batch: Sequence[_Queued[Any]]) -> None:
         self._running = False
-        self._log_io_errors(outcomes)
-        self._note(outcomes)
-        self._pump()  # the thread works on while the answers go out
-        for item, outcome in zip(batch, outcomes, strict=True):
-            if not item.called:
-                item.callback(outcome)
-        self._landed(batch)
-        self._settle()
+        errors = [outcome.value for outcome in outcomes if isinstance(outcome, Failure)]
+        self._log_io_error(next((error for error in errors if isinstance(error, DatabaseFailing)), None))
+        if errors:
+            self._inspect(outcomes)
+        self._start_batch()  # the thread works while the results are delivered
+        for queued, outcome in zip(batch, outcomes, strict=True):
+            if not queued.called:
+                queued.callback(outcome)
+        self._answered(batch)
+        self._wake_drainers()
 
-    def _settle(self) -> None:
+    def _log_io_error(self, error: DatabaseFailing | None) -> None:
+        """Log an I/O error of the disk in one line; log the next one only after a batch without any."""
+        if error is not None and not self._failing:
+            _log.error("disk_io_error", queue=self.name, code=code_of(error))
+        self._failing = error is not None
+
+    def _wake_drainers(self) -> None:
+        """Fire the Deferreds of pause() if no batch runs, and those of drain() if the queue is empty, too."""
         if self._running:
             return
         pausing, self._pausing = self._pausing, []
@@ -199,38 +253,32 @@ class DatabaseQueue(ABC):
             waiter.callback(None)
 
 
-def _translated(reason: Failure) -> Failure:
+def _detached(reason: Failure) -> Failure:
     assert reason.value is not None
     return detached_failure(reason.value)
 
 
-def _for_each(reason: Failure, items: int) -> list[group_commit.Outcome]:
-    """The connection could not be opened, or the batch could not be run at all."""
-    return [_translated(reason) for _ in range(items)]
+def _fail_each(reason: Failure, items: int) -> list[Outcome]:
+    """Return a Failure for each transaction of a batch that did not run, such as after a failed open()."""
+    return [_detached(reason) for _ in range(items)]
 
 
 class ReadQueue(DatabaseQueue):
-    """Reads that decide nothing: auth.db, state.db beside it, nothing writable, one snapshot per batch.
+    """The queue of reads that decide nothing: auth.db with state.db attached, read-only, one snapshot per batch.
 
-    The two files are two snapshots: read auth.db first and rely on no common instant. A unit that reads state.db says
-    so of the damage that it meets there (errors.found_in).
+    The two files are two snapshots: read auth.db first and rely on no common instant. A transaction that reads state.db
+    marks the damage that it finds there (error_mapping.found_in).
     """
 
     name = "reads"
 
-    def __init__(self, worker: DatabaseThread, files: Sequence[DatabaseFile]) -> None:
-        """`files`: auth.db first."""
-        super().__init__(worker)
+    def __init__(self, thread: DatabaseThread, files: Sequence[DatabaseFile]) -> None:
+        """Read `files`, auth.db first."""
+        super().__init__(thread)
         self._files = files
 
-    def _note(self, outcomes: Sequence[group_commit.Outcome]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, Failure) and (damage := group_commit.corruption_in(outcome)) is not None:
-                damaged = [file for file in self._files if file.name == damage.file]
-                (damaged or self._files)[0].mark_damaged()
-
-    def _work(self, connection: sqlite3.Connection, units: Sequence[Transaction[Any]]) -> list[group_commit.Outcome]:
-        outcomes = self._explained(group_commit.run_reads(connection, units))
+    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
+        outcomes = self._explain(run_reads(connection, transactions))
         if any(map(_lacks_table, outcomes)) and not state_attached(connection):
             return [
                 detached_failure(new_error(DatabaseUnavailable)) if _lacks_table(outcome) else outcome
@@ -238,40 +286,51 @@ class ReadQueue(DatabaseQueue):
             ]
         return outcomes
 
+    def _inspect(self, outcomes: Sequence[Outcome]) -> None:
+        for damage in corruptions(outcomes):
+            damaged = [file for file in self._files if file.name == damage.file]
+            (damaged or self._files)[0].mark_damaged()
 
-def _lacks_table(outcome: group_commit.Outcome) -> bool:
+
+def _lacks_table(outcome: Outcome) -> bool:
     return isinstance(outcome, Failure) and str(outcome.value).startswith("no such table")
 
 
 def write_batch(
-    worker: DatabaseThread, file: DatabaseFile, connection: sqlite3.Connection, units: Sequence[Transaction[Any]]
-) -> list[group_commit.Outcome]:
-    """Run a group commit in the worker's thread, once more on a new connection if this one can only read.
+    thread: DatabaseThread,
+    file: DatabaseFile,
+    connection: sqlite3.Connection,
+    transactions: Sequence[Transaction[Any]],
+) -> list[Outcome]:
+    """Run a group commit in its thread, and again on a new connection if this one can only read.
 
     SQLite opens a file for reading when it cannot be written at that moment, and a connection stays as it was opened.
     """
     with file.lock:
-        outcomes = group_commit.group_commit(connection, units)
-        return group_commit.group_commit(worker.reopen(), units) if group_commit.read_only(outcomes) else outcomes
+        outcomes = group_commit(connection, transactions)
+        if all(isinstance(outcome, Failure) and outcome.check(DatabaseReadOnly) for outcome in outcomes):
+            return group_commit(thread.reopen(), transactions)
+        return outcomes
 
 
 class WriteQueue(DatabaseQueue):
-    """The only writer of its file in this process, the blob lane's parts apart: group commit."""
+    """The queue of writes to one file, in group commits; only the blob store writes to the same file beside it."""
 
-    def __init__(self, worker: DatabaseThread, file: DatabaseFile, wrote: Callable[[DatabaseFile, int], None]) -> None:
-        super().__init__(worker)
+    def __init__(self, thread: DatabaseThread, file: DatabaseFile, wrote: Callable[[DatabaseFile, int], None]) -> None:
+        super().__init__(thread)
         self._file = file
         self._wrote = wrote
 
     @property
     def name(self) -> str:
-        """Of the file: `auth` or `state`."""
+        """Return the name of the file: `auth` or `state`."""
         return self._file.name
 
-    def submit(self, unit: Transaction[T], size: int = 0) -> Deferred[T]:
+    def submit(self, transaction: Transaction[T], size: int = 0) -> Deferred[T]:
+        """Queue a transaction as in DatabaseQueue.submit(); fail at once if the file cannot be written."""
         if self._file.unavailable_as is not None:
             return fail(new_error(self._file.unavailable_as))
-        return super().submit(unit, size)
+        return super().submit(transaction, size)
 
     def data_version(self) -> Deferred[int]:
         """Return a number that changes when another connection commits to this file; DatabaseError.
@@ -280,26 +339,23 @@ class WriteQueue(DatabaseQueue):
         """
         if self._closed or self._file.unavailable_as is not None:
             return fail(new_error(self._file.unavailable_as or DatabaseBusy))
-        return self._worker.run(_data_version).addErrback(_translated)
+        return self._thread.run(_data_version).addErrback(_detached)
 
-    def _work(self, connection: sqlite3.Connection, units: Sequence[Transaction[Any]]) -> list[group_commit.Outcome]:
+    def _run_batch(self, connection: sqlite3.Connection, transactions: Sequence[Transaction[Any]]) -> list[Outcome]:
         if self._file.unavailable_as is not None:
-            return [detached_failure(new_error(self._file.unavailable_as)) for _ in units]
-        return self._explained(write_batch(self._worker, self._file, connection, units))
+            return [detached_failure(new_error(self._file.unavailable_as)) for _ in transactions]
+        return self._explain(write_batch(self._thread, self._file, connection, transactions))
 
-    def _note(self, outcomes: Sequence[group_commit.Outcome]) -> None:
-        if any(map(group_commit.corruption_in, outcomes)):
+    def _inspect(self, outcomes: Sequence[Outcome]) -> None:
+        if corruptions(outcomes):
             self._file.mark_damaged()
         if all(isinstance(outcome, Failure) and outcome.check(DatabaseBusy) for outcome in outcomes):
-            self._refuse_waiting()
+            # Another process holds the file. What waited as long as this batch does not wait once more.
+            while self._queue and self._queue[0].batch < self._started:
+                self._queue.popleft().errback(detached_failure(new_error(DatabaseBusy)))
 
-    def _refuse_waiting(self) -> None:
-        """Another process held the file for as long as a batch waits: who waited as long waits no longer."""
-        while self._queue and self._queue[0].turn < self._turns:
-            self._queue.popleft().errback(detached_failure(new_error(DatabaseBusy)))
-
-    def _landed(self, batch: Sequence[_Queued[Any]]) -> None:
-        self._wrote(self._file, sum(item.size for item in batch))
+    def _answered(self, batch: Sequence[_Queued[Any]]) -> None:
+        self._wrote(self._file, sum(queued.size for queued in batch))
 
 
 def _data_version(connection: sqlite3.Connection) -> int:

@@ -1,4 +1,4 @@
-"""The `limit_bucket` table: one instant per bucket, found by an index that tells no address (PROTOCOL 3.9)."""
+"""The `limit_bucket` table has one instant per bucket, found by an index that reveals no address (PROTOCOL 3.9)."""
 
 from collections.abc import Mapping
 from sqlite3 import Connection
@@ -7,14 +7,14 @@ from gamed.crypto import Index
 from gamed.rate_limit import RateLimit
 
 CLEANUP_ROWS = 1000
-PASSING_ROWS = 4
-"""How many buckets one request clears away: more than it can add, so that those which limit nobody do not pile up."""
-FOREIGN_MS = 3_600_000
-"""No limit fills a bucket this far ahead: it is of a clock that was set back since."""
+IDLE_ROWS = 4
+"""How many idle buckets one request deletes: more than it can add, so that they do not pile up."""
+CLOCK_MOVED_MS = 3_600_000
+"""No limit fills a bucket this far ahead: the clock was set back since."""
 
 
 def acquire(connection: Connection, buckets: Mapping[Index, RateLimit], now_ms: int) -> None:
-    """One request against all of them, or RateLimited and none was touched."""
+    """Count one request in all buckets; raise RateLimited and count it in none if one of them is full."""
     if not buckets:
         return
     query = "SELECT arrival_ms FROM limit_bucket WHERE bucket_index = :bucket_index"
@@ -28,15 +28,15 @@ def acquire(connection: Connection, buckets: Mapping[Index, RateLimit], now_ms: 
     """
     for bucket, arrival_ms in arrivals.items():
         connection.execute(upsert, {"bucket_index": bucket, "arrival_ms": arrival_ms})
-    delete_idle(connection, now_ms, PASSING_ROWS)
+    delete_idle(connection, now_ms, IDLE_ROWS)
 
 
 def delete_idle(connection: Connection, now_ms: int, rows: int = CLEANUP_ROWS) -> int:
-    """Forget buckets that limit nobody, up to `rows` that are empty and as many of another clock; how many."""
+    """Delete up to `rows` buckets that are empty, and as many from before the clock moved; return their number."""
     query = """
         DELETE FROM limit_bucket WHERE bucket_index IN (
             SELECT bucket_index FROM limit_bucket WHERE arrival_ms {since} LIMIT :rows)
     """
-    values = {"now_ms": now_ms, "foreign_ms": now_ms + FOREIGN_MS, "rows": rows}
-    sides = ("<= :now_ms", "> :foreign_ms")
+    values = {"now_ms": now_ms, "moved_ms": now_ms + CLOCK_MOVED_MS, "rows": rows}
+    sides = ("<= :now_ms", "> :moved_ms")
     return sum(connection.execute(query.format(since=side), values).rowcount for side in sides)

@@ -118,7 +118,7 @@ class CleanupTask(Struct, eq=False):
         try:
             await self._erase()
             await self._prune()
-            await self._stores.blobs.sweep()
+            await self._stores.blobs.delete_expired()
             while await self._stores.state.submit(vacuum):
                 pass
         except (DatabaseBusy, DiskFull, DatabaseUnavailable, DatabaseCorrupt):

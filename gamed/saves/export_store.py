@@ -190,7 +190,7 @@ class SqliteExport(Struct, eq=False):
         return self._out
 
     def step(self) -> Deferred[bool]:
-        return self._stores.blobs.look(self._step)
+        return self._stores.blobs.read(self._step)
 
     def close(self) -> None:
         for file in (self._export, self._out):

@@ -62,8 +62,8 @@ class Server:
             check_schema(data / name)
         self.service = GamedService(NoSocket(), settings, SystemdNotifier())
         self.stores = self.service._context.databases
-        for worker in self.stores.workers:
-            worker.pool.threadpool = InlineThreads()
+        for thread in self.stores.threads:
+            thread.pool.threadpool = InlineThreads()
         self.browser = Browser(self.service._routes(), now_ms=now_ms)
 
     def json(self, method: str, path: str, value: object, bearer: str = "") -> Answer:

@@ -71,7 +71,7 @@ class Blobs(BlobCase):
 
     def test_append_without_room(self) -> None:
         """An append that does not fit says so and leaves nothing behind."""
-        blobs = self.stores.workers[3]
+        blobs = self.stores.threads[3]
         [(pages,)] = self.successResultOf(blobs.run(ask("PRAGMA page_count")))
         self.successResultOf(blobs.run(ask(f"PRAGMA max_page_count = {pages + 300}")))
         self.failureResultOf(self.stores.blobs.append("ply_a", BytesIO(LARGE)), DiskFull)
@@ -161,7 +161,7 @@ class Blobs(BlobCase):
                 state("UPDATE blob SET sha256 = x'aa' WHERE blob_id = 1")
                 state("UPDATE blob SET sha256 = x'bb', created_ms = 0 WHERE blob_id = 3")
                 self.now_ms += int((days + 1) / 2 * KEPT_MS)
-                self.successResultOf(stores.blobs.sweep())
+                self.successResultOf(stores.blobs.delete_expired())
                 left = {blob_id for (blob_id,) in state("SELECT blob_id FROM blob")}
                 self.assertEqual({1, 2, 3} - left, swept)
 
@@ -173,7 +173,7 @@ class Blobs(BlobCase):
         chosen = self.stores.state.submit(lambda c: claim_unreferenced(c, late_ms, late_ms))
         self.assertEqual(self.successResultOf(chosen), blob_id)
         self.assertEqual(self.rows("SELECT sha256 FROM blob"), [(None,)])
-        self.assertEqual(self.successResultOf(self.stores.blobs.sweep()), 1)
+        self.assertEqual(self.successResultOf(self.stores.blobs.delete_expired()), 1)
 
     def test_sweep_hides_first(self) -> None:
         """A blob under removal is no longer found by its hash, so nothing can take up half of it."""
@@ -183,13 +183,13 @@ class Blobs(BlobCase):
         lane = self.stores.blobs.queue
         removing = self.stores.blobs.discard
         seen: list[list[tuple[Any, ...]]] = []
-        work = lane._worker.run
+        work = lane._thread.run
 
         def stepwise(hop: Any) -> Any:
             seen.append(self.rows("SELECT sha256, (SELECT count(*) FROM blob_part) FROM blob"))
             return work(hop)
 
-        lane._worker.run = stepwise  # type: ignore[method-assign]
+        lane._thread.run = stepwise  # type: ignore[method-assign]
         self.successResultOf(removing(blob_id))
         self.assertEqual([(sha256(b"").digest(), 40)], seen[0])
         self.assertEqual([[(None, 36)], [(None, 32)]], seen[1:3])
@@ -234,10 +234,10 @@ class PartByPart(BlobCase):
         self.successResultOf(self.stores.blobs.discard(blob_id))
         self.assertEqual(self.rows("SELECT sha256 FROM blob"), [(None,)])
         for reader in (first, second):
-            self.assertEqual(self.successResultOf(self.stores.blobs.sweep()), 0)
+            self.assertEqual(self.successResultOf(self.stores.blobs.delete_expired()), 0)
             self.assertEqual(len(self.successResultOf(reader.part(1))), PART_BYTES)
             reader.close()
-        self.assertEqual(self.successResultOf(self.stores.blobs.sweep()), 1)
+        self.assertEqual(self.successResultOf(self.stores.blobs.delete_expired()), 1)
         self.failureResultOf(self.stores.blobs.read_parts(blob_id), BlobNotFound)
         self.assertEqual(self.parts(), [])
 

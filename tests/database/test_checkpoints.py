@@ -104,7 +104,7 @@ class Checkpoints(SynchronousTestCase):
 
     def test_a_failing_disk_is_one_line(self) -> None:
         """An error of SQLite at a checkpoint is one warning without a traceback; any other error has its traceback."""
-        worker = self.stores.workers[-1]
+        worker = self.stores.threads[-1]
         for error, line in (
             (sqlite3.OperationalError("disk I/O error"), "checkpoint_failed database=state code=unknown"),
             (ArithmeticError("why"), "checkpoint_crashed database=state"),
@@ -124,19 +124,19 @@ class Checkpoints(SynchronousTestCase):
         stores = self.stores
         lanes = (stores.reads, stores.state, stores.blobs.queue, stores.auth)
         held: list[list[int]] = []
-        run = stores.workers[-1].run
+        run = stores.threads[-1].run
 
         def observed(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
-            held.append([lane._holds for lane in lanes])
+            held.append([lane._pauses for lane in lanes])
             return run(work)
 
-        stores.workers[-1].run = observed  # type: ignore[method-assign, assignment]
+        stores.threads[-1].run = observed  # type: ignore[method-assign, assignment]
         with closing(connect(file_uri(self.path, "ro"))) as backup:
             backup.execute("BEGIN")
             backup.execute("SELECT * FROM blob").fetchall()
             self.write(80)
         self.assertIn([1, 1, 1, 0], held)
-        self.assertEqual([0, 0, 0, 0], [lane._holds for lane in lanes])
+        self.assertEqual([0, 0, 0, 0], [lane._pauses for lane in lanes])
 
 
 class FullLoad(TestCase):

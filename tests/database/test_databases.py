@@ -121,7 +121,7 @@ class Opened(SynchronousTestCase):
         data = data_folder(self)
         prepare_files(data)
         stores = Databases.open(InlineReactor(), data, lambda: 0)
-        for worker in stores.workers:
+        for worker in stores.threads:
             self.assertFalse(worker.started)
             self.assertEqual({}, worker.pool.connections)
             self.assertEqual([], worker.pool.threadpool.threads)
@@ -144,7 +144,7 @@ class Opened(SynchronousTestCase):
             "auto_vacuum": 2,
         }
         stores = file_databases(self)
-        for worker in stores.workers:
+        for worker in stores.threads:
             found = self.successResultOf(
                 worker.run(lambda c: {name: c.execute(f"PRAGMA {name}").fetchone()[0] for name in expected})
             )
@@ -201,7 +201,7 @@ class Health(SynchronousTestCase):
     def asked(self) -> list[int]:
         """Counts the batches of the read lane from now on."""
         hops: list[int] = []
-        worker = self.stores.reads._worker
+        worker = self.stores.reads._thread
         run = worker.run
 
         def counted(work: Any) -> Deferred[Any]:
@@ -281,7 +281,7 @@ class Health(SynchronousTestCase):
         """A check reads both files: one that can no longer be read fails it."""
         stores = file_databases(self, inline=self.clock)
         self.successResultOf(stores.check())
-        run = stores.workers[0].run
+        run = stores.threads[0].run
         self.successResultOf(run(ask("DETACH state")))
         self.clock.advance(1)
         self.failureResultOf(stores.check(), DatabaseUnavailable)

@@ -273,7 +273,7 @@ class Damage(Case):
         outcomes = self.write(beside, read_all, beside)
         for outcome in outcomes:
             self.assertFailure_(outcome, DatabaseCorrupt)
-        self.assertTrue(group_commit.corruption_in(outcomes[1]))
+        self.assertTrue(group_commit.corruptions(outcomes[1:2]))
         self.assertEqual([(0,)], self.connection.execute("SELECT count(*) FROM alone").fetchall())
 
 

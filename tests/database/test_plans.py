@@ -38,7 +38,7 @@ class PlanTest(CommitCase):
         stores = super().make_stores()
         self.plans: dict[str, list[str]] = {}
         kind = type("Noted", (Explained,), {"plans": self.plans})
-        for worker in stores.workers:
+        for worker in stores.threads:
             worker.pool.connkw["factory"] = kind
         return stores
 

@@ -72,13 +72,13 @@ class Held(SynchronousTestCase):
     def batches(self, lane: DatabaseQueue) -> list[int]:
         """The sizes of all batches from now on."""
         sizes: list[int] = []
-        work = lane._worker.run
+        work = lane._thread.run
 
         def counted(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
-            sizes.append(len(hop.keywords["units"]))  # type: ignore[attr-defined]
+            sizes.append(len(hop.keywords["transactions"]))  # type: ignore[attr-defined]
             return work(hop)
 
-        lane._worker.run = counted  # type: ignore[method-assign, assignment]
+        lane._thread.run = counted  # type: ignore[method-assign, assignment]
         return sizes
 
 
@@ -215,7 +215,7 @@ class Locked(Held):
     def test_who_came_later_is_tried(self) -> None:
         """What was submitted while that batch waited has a turn of its own."""
         lane, later = self.stores.auth, list[Deferred[int]]()
-        run = lane._worker.run
+        run = lane._thread.run
 
         def submitting(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
             if not later:
@@ -225,7 +225,7 @@ class Locked(Held):
                 return done
             return run(hop)
 
-        lane._worker.run = submitting  # type: ignore[method-assign, assignment]
+        lane._thread.run = submitting  # type: ignore[method-assign, assignment]
         for answer in self.together(lane, *map(arrive, range(BATCH_ITEMS + 1))):
             self.failureResultOf(answer, DatabaseBusy)
         self.assertEqual(1000, self.successResultOf(later[0]))

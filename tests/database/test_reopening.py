@@ -73,7 +73,7 @@ class Unavailable(SynchronousTestCase):
     def test_sign_of_life(self) -> None:
         """The watchdog asks the store, too, from then on."""
         pulse = self.stores.watchdog_probe()
-        pulse._worker.pool.threadpool = InlineThreads()
+        pulse._thread.pool.threadpool = InlineThreads()
         self.addCleanup(pulse.close)
         self.successResultOf(pulse.ping())
         self.path.rmdir()
@@ -81,7 +81,7 @@ class Unavailable(SynchronousTestCase):
         self.wait()
         self.successResultOf(pulse.ping())
         self.assertEqual(
-            [name for _, name, _ in self.successResultOf(pulse._worker.run(databases))],
+            [name for _, name, _ in self.successResultOf(pulse._thread.run(databases))],
             ["main", "state"],
         )
 

@@ -19,7 +19,7 @@ class PulseTests(SynchronousTestCase):
 
     def watchdog_probe(self) -> WatchdogProbe:
         pulse = WatchdogProbe(InlineReactor(), self.auth, self.state)
-        pulse._worker.pool.threadpool = InlineThreads()
+        pulse._thread.pool.threadpool = InlineThreads()
         self.addCleanup(pulse.close)
         return pulse
 
@@ -31,7 +31,7 @@ class PulseTests(SynchronousTestCase):
         pulse = self.watchdog_probe()
         for _ in range(3):
             self.successResultOf(pulse.ping())
-        self.assertEqual(len(pulse._worker.pool.connections), 1)
+        self.assertEqual(len(pulse._thread.pool.connections), 1)
 
     def test_one_does_not(self) -> None:
         """A store that is gone is no life, and a beat after it is back is."""

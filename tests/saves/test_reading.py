@@ -220,7 +220,7 @@ class DamageTest(SaveCase):
             self.assertEqual((again.status, again.json["version"]), (200, 1))
             for name in (slot, f"{slot}-2"):
                 self.assertEqual(self.get(name).body, data)
-        self.stores.blobs.sweep()
+        self.stores.blobs.delete_expired()
 
     def test_anothers(self) -> None:
         """Who is about to be sent bytes that go meanwhile is not sent those of another player, who stores some next."""

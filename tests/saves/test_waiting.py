@@ -248,7 +248,7 @@ class EndedTest(WaitCase):
 
     def elsewhere(self, file: str, script: str) -> None:
         """Another connection, as another process has it."""
-        uri = next(worker.pool.connargs[0] for worker in self.stores.workers if f"-{file}?" in worker.pool.connargs[0])
+        uri = next(worker.pool.connargs[0] for worker in self.stores.threads if f"-{file}?" in worker.pool.connargs[0])
         connection = connect(uri)
         connection.executescript(script)
         connection.close()

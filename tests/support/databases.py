@@ -70,7 +70,7 @@ def memory_databases(
     for keeper, file in zip(keepers, (auth, state), strict=True):
         migrate(keeper, schema_folder(file.name))
     stores = _inline(Databases(reactor or InlineReactor(), auth, state, Path("."), now_ms, staged_ms=staged_ms))
-    finalize(stores, _release, keepers, [worker.pool for worker in stores.workers])
+    finalize(stores, _release, keepers, [thread.pool for thread in stores.threads])
     return stores
 
 
@@ -109,14 +109,14 @@ def data_folder(test: SynchronousTestCase) -> Path:
 
 
 def _inline(stores: Databases) -> Databases:
-    for worker in stores.workers:
-        worker.pool.threadpool = InlineThreads()
+    for thread in stores.threads:
+        thread.pool.threadpool = InlineThreads()
     return stores
 
 
 def unwritable(lane: WriteQueue) -> Callable[[], None]:
     """Let the file be read only, also by connections that are opened from now on; what is returned ends that."""
-    pool = lane._worker.pool
+    pool = lane._thread.pool
     prepare = pool.openfun
 
     def opened(connection: sqlite3.Connection) -> None:
