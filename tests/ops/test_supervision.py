@@ -61,7 +61,7 @@ class SupervisionTests(SynchronousTestCase):
         """A store that is damaged does not keep the rest from serving; the status says so."""
         self.stores.health = fail(DatabaseCorrupt("no"))
         self.supervision.started(BASE)
-        status = f"STATUS=serving at {BASE}; a store does not answer: StoreCorrupt"
+        status = f"STATUS=serving at {BASE}; a store does not answer: DatabaseCorrupt"
         self.assertEqual(self.heard("A")[:2], ["READY=1", status])
 
     def test_signs_of_life(self) -> None:
