@@ -1,4 +1,4 @@
-"""`python -m bench`: every path against its references, in rounds that take turns. See bench/README.md."""
+"""`python -m bench` measures every path against its references in alternating rounds; see bench/README.md."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from bench import alone, waiters
-from bench.house import disk_probe_ms
+from bench.instance import disk_probe_ms
 from bench.plots import draw
 from bench.report import TITLE, as_json, lines
 from bench.rounds import Outcome, measure
@@ -20,13 +20,13 @@ from bench.servers import Missing, Servers
 
 ALONE = ("start", "waiters")
 SMOKING = 8
-"""Rows at once."""
+"""The number of rows at once in a smoke test."""
 
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     names = [row.name for row in ROWS] + list(ALONE)
     parser = argparse.ArgumentParser("bench", description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="everything once, as short as it goes: does it still run?")
+    parser.add_argument("--smoke", action="store_true", help="the shortest run of everything, to see that it works")
     parser.add_argument("--only", action="append", choices=names, metavar="PATH", help=", ".join(names))
     parser.add_argument("--rounds", type=int, default=7, help="[%(default)s]")
     parser.add_argument("--seconds", type=int, default=3, help="of one run; wrk knows whole ones [%(default)s]")
@@ -74,14 +74,14 @@ def run(given: argparse.Namespace, folder: Path) -> None:
 
 
 def measure_rows(rows: Sequence[Row], folder: Path, given: argparse.Namespace) -> list[Outcome]:
-    """One after another; only where the figures do not matter, all at once."""
+    """Measure rows one after another; a smoke test, whose figures do not matter, measures several at once."""
     servers = Servers(folder)
 
     def one(row: Row) -> Outcome | None:
         try:
             outcome = measure(servers, row, given.rounds, given.seconds, warm=not given.smoke)
         except Missing as e:
-            print(f"{row.name}: left out, this machine has not {e}")
+            print(f"{row.name}: left out: {e} is not installed")
             return None
         print("\n".join(lines([outcome])), flush=True)
         return outcome

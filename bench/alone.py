@@ -1,4 +1,4 @@
-"""What is not a rate: from start to the first answer, and memory at rest."""
+"""Two figures are not rates: the time from start to the first response, and memory at rest."""
 
 import sys
 import time
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
-from bench.house import House
+from bench.instance import GamedInstance
 from bench.process import Process, free_port
 
 
 def start_and_memory(folder: Path, rounds: int) -> Mapping[str, float]:
-    """Seconds to the first 200 and MiB at rest, of gamed and of a bare twistd (T), taking turns."""
-    house = House(folder / "start")
-    house.start().stop()
+    """Return the seconds to the first 200 and the MiB at rest of gamed and of a bare twistd (T), measured in turns."""
+    instance = GamedInstance(folder / "start")
+    instance.start().stop()
     port = free_port()
     tac = Path(__file__).parent / "references" / "bare.py"
     words = [str(Path(sys.executable).parent / "twistd"), "--nodaemon", "--pidfile=", "-y", str(tac)]
@@ -21,7 +21,7 @@ def start_and_memory(folder: Path, rounds: int) -> Mapping[str, float]:
     times: dict[str, list[float]] = {"gamed": [], "T": []}
     memory: dict[str, list[float]] = {"gamed": [], "T": []}
     for _ in range(rounds):
-        for name, process in (("gamed", house.process), ("T", bare)):
+        for name, process in (("gamed", instance.process), ("T", bare)):
             times[name].append(process.start())
             time.sleep(1)
             memory[name].append(process.memory_mib())

@@ -1,9 +1,9 @@
-"""Two states of gamed, in turns on one machine: the processor time and the rate of each path, after against before.
+"""This compares two states of gamed in turns on one machine: processor time and rate of each path.
 
 python -m bench.compare --before CHECKOUT [--only config] [--rounds 11] [--seconds 2]
 
 CHECKOUT is a folder with the earlier state (`git worktree add CHECKOUT REVISION`); both run on this Python, with the
-libraries that are installed. Each round asks both, in an order that alternates. The ratio is the median of the rounds,
+libraries that are installed. Each round measures both, in an alternating order. The ratio is the median of the rounds,
 the spread the distance of its quartiles; more than 1 is dearer by processor time, less than 1 is slower by rate.
 """
 
@@ -17,7 +17,7 @@ from statistics import median, quantiles
 
 from msgspec.structs import replace
 
-from bench.house import House
+from bench.instance import GamedInstance
 from bench.process import ROOT
 from bench.rows import ETAG, ROWS
 from bench.servers import PLAYERS, saved
@@ -34,34 +34,34 @@ class Contender:
 
     def __init__(self, checkout: Path, folder: Path) -> None:
         self._command = (sys.executable, "-c", START.format(path=str(checkout)))
-        self._house = House(folder, command=self._command)
-        self._house.start()
+        self._instance = GamedInstance(folder, command=self._command)
+        self._instance.start()
         self._players = folder / "players"
         self._publish(folder / "files")
         self._sign_in()
 
     def run(self, load: Load, seconds: int) -> Measured:
-        """Ask for so many seconds."""
+        """Send requests for this many seconds."""
         if load.kind == "refresh":
             self._sign_in()
         if load.more == (ETAG,):
-            load = replace(load, more=(ETAG, self._house.process.entity_tag(load.path)))
-        os.sync()  # what the other has left for the disk is not this one's
-        return run(self._house.process, load, self._players, seconds)
+            load = replace(load, more=(ETAG, self._instance.process.entity_tag(load.path)))
+        os.sync()  # do not count the other's writes
+        return run(self._instance.process, load, self._players, seconds)
 
     def stop(self) -> None:
-        self._house.stop()
+        self._instance.stop()
 
     def _publish(self, files: Path) -> None:
         files.mkdir()
         (files / "large.bin").write_bytes(bytes(range(256)) * 4096)
         (files / "small.bin").write_bytes(bytes(range(256)) * 16)
-        places = ["--config", str(self._house.folder / "authentication.json"), "--data", str(self._house.data)]
+        places = ["--config", str(self._instance.folder / "authentication.json"), "--data", str(self._instance.data)]
         subprocess.run([*self._command, *places, "assets", "publish", str(files)], check=True, capture_output=True)
 
     def _sign_in(self) -> None:
-        players = self._house.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
-        lines = [f"{player.access} {player.refresh} {saved(self._house, player)}\n" for player in players]
+        players = self._instance.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
+        lines = [f"{player.access} {player.refresh} {saved(self._instance, player)}\n" for player in players]
         self._players.write_text("".join(lines))
 
 

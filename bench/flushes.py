@@ -1,11 +1,11 @@
-"""What a trace of system calls says: was the flush done before the answer was given?
+"""A trace of system calls shows that each 2xx response was sent after a flush of its write.
 
-A PUT carries two marks of its own, one in its bytes, one in its Save-Meta, which lies in the version's row. Proved is,
-for each answer with 20x: both marks were written to state.db's log, and after them the frame that ends a transaction;
-then a flush of the log began, and ended well; then the answer was sent. What is not found in this order is missing.
+A PUT carries two unique marks, one in its bytes and one in its Save-Meta, which is in the version's row. For each
+response with 20x the trace must have, in this order: writes of both marks to state.db's log, and of the frame that ends
+the transaction; a flush of the log that succeeded; the response. A response without this order is reported.
 
-strace stops a thread before a call and after it, and tells of stops in the order in which it let go on: whoever could
-have learnt from a flush that it was done is told of later.
+strace stops a thread before and after each call, and prints the stops in the order in which it continued the threads:
+a call that depends on a finished flush is therefore printed after the flush.
 """
 
 import re
@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 LOG = "state.db-wal"
 FRAME_HEAD_BYTES = 24
-"""SQLite's file format, 4.2: the page's number, the database's pages after a commit or 0, ..."""
+"""The header of a WAL frame: page number, size of the database after a commit or 0, ... (SQLite file format 4.2)."""
 MARK = re.compile(rb"(?:bytes|meta)-[0-9a-f]{32}")
 _LINE = re.compile(r"(\d+) +[\d.]+ (?:<\.\.\. )?(\w+)(\(| resumed>)(.*)")
 _UNFINISHED = "<unfinished ...>"
@@ -25,7 +25,7 @@ _WRITES, _FLUSHES, _SENDS = ("pwrite64",), ("fdatasync", "fsync"), ("sendto", "s
 
 
 class Call(Struct, frozen=True):
-    """A call of the system: what it was asked and answered; `began` and `ended` are lines of the trace."""
+    """A system call with its arguments and result; `began` and `ended` are lines of the trace."""
 
     name: str
     words: str
@@ -38,7 +38,7 @@ class Call(Struct, frozen=True):
 
     @property
     def data(self) -> bytes:
-        """All bytes that were handed over."""
+        """Return all bytes of the call's arguments."""
         return b"".join(bytes(literal_eval(f'b"{text}"')) for text in _TEXT.findall(self.words))
 
     @property
@@ -47,7 +47,7 @@ class Call(Struct, frozen=True):
 
 
 def calls(lines: Iterable[str]) -> Iterator[Call]:
-    """Of `strace -f -y -ttt -o FILE`, in the order in which they ended; those that never did are left out."""
+    """Yield the calls of `strace -f -y -ttt -o FILE` in the order in which they ended, without unfinished ones."""
     begun: dict[str, tuple[int, str]] = {}
     for number, line in enumerate(lines):
         found = _LINE.match(line)
@@ -64,14 +64,14 @@ def calls(lines: Iterable[str]) -> Iterator[Call]:
 
 
 class Sent(Struct, frozen=True):
-    """A PUT that was answered: the marks that it carried, and the hash by which its answer names it."""
+    """An answered PUT with its marks, and the hash that identifies it in its response."""
 
     marks: tuple[bytes, ...]
     digest: bytes
 
 
 class Log:
-    """Which marks are written to state.db's log, ended by a commit, and flushed; by line of the trace."""
+    """The marks that were written to state.db's log, committed and flushed, by line of the trace."""
 
     def __init__(self) -> None:
         self.flushes = 0
@@ -92,7 +92,7 @@ class Log:
                 self._flushed[mark] = call.ended
 
     def _wrote(self, call: Call) -> None:
-        """A frame is two writes: its head, then its page. A mark counts where it is written for the first time."""
+        """Record a write; a frame is two writes, its header and its page. Only the first write of a mark counts."""
         data = call.data
         if len(data) == FRAME_HEAD_BYTES:
             self._ending = data[4:8] != bytes(4)
@@ -106,22 +106,22 @@ class Log:
             self._ending = False
 
     def flushed(self, marks: Iterable[bytes]) -> int | None:
-        """The line by which all of them were."""
+        """Return the line at which all these marks were flushed, or None."""
         lines = [self._flushed.get(mark) for mark in marks]
         return None if None in lines else max(line for line in lines if line is not None)
 
 
 class Findings(Struct):
-    """What a trace says of some PUTs."""
+    """The result of a check of some PUTs."""
 
     answers: int = 0
     flushes: int = 0
     missing: list[str] = field(default_factory=list)
-    """What was answered too early, or never seen."""
+    """The responses that were sent too early or not found."""
 
 
-def judge(lines: Iterable[str], sent: Iterable[Sent]) -> Findings:
-    """A trace that knows nothing of a PUT does not speak for it."""
+def check_flushes(lines: Iterable[str], sent: Iterable[Sent]) -> Findings:
+    """Check that each PUT was flushed before its response; a PUT that is not in the trace is reported."""
     log, waiting, found = Log(), {each.digest: each.marks for each in sent}, Findings()
     for call in calls(lines):
         if call.file.endswith(LOG):

@@ -1,4 +1,4 @@
-"""How cost grows: processor time per request by connections that ask at once and by saves in the store, and waiters.
+"""This measures how costs grow with connections, saves and waiting games.
 
 python -m bench.growth [--smoke] [--only connections] [--rounds 5] [--json FILE] [--plots FOLDER]
 """
@@ -18,7 +18,7 @@ from statistics import median, quantiles
 
 from msgspec import Struct, field
 
-from bench.house import House, Player, disk_probe_ms
+from bench.instance import GamedInstance, Player, disk_probe_ms
 from bench.million import SLOTS, fill, player
 from bench.plots import draw_growth
 from bench.process import Process
@@ -27,7 +27,7 @@ from bench.wrk import Load, run
 
 WAITING = "waiters"
 FEW = 64
-"""Saves of a store that was not filled, each another player's."""
+"""The saves of a database that was not filled, one for each player."""
 WHOLE = {
     "connections": (1, 4, 16, 64, 256),
     "saves": (FEW, 1_000, 10_000, 100_000),
@@ -35,17 +35,17 @@ WHOLE = {
 }
 SMOKE = {"connections": (1, 16), "saves": (FEW, 1_000), WAITING: (20, 50)}
 WAITING_ROUNDS = 3
-"""At most: the largest take long."""
+"""The maximum, because the largest take long."""
 USUAL = 16
-"""Connections, where it is the saves that grow."""
+"""The connections while the number of saves grows."""
 SLOT = "slot050"
-SETTLE_LOOKS = 20
+SETTLE_CHECKS = 20
 SMOKING = 8
-"""Measurements at once."""
+"""The number of measurements at once."""
 
 
 class Point(Struct, frozen=True):
-    """One path at one size; `rounds` grow while it is measured."""
+    """One path at one size, with its rounds so far."""
 
     over: str
     at: int
@@ -57,7 +57,7 @@ class Point(Struct, frozen=True):
         self.rounds.append(self.measure())
 
     def figures(self) -> Mapping[str, Sequence[float]]:
-        """Of each: the lower quartile, the median, the upper quartile."""
+        """Return the lower quartile, the median and the upper quartile of each figure."""
         return {name: quartiles([each[name] for each in self.rounds]) for name in self.rounds[0]}
 
 
@@ -68,54 +68,54 @@ def quartiles(values: Sequence[float]) -> Sequence[float]:
 
 
 class Stores:
-    """Services with so many saves, started when they are first asked for."""
+    """Services by the number of their saves."""
 
     def __init__(self, folder: Path, *, hurried: bool = False) -> None:
         self._folder, self._hurried = folder, hurried
-        self._houses: dict[int, House] = {}
+        self._instances: dict[int, GamedInstance] = {}
 
     def open(self, saves: int) -> None:
-        house, few = House(self._folder / str(saves)).start(), saves == FEW
+        instance, few = GamedInstance(self._folder / str(saves)).start(), saves == FEW
         if not few:
-            house.stop()
-            fill(house.data, saves)
-            house.start()
-        self._houses[saves] = house
-        players = house.sign_in([player(number) for number in range(FEW if few else saves // SLOTS)])
+            instance.stop()
+            fill(instance.data, saves)
+            instance.start()
+        self._instances[saves] = instance
+        players = instance.sign_in([player(number) for number in range(FEW if few else saves // SLOTS)])
         if few:
-            _first_saves(house, players)
+            _first_saves(instance, players)
         lines = [f"{player.access} {player.refresh} -\n" for player in players]
-        (house.folder / "players").write_text("".join(lines))
+        (instance.folder / "players").write_text("".join(lines))
 
     def measure(self, saves: int, load: Load, seconds: int) -> Mapping[str, float]:
-        house = self._houses[saves]
+        instance = self._instances[saves]
         if not self._hurried:
-            settle(house.process)
-        found = run(house.process, load, house.folder / "players", seconds)
+            settle(instance.process)
+        found = run(instance.process, load, instance.folder / "players", seconds)
         return {"cpu_us": found.cpu_us, "per_second": found.per_second, "p99_ms": found.p99_ms}
 
     def pid(self, saves: int) -> int:
-        return self._houses[saves].process.pid
+        return self._instances[saves].process.pid
 
     def stop(self) -> None:
-        for house in self._houses.values():
-            house.stop()
+        for instance in self._instances.values():
+            instance.stop()
 
 
 def settle(process: Process) -> None:
-    """Until it has next to nothing to do: what one measurement leaves behind would be counted to the next."""
-    for _ in range(SETTLE_LOOKS):
+    """Wait until the process is nearly idle: remaining work would count to the next measurement."""
+    for _ in range(SETTLE_CHECKS):
         before = process.cpu_seconds()
         time.sleep(0.25)
         if process.cpu_seconds() - before <= 0.01:
             return
 
 
-def _first_saves(house: House, players: Sequence[Player]) -> None:
-    connection = house.connect()
+def _first_saves(instance: GamedInstance, players: Sequence[Player]) -> None:
+    connection = instance.connect()
     for each in players:
         body, condition = os.urandom(1024), {"If-None-Match": "*"}
-        House.request(connection, "PUT", f"/game/saves/{SLOT}", each.access, body=body, headers=condition)
+        GamedInstance.request(connection, "PUT", f"/game/saves/{SLOT}", each.access, body=body, headers=condition)
     connection.close()
 
 
@@ -129,7 +129,7 @@ def loads(connections: int) -> Mapping[str, Load]:
 
 
 def requests_of(stores: Stores, connections: Sequence[int], saves: Sequence[int], seconds: int) -> list[Point]:
-    """Over both sizes; the smallest store is the one that all connections ask."""
+    """Return the points for both sizes; connections are varied at the smallest database."""
     sizes = [("connections", at, min(saves), at) for at in connections] + [("saves", at, at, USUAL) for at in saves]
     return [
         Point(over, at, path, partial(stores.measure, store, load, seconds))
@@ -139,13 +139,13 @@ def requests_of(stores: Stores, connections: Sequence[int], saves: Sequence[int]
 
 
 def wait(folder: Path, count: int) -> Mapping[str, float]:
-    """A service of their own for each time."""
+    """Measure waiting games of a new service."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         return waiters(Path(own), count)
 
 
 def take_turns(points: Sequence[Point], rounds: int, at_once: int = 1) -> None:
-    """Every point once a round, in an order that turns."""
+    """Measure every point once in each round, in an alternating order."""
     with ThreadPoolExecutor(at_once) as threads:
         for number in range(rounds):
             list(threads.map(Point.again, points if number % 2 else points[::-1]))
@@ -156,7 +156,7 @@ def lines(points: Sequence[Point]) -> Iterator[str]:
     for point in points:
         figures = point.figures()
         low, middle, high = figures["all_ms" if point.over == WAITING else "cpu_us"]
-        unit = "ms until all are woken" if point.over == WAITING else "us of processor time"
+        unit = "ms until all are answered" if point.over == WAITING else "us of processor time"
         more = f", {figures['kib_each'][1]:.1f} KiB each" if point.over == WAITING else ""
         yield f"{point.at:>7,} {point.over:11} {point.path:8} {middle:7.1f} ({low:.1f} to {high:.1f}) {unit}{more}"
 
@@ -178,7 +178,7 @@ def measure(folder: Path, given: argparse.Namespace) -> list[Point]:
 
 def options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser("bench.growth", description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="as short as it goes: does it still run?")
+    parser.add_argument("--smoke", action="store_true", help="the shortest run, to see that it works")
     parser.add_argument("--only", choices=list(WHOLE))
     parser.add_argument("--rounds", type=int, default=5, help="[%(default)s]")
     parser.add_argument("--seconds", type=int, default=1, help="of one run; wrk knows whole ones [%(default)s]")

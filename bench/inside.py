@@ -1,9 +1,9 @@
-"""What a request costs between socket and lane: the real site and rooms in one thread, a transport and a store of air.
+"""This measures a request between socket and database: real routes in one thread, with a fake transport and store.
 
-Assets are real files, which are read in that thread too.
+Assets are real files, which are read in the same thread.
 
-python -m bench.inside [--only read] [--count 2000] [--repeats 15]     microseconds, the least of the repeats
-python -m bench.inside --instructions [--folder DIR]                   by valgrind: a minute or two, but always the same
+python -m bench.inside [--only read] [--count 2000] [--repeats 15]     microseconds, the minimum of the repeats
+python -m bench.inside --instructions [--folder DIR]                   by valgrind: repeatable, in a minute or two
 """
 
 import argparse
@@ -50,7 +50,7 @@ from gamed.sessions.credentials import AuthenticatedSession
 
 T = TypeVar("T")
 WARM = 200
-ROOMY = 1 << 40
+LARGE_DISK = 1 << 40
 PEER = IPv4Address("TCP", "127.0.0.1", 51000)
 DATA, LARGE = os.urandom(4096), os.urandom(1024 * 1024)
 SAVED = Version(
@@ -61,16 +61,16 @@ SAVED = Version(
 CALLER = AuthenticatedSession("ply_" + "0" * 22, "ses_" + "0" * 22, False, 0, None)
 
 
-class Air:
-    """A store that holds one save and answers when answer() is called, as a lane does: not before it was asked."""
+class FakeStore:
+    """A store of one save that answers when answer() is called, because the real one does not answer at once."""
 
     def __init__(self) -> None:
         self._asked: list[tuple[Deferred[Any], object]] = []
         current = Representation(SAVED.entity_tag, SAVED.created_ms)
-        self._sight = SlotSnapshot(SlotState(SAVED.version, current=SAVED), SAVED, representation=current, data=DATA)
+        self._snapshot = SlotSnapshot(SlotState(SAVED.version, current=SAVED), SAVED, representation=current, data=DATA)
 
     def read_slot(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SlotSnapshot]]:
-        return self._later((CALLER, self._sight))
+        return self._later((CALLER, self._snapshot))
 
     def read_summary(self, *_: object) -> Awaitable[tuple[AuthenticatedSession, SavesSummary]]:
         return self._later((CALLER, SavesSummary()))
@@ -89,8 +89,8 @@ class Air:
             deferred.callback(answer)
 
 
-class Wire(StringTransport):
-    """Keeps the last answer only."""
+class FakeTransport(StringTransport):
+    """A transport that keeps only the last response."""
 
     last = b""
 
@@ -98,8 +98,8 @@ class Wire(StringTransport):
         self.last = data
 
 
-class Still:
-    """Nothing is waited for, nothing follows from a token, providers are well."""
+class FakeCollaborators:
+    """The other collaborators of routes, which do nothing."""
 
     def wake(self, key: bytes) -> None: ...
     def start(self, waits: object) -> None: ...
@@ -109,7 +109,7 @@ class Still:
 
 
 def published(folder: Path) -> AssetService:
-    """A release of two files, at `stable`. Time stands still: nothing is looked at again."""
+    """Publish a release of two files as `stable`; the clock stands still, so that nothing is read again."""
     (source := folder / "source").mkdir()
     (source / "small.bin").write_bytes(DATA)
     (source / "large.bin").write_bytes(LARGE)
@@ -128,31 +128,31 @@ class Inside:
     """One connection to a site, and the requests that it can send."""
 
     def __init__(self, folder: Path, clock: Any = reactor) -> None:
-        self._air, self.wire, still = Air(), cast(Any, Wire)(), Still()
+        self._store, self.transport, fake = FakeStore(), cast(Any, FakeTransport)(), FakeCollaborators()
         limits = SaveLimits(writes_per_minute=0)
-        waits = ChangeWaiters(cast(Any, still), still)
-        store = cast(SaveStore, self._air)
-        shelf = SaveService(store, still, limits, now_ms, os.urandom, waits, WriteRateLimiter.of(limits))
-        gate = SaveBodyPolicy(
-            shelf, limits, UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: ROOMY, 0))
+        waits = ChangeWaiters(cast(Any, fake), fake)
+        store = cast(SaveStore, self._store)
+        saves = SaveService(store, fake, limits, now_ms, os.urandom, waits, WriteRateLimiter.of(limits))
+        body_policy = SaveBodyPolicy(
+            saves, limits, UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: LARGE_DISK, 0))
         )
-        rooms: list[RouteGroup] = [
-            SaveRoutes(shelf, ShieldedTasks(), gate, cast(Any, None)),
-            PublicRoutes("local", [], "0" * 8, still),
+        groups: list[RouteGroup] = [
+            SaveRoutes(saves, ShieldedTasks(), body_policy, cast(Any, None)),
+            PublicRoutes("local", [], "0" * 8, fake),
             AssetRoutes(published(folder)),
         ]
         log = AccessLog(lambda text: None, clock, now_ms, count=Counters(()).record_request)
         policy = HttpSettings(host="localhost")
-        site = build_server(rooms, policy, clock, access_log=log, now_ms=now_ms, random=os.urandom)
+        site = build_server(groups, policy, clock, access_log=log, now_ms=now_ms, random=os.urandom)
         self._channel = site.buildProtocol(PEER)
-        self._channel.makeConnection(self.wire)
+        self._channel.makeConnection(self.transport)
 
     def ask(self, request: bytes, count: int) -> None:
         for _ in range(count):
             self._channel.dataReceived(request)
-            self._air.answer()
-        if self.wire.last[9:12] not in (b"200", b"206", b"304"):
-            raise RuntimeError(repr(self.wire.last[:400]))
+            self._store.answer()
+        if self.transport.last[9:12] not in (b"200", b"206", b"304"):
+            raise RuntimeError(repr(self.transport.last[:400]))
 
 
 def requests() -> Mapping[str, bytes]:
@@ -171,9 +171,9 @@ def requests() -> Mapping[str, bytes]:
 
 
 def microseconds(inside: Inside, asked: Mapping[str, bytes], count: int, repeats: int) -> Mapping[str, float]:
-    """Of the best of the repeats, which take turns."""
+    """Return the minimum of the repeats, which take turns."""
     times: dict[str, list[float]] = {name: [] for name in asked}
-    for _ in range(repeats + 1):  # the first is for warming up
+    for _ in range(repeats + 1):  # the first one warms up
         for name, request in asked.items():
             began = time.perf_counter()
             inside.ask(request, count)
@@ -182,7 +182,7 @@ def microseconds(inside: Inside, asked: Mapping[str, bytes], count: int, repeats
 
 
 def marked(inside: Inside, asked: Mapping[str, bytes], count: int) -> None:
-    """getppid() does nothing here, and is never called otherwise: callgrind writes a file and begins anew at each."""
+    """Mark each measurement by getppid(), which is not called otherwise: callgrind writes a file at each call."""
     for request in asked.values():
         inside.ask(request, WARM)
         os.getppid()
@@ -191,7 +191,7 @@ def marked(inside: Inside, asked: Mapping[str, bytes], count: int) -> None:
 
 
 def instructions(folder: Path, names: list[str], count: int) -> Mapping[str, float]:
-    """Of one request each; `folder` keeps what was counted, NAME.callgrind for callgrind_annotate."""
+    """Return the instructions of one request of each name; `folder` keeps NAME.callgrind for callgrind_annotate."""
     files = folder / "callgrind.out"
     valgrind = ("valgrind", "--tool=callgrind", "--dump-before=getppid", f"--callgrind-out-file={files}")
     words = [f"--only={name}" for name in names]
@@ -203,7 +203,7 @@ def instructions(folder: Path, names: list[str], count: int) -> Mapping[str, flo
     )
     found = {}
     for number, name in enumerate(names, 1):
-        # Who is in the middle of a call at a mark is written with none, and callgrind_annotate takes that for its own.
+        # A call that a mark interrupts is written as 0 calls, and callgrind_annotate then counts it to the caller.
         counted = Path(f"{files}.{2 * number}").read_text().replace("\ncalls=0 ", "\ncalls=1 ")
         (folder / f"{name}.callgrind").write_text(counted)
         found[name] = int(counted.partition("\nsummary: ")[2].partition("\n")[0]) / count
@@ -217,7 +217,7 @@ def main() -> None:
     options.add_argument("--count", type=int, default=1000)
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--instructions", action="store_true")
-    options.add_argument("--folder", type=Path, help="where callgrind's files go")
+    options.add_argument("--folder", type=Path, help="the folder for callgrind's files")
     options.add_argument("--marked", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args()
     asked = {name: request for name, request in asked.items() if given.only is None or name in given.only}

@@ -1,4 +1,4 @@
-"""A million saves against an empty store: list, read and PUT of the same player, in rounds that take turns.
+"""This compares list, read and PUT in a database of a million saves and in an empty one, in alternating rounds.
 
 python -m bench.million [--saves 1000000] [--rounds 5] [--folder DIR]
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 from sqlite3 import Connection, connect
 
-from bench.house import House, disk_probe_ms, percentile
+from bench.instance import GamedInstance, disk_probe_ms, percentile
 
 SLOTS, VERSIONS, SIZE = 100, 3, 1024
 PLAYERS, REQUESTS = 20, 200
@@ -27,7 +27,7 @@ def player(number: int) -> str:
 
 
 def fill(data: Path, saves: int) -> None:
-    """So many saves of three versions, written past the service: it does not run."""
+    """Write saves of three versions into state.db while the service does not run."""
     connection = connect(data / "state.db", isolation_level=None)
     connection.executescript(LOAD)
     blob_id, began = 0, time.monotonic()
@@ -62,25 +62,25 @@ def fill_player(connection: Connection, player_id: str, blob_id: int) -> int:
     many("INSERT INTO save_version VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", versions)
     many("INSERT INTO save VALUES (?, ?, ?, ?, ?, ?, ?)", saves)
     kept = (VERSIONS - 1) * SLOTS * SIZE
-    shelf = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0)
-    connection.execute("INSERT INTO player_saves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", shelf)
+    totals = (player_id, "epoch", SLOTS, SLOTS, SLOTS * SIZE, kept, None, 0)
+    connection.execute("INSERT INTO player_saves VALUES (?, ?, ?, ?, ?, ?, ?, ?)", totals)
     return blob_id
 
 
 class Side:
-    """One of the two services."""
+    """One of the two services, with its signed-in players."""
 
     def __init__(self, folder: Path, saves: int, spread: int) -> None:
-        self.house = House(folder)
-        self.house.start().stop()
-        fill(self.house.data, saves)
+        self.instance = GamedInstance(folder)
+        self.instance.start().stop()
+        fill(self.instance.data, saves)
         self.players = [player(number * spread) for number in range(PLAYERS)]
-        self.tokens = [player.access for player in self.house.sign_in(self.players)]
-        self.house.start()
-        self.connection = self.house.connect()
+        self.tokens = [player.access for player in self.instance.sign_in(self.players)]
+        self.instance.start()
+        self.connection = self.instance.connect()
 
     def measure(self, what: str, random: Random) -> float:
-        """Median of a round, in milliseconds."""
+        """Return the median time of a round in milliseconds."""
         times = []
         for _ in range(REQUESTS):
             token, slot = random.choice(self.tokens), f"slot{random.randrange(SLOTS):03d}"
@@ -88,7 +88,7 @@ class Side:
             method, body = ("PUT", random.randbytes(SIZE)) if what == "put" else ("GET", None)
             headers = {"If-Match": "*"} if what == "put" else {}
             began = time.perf_counter()
-            status, _ = House.request(self.connection, method, path, token, body=body, headers=headers)
+            status, _ = GamedInstance.request(self.connection, method, path, token, body=body, headers=headers)
             times.append(time.perf_counter() - began)
             assert status == 200, status
         return percentile(times, 0.5) * 1000
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def compare(folder: Path, saves: int, rounds: int) -> None:
-    """`empty` holds the twenty players who are measured, and nobody else."""
+    """Compare the two services; `empty` has only the twenty players that are measured."""
     sides = {
         "loaded": Side(folder / "loaded", saves, spread=max(1, saves // SLOTS // PLAYERS)),
         "empty": Side(folder / "empty", PLAYERS * SLOTS, spread=1),
@@ -124,7 +124,7 @@ def compare(folder: Path, saves: int, rounds: int) -> None:
         loaded, empty = (percentile(found[name], 0.5) for name in ("loaded", "empty"))
         print(f"{what:5} loaded {loaded:.2f} ms  empty {empty:.2f} ms  ratio {loaded / empty:.2f}   {found}")
     for side in sides.values():
-        side.house.stop()
+        side.instance.stop()
 
 
 if __name__ == "__main__":

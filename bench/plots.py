@@ -1,4 +1,4 @@
-"""Pictures. All of them need matplotlib (`pip install -e '.[bench]'`); what is drawn is plain, on white, and small."""
+"""Results are drawn with matplotlib (`pip install -e '.[bench]'`) as small pictures on white."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,15 +20,15 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#777777")
-"""Told apart by those who see few colours, too (Okabe, Ito)."""
+"""Colours that colour-blind people can distinguish (Okabe, Ito)."""
 COST = "processor time per request, us"
 Figures = Mapping[str, Sequence[float]]
-"""Of each figure: the lower quartile, the median, the upper quartile."""
+"""The lower quartile, the median and the upper quartile of each figure."""
 
 
 @contextmanager
 def picture(file: Path, width: float, height: float, columns: int = 1) -> Iterator[Sequence[Any]]:
-    """The axes to draw on, side by side."""
+    """Yield the axes to draw on, side by side, and save the picture."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -45,7 +45,7 @@ def picture(file: Path, width: float, height: float, columns: int = 1) -> Iterat
 
 
 def draw(outcomes: Sequence[Outcome], folder: Path) -> None:
-    """A picture per path: every round of every contender."""
+    """Draw a picture for each path with every round of every contender."""
     for outcome in outcomes:
         name = " ".join(filter(None, (outcome.row.name, outcome.row.note)))
         with picture(folder / f"{outcome.row.name}.png", 8, 0.9 + 0.35 * len(outcome.sides), 2) as (rates, costs):
@@ -55,7 +55,7 @@ def draw(outcomes: Sequence[Outcome], folder: Path) -> None:
 
 
 def _dots(axes: Any, outcome: Outcome, figure: str, unit: str) -> None:
-    """A line for each contender: a dot per round, a stroke at the median."""
+    """Draw a line for each contender, with a dot for each round and a mark at the median."""
     names = list(outcome.sides)
     for line, name in enumerate(names):
         values = sorted(getattr(each, figure) for each in outcome.sides[name])
@@ -69,7 +69,7 @@ def _dots(axes: Any, outcome: Outcome, figure: str, unit: str) -> None:
 
 
 def draw_growth(points: Sequence[tuple[str, str, int, Figures]], folder: Path) -> None:
-    """Each point: what grows, the path, how many, and what was found."""
+    """Draw points, each with the growing size, the path, the size's value and the figures."""
     titles = {"connections": "connections that ask at once", "saves": "saves in the store"}
     for over, title in titles.items():
         if lines := _lines(points, over):
@@ -89,7 +89,7 @@ def draw_growth(points: Sequence[tuple[str, str, int, Figures]], folder: Path) -
 
 
 def _lines(points: Sequence[tuple[str, str, int, Figures]], over: str) -> Mapping[str, tuple[list[int], list[Figures]]]:
-    """By path, for those of what grows."""
+    """Return the sizes and figures of each path."""
     found: dict[str, tuple[list[int], list[Figures]]] = {}
     for grows, path, at, figures in points:
         if grows == over:
@@ -100,7 +100,7 @@ def _lines(points: Sequence[tuple[str, str, int, Figures]], over: str) -> Mappin
 
 
 def _line(axes: Any, name: str, places: Sequence[int], found: Sequence[Sequence[float]]) -> None:
-    """Medians, with bars from the lower to the upper quartile."""
+    """Draw medians, with bars from the lower to the upper quartile."""
     middles = [middle for _, middle, _ in found]
     bars = [[middle - low for low, middle, _ in found], [high - middle for _, middle, high in found]]
     axes.errorbar(places, middles, bars, fmt="o-", label=name)
@@ -116,7 +116,7 @@ def _named(axes: Any, across: str, up: str, *, legend: bool = True) -> None:
 
 
 def draw_parts(parts: Mapping[str, float], title: str, unit: str, file: Path) -> None:
-    """Horizontal bars, the first on top, each with its figure."""
+    """Draw horizontal bars, the first on top, each with its figure."""
     with picture(file, 5.2, 0.7 + 0.28 * len(parts)) as (axes,):
         bars = axes.barh(range(len(parts)), list(parts.values()), height=0.65)
         axes.bar_label(bars, fmt="%.0f", padding=3)

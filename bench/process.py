@@ -1,4 +1,4 @@
-"""A server as a process: pinned to one processor, asked how much of it it used."""
+"""A server runs as a process on one processor, whose time is measured."""
 
 import http.client
 import os
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 CPUS = sorted(os.sched_getaffinity(0))
 SERVER_CPU, CLIENT_CPU = CPUS[0], CPUS[-1]
 TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 def free_port() -> int:
@@ -23,22 +23,22 @@ def free_port() -> int:
 
 
 class Process:
-    """`words`, once started; it is up when `/healthz` answers anything."""
+    """A server process; it is up when `/healthz` answers, with any status."""
 
     def __init__(self, words: Sequence[str], port: int, log: Path, environment: Mapping[str, str]) -> None:
         self.words, self.port, self._log = words, port, log
-        compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # an installed package is; so are the references' libraries
+        compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # the libraries of the references are compiled, too
         self._environment = {**os.environ, "PYTHONPATH": str(ROOT), **compiled, **environment}
 
     def start(self) -> float:
-        """Seconds from its start to its first answer."""
+        """Start the process; return the seconds until its first response."""
         began = time.perf_counter()
         with self._log.open("ab") as log:
             self._child = subprocess.Popen(
                 ["taskset", "-c", str(SERVER_CPU), *self.words], cwd=ROOT, env=self._environment, stdout=log, stderr=log
             )
         while not self._answers():
-            if self._child.poll() is not None or time.perf_counter() - began > PATIENCE_SECONDS:
+            if self._child.poll() is not None or time.perf_counter() - began > TIMEOUT_SECONDS:
                 self.stop()
                 raise RuntimeError(
                     f"{' '.join(self.words)} does not answer; its log is {self._log.read_text()[-2000:]}"
@@ -58,7 +58,7 @@ class Process:
         return True
 
     def entity_tag(self, path: str) -> str:
-        """What it names the file there."""
+        """Return the entity-tag of the file at this path."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -67,13 +67,13 @@ class Process:
         return str(answer.headers["ETag"])
 
     def terminate(self) -> None:
-        """By number: whoever forked since is not its parent."""
+        """Send SIGTERM by process id, because a fork of this process is not the server's parent."""
         os.kill(self.pid, signal.SIGTERM)
 
     def stop(self) -> None:
         self._child.terminate()
         try:
-            self._child.wait(PATIENCE_SECONDS)
+            self._child.wait(TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
@@ -83,7 +83,7 @@ class Process:
         return self._child.pid
 
     def cpu_seconds(self) -> float:
-        """Of all its threads so far, user and system."""
+        """Return the user and system time of all its threads."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS
 

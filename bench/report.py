@@ -1,4 +1,4 @@
-"""What was found, as a table and as JSON."""
+"""Results are printed as a table, and written as JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -13,16 +13,17 @@ BINDING = 0.10
 """A target counts where its ratio's spread is below this."""
 
 
-def verdict(ratio: Ratio, wanted: float | None) -> str:
+def target_status(ratio: Ratio, wanted: float | None) -> str:
+    """Return `met` or `missed`, `noisy` if the spread is too large, or an empty text without a target."""
     if wanted is None:
         return ""
     if len(ratio.rounds) < 3 or ratio.spread >= BINDING:
-        return "restless"
+        return "noisy"
     return "met" if ratio.median >= wanted else "missed"
 
 
 def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Of a table in Markdown, one per row and contender."""
+    """Yield the lines of a table in Markdown, one for each row and contender."""
     for outcome in outcomes:
         own = [median(getattr(each, name) for each in outcome.own) for name in ("per_second", "cpu_us", "p99_ms")]
         start = f"| {outcome.row.name} | {own[0]:,.0f}/s | {own[1]:.0f} us | {own[2]:.1f} ms"
@@ -30,7 +31,7 @@ def lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
             ratio, wanted = outcome.ratio(other), outcome.row.wanted.get(other)
             goal = "" if wanted is None else f">= {wanted:g}"
             shown = f"{ratio.median:.2f} | {ratio.spread:.0%} | {outcome.cost(other).median:.2f}"
-            yield f"{start} | {other} | {shown} | {goal} | {verdict(ratio, wanted)} |"
+            yield f"{start} | {other} | {shown} | {goal} | {target_status(ratio, wanted)} |"
 
 
 def as_json(outcomes: Sequence[Outcome]) -> list[Mapping[str, object]]:
@@ -51,7 +52,7 @@ def as_json(outcomes: Sequence[Outcome]) -> list[Mapping[str, object]]:
                     "spread": outcome.ratio(other).spread,
                     "by_cpu": outcome.cost(other).median,
                     "wanted": outcome.row.wanted.get(other),
-                    "verdict": verdict(outcome.ratio(other), outcome.row.wanted.get(other)),
+                    "target_status": target_status(outcome.ratio(other), outcome.row.wanted.get(other)),
                 }
                 for other in outcome.row.others
             },

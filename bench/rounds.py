@@ -1,4 +1,4 @@
-"""Rounds that take turns: what disturbs one contender disturbs the others too, and only their ratio counts."""
+"""Contenders are measured in turns, so that a disturbance affects all of them, and only their ratio counts."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from bench.wrk import Measured, run
 
 WARM_SECONDS = 1
 SPENDING = frozenset({"refresh"})
-"""Kinds that use credentials up: each round signs in anew."""
+"""Kinds that consume credentials, so that each round needs a new sign-in."""
 
 
 class Ratio(Struct, frozen=True):
-    """Of gamed's rate to another's, round by round."""
+    """The ratio of gamed's rate to that of another server, by round."""
 
     rounds: Sequence[float]
 
@@ -27,7 +27,7 @@ class Ratio(Struct, frozen=True):
 
     @property
     def spread(self) -> float:
-        """Between the quartiles, as a part of the median."""
+        """Return the distance of the quartiles as a part of the median."""
         if len(self.rounds) < 3:
             return 0.0
         low, _, high = quantiles(self.rounds, n=4, method="inclusive")
@@ -35,7 +35,7 @@ class Ratio(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """One row. `sides` has all rounds of each contender, gamed's own under the row's name."""
+    """The measurements of a row; `sides` has all rounds of each contender, gamed's under the row's name."""
 
     row: Row
     sides: Mapping[str, Sequence[Measured]]
@@ -49,13 +49,13 @@ class Outcome(Struct, frozen=True):
         return Ratio([mine.per_second / theirs.per_second for mine, theirs in pairs])
 
     def cost(self, other: str) -> Ratio:
-        """The other's processor time for a request to gamed's: what the ratio would be if nothing else ran."""
+        """Return the ratio of the other's processor time per request to gamed's; other processes do not affect it."""
         pairs = zip(self.own, self.sides[other], strict=True)
         return Ratio([theirs.cpu_us / max(1.0, mine.cpu_us) for mine, theirs in pairs])
 
 
 def measure(servers: Servers, row: Row, rounds: int, seconds: int, *, warm: bool) -> Outcome:
-    """Every contender once a round, in an order that turns."""
+    """Measure every contender once in each round, in an alternating order."""
     sides = {row.name: Side(row.server, row.load), **row.others}
     if warm:
         for side in sides.values():
@@ -75,5 +75,5 @@ def _run(servers: Servers, side: Side, seconds: int) -> Measured:
     load = side.load
     if load.more == (ETAG,):
         load = replace(load, more=(ETAG, process.entity_tag(load.path)))
-    os.sync()  # what the contender before has left for the disk is not this one's
+    os.sync()  # do not count the previous contender's writes
     return run(process, load, servers.players(side.server), seconds)

@@ -1,4 +1,4 @@
-"""What is measured: each path, against whom, and how much is wanted."""
+"""Each row is a path, the servers that it is compared with, and the wanted ratios."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,14 @@ OK = "/healthz"
 
 
 class Side(Struct, frozen=True):
-    """One contender of a row: a server by its letter (`G` is gamed), and what it is asked."""
+    """A contender of a row: a server by its letter (`G` is gamed), and its load."""
 
     server: str
     load: Load
 
 
 class Row(Struct, frozen=True):
-    """`wanted`: at least so many times the rate of that contender; `G` of the same name is measured first."""
+    """A measured path; `wanted` is the least ratio of gamed's rate to that of each contender."""
 
     name: str
     load: Load
@@ -37,14 +37,14 @@ def _reads() -> dict[str, Side]:
 
 
 def _asset(name: str, file: str, wanted: float, *header: str) -> Row:
-    """The same file of both; nginx has it as `/{file}`."""
+    """Return a row for the same file of gamed and of nginx, which has it as `/{file}`."""
     own = Load("plain", f"/assets/stable/{file}", more=header)
     return Row(name, own, {"X": Side("X", Load("plain", f"/{file}", more=header))}, {"X": wanted})
 
 
 PART = ("Range", "bytes=65536-131071")
 ETAG = "If-None-Match"
-"""The value is what the server itself names."""
+"""The value is the entity-tag that the server itself sends."""
 ROWS = (
     Row("healthz", Load("plain", OK), _against_k(), {"K": 2.5}),
     Row("config", Load("plain", "/auth/config"), _against_k(), {"K": 2.5}),

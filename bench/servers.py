@@ -1,4 +1,4 @@
-"""The contenders, started when a row first asks for them."""
+"""Contenders are started when a row first needs them."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 
-from bench.house import GAMED, House, Player
+from bench.instance import GAMED, GamedInstance, Player
 from bench.process import Process, free_port
 
 PLAYERS = 64
@@ -28,23 +28,23 @@ http {{
 
 
 class Servers:
-    """By letter; one process each until stop(). N and D read the files that `G` serves."""
+    """The processes of the contenders by letter; N and D read the files of `G`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: dict[str, Process] = {}
-        self._houses: dict[str, House] = {}
+        self._instances: dict[str, GamedInstance] = {}
         self._makers: Mapping[str, Callable[[], Process]] = {
             "K": lambda: self._reference("klein_ok"),
-            "N": lambda: self._reference("naive", str(self._house_of("G").folder)),
-            "D": lambda: self._reference("direct", str(self._house_of("G").folder)),
+            "N": lambda: self._reference("naive", str(self._instance_of("G").folder)),
+            "D": lambda: self._reference("direct", str(self._instance_of("G").folder)),
             "X": self._nginx,
-            "W1": lambda: self._house("W1", script="one_commit"),
-            "quiet": lambda: self._house("quiet", script="quiet"),
-            "G": lambda: self._house("G"),
-            "G-admin": lambda: self._house("G-admin", f"--admin=tcp:{free_port()}:interface=127.0.0.1"),
-            "G-slow": lambda: self._house("G-slow", slow=True),
-            "W1-slow": lambda: self._house("W1-slow", script="one_commit", slow=True),
+            "W1": lambda: self._instance("W1", script="one_commit"),
+            "quiet": lambda: self._instance("quiet", script="quiet"),
+            "G": lambda: self._instance("G"),
+            "G-admin": lambda: self._instance("G-admin", f"--admin=tcp:{free_port()}:interface=127.0.0.1"),
+            "G-slow": lambda: self._instance("G-slow", slow=True),
+            "W1-slow": lambda: self._instance("W1-slow", script="one_commit", slow=True),
         }
         self._locks = {name: Lock() for name in self._makers}
 
@@ -55,13 +55,13 @@ class Servers:
             return self._processes[name]
 
     def players(self, name: str) -> Path:
-        """A file of this server's players, each with one save; for wrk.lua. Servers that know nobody get G's."""
-        return self._folder / (f"{name}.players" if name in self._houses else "G.players")
+        """Return a file with this server's players, each with one save, for wrk.lua; references get those of G."""
+        return self._folder / (f"{name}.players" if name in self._instances else "G.players")
 
     def sign_in(self, name: str) -> None:
-        """Anew, where credentials are spent."""
-        if name in self._houses:
-            self._write_players(name, self._houses[name])
+        """Sign in again after credentials were consumed."""
+        if name in self._instances:
+            self._write_players(name, self._instances[name])
 
     def stop(self) -> None:
         for process in self._processes.values():
@@ -87,7 +87,7 @@ class Servers:
         return process
 
     def _files(self) -> Path:
-        """What is published, and what nginx serves."""
+        """Return the folder of files that gamed publishes and nginx serves."""
         files = self._folder / "files"
         if not files.exists():
             files.mkdir()
@@ -95,24 +95,24 @@ class Servers:
             (files / "small.bin").write_bytes(os.urandom(4096))
         return files
 
-    def _publish(self, house: House) -> None:
-        places = ["--config", str(house.folder / "authentication.json"), "--data", str(house.data)]
+    def _publish(self, instance: GamedInstance) -> None:
+        places = ["--config", str(instance.folder / "authentication.json"), "--data", str(instance.data)]
         subprocess.run([*GAMED, *places, "assets", "publish", str(self._files())], check=True, capture_output=True)
 
-    def _house_of(self, name: str) -> House:
+    def _instance_of(self, name: str) -> GamedInstance:
         self.get(name)
-        return self._houses[name]
+        return self._instances[name]
 
-    def _house(self, name: str, *arguments: str, script: str | None = None, slow: bool = False) -> Process:
+    def _instance(self, name: str, *arguments: str, script: str | None = None, slow: bool = False) -> Process:
         command = GAMED if script is None else (sys.executable, "-m", REFERENCES + script)
         environment = {"LD_PRELOAD": str(self._slow_library())} if slow else {}
-        house = House(self._folder / name, command=command, arguments=arguments, environment=environment)
-        house.start()
-        self._houses[name] = house
-        self._write_players(name, house)
+        instance = GamedInstance(self._folder / name, command=command, arguments=arguments, environment=environment)
+        instance.start()
+        self._instances[name] = instance
+        self._write_players(name, instance)
         if name == "G":
-            self._publish(house)
-        return house.process
+            self._publish(instance)
+        return instance.process
 
     def _slow_library(self) -> Path:
         library = self._folder / f"{SLOW}.so"
@@ -124,21 +124,21 @@ class Servers:
             subprocess.run([compiler, "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"], check=True)
         return library
 
-    def _write_players(self, name: str, house: House) -> None:
-        players = house.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
-        lines = [f"{player.access} {player.refresh} {saved(house, player)}\n" for player in players]
+    def _write_players(self, name: str, instance: GamedInstance) -> None:
+        players = instance.sign_in([f"ply_{number:022d}" for number in range(PLAYERS)])
+        lines = [f"{player.access} {player.refresh} {saved(instance, player)}\n" for player in players]
         (self._folder / f"{name}.players").write_text("".join(lines))
 
 
 class Missing(Exception):
-    """What this machine lacks for a row."""
+    """A program that a row needs is not installed."""
 
 
-def saved(house: House, player: Player) -> str:
+def saved(instance: GamedInstance, player: Player) -> str:
     """Return the entity-tag of the player's save, which is written where there is none."""
-    connection = house.connect()
+    connection = instance.connect()
     headers = {"If-None-Match": "*"}
-    status, body = House.request(
+    status, body = GamedInstance.request(
         connection, "PUT", "/game/saves/auto", player.access, body=os.urandom(4096), headers=headers
     )
     connection.close()

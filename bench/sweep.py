@@ -1,4 +1,4 @@
-"""How long each unit of the sweep holds the write lane of state.db: its own time, and with its commit.
+"""This measures how long each step of the cleanup occupies the write queue of state.db, with and without its commit.
 
 python -m bench.sweep [--slots 3000] [--versions 40]
 """
@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from sqlite3 import Connection
 
-from bench.house import disk_probe_ms, percentile
+from bench.instance import disk_probe_ms, percentile
 from gamed.database import blobs as database_blobs
 from gamed.database.connection import connect, file_uri, prepare
 from gamed.database.migrations import prepare_files
@@ -29,7 +29,7 @@ LARGE = 16 * 2**20
 
 
 def fill(connection: Connection, slots: int, versions: int) -> None:
-    """Slots of one player per hundred, each version replaced ten minutes after it was made: most have to go."""
+    """Insert slots, a hundred for each player; versions are ten minutes apart, so that most of them are pruned."""
     blob_id = 0
     connection.execute("BEGIN")
     for slot in range(slots):
@@ -53,7 +53,7 @@ def fill(connection: Connection, slots: int, versions: int) -> None:
 
 
 def add_large(connection: Connection, blobs: int) -> list[int]:
-    """Unreferenced blobs of 16 MiB."""
+    """Insert unreferenced blobs of 16 MiB."""
     found = []
     for _ in range(blobs):
         connection.execute("BEGIN")
@@ -65,22 +65,22 @@ def add_large(connection: Connection, blobs: int) -> list[int]:
     return found
 
 
-def timed(connection: Connection, unit: Callable[[Connection], object]) -> tuple[object, float, float, float]:
-    """The unit's answer, its own milliseconds on the clock and of the processor, and those of the transaction."""
+def timed(connection: Connection, step: Callable[[Connection], object]) -> tuple[object, float, float, float]:
+    """Return the result, its milliseconds by clock and by processor, and the milliseconds of the transaction."""
     began, cpu = time.perf_counter(), time.thread_time()
     connection.execute("BEGIN IMMEDIATE")
-    answer = unit(connection)
+    answer = step(connection)
     done, cpu = time.perf_counter(), time.thread_time() - cpu
     connection.execute("COMMIT")
     return answer, (done - began) * 1000, cpu * 1000, (time.perf_counter() - began) * 1000
 
 
-def repeat(connection: Connection, name: str, unit: Callable[[Connection], object]) -> None:
-    """Until it says that nothing is left."""
+def repeat(connection: Connection, name: str, step: Callable[[Connection], object]) -> None:
+    """Repeat a step until nothing is left, and print its times."""
     own, cpus, whole = [], [], []
     while True:
-        answer, unit_ms, cpu_ms, all_ms = timed(connection, unit)
-        own.append(unit_ms)
+        answer, step_ms, cpu_ms, all_ms = timed(connection, step)
+        own.append(step_ms)
         cpus.append(cpu_ms)
         whole.append(all_ms)
         if not getattr(answer, "slots", answer):
@@ -88,8 +88,8 @@ def repeat(connection: Connection, name: str, unit: Callable[[Connection], objec
         if len(own) % 200 == 0:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     clock = f"median {percentile(own, 0.5):5.2f}  p99 {percentile(own, 0.99):5.2f}  worst {max(own):5.2f}"
-    told = f"{clock}, of CPU {max(cpus):5.2f}; with commit: p99 {percentile(whole, 0.99):5.2f}"
-    print(f"{name:8} {len(own):5} units, ms: {told}")
+    text = f"{clock}, of CPU {max(cpus):5.2f}; with commit: p99 {percentile(whole, 0.99):5.2f}"
+    print(f"{name:8} {len(own):5} steps, ms: {text}")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Where a request's microseconds go: what py-spy sees while wrk asks, by room, in microseconds of processor time.
+"""py-spy samples the service while wrk sends requests; this prints the processor time of each part of a request.
 
 python -m bench.where [--only read] [--seconds 10] [--json FILE] [--plots FOLDER] [--raw FOLDER]
 """
@@ -20,22 +20,23 @@ from bench.growth import FEW, USUAL, Stores, loads
 from bench.plots import COST, draw_parts
 from bench.process import CLIENT_CPU, TICKS
 
-HANDLERS = r"(saves|upload|incoming|policy|bearer|access|detached|conditional)\.py"
-ANSWERS = r"gamed/(http/(request|headers)|web/(json_io|sending|file_sending))\.py"
-ROOMS = {
+HANDLERS = r"gamed/http/(background|conditional|health_routes|spool)\.py"
+RESPONSES = r"gamed/http/(request|headers|json_body|responses|streaming|direct_socket)\.py"
+LOG = r"gamed/ops/|gamed/http/access_log\.py|twisted/logger/"
+PARTS = {
     "reactor's turn": r"twisted/internet/(tcp|abstract|fdesc|epollreactor|posixbase|base|main|address)\.py",
-    "head, route, gates": rf"(?!{ANSWERS})gamed/(http/|web/(?!{HANDLERS}))",
-    "handler": rf"gamed/(?!http/|web/|storage/|ops/)|gamed/web/{HANDLERS}",
-    "to the lane and back": r"gamed/storage/|twisted/(python/threadpool|_threads/\w+|internet/threads)\.py",
-    "writing the answer": ANSWERS,
-    "log line, counts": r"gamed/ops/|twisted/logger/",
+    "head, route, body policy": rf"(?!{RESPONSES}|{HANDLERS}|{LOG})gamed/http/",
+    "handler": rf"gamed/(?!http/|database/|ops/)|{HANDLERS}",
+    "to the database and back": r"gamed/database/|twisted/(python/threadpool|_threads/\w+|internet/threads)\.py",
+    "writing the response": RESPONSES,
+    "log line, counters": LOG,
 }
-"""In the main thread. The innermost frame in one of these files decides: so Deferreds and codecs count to whoever
-uses them."""
+"""Files of the main thread by part. The innermost frame in one of these files counts, so that the time of Deferreds and
+codecs belongs to the part that uses them."""
 REST = "the rest"
-KERNEL, LANES = "kernel: socket, epoll", "the lanes' threads"
+KERNEL, THREADS = "kernel: socket, epoll", "database threads"
 WAITS = re.compile(r"\.?(doPoll|doRead|untilConcludes) \(")
-"""Where the main thread calls the kernel, or sleeps: py-spy sees both, how much of it is work only the kernel knows."""
+"""Functions in which the main thread calls the kernel or sleeps: py-spy cannot distinguish the two, the kernel can."""
 MAIN = "MainThread"
 SPY = (
     *("taskset", "-c", str(CLIENT_CPU), str(Path(sys.executable).parent / "py-spy"), "record", "--format=raw"),
@@ -43,15 +44,15 @@ SPY = (
 )
 PATHS = ("config", "read", "put")
 ENOUGH = 50
-"""Looks at the main thread at work, below which nothing can be said of its parts."""
+"""The number of samples of the main thread below which its parts are not reported."""
 
 
 class Spent(Struct, frozen=True):
-    """Processor time: of the main thread for itself and in the kernel, and of all other threads."""
+    """The processor time of the main thread outside and inside the kernel, and of all other threads."""
 
     user: float
     kernel: float
-    lanes: float
+    threads: float
 
     @classmethod
     def so_far(cls, pid: int) -> "Spent":
@@ -59,12 +60,12 @@ class Spent(Struct, frozen=True):
         return cls(user, kernel, sum(_seconds(Path(f"/proc/{pid}/stat"))) - user - kernel)
 
     def since(self, before: "Spent") -> "Spent":
-        return Spent(self.user - before.user, self.kernel - before.kernel, self.lanes - before.lanes)
+        return Spent(self.user - before.user, self.kernel - before.kernel, self.threads - before.threads)
 
     def shared(self, whole: float) -> "Spent":
-        """In the same proportion, but so much in all."""
-        part = whole / (self.user + self.kernel + self.lanes)
-        return Spent(self.user * part, self.kernel * part, self.lanes * part)
+        """Return times of the same proportion whose sum is `whole`."""
+        part = whole / (self.user + self.kernel + self.threads)
+        return Spent(self.user * part, self.kernel * part, self.threads * part)
 
 
 def _seconds(stat: Path) -> tuple[float, float]:
@@ -72,31 +73,31 @@ def _seconds(stat: Path) -> tuple[float, float]:
     return int(fields[11]) / TICKS, int(fields[12]) / TICKS
 
 
-def room(stack: str) -> str:
-    """`stack`: frames such as `read_save (gamed/saves/routes.py)`, the outermost first, with semicolons between."""
+def part_of(stack: str) -> str:
+    """Return the part that a stack belongs to: frames such as `read_save (gamed/saves/routes.py)`, outermost first."""
     for frame in reversed(stack.split(";")):
         file = frame.rpartition("(")[2]
-        for name, pattern in ROOMS.items():
+        for name, pattern in PARTS.items():
             if re.search(pattern, file):
                 return name
     return REST
 
 
 def parts(lines: Iterable[str], spent: Spent) -> Mapping[str, float]:
-    """The main thread's own time by what was seen of it; the kernel knows its own, and the lanes'."""
+    """Divide the main thread's own time by its samples; the kernel's time and that of the threads are known."""
     found: Counter[str] = Counter()
     for line in lines:
         stack, _, count = line.rpartition(" ")
         if MAIN in stack.partition(";")[0] and not WAITS.search(stack.rpartition(";")[2]):
-            found[room(stack)] += int(count)
+            found[part_of(stack)] += int(count)
     if found.total() < ENOUGH:
-        raise RuntimeError(f"py-spy saw the main thread at work {found.total()} times only; ask for more --seconds")
-    rooms = {name: spent.user * found[name] / found.total() for name in (*ROOMS, REST)}
-    return {KERNEL: spent.kernel, **rooms, LANES: spent.lanes}
+        raise RuntimeError(f"py-spy has only {found.total()} samples of the main thread. Use more --seconds")
+    own = {name: spent.user * found[name] / found.total() for name in (*PARTS, REST)}
+    return {KERNEL: spent.kernel, **own, THREADS: spent.threads}
 
 
-def look(stores: Stores, path: str, seconds: int, raw: Path) -> Mapping[str, float]:
-    """First what a request costs, undisturbed; then what of it is where."""
+def sample(stores: Stores, path: str, seconds: int, raw: Path) -> Mapping[str, float]:
+    """Measure what a request costs without py-spy, then divide that by the samples."""
     load, pid = loads(USUAL)[path], stores.pid(FEW)
     before = Spent.so_far(pid)
     each = stores.measure(FEW, load, seconds)["cpu_us"]
@@ -105,11 +106,11 @@ def look(stores: Stores, path: str, seconds: int, raw: Path) -> Mapping[str, flo
     spy = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     stores.measure(FEW, load, seconds + 2)
     if spy.wait():
-        raise RuntimeError("py-spy failed: is it there, and may it look into other processes?")
+        raise RuntimeError("py-spy failed. Install it, and allow it to trace other processes")
     return parts(raw.read_text().splitlines(), spent)
 
 
-def told(path: str, found: Mapping[str, float]) -> str:
+def describe(path: str, found: Mapping[str, float]) -> str:
     whole = f"{path}: {sum(found.values()):.0f} us of processor time per request"
     return "\n".join([whole, *(f"  {name:24} {each:6.1f}" for name, each in found.items())])
 
@@ -129,8 +130,8 @@ def main() -> None:
     try:
         stores.open(FEW)
         for path in given.only or PATHS:
-            found[path] = look(stores, path, given.seconds, raw / f"{path}.raw")
-            print(told(path, found[path]), flush=True)
+            found[path] = sample(stores, path, given.seconds, raw / f"{path}.raw")
+            print(describe(path, found[path]), flush=True)
     finally:
         stores.stop()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The driver: wrk on a processor of its own, with a script that makes random players and fresh bytes."""
+"""wrk runs on the other processor, with a script that chooses random players and sends new bytes."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parent / "wrk.lua"
 
 
 class Load(Struct, frozen=True):
-    """What is asked: `kind` as wrk.lua knows it, a path, and how many connections ask it."""
+    """A load: its `kind` in wrk.lua, a path, and the number of connections."""
 
     kind: str
     path: str
@@ -23,7 +23,7 @@ class Load(Struct, frozen=True):
 
 
 class Measured(Struct, frozen=True):
-    """One run. `cpu_us`: what the server spent of its processor for each request, in microseconds."""
+    """The result of one run; `cpu_us` is the server's processor time for each request in microseconds."""
 
     per_second: float
     cpu_us: float

@@ -172,7 +172,7 @@ class LoginComponents:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait for a login."""
+        """Return the number of requests that wait for a login."""
         return len(self._waiters)
 
     def close(self) -> None:
@@ -301,12 +301,12 @@ class SaveComponents:
 
     @property
     def waiting(self) -> int:
-        """The number of requests that wait for changes."""
+        """Return the number of requests that wait for changes."""
         return len(self._waiters)
 
     @property
     def exporting(self) -> int:
-        """The number of exports that are written or sent."""
+        """Return the number of exports that are written or sent."""
         return 0 if self._exports is None else self._exports.running
 
     async def clean_up(self) -> None:

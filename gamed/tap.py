@@ -1,6 +1,6 @@
-"""Modules come to stay: while they are loaded, the garbage collector need not look at them again and again.
+"""The plugin `twistd gamed serve` parses its options here and builds the service.
 
-`twistd gamed serve`: options, and the service made from them. Nothing here installs a reactor by being imported.
+Importing this module installs no reactor, because twistd chooses it later.
 """
 
 import gc
@@ -21,12 +21,12 @@ from gamed.config.settings import LogFormat
 from gamed.gc_pause import gc_paused
 from gamed.ops.systemd import SystemdNotifier
 
-_held: list[Lock] = []
-"""Locks of this process; never let go before its end."""
+_locks: list[Lock] = []
+"""The locks of this process, which it has until it ends."""
 
 
 class StderrOptions(usage.Options):
-    """Options that complain on stderr with an exit code, where Twisted's print the usage and end with 1 on stdout."""
+    """Options that report errors on stderr with exit code 78; Twisted's print the usage on stdout and exit with 1."""
 
     def parseOptions(self, options: Sequence[str] | None = None) -> None:
         try:
@@ -41,12 +41,12 @@ class StderrOptions(usage.Options):
 
 
 class ServeOptions(StderrOptions):
-    """Options of `serve`; `opened` is the configuration once they are parsed."""
+    """The options of `serve`; `opened` is the loaded configuration after parsing."""
 
     synopsis = "[options]"
     longdesc = (
-        "Runs the game server. In local mode it makes its configuration and its key by itself; in oauth mode it needs "
-        "the variables that authentication.json names."
+        "Runs the game server. In local mode it creates its configuration and its key; in oauth mode it needs the "
+        "variables that authentication.json names."
     )
     optParameters = [  # noqa: RUF012
         [
@@ -56,11 +56,11 @@ class ServeOptions(StderrOptions):
             "The configuration file [$GAMED_CONFIG, else authentication.json beside the executable].",
         ],
         ["data", "d", None, "The data folder [$GAMED_DATA, else `data` beside the configuration file]."],
-        ["admin", None, None, "Where to serve /metrics and /readyz, an endpoint for this machine only [nowhere]."],
-        ["log-format", None, "text", "What a line of the log looks like: text, json or journal (for systemd)."],
+        ["admin", None, None, "The endpoint of /metrics and /readyz, for this machine only [none]."],
+        ["log-format", None, "text", "The format of the log: text, json or journal (for systemd)."],
     ]
     optFlags = [  # noqa: RUF012
-        ["private-listen", None, "Ports that other machines could reach are published to this machine only."],
+        ["private-listen", None, "Declare that non-loopback ports are reachable from this machine only."],
     ]
     opened: context.OpenedConfiguration
 
@@ -69,14 +69,14 @@ class ServeOptions(StderrOptions):
         self.listen: list[str] = []
 
     def opt_listen(self, endpoint: str) -> None:
-        """Where to listen, an endpoint string; may be given several times [tcp:8080:interface=127.0.0.1]."""
+        """Listen at this endpoint; may be given several times [tcp:8080:interface=127.0.0.1]."""
         self.listen.append(endpoint)
 
     opt_l = opt_listen
 
     @property
     def log_format(self) -> LogFormat:
-        """Of every line that this process writes, but for a refusal to start."""
+        """Return the format of every line that this process logs, except for errors that prevent the start."""
         return cli_serve.log_format(self["log-format"])
 
     def postOptions(self) -> None:
@@ -87,15 +87,15 @@ class ServeOptions(StderrOptions):
 
 
 class Options(StderrOptions):
-    """Options of the plugin: one command."""
+    """The options of the plugin, which has one command."""
 
     synopsis = "serve [options]"
     subCommands = [["serve", None, ServeOptions, "Run the game server."]]  # noqa: RUF012
 
     def getSynopsis(self) -> str:
-        """With the command, unless that says it after this."""
-        said = str(super().getSynopsis())
-        return said.removesuffix(f" {self.synopsis}") if self.subCommand else said
+        """Return the usage line; the synopsis of the command follows it, if one is given."""
+        usage_line = str(super().getSynopsis())
+        return usage_line.removesuffix(f" {self.synopsis}") if self.subCommand else usage_line
 
     def postOptions(self) -> None:
         if self.subCommand is None:
@@ -109,7 +109,7 @@ def makeService(options: Options) -> IService:
 
 
 def make_checked(options: Options) -> IService:
-    """Return the service after all checks. twistd forks later, so that the operator sees a refusal."""
+    """Return the service after all checks; twistd forks later, so that the operator sees errors in the terminal."""
     with gc_paused():
         from twisted.internet import reactor
 
@@ -123,9 +123,9 @@ def make_checked(options: Options) -> IService:
         settings, lock = cli_serve.prepare(
             reactor, serve.opened, serve.listen, private=private, manager=manager, admin=serve["admin"]
         )
-        _held.append(lock)
+        _locks.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
-        reactor.callWhenRunning(gc.freeze)  # modules and routes live for ever: no collection need look at them again
+        reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
         service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), manager)
         stop_reactor_on_sigterm(reactor)
         return service

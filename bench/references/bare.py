@@ -1,4 +1,4 @@
-"""T: what a Twisted web server costs before it does anything. A .tac for `twistd -ny`; the port is in PORT."""
+"""T is a Twisted web server that does nothing: a .tac for `twistd -ny`; the port is in PORT."""
 
 import os
 

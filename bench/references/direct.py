@@ -1,4 +1,4 @@
-"""D: Klein as it comes, the same queries in the reactor's own thread, which waits for them. PORT FOLDER"""
+"""D is unchanged Klein with the same queries in the reactor's thread, which blocks meanwhile. Arguments: PORT FOLDER"""
 
 import sys
 from pathlib import Path
@@ -28,10 +28,10 @@ AUTH, STATE = opened("auth.db"), opened("state.db")
 
 @app.route("/game/saves/<string:slot>")
 def read(request: Any, slot: str) -> bytes:
-    sight = save_of(STATE, player_of(AUTH, INDEXER, request.getHeader("authorization")), slot)
-    for name, value in head_of(sight).items():
+    snapshot = save_of(STATE, player_of(AUTH, INDEXER, request.getHeader("authorization")), slot)
+    for name, value in head_of(snapshot).items():
         request.setHeader(name, value)
-    return sight.data
+    return snapshot.data
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""K: Klein as it comes, one route that returns `ok`. PORT"""
+"""K is unchanged Klein with one route that returns `ok`. Argument: PORT"""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""N: Klein as it comes, adbapi with five threads, one hop for the token and one for the save. PORT FOLDER"""
+"""N is unchanged Klein and adbapi with five threads, with one query each for token and save. Arguments: PORT FOLDER"""
 
 import sys
 from pathlib import Path
@@ -34,10 +34,10 @@ TOKENS, SAVES = pool("auth.db"), pool("state.db")
 async def read(request: Any, slot: str) -> bytes:
     shown = request.getHeader("authorization")
     player_id = await TOKENS.runWithConnection(lambda connection: player_of(connection, INDEXER, shown))
-    sight = await SAVES.runWithConnection(lambda connection: save_of(connection, player_id, slot))
-    for name, value in head_of(sight).items():
+    snapshot = await SAVES.runWithConnection(lambda connection: save_of(connection, player_id, slot))
+    for name, value in head_of(snapshot).items():
         request.setHeader(name, value)
-    return sight.data
+    return snapshot.data
 
 
 if __name__ == "__main__":

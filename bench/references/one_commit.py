@@ -1,4 +1,4 @@
-"""W1: gamed with a commit of its own for each change. Arguments as of gamed."""
+"""W1 is gamed with a separate commit for each change. Arguments: those of gamed"""
 
 from gamed.cli import main
 from gamed.database.queues import WriteQueue

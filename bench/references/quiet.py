@@ -1,4 +1,4 @@
-"""gamed without a line or a count per request. Arguments as of gamed."""
+"""This is gamed without a log line or a count for each request. Arguments: those of gamed"""
 
 from gamed.cli import main
 from gamed.http.access_log import AccessLog

@@ -1,4 +1,4 @@
-"""The query of a token and the query of a save, as gamed has them, with the conditions of none: for N and D."""
+"""N and D use gamed's query of a token and of a save, without conditions."""
 
 import time
 from pathlib import Path
@@ -28,6 +28,6 @@ def save_of(connection: Connection, player_id: str, slot: str) -> SlotSnapshot:
     return read_slot(connection, player_id, ReadRequest(slot, Conditions(), with_bytes=True))
 
 
-def head_of(sight: SlotSnapshot) -> dict[str, str]:
-    assert sight.target is not None
-    return {"ETag": str(sight.target.entity_tag), "Content-Type": "application/octet-stream"}
+def head_of(snapshot: SlotSnapshot) -> dict[str, str]:
+    assert snapshot.target is not None
+    return {"ETag": str(snapshot.target.entity_tag), "Content-Type": "application/octet-stream"}

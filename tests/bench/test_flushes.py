@@ -1,10 +1,10 @@
-"""What a trace of system calls proves of the flush before an answer, and what it does not."""
+"""A trace of system calls proves, or does not prove, that a response was sent after the flush of its write."""
 
 from collections.abc import Sequence
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench.flushes import LOG, Findings, Sent, judge
+from bench.flushes import LOG, Findings, Sent, check_flushes
 
 WAL = f"/data/{LOG}"
 
@@ -15,7 +15,7 @@ def put(number: int) -> Sent:
 
 
 def shown(data: bytes) -> str:
-    """As strace writes it, more or less: what is not a letter is octal."""
+    """Return data in a form like that of strace, in which bytes other than letters are octal."""
     return "".join(chr(byte) if chr(byte).isalnum() or byte in b"-_ /.:" else f"\\{byte:03o}" for byte in data)
 
 
@@ -24,7 +24,7 @@ def wrote(data: bytes, file: str = WAL) -> str:
 
 
 def frame(*marks: bytes, commit: bool = False) -> tuple[str, str]:
-    """The two writes of a page with these marks."""
+    """Return the two writes of a page with these marks."""
     head = b"\0\0\0\7" + (b"\0\0\0\x19" if commit else bytes(4)) + b"\x12\x34" * 8
     return wrote(head), wrote(b"\r\0\x01" + b"\0 ".join(marks) + bytes(9))
 
@@ -39,28 +39,28 @@ WRITTEN = (*frame(ONE.marks[0]), *frame(ONE.marks[1], commit=True))
 FLUSH, ANSWER = f"fdatasync(25<{WAL}>) = 0", answered(ONE)
 
 
-def judged(*calls: str, sent: Sequence[Sent] = (ONE,)) -> Findings:
-    """Of a trace of one thread; a call that begins with its thread's number has another."""
+def findings(*calls: str, sent: Sequence[Sent] = (ONE,)) -> Findings:
+    """Return the findings of a trace; calls are of one thread unless they begin with a thread's number."""
     lines = [call if call[0].isdigit() else f"8 {call}" for call in calls]
     numbered = ((line.partition(" "), number) for number, line in enumerate(lines))
-    return judge([f"{thread} 17.{number:06d} {call}\n" for (thread, _, call), number in numbered], sent)
+    return check_flushes([f"{thread} 17.{number:06d} {call}\n" for (thread, _, call), number in numbered], sent)
 
 
 class FlushTests(SynchronousTestCase):
     def assert_proved(self, *calls: str, sent: Sequence[Sent] = (ONE,)) -> None:
-        found = judged(*calls, sent=sent)
+        found = findings(*calls, sent=sent)
         self.assertEqual((found.missing, found.answers), ([], len(sent)))
 
     def assert_missing(self, *calls: str, sent: Sequence[Sent] = (ONE,)) -> None:
-        self.assertEqual(len(judged(*calls, sent=sent).missing), 1, calls)
+        self.assertEqual(len(findings(*calls, sent=sent).missing), 1, calls)
 
     def test_flushed_then_answered(self) -> None:
-        """Both marks, the commit, the flush, the answer."""
+        """Both marks, the commit, the flush and the response, in this order, are a proof."""
         self.assert_proved(*WRITTEN, FLUSH, ANSWER)
-        self.assertEqual(judged(*WRITTEN, FLUSH, ANSWER, FLUSH).flushes, 2)
+        self.assertEqual(findings(*WRITTEN, FLUSH, ANSWER, FLUSH).flushes, 2)
 
     def test_answered_in_two_pieces(self) -> None:
-        """Head and body of one call, each from where it is."""
+        """Head and body may be separate buffers of one call."""
         head, body = b"HTTP/1.1 200 OK\r\n\r\n", b'{"sha256":"' + ONE.digest + b'"}'
         pieces = ", ".join(f'{{iov_base="{shown(data)}", iov_len={len(data)}}}' for data in (head, body))
         answer = f"sendmsg(30<socket:[77]>, {{msg_iov=[{pieces}], msg_iovlen=2}}, 0) = {len(head) + len(body)}"
@@ -68,12 +68,12 @@ class FlushTests(SynchronousTestCase):
         self.assert_missing(*WRITTEN, answer, FLUSH)
 
     def test_one_flush_for_many(self) -> None:
-        """A group commit: one flush covers every mark that was written before it."""
+        """One flush covers all marks that were written before it (group commit)."""
         pages = (*frame(*ONE.marks), *frame(*TWO.marks, commit=True))
         self.assert_proved(*pages, FLUSH, answered(TWO), ANSWER, sent=(ONE, TWO))
 
     def test_answered_before_the_flush(self) -> None:
-        """No flush, or one that comes only after the answer."""
+        """Without a flush, or with one after the response, there is no proof."""
         self.assert_missing(*WRITTEN, ANSWER)
         self.assert_missing(*WRITTEN, ANSWER, FLUSH)
 
@@ -91,34 +91,34 @@ class FlushTests(SynchronousTestCase):
         self.assert_missing(*WRITTEN[:3], begun, WRITTEN[3], ended, ANSWER)
 
     def test_flush_that_failed(self) -> None:
-        """An error of the disk is no flush."""
+        """A flush with an error is not a flush."""
         self.assert_missing(*WRITTEN, f"fdatasync(25<{WAL}>) = -1 EIO (Input/output error)", ANSWER)
 
     def test_flush_of_another_file(self) -> None:
-        """Of auth.db's log, or of state.db itself."""
+        """A flush of auth.db's log, or of state.db itself, does not count."""
         for name in ("auth.db-wal", "state.db"):
             self.assert_missing(*WRITTEN, f"fdatasync(25</data/{name}>) = 0", ANSWER)
 
     def test_no_commit(self) -> None:
-        """Frames without one that ends a transaction are forgotten by SQLite after a crash."""
+        """SQLite discards frames without a committing one after a crash."""
         self.assert_missing(*frame(*ONE.marks), FLUSH, ANSWER)
 
     def test_half_of_it(self) -> None:
-        """The bytes without the version's row, or the row without the bytes."""
+        """The bytes without the version's row, or the row without the bytes, are not enough."""
         for mark in ONE.marks:
             self.assert_missing(*frame(mark, commit=True), FLUSH, ANSWER)
 
     def test_written_elsewhere(self) -> None:
-        """Marks in another file than the log."""
+        """Marks in another file than the log do not count."""
         pages = [line.replace(WAL, "/data/spool") for line in WRITTEN]
         self.assert_missing(*pages, FLUSH, ANSWER)
 
     def test_never_answered(self) -> None:
-        """A trace that does not show the answer proves nothing; a refusal is no answer."""
+        """A trace without a 2xx response proves nothing."""
         self.assert_missing(*WRITTEN, FLUSH)
         self.assert_missing(*WRITTEN, FLUSH, answered(ONE, 503))
 
     def test_one_of_two(self) -> None:
-        """Each PUT for itself: the first one's flush says nothing of the second."""
+        """Each PUT needs its flush: that of the first one does not cover the second."""
         second = frame(*TWO.marks, commit=True)
         self.assert_missing(*WRITTEN, FLUSH, *second, answered(TWO), ANSWER, sent=(ONE, TWO))

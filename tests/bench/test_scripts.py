@@ -1,4 +1,4 @@
-"""The smaller measurements still run, and group what they find as they say."""
+"""The smaller measurements run, and assign samples to the right parts."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from bench.growth import SMOKE, WAITING, quartiles
 from bench.inside import Inside, requests
-from bench.where import ENOUGH, KERNEL, LANES, REST, Spent, parts, room
+from bench.where import ENOUGH, KERNEL, REST, THREADS, Spent, part_of, parts
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 200
@@ -38,51 +38,51 @@ class GrowthTests(SynchronousTestCase):
             self.assertGreater(figures["all_ms" if point["over"] == WAITING else "per_second"], 0, point)
 
     def test_quartiles(self) -> None:
-        """Of less than three rounds all that is known is how far they go."""
+        """With fewer than three rounds the quartiles are the minimum and the maximum."""
         self.assertEqual(quartiles([3.0, 1.0]), [1.0, 2.0, 3.0])
         self.assertEqual(quartiles([5.0, 1.0, 2.0, 4.0, 3.0]), [2.0, 3.0, 4.0])
 
 
 class InsideTests(SynchronousTestCase):
     def test_every_request_is_answered(self) -> None:
-        """The real rooms answer as is due to what is measured; any other answer ends the measurement."""
+        """The real routes answer each measured request with success; another response ends the measurement."""
         Path(folder := self.mktemp()).mkdir()
         inside = Inside(Path(folder).absolute(), Clock())
         for name, request in requests().items():
-            inside.wire.last = b""
+            inside.transport.last = b""
             inside.ask(request, 3)
-            self.assertIn(b"\r\nX-Request-Id: ", inside.wire.last, name)
+            self.assertIn(b"\r\nX-Request-Id: ", inside.transport.last, name)
         self.assertRaises(RuntimeError, inside.ask, b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n", 1)
 
 
 class WhereTests(SynchronousTestCase):
-    def test_the_innermost_room_has_it(self) -> None:
-        """What Twisted does for a room is the room's; what a room asks of the socket is the socket's."""
+    def test_the_innermost_part_counts(self) -> None:
+        """Time in Twisted counts to the part that called it; time in a socket's write counts to the reactor."""
         saving = f"{READING};_read (gamed/saves/routes.py)"
         answering = f"{READING};send_result (gamed/http/request.py)"
         for stack, name in (
-            (READING, "head, route, gates"),
+            (READING, "head, route, body policy"),
             (REACTOR, "reactor's turn"),
             (f"{saving};read (gamed/saves/service.py);__init__ (twisted/internet/defer.py)", "handler"),
-            (f"{saving};submit (gamed/database/queues.py)", "to the lane and back"),
-            (f"{answering};line (gamed/ops/metrics.py)", "log line, counts"),
+            (f"{saving};submit (gamed/database/queues.py)", "to the database and back"),
+            (f"{answering};line (gamed/ops/metrics.py)", "log line, counters"),
             (f"{answering};write (twisted/internet/tcp.py)", "reactor's turn"),
             ("main (runpy.py)", REST),
         ):
-            self.assertEqual(room(stack), name, stack)
+            self.assertEqual(part_of(stack), name, stack)
 
-    def test_too_little_was_seen(self) -> None:
-        """Time of which py-spy saw next to nothing is not divided, and not left out either."""
+    def test_too_few_samples(self) -> None:
+        """Too few samples are an error."""
         seen = f"thread (1): MainThread;x (gamed/http/site.py) {ENOUGH - 1}"
         self.assertRaises(RuntimeError, parts, [seen], Spent(160.0, 30.0, 40.0))
         self.assertRaises(RuntimeError, parts, [], Spent(160.0, 30.0, 40.0))
 
     def test_parts_of_the_whole(self) -> None:
-        """Shares of the main thread's time, nothing left out; what the kernel knows is not guessed."""
-        main, lane = "thread (3203): MainThread", "thread (3224): PoolThread-1"
-        lines = [f"{main};{READING} 30", f"{main};{REACTOR} 40", f"{main};main (a file.py) 10", f"{lane};{READING} 99"]
+        """The parts of the main thread's time add up to the whole; the kernel's figures are not divided."""
+        main, other = "thread (3203): MainThread", "thread (3224): PoolThread-1"
+        lines = [f"{main};{READING} 30", f"{main};{REACTOR} 40", f"{main};main (a file.py) 10", f"{other};{READING} 99"]
         found = parts([*lines, f"{main};{REACTOR};Poll.doPoll (x.py) 70"], Spent(160.0, 30.0, 40.0))
-        self.assertEqual(found["head, route, gates"], 60.0)
+        self.assertEqual(found["head, route, body policy"], 60.0)
         self.assertEqual(found["reactor's turn"], 80.0)
-        self.assertEqual((found[REST], found[KERNEL], found[LANES]), (20.0, 30.0, 40.0))
+        self.assertEqual((found[REST], found[KERNEL], found[THREADS]), (20.0, 30.0, 40.0))
         self.assertEqual(sum(found.values()), 230.0)

@@ -1,4 +1,4 @@
-"""Very many connections of one process: plain sockets and one epoll, so that the server is what takes the time."""
+"""Many connections of one process use plain sockets and one epoll, so that the server takes most of the time."""
 
 import json
 import select
@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 AT_ONCE = 64
-"""Connections that ask when one answer each is all that is wanted."""
+"""The number of connections that `ask_all` uses."""
 _ANSWER_BYTES = 65536
 
 
 class Answer(NamedTuple):
     at: float
-    """When its last byte had come, by time.perf_counter()."""
+    """The time of its last byte, by time.perf_counter()."""
     status: int
     body: bytes
 
@@ -25,8 +25,8 @@ class Answer(NamedTuple):
         return found
 
 
-class Crowd:
-    """`count` connections to one port of this machine, each of which has asked at most one thing at a time."""
+class ClientConnections:
+    """`count` connections to one port of this machine, each with at most one request at a time."""
 
     def __init__(self, port: int, count: int) -> None:
         self._epoll = select.epoll()
@@ -34,24 +34,24 @@ class Crowd:
         self._members = {member.fileno(): number for number, member in enumerate(self._sockets)}
         for member in self._sockets:
             member.setblocking(False)
-            self._epoll.register(member, select.EPOLLIN | select.EPOLLET)  # nothing is said twice: of a close, too
+            self._epoll.register(member, select.EPOLLIN | select.EPOLLET)  # edge-triggered
 
     def ask(self, requests: Iterable[bytes], first: int = 0) -> None:
-        """The first request by connection `first`, the next by the next."""
+        """Send one request by each connection, beginning with connection `first`."""
         for number, request in enumerate(requests, first):
             if self._sockets[number].send(request) < len(request):
                 raise BlockingIOError("a request does not fit into an empty socket")
 
     def answers(self, numbers: Sequence[int], pause_seconds: float = 0) -> list[Answer]:
-        """The one whole answer that each of these gets, in their order. TimeoutError, ConnectionError.
+        """Return the complete response of each of these connections, or raise TimeoutError or ConnectionError.
 
-        `pause_seconds`: between two looks. Waking this process for each of very many answers is work for the server's
-        processor, which no network card would leave to it.
+        `pause_seconds` is the pause between two polls: to wake this process for each of many responses would cost time
+        of the server's processor, which a network card does not.
         """
         found: dict[int, Answer] = {}
         pieces: dict[int, bytes] = dict.fromkeys(numbers, b"")
         while pieces:
-            ready = self._epoll.poll(PATIENCE_SECONDS)
+            ready = self._epoll.poll(TIMEOUT_SECONDS)
             if not ready:
                 raise TimeoutError(f"{len(pieces)} of {len(numbers)} were not answered")
             if pause_seconds:
@@ -66,12 +66,12 @@ class Crowd:
         return [found[number] for number in numbers]
 
     def _read(self, number: int, data: bytes) -> tuple[bytes, Answer | None]:
-        """What has come of an answer after `data`, and the answer once it is whole."""
+        """Return `data` with the bytes that arrived since, and the response once it is complete."""
         with suppress(BlockingIOError):
-            while (answer := _whole(data)) is None:
+            while (answer := _parse(data)) is None:
                 more = self._sockets[number].recv(_ANSWER_BYTES)
                 if not more:
-                    raise ConnectionError(f"connection {number} was closed before its answer was whole")
+                    raise ConnectionError(f"connection {number} was closed before its response was complete")
                 data += more
             return data, answer
         return data, None
@@ -83,13 +83,13 @@ class Crowd:
 
 
 def ask_all(port: int, requests: Sequence[bytes]) -> list[Answer]:
-    """One answer to each, some at a time."""
-    crowd, found = Crowd(port, AT_ONCE), []
+    """Return the response to each request, with some requests at a time."""
+    connections, found = ClientConnections(port, AT_ONCE), []
     for begin in range(0, len(requests), AT_ONCE):
         portion = requests[begin : begin + AT_ONCE]
-        crowd.ask(portion)
-        found += crowd.answers(range(len(portion)))
-    crowd.close()
+        connections.ask(portion)
+        found += connections.answers(range(len(portion)))
+    connections.close()
     return found
 
 
@@ -100,8 +100,8 @@ def request(method: str, path: str, secret: str | None = None, body: Mapping[str
     return "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode() + data
 
 
-def _whole(data: bytes) -> Answer | None:
-    """The answer in `data`; None while some of it is missing."""
+def _parse(data: bytes) -> Answer | None:
+    """Return the response in `data`, or None while it is incomplete."""
     head, ended, body = data.partition(b"\r\n\r\n")
     _, named, length = head.partition(b"\r\nContent-Length: ")
     if not ended or (named and len(body) < int(length.partition(b"\r\n")[0])):

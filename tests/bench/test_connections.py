@@ -1,24 +1,24 @@
-"""The client of very many connections counts whole answers only."""
+"""The client of many connections counts only complete responses."""
 
 import socket
 from threading import Thread
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from bench.crowd import Answer, Crowd
+from bench.connections import Answer, ClientConnections
 from bench.waiters import expect
 
 ANSWER = b"HTTP/1.1 202 Accepted\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"
 
 
-class CrowdTests(SynchronousTestCase):
-    def serve(self, *answers: bytes) -> Crowd:
-        """Each connection gets its answer byte by byte, once all have asked; then it is closed."""
+class ClientConnectionsTests(SynchronousTestCase):
+    def serve(self, *answers: bytes) -> ClientConnections:
+        """Answer each connection byte by byte after all have sent a request, and close it."""
         listener = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(listener.close)
-        crowd = Crowd(listener.getsockname()[1], len(answers))
-        self.addCleanup(crowd.close)
-        crowd.ask([b"?"] * len(answers))
+        connections = ClientConnections(listener.getsockname()[1], len(answers))
+        self.addCleanup(connections.close)
+        connections.ask([b"?"] * len(answers))
 
         def answer() -> None:
             peers = [listener.accept()[0] for _ in answers]
@@ -31,19 +31,19 @@ class CrowdTests(SynchronousTestCase):
         thread = Thread(target=answer)
         thread.start()
         self.addCleanup(thread.join)
-        return crowd
+        return connections
 
     def test_whole_answers(self) -> None:
-        """In pieces, with a body or without, followed by a close: each is told once, in the order asked for."""
-        crowd = self.serve(ANSWER, ANSWER.replace(b"body", b"last"), b"HTTP/1.1 204 No Content\r\n\r\n")
-        found = crowd.answers([2, 0, 1])
+        """Responses in pieces, with or without a body, are returned once, in the order asked for."""
+        connections = self.serve(ANSWER, ANSWER.replace(b"body", b"last"), b"HTTP/1.1 204 No Content\r\n\r\n")
+        found = connections.answers([2, 0, 1])
         self.assertEqual([(one.status, one.body) for one in found], [(204, b""), (202, b"body"), (202, b"last")])
 
     def test_a_broken_answer(self) -> None:
-        """One that ends too soon is no answer."""
+        """A response that ends too soon is an error."""
         self.assertRaises(ConnectionError, self.serve(ANSWER, ANSWER[:-1]).answers, [0, 1])
 
     def test_another_status(self) -> None:
-        """A refusal is not taken for the answer that is measured."""
+        """A response with another status is an error."""
         expect(202, [Answer(0.0, 202, b"")])
         self.assertRaises(RuntimeError, expect, 202, [Answer(0.0, 202, b""), Answer(0.0, 503, b"busy")])

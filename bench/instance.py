@@ -1,4 +1,4 @@
-"""A service of its own for a measurement: a process, a folder, players who are signed in."""
+"""A measurement starts its own service: a process, a folder, and signed-in players."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ from bench.process import Process, free_port
 from gamed.cli.context import CommandContext
 from gamed.crypto import Keys
 from gamed.players.tables import create_player
-from gamed.sessions.credentials import CredentialPair, SessionPolicy, generate_pair, new_session_id
+from gamed.sessions.credentials import SessionPolicy, generate_pair, new_session_id
 from gamed.sessions.tables import open_session
 
 LIMITS = {"starts_per_minute": 0, "live_logins_per_address": 0, "live_logins": 0, "refreshes_per_minute": 0}
@@ -27,14 +27,14 @@ GAMED = (sys.executable, "-m", "gamed")
 
 
 class Player(Struct, frozen=True):
-    """Somebody signed in."""
+    """The credentials of a signed-in player."""
 
     access: str
     refresh: str
 
 
-class House:
-    """`gamed serve` in `folder`; `command` is what runs in place of `python -m gamed`."""
+class GamedInstance:
+    """A `gamed serve` in `folder`; `command` replaces `python -m gamed`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class House:
         words = [*command, "serve", *places, *listen, *arguments]
         self.process = Process(words, self.port, folder / "log", environment or {})
 
-    def start(self) -> "House":
+    def start(self) -> "GamedInstance":
         self.process.start()
         return self
 
@@ -69,7 +69,7 @@ class House:
         return connection
 
     def sign_in(self, players: Sequence[str]) -> list[Player]:
-        """These players, who are made where they are not there yet; once the service ran."""
+        """Create the players that do not exist, and sign them in; the service must have run before."""
         host = CommandContext(str(self.folder / "authentication.json"), str(self.data), development=False)
 
         def unit(connection: Connection, keys: Keys) -> list[Player]:
@@ -112,10 +112,6 @@ def _sign_in(connection: Connection, keys: Keys, player_id: str) -> Player:
         pair=pair,
         now_ms=now_ms,
     )
-    return _shown(pair)
-
-
-def _shown(pair: CredentialPair) -> Player:
     return Player(pair.access.reveal().decode(), pair.refresh.reveal().decode())
 
 
@@ -124,7 +120,7 @@ def percentile(values: Sequence[float], part: float) -> float:
 
 
 def disk_probe_ms(folder: Path, writes: int = 50) -> float:
-    """Median of an fsync of 4 KiB there: what every answered PUT pays at least."""
+    """Return the median time of an fsync of 4 KiB, which every PUT needs at least once."""
     times = []
     with (folder / "probe").open("wb") as file:
         for _ in range(writes):
