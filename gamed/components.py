@@ -28,18 +28,18 @@ from gamed.event_log import EventLog
 from gamed.http.app import RouteGroup
 from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import spare_files
-from gamed.login.attempt import redirect_uri
-from gamed.login.authorize import AuthorizeService, VisitRateLimit
+from gamed.login.authorize import AuthorizeService
 from gamed.login.browser import BrowserLoginService, LoginLifecycle, ResultService
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, DoneRoutes, PageResponder
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
 from gamed.login.callback import CallbackService
 from gamed.login.collect import CollectService
 from gamed.login.csrf import BrowserGuard
+from gamed.login.interfaces import ProviderAccess
 from gamed.login.local import LocalLoginService, PasswordAuthenticator
-from gamed.login.policy import LoginPolicy
+from gamed.login.policy import LoginContext, LoginPolicy
 from gamed.login.routes import LoginRoutes
 from gamed.login.start import StartService
-from gamed.login.store import StoredAccounts, StoredAttempts, StoredIdentities, StoredLimits, StoredLogins
+from gamed.login.store import SqliteLoginStore
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import LoggedSignInFailures
 from gamed.players.command_log import CommandLogForwarder
@@ -115,44 +115,44 @@ class LoginComponents:
         self, context: ServiceContext, sessions: SessionService, first_uses: FirstUses, base_url: Callable[[], str]
     ) -> None:
         config, keys, databases = context.config, context.keys, context.databases
-        self._context = context
-        self._policy = login_policy(config)
+        self._service = context
+        self._context = LoginContext(keys, token_bytes, context.now_ms, login_policy(config), context.audit)
         self._sessions = sessions
-        self._base_url = base_url
         self._started_ms: int | None = None
         """The time of the first call of recover(), before the first request."""
         self._waiters = LongPollRegistry(context.reactor)
-        self._logins = StoredLogins(databases.reads, databases.auth, keys, first_uses)
-        self._attempts = StoredAttempts(databases.auth)
-        self._accounts = StoredAccounts(databases.reads, keys)
-        self._identities = StoredIdentities(databases.reads)
-        self._limits = StoredLimits(databases.auth)
-        self._visits = VisitRateLimit(self._limits, keys.indexer, context.now_ms, config.limits)
-        self._browsers = BrowserLoginService(self._logins, self._waiters, keys.indexer, context.now_ms, context.audit)
-        self._lifecycle = LoginLifecycle(self._logins, self._waiters, context.now_ms)
-        self._failures = LoggedSignInFailures(context.counters)
+        self._store = SqliteLoginStore(databases.reads, databases.auth, keys, first_uses)
+        self._browsers = BrowserLoginService(self._context, self._store, self._waiters)
+        self._lifecycle = LoginLifecycle(self._store, self._waiters, context.now_ms)
         configured = config.providers if config.mode is Mode.OAUTH else {}
         self._realms = namespace_indexes(keys.indexer, configured.values())
-        self._providers = _build_providers(context, configured)
+        providers = _build_providers(context, configured)
+        self._access = ProviderAccess(providers, base_url, LoggedSignInFailures(context.counters))
 
     def routes(self) -> Sequence[RouteGroup]:
         """Return the routes for games, for the pages of a login, and for callbacks."""
-        context = self._context
-        https = (context.config.public_url or "").startswith("https:")
-        guard = BrowserGuard(context.keys.indexer, token_bytes, https)
-        responder = PageResponder(guard, self._base_url, context.config.server_name, context.now_ms, context.tasks)
+        context, config, tasks = self._context, self._service.config, self._service.tasks
+        store, browsers, access = self._store, self._browsers, self._access
+        start = StartService(context, store, access, self._sessions, self._waiters)
+        collect = CollectService(context, store, self._waiters)
+        passwords = PasswordAuthenticator(context, store, AsyncPasswordHasher(self._service.reactor))
+        authorize = AuthorizeService(context, browsers, store, access, passwords)
+        local = LocalLoginService(context, browsers, passwords) if config.mode is Mode.LOCAL else None
+        labels = {name: provider.label for name, provider in access.providers.items()}
+        guard = BrowserGuard(context.indexer, token_bytes, (config.public_url or "").startswith("https:"))
+        pages = PageResponder(guard, access.base_url, config.server_name, context.now_ms, tasks)
         return (
-            self._game_routes(),
-            self._browser_routes(responder),
-            CallbackRoutes(self._callback_service(), responder),
-            DoneRoutes(ResultService(self._browsers, context.keys), responder),
+            LoginRoutes(context, start, self._lifecycle, collect, access.base_url, tasks),
+            BrowserRoutes(browsers, authorize, local, labels, config.login.registration, pages),
+            CallbackRoutes(CallbackService(context, browsers, store, access), pages),
+            ResultRoutes(ResultService(browsers, context.keys), pages),
         )
 
     async def log_providers(self) -> None:
         """Log the redirect URIs to register, and how many accounts no configured provider can sign in any more."""
-        for name in self._providers:
-            _log.info("redirect_uri", provider=name, uri=redirect_uri(self._base_url(), name))
-        orphaned = await self._identities.left_behind(self._realms) if self._providers else 0
+        for name in self._access.providers:
+            _log.info("redirect_uri", provider=name, uri=self._access.redirect_uri(name))
+        orphaned = await self._store.orphaned_identities(self._realms) if self._access.providers else 0
         if orphaned:
             _log.warn(
                 "orphaned_identities",
@@ -167,8 +167,8 @@ class LoginComponents:
 
     async def clean_up(self) -> None:
         """End and delete expired logins, and delete rate limits that limit no client."""
-        await self._lifecycle.sweep()
-        await self._limits.sweep(self._context.now_ms())
+        await self._lifecycle.expire()
+        await self._store.delete_idle_buckets(self._context.now_ms())
 
     @property
     def waiting(self) -> int:
@@ -178,66 +178,6 @@ class LoginComponents:
     def close(self) -> None:
         """Answer all waiting requests."""
         self._waiters.close()
-
-    def _game_routes(self) -> LoginRoutes:
-        context = self._context
-        keys, clock = context.keys, context.now_ms
-        start = StartService(
-            self._logins,
-            self._sessions,
-            self._accounts,
-            self._providers,
-            keys.indexer,
-            token_bytes,
-            clock,
-            self._policy,
-            self._waiters,
-            self._limits,
-        )
-        collect = CollectService(self._logins, self._waiters, keys, token_bytes, clock, self._policy, context.audit)
-        return LoginRoutes(start, self._lifecycle, collect, keys.indexer, self._base_url, clock, context.tasks)
-
-    def _browser_routes(self, responder: PageResponder) -> BrowserRoutes:
-        context = self._context
-        keys, clock = context.keys, context.now_ms
-        registration = context.config.login.registration
-        tries = context.config.limits.passwords_per_minute
-        hasher = AsyncPasswordHasher(context.reactor)
-        passwords = PasswordAuthenticator(
-            self._accounts, hasher, self._limits, keys.indexer, clock, tries, context.audit
-        )
-        local = LocalLoginService(self._browsers, passwords, keys, token_bytes, clock, registration)
-        authorize = AuthorizeService(
-            self._browsers,
-            self._attempts,
-            self._providers,
-            passwords,
-            self._accounts,
-            self._failures,
-            keys,
-            token_bytes,
-            clock,
-            self._base_url,
-            self._visits,
-        )
-        labels = {name: provider.label for name, provider in self._providers.items()}
-        in_local_mode = context.config.mode is Mode.LOCAL
-        return BrowserRoutes(
-            self._browsers, authorize, local if in_local_mode else None, labels, registration, responder
-        )
-
-    def _callback_service(self) -> CallbackService:
-        return CallbackService(
-            self._browsers,
-            self._attempts,
-            self._providers,
-            self._failures,
-            self._context.keys,
-            token_bytes,
-            self._context.now_ms,
-            self._base_url,
-            self._visits,
-        )
 
 
 def _build_providers(context: ServiceContext, configured: Mapping[str, Provider]) -> dict[str, IdentityProvider]:

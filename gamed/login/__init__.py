@@ -1,1 +1,1 @@
-"""The handoff: a game starts a sign-in, a browser completes it, the game collects the result (SPEC 1.5, PROTOCOL 3)."""
+"""A login: the game starts it, a browser completes it, and the game collects the result (SPEC 1.5, PROTOCOL 3)."""

@@ -1,4 +1,4 @@
-"""One trip of one browser to the provider: what it takes along, and what the server keeps of it (SPEC 2.3)."""
+"""An authorization attempt is one redirect of one browser to a provider; the server stores it sealed (SPEC 2.3)."""
 
 from enum import Enum
 
@@ -12,62 +12,61 @@ from gamed.structs import redacts
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, base64url, public_id
 
 LIVE_ATTEMPTS = 5
-"""Of one login; the oldest is dropped for a sixth (PROTOCOL 3.2)."""
+"""The open attempts of one login; a sixth replaces the oldest (PROTOCOL 3.2)."""
 
 
 class AttemptStatus(Enum):
+    """The status of an attempt; only an open one can be exchanged."""
+
     OPEN = "open"
     USED = "used"
-    """Its callback has come, and won."""
-    BURNED = "burned"
-    """Its callback has come and was not what the provider would have sent."""
+    """Its callback was the first of the login."""
+    INVALIDATED = "invalidated"
+    """Its callback named another provider or issuer."""
 
 
 @redacts("state_index", "browser_index", "sealed_verifier", "sealed_nonce")
 class AuthorizationAttempt(Struct, frozen=True):
-    """As it is kept: the state only as an index, verifier and nonce only sealed, both gone once it is not open."""
+    """An attempt as it is stored: an index of the state, sealed verifier and nonce, both deleted once it is closed."""
 
     attempt_id: str
     state_index: Index
     login_id: str
     browser_index: Index
-    """The browser that was sent; no other may bring the callback."""
+    """The browser that was redirected; only this one may bring the callback."""
     provider: str
     iss_promised: bool
-    """Whether the callback must name the issuer (RFC 9207)."""
+    """The callback must name the issuer (RFC 9207)."""
     created_ms: int
     status: AttemptStatus = AttemptStatus.OPEN
     sealed_verifier: bytes | None = None
     sealed_nonce: bytes | None = None
     player_id: str | None = None
-    """To adopt an account: whose name and password were typed before this browser was sent."""
+    """The player whose name and password were typed before, when a local account is adopted."""
 
-    def verifier(self, keys: Keys) -> Secret:
-        """SealBroken when it is gone, or not this attempt's."""
-        return Secret(keys.sealer.unseal(Purpose.PKCE, self.attempt_id, self.sealed_verifier or b""))
-
-    def nonce(self, keys: Keys) -> str | None:
-        """None for a provider without; SealBroken as above."""
+    def unseal(self, keys: Keys) -> tuple[Secret, str | None]:
+        """Return the PKCE verifier and the nonce, None for a provider without; raise DecryptionFailed."""
+        verifier = Secret(keys.sealer.unseal(Purpose.PKCE, self.attempt_id, self.sealed_verifier or b""))
         if self.sealed_nonce is None:
-            return None
-        return keys.sealer.unseal(Purpose.NONCE, self.attempt_id, self.sealed_nonce).decode()
+            return verifier, None
+        return verifier, keys.sealer.unseal(Purpose.NONCE, self.attempt_id, self.sealed_nonce).decode()
 
 
 @redacts("state", "nonce")
 class AttemptSecrets(Struct, frozen=True):
-    """Fresh values of one attempt, before it is known where the provider wants the browser."""
+    """The new state, PKCE verifier and nonce of one attempt."""
 
     state: str
     verifier: Secret
     nonce: str | None
 
     @classmethod
-    def fresh(cls, random: Random, uses_nonce: bool) -> "AttemptSecrets":
-        """A state of 256 bits, a verifier of 86 characters, a nonce where the provider signs one (OpenID Connect)."""
+    def generate(cls, random: Random, uses_nonce: bool) -> "AttemptSecrets":
+        """Return a state of 256 bits, a verifier of 86 characters, and for OpenID Connect a nonce."""
         state = base64url(random(ENTROPY_BYTES))
         return cls(state, make_verifier(random), make_nonce(random) if uses_nonce else None)
 
-    def journey(self, redirect_uri: str) -> AuthorizationRequest:
+    def authorization_request(self, redirect_uri: str) -> AuthorizationRequest:
         return AuthorizationRequest(self.state, challenge_of(self.verifier), self.nonce, redirect_uri)
 
     def attempt(
@@ -81,6 +80,7 @@ class AttemptSecrets(Struct, frozen=True):
         player_id: str | None,
         now_ms: int,
     ) -> AuthorizationAttempt:
+        """Return the attempt to store, with these secrets sealed."""
         attempt_id, seal = public_id("att", random(ID_BYTES)), keys.sealer.seal
         return AuthorizationAttempt(
             attempt_id=attempt_id,
@@ -101,5 +101,5 @@ def state_index(indexer: Indexer, state: Secret) -> Index:
 
 
 def redirect_uri(base: str, provider: str) -> str:
-    """Exactly this must be registered at the provider (SPEC 4.2)."""
+    """Return the redirect URI that has to be registered at the provider (SPEC 4.2)."""
     return f"{base}/auth/{provider}/callback"

@@ -1,41 +1,40 @@
-"""Which browser may go to the provider without a page in between (PROTOCOL 3.2); pure.
+"""A browser is redirected to a provider, at once or after a page with a button (PROTOCOL 3.2).
 
-The limits of a browser's visits to a login, per client address (PROTOCOL 3.9).
-
-Sending a browser to a provider, at once or after a page and a button (PROTOCOL 3.2).
-
-A provider that cannot be used ends the login, so that its game is told at once; but only where the browser would have
-been sent: at the button, which every browser has that could also decline, or on the way past the page.
+A provider that cannot be used ends the login, so that the game is notified; but only when the browser would have been
+redirected: at the button, which every browser has that may also decline, or where the page is skipped.
 """
 
-from collections.abc import Callable, Mapping
 from hmac import compare_digest
-from typing import Protocol
 
 from msgspec import Struct
 
-from gamed.config import model
-from gamed.crypto import Index, Indexer, Keys, Random
-from gamed.login.attempt import AttemptSecrets, redirect_uri
-from gamed.login.browser import BrowserLoginService, RedirectToResult, SignInPrompt, require_winner
-from gamed.login.errors import CallbacksLimited
-from gamed.login.interfaces import AttemptStore, SignInFailureLog
+from gamed.crypto import Index
+from gamed.login.attempt import AttemptSecrets
+from gamed.login.browser import BrowserLoginService, RedirectToResult, SignInPrompt, require_own
+from gamed.login.interfaces import LoginStore, ProviderAccess
 from gamed.login.keys import LOCAL, LoginLookup
-from gamed.login.local import FormRejected, Limits, PasswordAuthenticator, SignInForm, SignInRejected
-from gamed.login.policy import address_indexes, per_address
+from gamed.login.local import FormRejected, PasswordAuthenticator, SignInForm, SignInRejected
+from gamed.login.policy import LoginContext, address_indexes
 from gamed.login.transaction import UNDECIDED, LoginIntent, LoginTransaction
 from gamed.outcomes import LoginFailure
-from gamed.providers.base import IdentityProvider, ProviderFailure
-from gamed.rate_limit import RateLimit, RateLimited
+from gamed.providers.base import ProviderFailure
 from gamed.structs import Component, redacts
-from gamed.timestamps import Now
+
+NOT_CONFIGURED = "authentication.json does not have this provider any more"
+
+
+@redacts("url")
+class RedirectToProvider(Struct, frozen=True):
+    """A redirect to the provider's authorization endpoint."""
+
+    url: str
 
 
 def may_skip_consent_page(login: LoginTransaction, address: Index, fetch_site: str | None) -> bool:
-    """A game on this very machine opened the link itself, as far as anyone can tell.
+    """Return whether a game on this very machine opened the link, as far as the server can see.
 
-    Everyone else, above all who was sent the link, is first shown who asks. `address` is the index of the browser's
-    prefix, `fetch_site` its Sec-Fetch-Site.
+    Every other browser, above all one that was sent the link, is first shown which device asks. `address` is the index
+    of the browser's network, `fetch_site` its Sec-Fetch-Site.
     """
     return (
         login.loopback_port is not None
@@ -45,146 +44,99 @@ def may_skip_consent_page(login: LoginTransaction, address: Index, fetch_site: s
     )
 
 
-class VisitRateLimit(Component, frozen=True):
-    """The buckets for opened links, departures to a provider and callbacks: one sign-in takes one of each."""
-
-    _limits: Limits
-    _indexer: Indexer
-    _now_ms: Now
-    _configured: model.AuthLimits
-
-    async def opened(self, address: str) -> None:
-        """Count an opened link, also an unknown one, so that tokens cannot be guessed quickly; raise RateLimited."""
-        await self._count(b"entry", address, self._configured.entries_per_minute)
-
-    async def pressed(self, address: str) -> None:
-        """Count a departure to a provider; raise RateLimited."""
-        await self._count(b"departure", address, self._configured.entries_per_minute)
-
-    async def returned(self, address: str) -> None:
-        """Count a callback, also a malformed one; raise CallbacksLimited."""
-        try:
-            await self._count(b"callback", address, self._configured.callbacks_per_minute)
-        except RateLimited as e:
-            raise CallbacksLimited(1000 * e.retry_after) from None
-
-    async def _count(self, what: bytes, address: str, per_minute: int) -> None:
-        buckets = per_address(self._indexer, what, address, RateLimit.per_minute(per_minute))
-        if buckets:
-            await self._limits.take(buckets, self._now_ms())
-
-
-GONE = "authentication.json does not have this provider any more"
-
-
-@redacts("url")
-class RedirectToProvider(Struct, frozen=True):
-    """Go to the provider."""
-
-    url: str
-
-
-class SessionOwnerQuery(Protocol):
-    async def asker(self, session_id: str, now_ms: int) -> str | None:
-        """What to call the player whose session asked for a link; None once it has ended."""
-
-
 class AuthorizeService(Component, frozen=True):
-    """`providers` is empty in local mode, where every login stays on the sign-in page."""
+    """The service that opens a login's link; in local mode every login stays on the sign-in page."""
 
+    _context: LoginContext
     _browsers: BrowserLoginService
-    _attempts: AttemptStore
-    _providers: Mapping[str, IdentityProvider]
-    _check: PasswordAuthenticator
-    _askers: SessionOwnerQuery
-    _journal: SignInFailureLog
-    _keys: Keys
-    _random: Random
-    _now_ms: Now
-    _base: Callable[[], str]
-    _entrance: VisitRateLimit
+    _store: LoginStore
+    _access: ProviderAccess
+    _passwords: PasswordAuthenticator
 
-    async def enter(
+    async def open_link(
         self, visit: SignInForm, fetch_site: str | None
     ) -> SignInPrompt | RedirectToResult | RedirectToProvider:
-        """The link was opened; `fetch_site` is the browser's Sec-Fetch-Site.
+        """Open the link; `fetch_site` is the browser's Sec-Fetch-Site.
 
-        RateLimited, LinkUnknown, LoginOver, OtherBrowser.
+        Raise RateLimited, UnknownLoginLink, LoginEnded or WrongBrowser.
         """
-        await self._entrance.opened(visit.address)
-        standing = await self._browsers.enter(visit.token, visit.browser)
-        if isinstance(standing, RedirectToResult):
-            return standing
-        login = standing.login
-        if login.provider not in (self._providers or {LOCAL}):  # mode or providers were changed meanwhile
-            return await self._refused(login, visit, LoginFailure.PROVIDER_UNAVAILABLE, GONE)
-        address, _ = address_indexes(self._keys.indexer, visit.address)
+        await self._browsers.count_opened_link(visit.address)
+        page = await self._browsers.open(visit.token, visit.browser)
+        if isinstance(page, RedirectToResult):
+            return page
+        login = page.login
+        if login.provider not in (self._access.providers or {LOCAL}):  # the configuration has changed since the start
+            return await self._fail(login, visit, LoginFailure.PROVIDER_UNAVAILABLE, NOT_CONFIGURED)
+        address, _ = address_indexes(self._context.indexer, visit.address)
         if login.provider != LOCAL and may_skip_consent_page(login, address, fetch_site):
-            return await self._depart(login, visit)
-        return await self._introduced(standing, visit)
+            return await self._redirect(login, visit)
+        return await self._with_requester(page, visit)
 
-    async def go(self, form: SignInForm) -> RedirectToResult | RedirectToProvider | FormRejected:
-        """The button was pressed; to adopt an account, below its name and password. Raises what enter() does."""
-        await self._entrance.pressed(form.address)
-        standing = await self._browsers.look(form.token, form.browser)
-        if isinstance(standing, SignInPrompt) and standing.login.provider not in self._providers:
-            return await self._refused(standing.login, form, LoginFailure.PROVIDER_UNAVAILABLE, GONE)
-        if isinstance(standing, SignInPrompt):
-            standing = await self._introduced(standing, form)
-        if isinstance(standing, RedirectToResult):
-            return standing
-        if standing.login.intent is not LoginIntent.ADOPT:
-            return await self._depart(standing.login, form)
+    async def continue_(self, form: SignInForm) -> RedirectToResult | RedirectToProvider | FormRejected:
+        """Continue to the provider; to adopt a local account, first check its name and password.
+
+        Raise what open_link() raises.
+        """
+        await self._browsers.count_redirect(form.address)
+        page = await self._browsers.get(form.token, form.browser)
+        if isinstance(page, SignInPrompt):
+            if page.login.provider not in self._access.providers:
+                return await self._fail(page.login, form, LoginFailure.PROVIDER_UNAVAILABLE, NOT_CONFIGURED)
+            page = await self._with_requester(page, form)
+        if isinstance(page, RedirectToResult):
+            return page
+        if page.login.intent is not LoginIntent.ADOPT:
+            return await self._redirect(page.login, form)
         try:
-            player_id = await self._check.known(form)
+            player_id = await self._passwords.authenticate(form)
         except SignInRejected as e:
-            return FormRejected(standing.login, e.refusal, e.retry_after)
-        return await self._depart(standing.login, form, player_id)
+            return FormRejected(page.login, e.error, e.retry_after)
+        return await self._redirect(page.login, form, player_id)
 
-    async def _introduced(self, ask: SignInPrompt, visit: SignInForm) -> SignInPrompt | RedirectToResult:
-        """The player whom a link is for has a name on the page."""
-        if ask.login.intent is not LoginIntent.LINK:
-            return ask
-        asker = await self._askers.asker(ask.login.requesting_session_id or "", self._now_ms())
-        if asker is None:
-            return await self._refused(
-                ask.login, visit, LoginFailure.SESSION_REVOKED, "the session that asked has ended"
-            )
-        return SignInPrompt(ask.login, asker)
+    async def _with_requester(self, page: SignInPrompt, visit: SignInForm) -> SignInPrompt | RedirectToResult:
+        """Add the name of the player who asked for a link."""
+        if page.login.intent is not LoginIntent.LINK:
+            return page
+        session_id = page.login.requesting_session_id or ""
+        requester = await self._store.session_owner_name(session_id, self._context.now_ms())
+        if requester is None:
+            cause = "the requesting session has ended"
+            return await self._fail(page.login, visit, LoginFailure.SESSION_REVOKED, cause)
+        return SignInPrompt(page.login, requester)
 
-    async def _depart(
+    async def _redirect(
         self, login: LoginTransaction, visit: SignInForm, player_id: str | None = None
     ) -> RedirectToResult | RedirectToProvider:
-        """An attempt is written only once it is known where it leads."""
-        provider = self._providers[login.provider]
-        drawn = AttemptSecrets.fresh(self._random, provider.uses_nonce)
+        """Write an attempt, once the authorization URL is known, and redirect the browser."""
+        context, provider = self._context, self._access.providers[login.provider]
+        secrets = AttemptSecrets.generate(context.random, provider.uses_nonce)
         try:
             provider.require_available()
-            where = await provider.authorization_url(drawn.journey(redirect_uri(self._base(), provider.name)))
+            uri = self._access.redirect_uri(provider.name)
+            target = await provider.authorization_url(secrets.authorization_request(uri))
         except ProviderFailure as e:
-            return await self._refused(login, visit, e.outcome, str(e))
-        now_ms = self._now_ms()
-        attempt = drawn.attempt(
-            self._keys,
-            self._random,
+            return await self._fail(login, visit, e.outcome, str(e))
+        now_ms = context.now_ms()
+        attempt = secrets.attempt(
+            context.keys,
+            context.random,
             login,
             visit.browser,
-            iss_promised=where.iss_promised,
+            iss_promised=target.iss_promised,
             player_id=player_id,
             now_ms=now_ms,
         )
-        begun = await self._attempts.begin(
-            attempt, LoginLookup.id(login.login_id), lambda current: current.opened(now_ms)
-        )
-        after = self._browsers.told(begun).after
+        key = LoginLookup.id(login.login_id)
+        begun = await self._store.begin_attempt(attempt, key, lambda current: current.opened(now_ms))
+        after = self._browsers.notify(begun).after
         if after.stage in UNDECIDED:
-            return RedirectToProvider(where.url)
-        require_winner(after, visit.browser)
+            return RedirectToProvider(target.url)
+        require_own(after, visit.browser)
         return RedirectToResult(after.login_id)
 
-    async def _refused(
+    async def _fail(
         self, login: LoginTransaction, visit: SignInForm, outcome: LoginFailure, cause: str
     ) -> RedirectToResult:
-        """The game, its browser and the owner are told; `cause` is for the owner."""
-        self._journal.sign_in_failed(login.provider, outcome, cause, visit.request_id)
-        return await self._browsers.refuse(visit.token, visit.browser, outcome)
+        """End the login, and log the cause for the operator."""
+        self._access.log.sign_in_failed(login.provider, outcome, cause, visit.request_id)
+        return await self._browsers.fail(visit.token, visit.browser, outcome)

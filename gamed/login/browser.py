@@ -1,19 +1,20 @@
-"""Who is to be told when a login has moved: its game, and callbacks that wait for another one's exchange.
-
-What a browser may do with a handoff before it is decided: open it, decline it (PROTOCOL 3.2).
-
-What the browser that signed in sees afterwards: its way back to the game, or how it ended (PROTOCOL 3.4).
-
-A handoff apart from what moves it forward: given up, ended by the clock, cut short by a restart (PROTOCOL 3).
-"""
+"""A browser opens, declines and finishes a login; a login that does not finish is cancelled or expires (PROTOCOL 3)."""
 
 from msgspec import Struct
 
-from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
-from gamed.crypto import DecryptionFailed, Index, Indexer, Keys, Purpose
-from gamed.login.errors import DeviceSecretInvalid, LoginCollected, LoginEnded, UnknownLoginLink, WrongBrowser
+from gamed.audit import SecurityEvent
+from gamed.crypto import DecryptionFailed, Index, Keys, Purpose
+from gamed.login.errors import (
+    CallbacksLimited,
+    DeviceSecretInvalid,
+    LoginCollected,
+    LoginEnded,
+    UnknownLoginLink,
+    WrongBrowser,
+)
 from gamed.login.interfaces import LoginStore, Transition, TransitionFunction
 from gamed.login.keys import LoginLookup, ReturnProof, login_approval_code, login_token
+from gamed.login.policy import LoginContext, per_address
 from gamed.login.transaction import (
     EXCHANGE_GRACE_MS,
     FINAL,
@@ -26,171 +27,181 @@ from gamed.login.transaction import (
 )
 from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
+from gamed.rate_limit import RateLimit, RateLimited
 from gamed.structs import Component, redacts
 from gamed.timestamps import Now
 
 
-def callback_key(login: LoginTransaction) -> bytes:
-    """Under this a second callback waits."""
-    return b"callback " + login.login_id.encode()
-
-
-def wake_waiters(waits: LongPollRegistry, login: LoginTransaction) -> None:
-    waits.wake(login.secret_index)
-    waits.wake(callback_key(login))
-
-
 class SignInPrompt(Struct, frozen=True):
-    """The login is undecided: ask this browser who signs in."""
+    """The page on which this browser decides a login that is still undecided."""
 
     login: LoginTransaction
-    asker: str | None = None
-    """For a link: what the player who wants it is called."""
+    requester: str | None = None
+    """The name of the player who asked for a link."""
 
 
 class RedirectToResult(Struct, frozen=True):
-    """This browser has won: its outcome is on the page of this login."""
+    """A redirect to the result page of a login that belongs to this browser."""
 
     login_id: str
 
 
 class BrowserLoginService(Component, frozen=True):
-    """`browser` is the index of its cookie; None for a browser without."""
+    """The service for the link of a login; `browser` is the index of the browser's cookie, None without a cookie."""
 
-    _logins: LoginStore
-    _waits: LongPollRegistry
-    _indexer: Indexer
-    _now_ms: Now
-    _audit: AuditLog = NULL_AUDIT_LOG
+    _context: LoginContext
+    _store: LoginStore
+    _waiters: LongPollRegistry
 
-    async def look(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
-        """Where this browser stands; LinkUnknown, LoginOver or OtherBrowser when nothing is asked of it."""
-        return _standing(await self.find(LoginLookup.token(self._indexer, token)), browser)
+    async def get(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
+        """Return what this browser may do; raise UnknownLoginLink, LoginEnded or WrongBrowser."""
+        return _next_page(await self.find(LoginLookup.token(self._context.indexer, token)), browser)
 
-    async def enter(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
-        """The link was opened. Opened again while `ready`, it leads to the finish code, not to the game's port."""
-        key = LoginLookup.token(self._indexer, token)
+    async def open(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
+        """Open the link, as get() does; opened again while `ready`, it leads to the finish code, not to the game."""
+        key = LoginLookup.token(self._context.indexer, token)
         login = await self.find(key)
-        standing = _standing(login, browser)
+        page = _next_page(login, browser)
         if login.returnable:
-            await self.send_back(key)
-        return standing
+            await self.mark_redirected(key)
+        return page
 
     async def decline(self, token: str, browser: Index, request_id: str = "") -> RedirectToResult | None:
-        """ "This was not me": from any browser while undecided, from the winning one until the game collects.
+        """Decline the login ("This was not me"); return None once it is declined, also if it was before.
 
-        None once the login is declined, also when it was before.
+        Any browser may decline an undecided login, and only the login's own browser one that the game can collect.
         """
-        now_ms = self._now_ms()
+        now_ms = self._context.now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            if current.stage in UNDECIDED or (current.stage is LoginStage.READY and current.won_by(browser)):
-                return current.after(LoginEvent.DECLINE, now_ms)
+            current = login.at_time(now_ms)
+            if current.stage in UNDECIDED or (current.stage is LoginStage.READY and current.belongs_to(browser)):
+                return current.apply(LoginEvent.DECLINE, now_ms)
             return current
 
-        move = await self.move(LoginLookup.token(self._indexer, token), step)
-        after = move.after
-        if after.stage is LoginStage.DENIED:
-            if move.is_news:
-                words = {"provider": after.provider, "outcome": LoginFailure.LOGIN_DENIED.value, "request": request_id}
-                self._audit.record(SecurityEvent.SIGN_IN_REFUSED, **words)
-            return None
-        require_winner(after, browser)
-        return RedirectToResult(after.login_id)
+        transition = await self.advance(LoginLookup.token(self._context.indexer, token), step)
+        after = transition.after
+        if after.stage is not LoginStage.DENIED:
+            require_own(after, browser)
+            return RedirectToResult(after.login_id)
+        if transition.stage_changed:
+            values = {"provider": after.provider, "outcome": LoginFailure.LOGIN_DENIED.value, "request": request_id}
+            self._context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
+        return None
 
-    async def refuse(self, token: str, browser: Index, outcome: LoginFailure) -> RedirectToResult:
-        """Nobody can sign in by this login now, so its game need not wait: this browser brings it the news."""
-        now_ms = self._now_ms()
+    async def fail(self, token: str, browser: Index, outcome: LoginFailure) -> RedirectToResult:
+        """End an undecided login that cannot succeed, so that the game need not wait; this browser sees the outcome."""
+        now_ms = self._context.now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
+            current = login.at_time(now_ms)
             if current.stage not in UNDECIDED:
                 return current
-            return current.after(LoginEvent.OPEN, now_ms).claimed(browser, now_ms).refused(outcome, now_ms)
+            return current.apply(LoginEvent.OPEN, now_ms).bound_to(browser, now_ms).failed(outcome, now_ms)
 
-        after = await self.advance(LoginLookup.token(self._indexer, token), step)
-        if not after.won_by(browser):
-            require_winner(after, browser)
+        after = (await self.advance(LoginLookup.token(self._context.indexer, token), step)).after
+        if not after.belongs_to(browser):
+            require_own(after, browser)
         return RedirectToResult(after.login_id)
 
-    async def interrupt(self, key: LoginLookup, broken: DecryptionFailed) -> LoginTransaction:
-        """What a `ready` login keeps cannot be opened: nobody can sign in by it, so its game need not wait."""
-        now_ms = self._now_ms()
-        self._audit.record(SecurityEvent.DECRYPTION_FAILED, **broken.details)
+    async def interrupt(self, key: LoginLookup, error: DecryptionFailed) -> LoginTransaction:
+        """End a `ready` login whose sealed values cannot be decrypted."""
+        now_ms = self._context.now_ms()
+        self._context.audit.record(SecurityEvent.DECRYPTION_FAILED, **error.details)
 
         def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return (
-                current.refused(LoginFailure.LOGIN_INTERRUPTED, now_ms)
-                if current.stage is LoginStage.READY
-                else current
-            )
+            current = login.at_time(now_ms)
+            ready = current.stage is LoginStage.READY
+            return current.failed(LoginFailure.LOGIN_INTERRUPTED, now_ms) if ready else current
 
-        return await self.advance(key, step)
+        return (await self.advance(key, step)).after
 
-    async def advance(self, key: LoginLookup, step: TransitionFunction) -> LoginTransaction:
-        """One step, and whoever waits for this login is told."""
-        return (await self.move(key, step)).after
+    async def mark_redirected(self, key: LoginLookup) -> Transition:
+        """Record the redirect to the loopback port; it happens once, and a browser that comes back sees the code."""
+        now_ms = self._context.now_ms()
+        return await self.advance(key, lambda login: login.at_time(now_ms).redirected())
 
-    async def move(self, key: LoginLookup, step: TransitionFunction) -> Transition:
-        """As advance(), with what it was before."""
-        return self.told(await self._logins.advance(key, step))
+    async def advance(self, key: LoginLookup, step: TransitionFunction) -> Transition:
+        """Write one step and wake the waiters of the login; raise UnknownLoginLink."""
+        return self.notify(await self._store.advance(key, step))
 
-    def told(self, move: Transition | None) -> Transition:
-        """Whoever waits for a login that has moved is told; LinkUnknown when there is none."""
-        if move is None:
+    def notify(self, transition: Transition | None) -> Transition:
+        """Wake the waiters of a login whose stage has changed; raise UnknownLoginLink if there is no login."""
+        if transition is None:
             raise UnknownLoginLink
-        if move.is_news:
-            self.tell(move.after)
-        return move
+        if transition.stage_changed:
+            self.wake(transition.after)
+        return transition
 
-    def tell(self, login: LoginTransaction) -> None:
-        wake_waiters(self._waits, login)
+    def wake(self, login: LoginTransaction) -> None:
+        """Wake the game, and callbacks that wait for the exchange of another one."""
+        self._waiters.wake(login.secret_index)
+        self._waiters.wake(_callback_key(login))
 
-    async def exchanged(self, login: LoginTransaction) -> None:
-        """Waits for the end of an exchange, for as long as one may take and no longer."""
-        ends_ms = self._now_ms() + EXCHANGE_GRACE_MS
-        with self._waits.open(callback_key(login)) as slot:
+    async def wait_for_exchange(self, login: LoginTransaction) -> None:
+        """Wait until the exchange has ended, at most EXCHANGE_GRACE_MS."""
+        ends_ms = self._context.now_ms() + EXCHANGE_GRACE_MS
+        with self._waiters.open(_callback_key(login)) as waiter:
             while (await self.find(LoginLookup.id(login.login_id))).stage is LoginStage.EXCHANGING:
-                left_ms = min(ends_ms - self._now_ms(), EXCHANGE_GRACE_MS)
-                if left_ms <= 0 or await slot.wait(left_ms / 1000) is not WakeReason.CHANGED:
+                left_ms = min(ends_ms - self._context.now_ms(), EXCHANGE_GRACE_MS)
+                if left_ms <= 0 or await waiter.wait(left_ms / 1000) is not WakeReason.CHANGED:
                     return
 
-    async def send_back(self, key: LoginLookup) -> Transition:
-        """The way through the loopback port is taken once: a browser that comes back is shown the code."""
-        now_ms = self._now_ms()
-        return await self.move(key, lambda login: login.at(now_ms).sent_back())
-
     async def find(self, key: LoginLookup) -> LoginTransaction:
-        login = await self._logins.find(key)
+        """Return the login at this instant; raise UnknownLoginLink."""
+        login = await self._store.find(key)
         if login is None:
             raise UnknownLoginLink
-        return login.at(self._now_ms())
+        return login.at_time(self._context.now_ms())
+
+    async def count_opened_link(self, address: str) -> None:
+        """Count an opened link, also an unknown one, so that tokens cannot be guessed quickly; raise RateLimited."""
+        await self._count(b"entry", address, self._context.policy.limits.entries_per_minute)
+
+    async def count_redirect(self, address: str) -> None:
+        """Count a redirect to a provider; raise RateLimited."""
+        await self._count(b"departure", address, self._context.policy.limits.entries_per_minute)
+
+    async def count_callback(self, address: str) -> None:
+        """Count a callback, also a malformed one; raise CallbacksLimited."""
+        try:
+            await self._count(b"callback", address, self._context.policy.limits.callbacks_per_minute)
+        except RateLimited as e:
+            raise CallbacksLimited(1000 * e.retry_after) from None
+
+    async def _count(self, purpose: bytes, address: str, per_minute: int) -> None:
+        if per_minute:
+            buckets = per_address(self._context.indexer, purpose, address, RateLimit.per_minute(per_minute))
+            await self._store.acquire(buckets, self._context.now_ms())
 
 
-def require_winner(login: LoginTransaction, browser: Index | None) -> None:
-    """From `exchanging` on a login has one browser, and in the end none."""
+def require_own(login: LoginTransaction, browser: Index | None) -> None:
+    """Raise LoginEnded for a final login, and WrongBrowser unless the login belongs to this browser."""
     if login.stage in FINAL:
         raise LoginEnded(login.outcome)
-    if not login.won_by(browser):
+    if not login.belongs_to(browser):
         raise WrongBrowser
 
 
-def _standing(login: LoginTransaction, browser: Index | None) -> SignInPrompt | RedirectToResult:
+def _next_page(login: LoginTransaction, browser: Index | None) -> SignInPrompt | RedirectToResult:
     if login.stage in UNDECIDED:
         return SignInPrompt(login)
-    require_winner(login, browser)
+    require_own(login, browser)
     return RedirectToResult(login.login_id)
 
 
+def _callback_key(login: LoginTransaction) -> bytes:
+    """Return the key under which a second callback waits for the first one."""
+    return b"callback " + login.login_id.encode()
+
+
 class InProgress(Struct, frozen=True):
-    """The provider is being asked."""
+    """A result that is not known yet: the provider has not answered."""
 
 
 @redacts("ticket")
 class ReturnToGame(Struct, frozen=True):
-    """Send the browser on to the game, once."""
+    """A redirect to the loopback port of the game, made once."""
 
     login: LoginTransaction
     ticket: str
@@ -198,7 +209,7 @@ class ReturnToGame(Struct, frozen=True):
 
 @redacts("code", "token")
 class ShowFinishCode(Struct, frozen=True):
-    """A person carries the proof to the game. `token` addresses the form "This was not me"."""
+    """The finish code, which the player types into the game; `token` addresses the form "This was not me"."""
 
     login: LoginTransaction
     code: str
@@ -206,9 +217,9 @@ class ShowFinishCode(Struct, frozen=True):
 
 
 class Finished(Struct, frozen=True):
-    """Nothing is left to do here; `signed_in` once the game has collected, `linked` if that was all it wanted.
+    """A sign-in with nothing left to do: `signed_in` once the game has collected, `linked` if it only linked.
 
-    Unless `final`, the game may still give the sign-in up.
+    Unless `final`, the game may still cancel it.
     """
 
     signed_in: bool
@@ -217,56 +228,51 @@ class Finished(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    """It ended without credentials."""
+    """A login that ended without credentials."""
 
     outcome: LoginFailure
     approval_code: str | None = None
-    """What a newcomer tells the owner."""
+    """The code that a new player reports to the owner."""
 
 
-Done = InProgress | ReturnToGame | ShowFinishCode | Finished | Ended
+LoginResult = InProgress | ReturnToGame | ShowFinishCode | Finished | Ended
 
 
 class ResultService(Component, frozen=True):
-    """`browser` is the index of its cookie; None for a browser without."""
+    """The service for the result page of a login (PROTOCOL 3.4)."""
 
     _browsers: BrowserLoginService
     _keys: Keys
 
-    async def done(self, login_id: str, browser: Index | None) -> Done:
-        """What became of it, for the winning browser only: OtherBrowser for any other, whatever the stage."""
+    async def get(self, login_id: str, browser: Index | None) -> LoginResult:
+        """Return the result; raise WrongBrowser for any browser but the login's own, in every stage."""
         key = LoginLookup.id(login_id)
         login = await self._browsers.find(key)
-        if not login.won_by(browser):
+        if not login.belongs_to(browser):
             raise WrongBrowser
         try:
-            return await self._shown(key, login)
+            if login.returnable:
+                transition = await self._browsers.mark_redirected(key)
+                login = transition.after
+                if transition.before.returnable and login.returned_to_game:
+                    return ReturnToGame(login, self._proof(login).ticket.reveal().decode())
+            return self._result(login)
         except DecryptionFailed as e:
-            return self._seen(await self._browsers.interrupt(key, e))
+            return self._result(await self._browsers.interrupt(key, e))
 
-    async def _shown(self, key: LoginLookup, login: LoginTransaction) -> Done:
-        if login.returnable:
-            move = await self._browsers.send_back(key)
-            login = move.after
-            if move.before.returnable and login.returned_to_game:
-                return ReturnToGame(login, self._proof(login).ticket.reveal().decode())
-        return self._seen(login)
-
-    def _seen(self, login: LoginTransaction) -> Done:
+    def _result(self, login: LoginTransaction) -> LoginResult:
         match login.stage:
             case LoginStage.READY if login.return_proof is not ProofMethod.NONE:
-                return ShowFinishCode(
-                    login, self._proof(login).shown(), login_token(self._keys.indexer, login.login_id)
-                )
+                code = self._proof(login).formatted_code()
+                return ShowFinishCode(login, code, login_token(self._keys.indexer, login.login_id))
             case LoginStage.READY:
                 return Finished(signed_in=False)
             case LoginStage.DELIVERED | LoginStage.COLLECTED:
                 return Finished(signed_in=True, linked=login.intent is LoginIntent.LINK, final=login.final)
+            case _ if login.outcome is None:
+                return InProgress()
             case _:
-                return InProgress() if login.outcome is None else self._over(login, login.outcome)
-
-    def _over(self, login: LoginTransaction, outcome: LoginFailure) -> Ended:
-        return Ended(outcome, login_approval_code(self._keys.indexer, login))
+                return Ended(login.outcome, login_approval_code(self._keys.indexer, login))
 
     def _proof(self, login: LoginTransaction) -> ReturnProof:
         sealed = login.sealed_proof or b""
@@ -274,35 +280,42 @@ class ResultService(Component, frozen=True):
 
 
 class LoginLifecycle(Component, frozen=True):
-    _logins: LoginStore
-    _waits: LongPollRegistry
+    """The ends of a login that no browser causes: cancelled by the game, expired, interrupted by a restart."""
+
+    _store: LoginStore
+    _waiters: LongPollRegistry
     _now_ms: Now
 
     async def cancel(self, secret: Index) -> None:
-        """The game gives up, in any stage but `collected`, as often as it likes: no credential works afterwards."""
+        """Cancel the login of this device secret, in any stage but `collected`; its credentials work no longer.
+
+        Cancelling twice changes nothing. Raise DeviceSecretInvalid or LoginCollected.
+        """
         now_ms = self._now_ms()
 
         def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return current if current.final else current.after(LoginEvent.CANCEL, now_ms)
+            current = login.at_time(now_ms)
+            return current if current.final else current.apply(LoginEvent.CANCEL, now_ms)
 
-        move = await self._logins.advance(LoginLookup.secret(secret), step)
-        if move is None:
+        transition = await self._store.advance(LoginLookup.secret(secret), step)
+        if transition is None:
             raise DeviceSecretInvalid
-        if move.is_news:
-            wake_waiters(self._waits, move.after)
-        if move.after.stage is LoginStage.COLLECTED:
+        login = transition.after
+        if transition.stage_changed:
+            self._waiters.wake(login.secret_index)
+            self._waiters.wake(_callback_key(login))
+        if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
 
-    async def sweep(self) -> None:
-        """Write down what the clock has ended, tell who waits, forget what is long over."""
-        while moved := await self._logins.sweep(self._now_ms()):
-            for secret in moved:
-                self._waits.wake(secret)
+    async def expire(self) -> None:
+        """End the logins whose deadline has passed, wake their games, and delete what ended an hour ago."""
+        while changed := await self._store.expire(self._now_ms()):
+            for secret in changed:
+                self._waiters.wake(secret)
 
     async def recover(self, started_ms: int | None = None) -> None:
-        """Interrupt what was being exchanged when the service ended; StoreError, then call it again.
+        """Interrupt the exchanges that the last process left; after a DatabaseError call it again.
 
         `started_ms`: when this process started, for a later call; None before the first request.
         """
-        await self._logins.interrupt(self._now_ms(), started_ms)
+        await self._store.interrupt(self._now_ms(), started_ms)

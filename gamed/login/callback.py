@@ -1,14 +1,13 @@
-"""A browser comes back from a provider: judged, and its code redeemed once (PROTOCOL 3.3)."""
+"""The callback of a provider is checked, and its code redeemed once (PROTOCOL 3.3)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec import Struct
 
-from gamed.crypto import DecryptionFailed, Index, Keys, Random
+from gamed.crypto import DecryptionFailed, Index
 from gamed.database.errors import DatabaseBusy
 from gamed.login import keys
-from gamed.login.attempt import AuthorizationAttempt, redirect_uri, state_index
-from gamed.login.authorize import VisitRateLimit
+from gamed.login.attempt import AuthorizationAttempt, state_index
 from gamed.login.browser import BrowserLoginService, RedirectToResult
 from gamed.login.callback_rules import (
     INVALIDATES_ATTEMPT,
@@ -21,18 +20,18 @@ from gamed.login.callback_rules import (
     parse,
 )
 from gamed.login.errors import LoginEnded
-from gamed.login.interfaces import AttemptStore, SignInFailureLog, Transition, TransitionFunction
+from gamed.login.interfaces import LoginStore, ProviderAccess
 from gamed.login.keys import LoginLookup, ProviderIdentity
+from gamed.login.policy import LoginContext
 from gamed.login.transaction import LoginStage, LoginTransaction
 from gamed.outcomes import LoginFailure
-from gamed.providers.base import ExternalIdentity, IdentityProvider, ProviderFailure
+from gamed.providers.base import ExternalIdentity, ProviderFailure
 from gamed.providers.discovery import IdentityNamespace
 from gamed.providers.messages import callback_failure
 from gamed.structs import Component, redacts
-from gamed.timestamps import Now
 
 WRITE_TRIES = 3
-"""What a provider answered cannot be asked again: a busy store is not the end of it."""
+"""A code can be redeemed only once, so the result is written again if the database is busy."""
 
 
 @redacts("query")
@@ -47,114 +46,102 @@ class CallbackRequest(Struct, frozen=True):
 
 
 class AlreadyConsumed(Struct, frozen=True):
-    """This callback was not the first; `mine`: this browser has won, and may look at what became of it."""
+    """A second callback of the same login; `own` if the login belongs to this browser, which may see the result."""
 
     login_id: str
-    mine: bool
+    own: bool
 
 
 class CallbackService(Component, frozen=True):
+    """The service that completes a sign-in at a provider."""
+
+    _context: LoginContext
     _browsers: BrowserLoginService
-    _attempts: AttemptStore
-    _providers: Mapping[str, IdentityProvider]
-    _journal: SignInFailureLog
-    _keys: Keys
-    _random: Random
-    _now_ms: Now
-    _base: Callable[[], str]
-    _entrance: VisitRateLimit
+    _store: LoginStore
+    _access: ProviderAccess
 
-    async def complete(self, arrival: CallbackRequest) -> RedirectToResult | AlreadyConsumed:
-        """Judge, and if this callback wins, see the exchange through: once begun it must be let finish.
+    async def complete(self, request: CallbackRequest) -> RedirectToResult | AlreadyConsumed:
+        """Check the callback, and redeem its code if it is the first of its login; do not cancel this.
 
-        CallbacksLimited and CallbackMalformed (no effect), CallbackRefused (none, or the attempt is burned), LoginOver.
+        Raise CallbacksLimited or CallbackMalformed, which have no effect, CallbackRejected, or LoginEnded.
         """
-        await self._entrance.returned(arrival.address)
-        callback = parse(arrival.provider, arrival.query)
-        verdict = await self._judged(callback, arrival)
-        if verdict.ruling in INVALIDATES_ATTEMPT:
-            self._journal.callback_rejected(callback.provider, verdict.ruling.name.lower(), arrival.request_id)
-        if verdict.attempt is None or verdict.login is None or verdict.ruling in INVALIDATES_ATTEMPT:
-            raise CallbackRejected(verdict.ruling)
-        if verdict.ruling is CallbackCheck.OVER:
-            raise LoginEnded(verdict.login.outcome) if verdict.login.final else CallbackRejected(verdict.ruling)
-        if verdict.ruling is CallbackCheck.SPENT:
-            return await self._late(verdict.login, arrival.browser)
-        await self._exchange(callback, verdict.attempt, verdict.login, arrival.request_id)
-        return RedirectToResult(verdict.login.login_id)
+        await self._browsers.count_callback(request.address)
+        callback = parse(request.provider, request.query)
+        decision = await self._decide(callback, request.browser)
+        check, attempt, login = decision.check, decision.attempt, decision.login
+        if check in INVALIDATES_ATTEMPT:
+            self._access.log.callback_rejected(callback.provider, check.name.lower(), request.request_id)
+        if attempt is None or login is None or check in INVALIDATES_ATTEMPT:
+            raise CallbackRejected(check)
+        if check is CallbackCheck.ENDED:
+            raise LoginEnded(login.outcome) if login.final else CallbackRejected(check)
+        if check is CallbackCheck.ALREADY_USED:
+            own = login.belongs_to(request.browser)
+            if own and login.stage is LoginStage.EXCHANGING:  # the result page is to show more than "in progress"
+                await self._browsers.wait_for_exchange(login)
+            return AlreadyConsumed(login.login_id, own)
+        self._browsers.wake(login)
+        await self._exchange(callback, attempt, login, request.request_id)
+        return RedirectToResult(login.login_id)
 
-    async def _judged(self, callback: CallbackParameters, arrival: CallbackRequest) -> CallbackDecision:
-        provider = self._providers.get(callback.provider)
-        known = CallbackContext(
-            arrival.browser, provider is not None, None if provider is None else provider.issuer, self._now_ms()
+    async def _decide(self, callback: CallbackParameters, browser: Index | None) -> CallbackDecision:
+        provider = self._access.providers.get(callback.provider)
+        issuer = None if provider is None else provider.issuer
+        context = CallbackContext(browser, provider is not None, issuer, self._context.now_ms())
+        return await self._store.consume_attempt(
+            state_index(self._context.indexer, callback.state),
+            lambda attempt, login: decide_callback(attempt, login, callback, context),
         )
-        state = state_index(self._keys.indexer, callback.state)
-        verdict = await self._attempts.spend(
-            state, lambda attempt, login: decide_callback(attempt, login, callback, known)
-        )
-        if verdict.ruling is CallbackCheck.EXCHANGE and verdict.login is not None:
-            self._browsers.tell(verdict.login)
-        return verdict
-
-    async def _late(self, login: LoginTransaction, browser: Index | None) -> AlreadyConsumed:
-        """The first callback of this browser gets its time to end, so that there is something to look at."""
-        mine = login.won_by(browser)
-        if mine and login.stage is LoginStage.EXCHANGING:
-            await self._browsers.exchanged(login)
-        return AlreadyConsumed(login.login_id, mine)
 
     async def _exchange(
         self, callback: CallbackParameters, attempt: AuthorizationAttempt, login: LoginTransaction, request_id: str
     ) -> None:
+        """Redeem the code and write the identity, or why there is none."""
         try:
-            identity = await self._redeemed(callback, attempt)
+            identity = await self._redeem(callback, attempt)
         except (ProviderFailure, DecryptionFailed) as e:
             outcome = e.outcome if isinstance(e, ProviderFailure) else LoginFailure.LOGIN_INTERRUPTED
-            self._journal.sign_in_failed(callback.provider, outcome, str(e), request_id)
-            await self._write(login, self._refusing(outcome))
-        except Exception:  # a defect of ours must not keep the game waiting
-            await self._write(login, self._refusing(LoginFailure.LOGIN_INTERRUPTED))
+            self._access.log.sign_in_failed(callback.provider, outcome, str(e), request_id)
+            await self._fail(login, outcome)
+        except Exception:  # an unexpected error must not keep the game waiting
+            await self._fail(login, LoginFailure.LOGIN_INTERRUPTED)
             raise
         else:
-            await self._write(login, self._arriving(login, identity, attempt))
+            await self._identify(login, identity, attempt.player_id)
 
-    async def _redeemed(self, callback: CallbackParameters, attempt: AuthorizationAttempt) -> ExternalIdentity:
-        provider = self._providers[callback.provider]
+    async def _redeem(self, callback: CallbackParameters, attempt: AuthorizationAttempt) -> ExternalIdentity:
         if callback.code is None:
             raise callback_failure(callback.error or "")
-        verifier, nonce = attempt.verifier(self._keys), attempt.nonce(self._keys)
-        where = redirect_uri(self._base(), provider.name)
-        return await provider.identify(callback.code, verifier, nonce, where, attempt.login_id)
+        provider = self._access.providers[callback.provider]
+        verifier, nonce = attempt.unseal(self._context.keys)
+        uri = self._access.redirect_uri(provider.name)
+        return await provider.identify(callback.code, verifier, nonce, uri, attempt.login_id)
 
-    async def _write(self, login: LoginTransaction, step: TransitionFunction) -> Transition:
-        for _ in range(WRITE_TRIES - 1):
+    async def _identify(self, login: LoginTransaction, identity: ExternalIdentity, player_id: str | None) -> None:
+        """Write the identity; to which player it belongs is read after the game has sent its proof."""
+        now_ms, indexer = self._context.now_ms(), self._context.indexer
+        realm = IdentityNamespace.where(identity).index(indexer)
+        proved = ProviderIdentity(identity.index(indexer), realm, player_id)
+        sealed, proof = keys.seal_identity(self._context.keys, self._context.random, login.login_id, proved)
+        await self._write(login, lambda current: current.identified(sealed, proof, now_ms), now_ms)
+
+    async def _fail(self, login: LoginTransaction, outcome: LoginFailure) -> None:
+        now_ms = self._context.now_ms()
+        await self._write(login, lambda current: current.failed(outcome, now_ms), now_ms)
+
+    async def _write(
+        self, login: LoginTransaction, result: Callable[[LoginTransaction], LoginTransaction], now_ms: int
+    ) -> None:
+        """Write the result of the exchange, unless the login has ended meanwhile."""
+
+        def step(login: LoginTransaction) -> LoginTransaction:
+            current = login.at_time(now_ms)
+            return result(current) if current.stage is LoginStage.EXCHANGING else current
+
+        for left in reversed(range(WRITE_TRIES)):
             try:
-                return await self._browsers.move(LoginLookup.id(login.login_id), step)
+                await self._browsers.advance(LoginLookup.id(login.login_id), step)
+                return
             except DatabaseBusy:
-                pass
-        return await self._browsers.move(LoginLookup.id(login.login_id), step)
-
-    def _refusing(self, outcome: LoginFailure) -> TransitionFunction:
-        now_ms = self._now_ms()
-
-        def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return current.refused(outcome, now_ms) if current.stage is LoginStage.EXCHANGING else current
-
-        return step
-
-    def _arriving(
-        self, login: LoginTransaction, identity: ExternalIdentity, attempt: AuthorizationAttempt
-    ) -> TransitionFunction:
-        """Whose identity it is, is nobody's business before the game has shown its proof."""
-        now_ms, indexer = self._now_ms(), self._keys.indexer
-        who = ProviderIdentity(
-            identity.index(indexer), IdentityNamespace.where(identity).index(indexer), attempt.player_id
-        )
-        sealed, proof = keys.seal_identity(self._keys, self._random, login.login_id, who)
-
-        def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return current.identified(sealed, proof, now_ms) if current.stage is LoginStage.EXCHANGING else current
-
-        return step
+                if not left:
+                    raise

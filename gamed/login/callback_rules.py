@@ -1,7 +1,7 @@
-"""What a browser brings back from a provider, and whether it may be believed: the checks of PROTOCOL 3.3, pure.
+"""The checks of a provider's callback are pure functions (PROTOCOL 3.3).
 
-`parse` is check 1, `judge` are the checks 2 to 8 in their order. `judge` runs inside the transaction that also writes
-its verdict down, so its last check is the compare-and-set.
+`parse` is check 1, `decide_callback` are the checks 2 to 8 in their order. `decide_callback` runs inside the
+transaction that also writes its decision, so its last check is a compare-and-set.
 """
 
 from collections.abc import Iterator
@@ -19,44 +19,44 @@ from gamed.structs import redacts
 
 QUERY_BYTES = 4096
 PARAMETERS = ("state", "code", "error", "iss")
-_NOT_IN_AN_ERROR = frozenset('"\\')
+_NOT_IN_ERROR = frozenset('"\\')
 
 
 @redacts("error", "iss")
 class CallbackParameters(Struct, frozen=True):
-    """A redirect as the provider wrote it (RFC 6749 4.1.2, RFC 9207 2); exactly one of `code` and `error` is there."""
+    """A redirect as the provider wrote it (RFC 6749 4.1.2, RFC 9207 2), with exactly one of `code` and `error`."""
 
     provider: str
-    """As the path says."""
+    """The provider that the path names."""
     state: Secret
-    """Empty when there was none: nothing is found under that."""
+    """Empty if absent; no attempt is found under an empty state."""
     code: Secret | None
     error: str | None
     iss: str | None
 
 
 class CallbackContext(Struct, frozen=True):
-    """What the judgement needs besides callback and rows."""
+    """The facts beside parameters and rows on which the decision depends."""
 
     browser: Index | None
-    """Of the cookie; None without one."""
+    """The index of the browser's cookie."""
     enabled: bool
-    """Whether the path's provider is one of this server's."""
+    """The path's provider is configured."""
     issuer: str | None
-    """What `iss` must be; None: the provider has no issuer, and `iss` is not looked at."""
+    """The required `iss`; None for a provider without an issuer, where `iss` is ignored."""
     now_ms: int
 
 
 class CallbackCheck(Enum):
-    """What a callback comes to, by the first check that fails; `exchange` when none does."""
+    """The first check that fails; `EXCHANGE` if none does."""
 
     PROVIDER_UNKNOWN = 2
     STATE_UNKNOWN = 3
     OTHER_BROWSER = 4
     OTHER_PROVIDER = 5
     OTHER_ISSUER = 6
-    OVER = 7
-    SPENT = 8
+    ENDED = 7
+    ALREADY_USED = 8
     EXCHANGE = 9
 
 
@@ -65,17 +65,17 @@ INVALIDATES_ATTEMPT = frozenset({CallbackCheck.OTHER_PROVIDER, CallbackCheck.OTH
 
 
 class CallbackRejected(LoginError):
-    """By which check; the login can still be finished by whoever may. OVER: only this attempt was burned before."""
+    """A callback that failed `check`; its login can still be finished, unless it has ended."""
 
-    def __init__(self, ruling: CallbackCheck) -> None:
-        self.ruling = ruling
-        super().__init__(ruling.name.lower())
+    def __init__(self, check: CallbackCheck) -> None:
+        self.check = check
+        super().__init__(check.name.lower())
 
 
 class CallbackDecision(Struct, frozen=True):
-    """`attempt` as it was found; `login` as it is now, claimed by this browser if the ruling is `exchange`."""
+    """The attempt as it was found, and the login at this instant, bound to this browser if `check` is `EXCHANGE`."""
 
-    ruling: CallbackCheck
+    check: CallbackCheck
     attempt: AuthorizationAttempt | None = None
     login: LoginTransaction | None = None
 
@@ -95,7 +95,9 @@ def parse(provider: str, raw_query: bytes) -> CallbackParameters:
     state, code, error, iss = (found.get(name) or None for name in PARAMETERS)
     if (code is None) == (error is None):
         raise CallbackMalformed
-    if not _printable(code or error or "") or not _NOT_IN_AN_ERROR.isdisjoint(error or ""):
+    given = code or error or ""
+    printable = given.isascii() and given.isprintable()  # %x20-7E (RFC 6749 Appendix A.7, A.11)
+    if not printable or not _NOT_IN_ERROR.isdisjoint(error or ""):
         raise CallbackMalformed
     secret = None if code is None else Secret(code.encode())
     return CallbackParameters(provider, Secret((state or "").encode()), secret, error, iss)
@@ -105,37 +107,28 @@ def decide_callback(
     attempt: AuthorizationAttempt | None,
     login: LoginTransaction | None,
     callback: CallbackParameters,
-    known: CallbackContext,
+    context: CallbackContext,
 ) -> CallbackDecision:
-    """Checks 2 to 8; the rows are those of `callback.state`. First failure wins."""
-    if not known.enabled:
+    """Return the first failure of the checks 2 to 8; the rows are those of `callback.state`."""
+    if not context.enabled:
         return CallbackDecision(CallbackCheck.PROVIDER_UNKNOWN)
     if attempt is None or login is None:
         return CallbackDecision(CallbackCheck.STATE_UNKNOWN)
-    if known.browser is None or not compare_digest(attempt.browser_index, known.browser):
+    if context.browser is None or not compare_digest(attempt.browser_index, context.browser):
         return CallbackDecision(CallbackCheck.OTHER_BROWSER)
     if attempt.provider != callback.provider:
         return CallbackDecision(CallbackCheck.OTHER_PROVIDER, attempt, login)
-    if known.issuer is not None and not _names_issuer(attempt, callback.iss, known.issuer):
-        return CallbackDecision(CallbackCheck.OTHER_ISSUER, attempt, login)
-    current = login.at(known.now_ms)
-    if current.final or attempt.status is AttemptStatus.BURNED:
-        return CallbackDecision(CallbackCheck.OVER, attempt, current)
+    if context.issuer is not None:
+        # RFC 9207 2.4: `iss` is compared byte for byte; it may be absent if the provider's metadata did not promise it
+        named = not attempt.iss_promised if callback.iss is None else callback.iss.encode() == context.issuer.encode()
+        if not named:
+            return CallbackDecision(CallbackCheck.OTHER_ISSUER, attempt, login)
+    current = login.at_time(context.now_ms)
+    if current.final or attempt.status is AttemptStatus.INVALIDATED:
+        return CallbackDecision(CallbackCheck.ENDED, attempt, current)
     if attempt.status is AttemptStatus.USED or current.stage is not LoginStage.AUTHORIZING:
-        return CallbackDecision(CallbackCheck.SPENT, attempt, current)
-    return CallbackDecision(CallbackCheck.EXCHANGE, attempt, current.claimed(known.browser, known.now_ms))
-
-
-def _names_issuer(attempt: AuthorizationAttempt, iss: str | None, issuer: str) -> bool:
-    """RFC 9207 2.4: byte for byte if it is there, and there if the provider's metadata promised it."""
-    if iss is None:
-        return not attempt.iss_promised
-    return iss.encode() == issuer.encode()
-
-
-def _printable(text: str) -> bool:
-    """Return whether all characters are %x20-7E, as in every `code` and `error` (RFC 6749 Appendix A.7, A.11)."""
-    return text.isascii() and text.isprintable()
+        return CallbackDecision(CallbackCheck.ALREADY_USED, attempt, current)
+    return CallbackDecision(CallbackCheck.EXCHANGE, attempt, current.bound_to(context.browser, context.now_ms))
 
 
 def _pairs(raw: bytes) -> Iterator[tuple[str, str]]:

@@ -1,9 +1,4 @@
-"""Who may have credentials at the first proven collect, and who not; pure (PROTOCOL 3.4 and 3.5).
-
-What the first proven collect made, kept sealed so that a lost answer can be given again (PROTOCOL 3.5).
-
-The game comes for the result: a long poll, and at most one first proven collect (PROTOCOL 3.5).
-"""
+"""The game waits for the result of its login; the first collect with a valid proof delivers it (PROTOCOL 3.4, 3.5)."""
 
 from typing import Self
 
@@ -11,13 +6,13 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
+from gamed.audit import SecurityEvent
 from gamed.config.model import Registration
-from gamed.crypto import DecryptionFailed, Index, Keys, Purpose, Random
+from gamed.crypto import DecryptionFailed, Index, Purpose
 from gamed.login.errors import DeviceSecretInvalid, InvalidProof, LoginCollected
 from gamed.login.interfaces import CollectCommand, CollectOutcome, LoginStore, NewSession
 from gamed.login.keys import MAX_WRONG_CODES, LoginLookup, PresentedProof, ProofKind, ReturnProof, login_approval_code
-from gamed.login.policy import LoginPolicy
+from gamed.login.policy import LoginContext
 from gamed.login.transaction import LoginEvent, LoginIntent, LoginStage, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry, WakeReason
 from gamed.outcomes import LoginFailure
@@ -26,71 +21,47 @@ from gamed.rate_limit import RateLimit
 from gamed.sessions import credentials
 from gamed.sessions.credentials import CredentialPair, generate_pair, new_session_id
 from gamed.structs import Component
-from gamed.timestamps import Now, seconds_until
+from gamed.timestamps import seconds_until
+
+PENDING_STAGES = {
+    LoginStage.PENDING: "waiting_for_browser",
+    LoginStage.AUTHORIZING: "at_provider",
+    LoginStage.EXCHANGING: "exchanging",
+    LoginStage.READY: "proof_required",
+}
+"""The names of the stages before the first collect, as a game receives them."""
+FIRST_STAGE = PENDING_STAGES[LoginStage.PENDING]
+SHORT_WAIT_SECONDS = 5
+"""A collect without proof that waits less than this counts against POLLING_LIMIT."""
+POLLING_LIMIT = RateLimit(interval_ms=1000, burst=5)
 
 
-def proof_matches(login: LoginTransaction, proof: ReturnProof, presented: PresentedProof | None) -> bool:
-    """Whether what the game shows opens this login; with `return_proof` off, showing nothing does."""
-    if presented is None:
-        return login.return_proof is ProofMethod.NONE
-    return proof.proven_by(presented)
+class CollectRequest(Struct, frozen=True):
+    """A game's collect; `seen` is the last stage it received, `request_id` is for the log."""
 
+    secret: Index
+    wait_seconds: int = 0
+    seen: str = FIRST_STAGE
+    presented: PresentedProof | None = None
+    request_id: str = ""
 
-def count_wrong_proof(login: LoginTransaction, presented: PresentedProof | None, now_ms: int) -> LoginTransaction:
-    """The login after a wrong proof: tickets never count, the fifth wrong code ends it."""
-    if presented is None or presented.kind is ProofKind.TICKET:
-        return login
-    counted = replace(login, wrong_codes=login.wrong_codes + 1)
-    return counted if counted.wrong_codes < MAX_WRONG_CODES else counted.after(LoginEvent.EXHAUST, now_ms)
-
-
-def attempts_left(login: LoginTransaction) -> int:
-    return max(0, MAX_WRONG_CODES - login.wrong_codes)
-
-
-def player_error(state: str | None) -> LoginFailure | None:
-    """Why a known player gets no session. None as a state: erased since the browser named them."""
-    match state:
-        case "active":
-            return None
-        case "pending":
-            return LoginFailure.PLAYER_PENDING
-        case "blocked":
-            return LoginFailure.PLAYER_BLOCKED
-        case _:
-            return LoginFailure.LOGIN_INTERRUPTED
-
-
-def link_error(taken: bool, has_one: bool) -> LoginFailure | None:
-    """Why an account at a provider does not become another way in for a player; nobody is ever merged (PROTOCOL 3.8).
-
-    `has_one`: the player has an account of this provider, be it the same one or another.
-    """
-    if has_one:
-        return LoginFailure.PROVIDER_ALREADY_LINKED
-    return LoginFailure.IDENTITY_IN_USE if taken else None
-
-
-def newcomer_error(taken: bool, registration: Registration) -> LoginFailure | None:
-    """Why a new account gets no session; on PLAYER_PENDING it is made all the same, and waits for the owner."""
-    if registration is Registration.CLOSED:
-        return LoginFailure.REGISTRATION_CLOSED
-    if taken:
-        return LoginFailure.IDENTITY_IN_USE
-    return LoginFailure.PLAYER_PENDING if registration is Registration.APPROVAL else None
+    def may_deliver(self, login: LoginTransaction) -> bool:
+        """Return whether this may be the first proven collect; a proof before `ready` is ignored."""
+        proof = self.presented is not None or login.return_proof is ProofMethod.NONE
+        return login.stage is LoginStage.READY and proof
 
 
 class CollectResult(Struct, frozen=True):
-    """The credentials and whom they are for; session and provider stand in the login itself."""
+    """The credentials and their player; stored sealed, so that a repeated collect returns them again."""
 
     pair: CredentialPair
     player_id: str
     created: bool
-    """Whether this collect made the player."""
+    """This collect created the player."""
     owner: bool
 
     def to_bytes(self) -> bytes:
-        """Only ever to be sealed."""
+        """Return the bytes to seal."""
         return msgspec.json.encode((self.player_id, self.created, self.owner, credentials.to_bytes(self.pair)))
 
     @classmethod
@@ -102,58 +73,36 @@ class CollectResult(Struct, frozen=True):
 _DECODER = msgspec.json.Decoder(tuple[str, bool, bool, bytes])
 
 
-WORDS = {
-    LoginStage.PENDING: "waiting_for_browser",
-    LoginStage.AUTHORIZING: "at_provider",
-    LoginStage.EXCHANGING: "exchanging",
-    LoginStage.READY: "proof_required",
-}
-"""What a game is told of the stages before the first collect."""
-FIRST_WORD = WORDS[LoginStage.PENDING]
-HASTY_SECONDS = 5
-"""A collect without proof that waits less than this is counted."""
-HASTE = RateLimit(interval_ms=1000, burst=5)
-
-
-class CollectRequest(Struct, frozen=True):
-    """What a game asks; `seen` is the last stage it was told, `request_id` is for the log."""
-
-    secret: Index
-    wait_seconds: int = 0
-    seen: str = FIRST_WORD
-    presented: PresentedProof | None = None
-    request_id: str = ""
-
-    def opens(self, login: LoginTransaction) -> bool:
-        """Whether this may be the first proven collect; a proof before `ready` is ignored."""
-        proof = self.presented is not None or login.return_proof is ProofMethod.NONE
-        return login.stage is LoginStage.READY and proof
-
-
 class Pending(Struct, frozen=True):
+    """A login that cannot be collected yet."""
+
     stage: str
     expires_seconds: int
 
     @classmethod
     def of(cls, login: LoginTransaction, now_ms: int) -> Self:
-        return cls(WORDS[login.stage], seconds_until(login.expires_ms, now_ms))
+        return cls(PENDING_STAGES[login.stage], seconds_until(login.expires_ms, now_ms))
 
 
 class Complete(Struct, frozen=True):
+    """A login that delivered credentials."""
+
     login: LoginTransaction
     result: CollectResult
 
 
 class Linked(Struct, frozen=True):
-    """All that was wanted: this provider's account signs in as the asking player from now on."""
+    """A login that linked this provider's account to the player who asked; it delivers no credentials."""
 
     provider: str
 
 
 class Failed(Struct, frozen=True):
+    """A login that ended without credentials."""
+
     outcome: LoginFailure
     approval_code: str | None = None
-    """What the newcomer tells the owner."""
+    """The code that a new player reports to the owner."""
 
     def __eq__(self, other: object) -> bool:
         """Compare the outcomes; the approval code does not count."""
@@ -167,124 +116,170 @@ Collected = Pending | Complete | Linked | Failed
 
 
 class CollectService(Component, frozen=True):
-    _logins: LoginStore
-    _waits: LongPollRegistry
-    _keys: Keys
-    _random: Random
-    _now_ms: Now
-    _terms: LoginPolicy
-    _audit: AuditLog = NULL_AUDIT_LOG
-    _haste: dict[Index, int] = field(default_factory=dict)
-    """Arrival times of GCRA for hasty games."""
+    """The service for a game's collects."""
 
-    async def watch(self, collect: CollectRequest) -> Collected | None:
-        """The answer, as soon as there is one or the wait is over; None when deliver() has to give it.
+    _context: LoginContext
+    _store: LoginStore
+    _waiters: LongPollRegistry
+    _arrivals: dict[Index, int] = field(default_factory=dict)
+    """The GCRA arrival times of games that poll in short intervals, in the order of their last collect."""
 
-        DeviceSecretInvalid, LoginCollected, RateLimited. May be cancelled at any time: it changes nothing.
+    async def wait(self, request: CollectRequest) -> Collected | None:
+        """Return the response once the stage has changed or the wait is over; None if collect() has to give it.
+
+        Raise DeviceSecretInvalid, LoginCollected or RateLimited. This changes nothing and may be cancelled.
         """
-        wait_ms = collect.wait_seconds * 1000
-        ends_ms = self._now_ms() + wait_ms
-        with self._waits.open(collect.secret) as slot:
-            login = await self._find(collect)
-            self._pace(collect)
+        now = self._context.now_ms
+        wait_ms = request.wait_seconds * 1000
+        ends_ms = now() + wait_ms
+        with self._waiters.open(request.secret) as waiter:
+            login = await self._find(request)
+            self._limit_polling(request)
             while True:
-                now_ms = self._now_ms()
-                if collect.opens(login):
+                now_ms = now()
+                if request.may_deliver(login):
                     return None
                 left_ms = min(ends_ms - now_ms, login.deadline_ms - now_ms, wait_ms)
-                if login.stage not in WORDS or WORDS[login.stage] != collect.seen or left_ms <= 0:
-                    return await self._told(login, now_ms)
+                if PENDING_STAGES.get(login.stage) != request.seen or left_ms <= 0:
+                    return await self._response(login, now_ms)
                 expires_ms = login.expires_ms
-                del login  # very many may wait, and need nothing else of it
-                woken = await slot.wait(left_ms / 1000)
-                if woken in (WakeReason.SUPERSEDED, WakeReason.SHUTTING_DOWN):
-                    return Pending(collect.seen, seconds_until(expires_ms, self._now_ms()))
-                if woken is WakeReason.TIMEOUT:  # by a clock that nobody sets: one last look
+                del login  # very many games may wait, and need nothing else of it
+                reason = await waiter.wait(left_ms / 1000)
+                if reason in (WakeReason.SUPERSEDED, WakeReason.SHUTTING_DOWN):
+                    return Pending(request.seen, seconds_until(expires_ms, now()))
+                if reason is WakeReason.TIMEOUT:  # by the monotonic clock, which the wall clock may contradict
                     wait_ms = 0
-                login, collect = await self._find(collect), replace(collect, presented=None)
+                login, request = await self._find(request), replace(request, presented=None)
 
-    async def deliver(self, collect: CollectRequest) -> Collected:
-        """The first proven collect, or what another one made of the login; InvalidProof and what watch() raises.
+    async def collect(self, request: CollectRequest) -> Collected:
+        """Deliver the credentials for a valid proof, or return what another collect made of the login.
 
-        Once begun it must be let finish: its writes may be on disk before its answer is known.
+        Do not cancel this: the result may be written before it is known here. Raise InvalidProof and what wait()
+        raises.
         """
-        now_ms = self._now_ms()
-        pair = generate_pair(self._random, now_ms, self._terms.session, now_ms)
-        fresh = NewSession(new_player_id(self._random), new_session_id(self._random), pair)
-        key, registration = LoginLookup.secret(collect.secret), self._terms.registration
-        delivery = await self._logins.deliver(CollectCommand(key, collect.presented, fresh, registration, now_ms))
-        if delivery is None:
+        context, policy = self._context, self._context.policy
+        now_ms = context.now_ms()
+        pair = generate_pair(context.random, now_ms, policy.session, now_ms)
+        new_session = NewSession(new_player_id(context.random), new_session_id(context.random), pair)
+        key = LoginLookup.secret(request.secret)
+        command = CollectCommand(key, request.presented, new_session, policy.registration, now_ms)
+        outcome = await self._store.collect(command)
+        if outcome is None:
             raise DeviceSecretInvalid
-        login = delivery.move.after
-        if delivery.move.is_news:
-            self._waits.wake(login.secret_index)
-            self._note(delivery, collect.request_id)
-        if delivery.wrong:
-            raise InvalidProof(attempts_left(login))
-        return await self._told(login, now_ms)
+        login = outcome.transition.after
+        if outcome.transition.stage_changed:
+            self._waiters.wake(login.secret_index)
+            self._record(outcome, request.request_id)
+        if outcome.wrong:
+            raise InvalidProof(max(0, MAX_WRONG_CODES - login.wrong_codes))
+        return await self._response(login, now_ms)
 
-    def _note(self, delivery: CollectOutcome, request_id: str) -> None:
-        """How the login ended, for the owner's log."""
-        login, player = delivery.move.after, delivery.player_id or ""
-        if delivery.broken is not None:
-            self._audit.record(SecurityEvent.DECRYPTION_FAILED, **delivery.broken)
+    def _record(self, outcome: CollectOutcome, request_id: str) -> None:
+        """Write the end of the login to the audit log."""
+        login, player, audit = outcome.transition.after, outcome.player_id or "", self._context.audit
+        if outcome.undecryptable is not None:
+            audit.record(SecurityEvent.DECRYPTION_FAILED, **outcome.undecryptable)
         if login.outcome is not None:
-            words = {"player": player, "provider": login.provider, "outcome": login.outcome.value}
-            self._audit.record(SecurityEvent.SIGN_IN_REFUSED, **words, request=request_id)
+            values = {"player": player, "provider": login.provider, "outcome": login.outcome.value}
+            audit.record(SecurityEvent.SIGN_IN_REFUSED, **values, request=request_id)
             return
         if login.intent is not LoginIntent.LOGIN:
-            self._audit.record(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
-        answer = self._answer(login, login.stage_ms)
-        if isinstance(answer, Complete):
-            created = "yes" if answer.result.created else "no"
-            session = login.session_id or ""
-            self._audit.record(
-                SecurityEvent.SIGN_IN, player=player, session=session, provider=login.provider, created=created
-            )
+            audit.record(SecurityEvent.IDENTITY_LINKED, player=player, provider=login.provider)
+        response = self._stored_response(login, login.stage_ms)
+        if isinstance(response, Complete):
+            created, session = "yes" if response.result.created else "no", login.session_id or ""
+            values = {"player": player, "session": session, "provider": login.provider, "created": created}
+            audit.record(SecurityEvent.SIGN_IN, **values)
 
-    async def _find(self, collect: CollectRequest) -> LoginTransaction:
-        login = await self._logins.find(LoginLookup.secret(collect.secret))
+    async def _find(self, request: CollectRequest) -> LoginTransaction:
+        login = await self._store.find(LoginLookup.secret(request.secret))
         if login is None:
             raise DeviceSecretInvalid
-        return login.at(self._now_ms())
+        return login.at_time(self._context.now_ms())
 
-    async def _told(self, login: LoginTransaction, now_ms: int) -> Collected:
-        """As _answer(). Credentials that cannot be opened are nobody's: they end, and the game learns of it."""
+    async def _response(self, login: LoginTransaction, now_ms: int) -> Collected:
+        """Return the response; if the credentials cannot be decrypted, end the session and report the login failed."""
         try:
-            return self._answer(login, now_ms)
+            return self._stored_response(login, now_ms)
         except DecryptionFailed as e:
-            self._audit.record(SecurityEvent.DECRYPTION_FAILED, **e.details)
+            self._context.audit.record(SecurityEvent.DECRYPTION_FAILED, **e.details)
 
         def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
-            return current.lost(now_ms) if current.stage is LoginStage.DELIVERED else current
+            current = login.at_time(now_ms)
+            return current.result_lost(now_ms) if current.stage is LoginStage.DELIVERED else current
 
-        move = await self._logins.advance(LoginLookup.secret(login.secret_index), step)
-        if move is None:
+        transition = await self._store.advance(LoginLookup.secret(login.secret_index), step)
+        if transition is None:
             raise DeviceSecretInvalid
-        return self._answer(move.after, now_ms)
+        return self._stored_response(transition.after, now_ms)
 
-    def _answer(self, login: LoginTransaction, now_ms: int) -> Collected:
-        if login.stage in WORDS:
+    def _stored_response(self, login: LoginTransaction, now_ms: int) -> Collected:
+        if login.stage in PENDING_STAGES:
             return Pending.of(login, now_ms)
         if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
         if login.outcome is not None:
-            return Failed(login.outcome, login_approval_code(self._keys.indexer, login))
+            return Failed(login.outcome, login_approval_code(self._context.indexer, login))
         if login.intent is LoginIntent.LINK:
             return Linked(login.provider)
         sealed = login.sealed_result or b""
-        return Complete(
-            login, CollectResult.from_bytes(self._keys.sealer.unseal(Purpose.RESULT, login.login_id, sealed))
-        )
+        raw = self._context.keys.sealer.unseal(Purpose.RESULT, login.login_id, sealed)
+        return Complete(login, CollectResult.from_bytes(raw))
 
-    def _pace(self, collect: CollectRequest) -> None:
-        """Counts in memory, for logins that exist; forgets those whose haste is over."""
-        if collect.presented is not None or collect.wait_seconds >= HASTY_SECONDS:
+    def _limit_polling(self, request: CollectRequest) -> None:
+        """Count short polls of existing logins in memory, and delete the idle ones; raise RateLimited."""
+        if request.presented is not None or request.wait_seconds >= SHORT_WAIT_SECONDS:
             return
-        now_ms = self._now_ms()
-        arrival_ms = HASTE.acquire(self._haste.get(collect.secret), now_ms)
-        self._haste.pop(collect.secret, None)  # the order is that of the last collect
-        while self._haste and HASTE.is_idle(next(iter(self._haste.values())), now_ms):
-            del self._haste[next(iter(self._haste))]
-        self._haste[collect.secret] = arrival_ms
+        now_ms, arrivals = self._context.now_ms(), self._arrivals
+        arrival_ms = POLLING_LIMIT.acquire(arrivals.get(request.secret), now_ms)
+        arrivals.pop(request.secret, None)  # the order is that of the last collect
+        while arrivals and POLLING_LIMIT.is_idle(next(iter(arrivals.values())), now_ms):
+            del arrivals[next(iter(arrivals))]
+        arrivals[request.secret] = arrival_ms
+
+
+def proof_matches(login: LoginTransaction, proof: ReturnProof, presented: PresentedProof | None) -> bool:
+    """Return whether the proof is right; with `return_proof` off the game sends none."""
+    if presented is None:
+        return login.return_proof is ProofMethod.NONE
+    return proof.matches(presented)
+
+
+def count_wrong_proof(login: LoginTransaction, presented: PresentedProof | None, now_ms: int) -> LoginTransaction:
+    """Return the login after a wrong proof: tickets do not count, the fifth wrong code ends it."""
+    if presented is None or presented.kind is ProofKind.TICKET:
+        return login
+    counted = replace(login, wrong_codes=login.wrong_codes + 1)
+    return counted if counted.wrong_codes < MAX_WRONG_CODES else counted.apply(LoginEvent.EXHAUST, now_ms)
+
+
+def player_error(state: str | None) -> LoginFailure | None:
+    """Return why a player of this state gets no session; None as a state: deleted since the browser signed in."""
+    match state:
+        case "active":
+            return None
+        case "pending":
+            return LoginFailure.PLAYER_PENDING
+        case "blocked":
+            return LoginFailure.PLAYER_BLOCKED
+        case _:
+            return LoginFailure.LOGIN_INTERRUPTED
+
+
+def link_error(taken: bool, has_one: bool) -> LoginFailure | None:
+    """Return why an identity cannot be linked to a player; players are never merged by it (PROTOCOL 3.8).
+
+    `taken`: the identity belongs to a player. `has_one`: the player has an identity of this provider.
+    """
+    if has_one:
+        return LoginFailure.PROVIDER_ALREADY_LINKED
+    return LoginFailure.IDENTITY_IN_USE if taken else None
+
+
+def new_player_error(taken: bool, registration: Registration) -> LoginFailure | None:
+    """Return why a new player gets no session; with PLAYER_PENDING the player is created and waits for approval."""
+    if registration is Registration.CLOSED:
+        return LoginFailure.REGISTRATION_CLOSED
+    if taken:
+        return LoginFailure.IDENTITY_IN_USE
+    return LoginFailure.PLAYER_PENDING if registration is Registration.APPROVAL else None

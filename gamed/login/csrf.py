@@ -1,4 +1,4 @@
-"""Which browser asks, and whether in earnest: the cookie, the form field, the Sec-Fetch headers (PROTOCOL 3.2)."""
+"""A browser is identified by its cookie, and its forms by a field and the Sec-Fetch headers (PROTOCOL 3.2)."""
 
 from collections.abc import Mapping
 from hmac import compare_digest
@@ -21,15 +21,19 @@ class CsrfError(HttpError):
 
 
 class FramedRequest(HttpError):
-    """Asked for as a part of another page."""
+    """A request for a page inside another page."""
 
 
 class PrefetchRequest(HttpError):
-    """A browser that only guesses what its user will want."""
+    """A request that a browser makes before its user asks for the page."""
 
 
 class BrowserGuard(Component, frozen=True):
-    """`secure`: the base is https, so the cookie can carry the prefix that ties it to this host (RFC 6265bis 4.1.3)."""
+    """The cookie of a browser and the form fields that are bound to it.
+
+    `secure`: the base URL is https, so the cookie's name may have the prefix that binds it to this host
+    (RFC 6265bis 4.1.3).
+    """
 
     _indexer: Indexer
     _random: Random
@@ -40,16 +44,16 @@ class BrowserGuard(Component, frozen=True):
         return "__Host-gl" if self._secure else "gl"
 
     def cookie(self, request: Request) -> str | None:
-        """The browser's cookie; None when there is none that could be ours."""
+        """Return the browser's cookie, or None if it is absent or has another form than ours."""
         raw = request.getCookie(self.cookie_name) or ""
         return raw if _VALUE.fullmatch(raw) else None
 
-    def offered(self, request: Request) -> str:
-        """The browser's cookie, or a fresh one that keep() will give it."""
+    def cookie_or_new(self, request: Request) -> str:
+        """Return the browser's cookie, or a new value that set_cookie() sends."""
         return self.cookie(request) or base64url(self._random(ENTROPY_BYTES))
 
-    def keep(self, request: Request, value: str) -> None:
-        """Set the cookie if the browser has none; it lives as long as the browser does."""
+    def set_cookie(self, request: Request, value: str) -> None:
+        """Send a session cookie unless the browser has one."""
         if self.cookie(request) is not None:
             return
         secure = "; Secure" if self._secure else ""
@@ -60,15 +64,16 @@ class BrowserGuard(Component, frozen=True):
         return self._indexer.index(Purpose.BROWSER, cookie.encode())
 
     def browser(self, request: Request) -> Index | None:
+        """Return the index of the browser's cookie."""
         cookie = self.cookie(request)
         return None if cookie is None else self.index(cookie)
 
     def field(self, cookie: str, token: str) -> str:
-        """What the forms of this login carry in this browser."""
+        """Return the hidden field of this login's forms in this browser."""
         return base64url(self._indexer.index(Purpose.FORM, cookie.encode(), token.encode()))
 
     def form(self, request: Request, token: str) -> tuple[Index, Mapping[str, str]]:
-        """The browser and what its form says; FormForeign, Embedded or Prefetched have no effect."""
+        """Return the browser and its form's fields; raise CsrfError, FramedRequest or PrefetchRequest."""
         require_top_level_navigation(request)
         if (request.head.headers.values("sec-fetch-site") or ["same-origin"]) != ["same-origin"]:
             raise CsrfError
@@ -80,7 +85,7 @@ class BrowserGuard(Component, frozen=True):
 
 
 def require_top_level_navigation(request: Request) -> None:
-    """A page of its own, asked for by a person: not prefetched, not inside another page."""
+    """Reject a prefetch, and a page that would be shown inside another page."""
     headers = request.head.headers
     if any("prefetch" in purpose for purpose in headers.values("sec-purpose")):
         raise PrefetchRequest

@@ -1,4 +1,4 @@
-"""What a handoff may say instead of yes; the web knows the status codes (PROTOCOL 3)."""
+"""The errors of a login are these; `problems.py` maps them to status codes (PROTOCOL 3)."""
 
 from collections.abc import Mapping
 
@@ -11,15 +11,15 @@ class LoginError(Exception):
 
 
 class InvalidTransition(LoginError):
-    """No arrow of the table leaves this stage for this event."""
+    """An event that the transition table does not allow in this stage."""
 
 
 class LoginExpired(InvalidTransition):
-    """Only the clock forbids it: the time for this sign-in is over."""
+    """An event that only the deadline forbids: the login has expired."""
 
 
 class InvalidStart(LoginError):
-    """A member of the request to start that cannot be used; `pointer` is RFC 6901."""
+    """A member of the start request that cannot be used; `pointer` is RFC 6901."""
 
     def __init__(self, pointer: str, detail: str) -> None:
         self.members: Mapping[str, object] = {"errors": [{"pointer": pointer, "detail": detail}]}
@@ -27,7 +27,7 @@ class InvalidStart(LoginError):
 
 
 class ProviderUnknown(LoginError):
-    """Not a provider of this server."""
+    """A provider that this server does not have."""
 
     def __str__(self) -> str:
         return "Choose a provider that GET /auth/config lists; in local mode send none."
@@ -42,7 +42,7 @@ class LoginProviderUnavailable(LoginError):
 
 
 class TooManyLogins(LoginError):
-    """As many sign-ins are under way as this server takes, and none that nobody attends to."""
+    """A start above `limits.live_logins` when no pending login can be evicted."""
 
     retry_after = 15
 
@@ -51,28 +51,28 @@ class TooManyLogins(LoginError):
 
 
 class ReauthenticationRequired(LoginError):
-    """A link is asked for by a session whose sign-in is too long ago."""
+    """A link request of a session whose sign-in is too long ago."""
 
     def __str__(self) -> str:
         return "Sign in again, then link the account within ten minutes."
 
 
 class DeviceSecretInvalid(LoginError):
-    """No credential, not a device secret, or one of a login long forgotten."""
+    """A missing or malformed device secret, or one whose login is unknown or deleted."""
 
     def __str__(self) -> str:
         return "This sign-in is not known here. Start again from the game."
 
 
 class LoginCollected(LoginError):
-    """The credentials were used already; there is nothing left to collect or cancel."""
+    """A collect or cancel after the game has used the credentials."""
 
     def __str__(self) -> str:
         return "The credentials of this sign-in were used already. Sign out with them, or start a new sign-in."
 
 
 class InvalidProof(LoginError):
-    """Not the ticket or code that the browser was given; codes may be tried `attempts_left` more times."""
+    """A wrong ticket or finish code; the game may try `attempts_left` more codes."""
 
     def __init__(self, attempts_left: int) -> None:
         self.members: Mapping[str, object] = {"attempts_left": attempts_left}
@@ -81,7 +81,7 @@ class InvalidProof(LoginError):
 
 
 class UnknownLoginLink(LoginError):
-    """No login has this token or id: never had, or forgotten an hour after its end."""
+    """A login token or id that was never issued, or whose login was deleted an hour after its end."""
 
 
 class LoginEnded(LoginError):
@@ -92,17 +92,17 @@ class LoginEnded(LoginError):
         super().__init__("This sign-in is over. Start again from the game.")
 
 
+class WrongBrowser(LoginError):
+    """A browser that asks for a login that belongs to another browser."""
+
+
 class CallbackMalformed(LoginError):
-    """A redirect to the callback that no provider would write; it has no effect."""
+    """A callback that violates RFC 6749 or RFC 9207; it has no effect."""
 
 
 class CallbacksLimited(RateLimited):
-    """More redirects to the callback from one address than `limits.callbacks_per_minute`; this one has no effect."""
+    """A callback above `limits.callbacks_per_minute` of its address; it has no effect."""
 
     def __str__(self) -> str:
         wait = "1 second" if self.retry_after == 1 else f"{self.retry_after} seconds"
         return f"Too many sign-ins came back from your network at once. Wait {wait}, then reload this page."
-
-
-class WrongBrowser(LoginError):
-    """The login belongs to the browser that finished it first."""

@@ -1,41 +1,43 @@
-"""What the handoff asks of its store: find, move along an arrow, deliver, sweep; each one unit of auth.db.
+"""The services of a login depend on these interfaces: its store, the providers, and the operator's log."""
 
-What the trips to providers ask of their store; each one unit of auth.db.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from gamed.config.model import Registration
 from gamed.crypto import Index
-from gamed.login.attempt import AuthorizationAttempt
+from gamed.login.attempt import AuthorizationAttempt, redirect_uri
 from gamed.login.callback_rules import CallbackDecision
 from gamed.login.keys import LoginLookup, PresentedProof
 from gamed.login.policy import LoginQuota
 from gamed.login.transaction import LoginTransaction
 from gamed.outcomes import LoginFailure
+from gamed.providers.base import IdentityProvider
+from gamed.rate_limit import RateLimit
 from gamed.sessions.credentials import CredentialPair
+from gamed.structs import Component
 
 TransitionFunction = Callable[[LoginTransaction], LoginTransaction]
-"""Runs inside the transaction, perhaps more than once: pure. What it raises changes nothing."""
+"""A pure function that runs inside the transaction, perhaps more than once. An exception changes nothing."""
+CallbackRule = Callable[[AuthorizationAttempt | None, LoginTransaction | None], CallbackDecision]
+"""A pure function that runs inside the transaction, perhaps more than once."""
 
 
 class Transition(Struct, frozen=True):
-    """A login before and after a step that may have left it as it was."""
+    """A login before and after a step, which may have left it unchanged."""
 
     before: LoginTransaction
     after: LoginTransaction
 
     @property
-    def is_news(self) -> bool:
-        """Whether a waiting game would be told something else now."""
+    def stage_changed(self) -> bool:
+        """Return whether a waiting game has to be notified."""
         return self.before.stage is not self.after.stage
 
 
 class NewSession(Struct, frozen=True):
-    """What a first collect would make; drawn beforehand, because a unit may run twice."""
+    """The ids and credentials that a first collect would use; drawn before, because a transaction may run twice."""
 
     player_id: str
     session_id: str
@@ -43,73 +45,110 @@ class NewSession(Struct, frozen=True):
 
 
 class CollectCommand(Struct, frozen=True):
-    """A game that comes for its credentials."""
+    """A collect as the store executes it."""
 
     key: LoginLookup
     presented: PresentedProof | None
-    fresh: NewSession
+    new_session: NewSession
     registration: Registration
     now_ms: int
 
 
 class CollectOutcome(Struct, frozen=True):
-    """What became of a claim: the login now, and whether the proof shown was wrong."""
+    """The transition that a collect made, and whether the proof was wrong."""
 
-    move: Transition
+    transition: Transition
     wrong: bool = False
     player_id: str | None = None
-    """Whose sign-in or link it was, also of a newcomer who has to wait; None: nobody's."""
-    broken: Mapping[str, str] | None = None
-    """What could not be opened, as the owner is told: the login has ended by it."""
+    """The player who signed in, linked, or waits for approval."""
+    undecryptable: Mapping[str, str] | None = None
+    """The value that could not be decrypted, for the audit log; the login has ended because of it."""
+
+
+class Account(Protocol):
+    """A local account."""
+
+    @property
+    def player_id(self) -> str: ...
+
+    @property
+    def password(self) -> str: ...
 
 
 class LoginStore(Protocol):
-    async def add(self, login: LoginTransaction, crowd: LoginQuota) -> Sequence[Index]:
-        """One more, if there is a place for it; RateLimited and Crowded change nothing.
+    """The data that logins read and write in auth.db; each method is one transaction and may raise DatabaseError."""
 
-        The secret indexes of the logins that the clock, or this one in need of room, has ended.
+    def add(self, login: LoginTransaction, quota: LoginQuota) -> Awaitable[Sequence[Index]]:
+        """Add a login; raise RateLimited or TooManyLogins, which change nothing.
+
+        Return the secret indexes of the logins that have expired or were evicted.
         """
 
-    async def find(self, key: LoginLookup) -> LoginTransaction | None:
-        """As it was written, whatever the clock says since."""
+    def find(self, key: LoginLookup) -> Awaitable[LoginTransaction | None]:
+        """Return the login as it was written; its deadline may have passed since."""
 
-    async def advance(self, key: LoginLookup, step: TransitionFunction) -> Transition | None:
-        """Read, decide, write; None: no such login. A delivered login that is cancelled loses its session."""
+    def advance(self, key: LoginLookup, step: TransitionFunction) -> Awaitable[Transition | None]:
+        """Read, decide, write; return None if the login is unknown. Cancelling a delivered login ends its session."""
 
-    async def deliver(self, claim: CollectCommand) -> CollectOutcome | None:
-        """The first proven collect: player, account, session, credentials and `delivered`, or nothing of it."""
+    def collect(self, command: CollectCommand) -> Awaitable[CollectOutcome | None]:
+        """Write player, account, session, credentials and the stage `delivered`, or nothing; None: unknown login."""
 
-    async def sweep(self, now_ms: int) -> tuple[Index, ...]:
-        """Write down what the clock has ended and forget what ended an hour ago, some of each.
-
-        The secret indexes of the logins that moved; a full batch means that there may be more.
-        """
-
-    async def interrupt(self, now_ms: int, started_ms: int | None) -> None:
-        """After a restart, end the exchanges of the process before.
-
-        `started_ms`: exchanges begun since then belong to this process and go on. None: end every exchange; nothing
-        is read before that is committed or has failed.
-        """
-
-
-Rule = Callable[[AuthorizationAttempt | None, LoginTransaction | None], CallbackDecision]
-"""Runs inside the transaction, perhaps more than once: pure."""
-
-
-class AttemptStore(Protocol):
-    async def begin(
+    def begin_attempt(
         self, attempt: AuthorizationAttempt, key: LoginLookup, step: TransitionFunction
-    ) -> Transition | None:
-        """The step, and the attempt with it if the login is `authorizing` then; None: no such login."""
+    ) -> Awaitable[Transition | None]:
+        """Advance the login, and add the attempt if it is `authorizing` then; return None if it is unknown."""
 
-    async def spend(self, state: Index, rule: Rule) -> CallbackDecision:
-        """Find by state, judge, write the verdict down: used and the login claimed, burned, or nothing."""
+    def consume_attempt(self, state: Index, rule: CallbackRule) -> Awaitable[CallbackDecision]:
+        """Find the attempt by its state, decide, and write the decision: used, invalidated, or nothing."""
+
+    def expire(self, now_ms: int) -> Awaitable[tuple[Index, ...]]:
+        """End some logins whose deadline has passed, and delete some that ended an hour ago.
+
+        Return the secret indexes of the logins that changed; empty if none is left.
+        """
+
+    def interrupt(self, now_ms: int, started_ms: int | None) -> Awaitable[None]:
+        """End the exchanges of an earlier process after a restart.
+
+        `started_ms`: exchanges that began later belong to this process and continue. None: end every exchange; all
+        reads wait until that is committed or has failed.
+        """
+
+    def find_account(self, index: Index) -> Awaitable[Account | None]:
+        """Return the local account with this name index."""
+
+    def any_unlinked_account(self) -> Awaitable[bool]:
+        """Return whether a player has a local account and no identity at a provider."""
+
+    def session_owner_name(self, session_id: str, now_ms: int) -> Awaitable[str | None]:
+        """Return the local account's name or else the id of the session's player; None if the session has ended."""
+
+    def orphaned_identities(self, realms: Collection[Index]) -> Awaitable[int]:
+        """Return how many identities belong to none of these namespaces (gamed.providers.discovery)."""
+
+    def acquire(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> Awaitable[None]:
+        """Count a request against all buckets; raise RateLimited, which counts against none."""
+
+    def delete_idle_buckets(self, now_ms: int) -> Awaitable[None]:
+        """Delete the buckets that limit no client any more."""
 
 
 class SignInFailureLog(Protocol):
-    """The owner's log: stable names, no value that a player, a browser or a provider sent."""
+    """The operator's log of failed sign-ins: stable names, and no value from a player, a browser or a provider."""
 
     def sign_in_failed(self, provider: str, outcome: LoginFailure, cause: str, request_id: str) -> None: ...
 
     def callback_rejected(self, provider: str, check: str, request_id: str) -> None: ...
+
+
+class ProviderAccess(Component, frozen=True):
+    """The configured providers by name, the server's base URL, and the log of sign-ins that fail at a provider."""
+
+    providers: Mapping[str, IdentityProvider]
+    """Empty in local mode."""
+    base_url: Callable[[], str]
+    """Without `public_url` it is known when the port is bound."""
+    log: SignInFailureLog
+
+    def redirect_uri(self, name: str) -> str:
+        return redirect_uri(self.base_url(), name)

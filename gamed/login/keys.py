@@ -1,15 +1,5 @@
-"""The ids and the token of a login, and under what they are found (PROTOCOL 3.1).
+"""The ids, tokens, proofs and codes of a login are made, checked and encoded here (PROTOCOL 3.1, 3.4, 3.5)."""
 
-The return proof: what shows that the browser and the game belong together (PROTOCOL 3.4).
-
-What a browser has proved about who it is; sealed from `ready` until the first collect (PROTOCOL 3).
-
-The short code by which an owner finds the newcomer who waits (PROTOCOL 3.5 `player_pending`).
-
-A newcomer whom the owner has to approve: the short code that both of them see (PROTOCOL 3.5 `player_pending`).
-"""
-
-from collections.abc import Iterator
 from enum import Enum
 from typing import Literal
 
@@ -22,12 +12,12 @@ from gamed.structs import redacts
 from gamed.tokens import ID_BYTES, MalformedToken, TokenType, base64url, parse_token, public_id
 
 LOCAL = "local"
-"""What stands for a provider in local mode."""
+"""The provider name of logins in local mode."""
 _TOKEN_BYTES = 16
 
 
 class LoginLookup(Struct, frozen=True):
-    """One of the three ways to a login's row."""
+    """A column that identifies a login, and its value."""
 
     column: Literal["login_id", "secret_index", "token_index"]
     value: str | Index
@@ -50,7 +40,7 @@ def new_login_id(random: Random) -> str:
 
 
 def login_token(indexer: Indexer, login_id: str) -> str:
-    """The token of `login_url`: whoever has the key can tell it from the id, so that it need not be kept."""
+    """Return the token of `login_url`; it is derived from the id, so that the database need not hold it."""
     return base64url(indexer.index(Purpose.LOGIN_TOKEN, b"of", login_id.encode())[:_TOKEN_BYTES])
 
 
@@ -62,8 +52,8 @@ def secret_index(indexer: Indexer, secret: Secret) -> Index:
     return indexer.index(Purpose.DEVICE_SECRET, secret.reveal())
 
 
-def index_of_device(indexer: Indexer, text: str | None) -> Index | None:
-    """Where the login of a presented device secret is found; None when it cannot be one."""
+def presented_secret_index(indexer: Indexer, text: str | None) -> Index | None:
+    """Return the index of a device secret that a client sent, or None if the text is malformed."""
     try:
         return None if text is None else secret_index(indexer, parse_token(TokenType.DEVICE_SECRET, text))
     except MalformedToken:
@@ -71,20 +61,23 @@ def index_of_device(indexer: Indexer, text: str | None) -> Index | None:
 
 
 ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
-"""No vowels: no words; no letters or digits that are taken for each other."""
+"""Without vowels, so that no code is a word, and without letters and digits that people confuse."""
 CODE_LETTERS = 6
 TICKET_BYTES = 32
 MAX_WRONG_CODES = 5
-_FAIR = 256 - 256 % len(ALPHABET)
+_UNBIASED = 256 - 256 % len(ALPHABET)
+"""A byte from here on would favour some letters."""
 
 
 class ProofKind(Enum):
+    """The kind of proof that a game sends."""
+
     TICKET = "ticket"
     FINISH_CODE = "finish_code"
 
 
 class PresentedProof(Struct, frozen=True):
-    """What a game sends along with a collect."""
+    """The proof that a game sends with a collect."""
 
     kind: ProofKind
     value: Secret
@@ -95,59 +88,53 @@ class PresentedProof(Struct, frozen=True):
 
     @classmethod
     def finish_code(cls, text: str) -> "PresentedProof":
-        """Case, dashes and spaces do not matter: people type what they see."""
+        """Return the proof of a typed code, without regard to case, dashes and spaces."""
         letters = "".join(c for c in text.upper() if c not in " -\u2010\u2011\u2012\u2013\u2014\u2212")
         return cls(ProofKind.FINISH_CODE, Secret(letters.encode()))
 
 
 @redacts("ticket", "finish_code")
 class ReturnProof(Struct, frozen=True):
-    """Both halves of one login: the ticket travels through the loopback port, the code through a person."""
+    """The two proofs of one login: the loopback redirect carries the ticket, the player types the finish code."""
 
     ticket: Secret
     finish_code: Secret
 
     @classmethod
-    def mint(cls, random: Random) -> "ReturnProof":
-        return cls(Secret(base64url(random(TICKET_BYTES)).encode()), Secret(_letters(random).encode()))
+    def generate(cls, random: Random) -> "ReturnProof":
+        """Return new proofs; each letter of the code is equally likely."""
+        letters: list[str] = []
+        ticket = Secret(base64url(random(TICKET_BYTES)).encode())
+        while len(letters) < CODE_LETTERS:
+            letters += [ALPHABET[byte % len(ALPHABET)] for byte in random(CODE_LETTERS) if byte < _UNBIASED]
+        return cls(ticket, Secret("".join(letters[:CODE_LETTERS]).encode()))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "ReturnProof":
         return cls(Secret(raw[CODE_LETTERS:]), Secret(raw[:CODE_LETTERS]))
 
     def to_bytes(self) -> bytes:
-        """For sealing: the six letters, then the ticket."""
+        """Return the six letters and the ticket, to be sealed."""
         return self.finish_code.reveal() + self.ticket.reveal()
 
-    def shown(self) -> str:
-        """The finish code for a page, as `BKT-RVW`."""
+    def formatted_code(self) -> str:
+        """Return the finish code as a page shows it: `BKT-RVW`."""
         code = self.finish_code.reveal().decode()
         return f"{code[:3]}-{code[3:]}"
 
-    def proven_by(self, presented: PresentedProof) -> bool:
+    def matches(self, presented: PresentedProof) -> bool:
         expected = self.ticket if presented.kind is ProofKind.TICKET else self.finish_code
         return expected.matches(presented.value)
 
 
-def _letters(random: Random) -> str:
-    """Each letter equally likely: bytes that would favour some are drawn again."""
-    drawn = _bytes(random)
-    return "".join(ALPHABET[next(drawn) % len(ALPHABET)] for _ in range(CODE_LETTERS))
-
-
-def _bytes(random: Random) -> Iterator[int]:
-    while True:
-        yield from (byte for byte in random(CODE_LETTERS) if byte < _FAIR)
-
-
 class ExistingAccount(msgspec.Struct, frozen=True, tag="existing"):
-    """Someone this server knows."""
+    """A player of this server who typed their password."""
 
     player_id: str
 
 
 class NewAccount(msgspec.Struct, frozen=True, tag="new"):
-    """A local account that the first collect will make: nothing lasting is written before it."""
+    """A local account that the first collect creates; nothing lasting is written before it."""
 
     name: str
     password_hash: str
@@ -158,14 +145,14 @@ class NewAccount(msgspec.Struct, frozen=True, tag="new"):
 
 
 class ProviderIdentity(msgspec.Struct, frozen=True, tag="provider"):
-    """An account at a provider. Whose it is here, and whether anyone's, is looked up when the game collects."""
+    """An account at a provider; the first collect reads to which player it belongs."""
 
     index: bytes
-    """What the identity is found by."""
+    """The index of the identity."""
     realm: bytes
-    """The index of what gave it; see gamed.providers.discovery."""
+    """The index of its namespace (gamed.providers.discovery)."""
     player_id: str | None = None
-    """Whose name and password were typed before, for an account that is to be adopted."""
+    """The player whose name and password were typed before, when a local account is adopted."""
 
     def __repr__(self) -> str:
         return "ProviderIdentity(...)"
@@ -175,35 +162,32 @@ Identified = ExistingAccount | NewAccount | ProviderIdentity
 _DECODER: msgspec.json.Decoder[Identified] = msgspec.json.Decoder(Identified)
 
 
-def to_bytes(identified: Identified) -> bytes:
+def encode_identity(identified: Identified) -> bytes:
     return msgspec.json.encode(identified)
 
 
-def from_bytes(raw: bytes) -> Identified:
+def decode_identity(raw: bytes) -> Identified:
     return _DECODER.decode(raw)
 
 
 def seal_identity(keys: Keys, random: Random, login_id: str, identified: Identified) -> tuple[bytes, bytes]:
-    """Sealed for this login: who it is, and a fresh proof for the browser to carry to the game."""
-    identity = keys.sealer.seal(Purpose.IDENTIFIED, login_id, to_bytes(identified))
-    return identity, keys.sealer.seal(Purpose.PROOF, login_id, ReturnProof.mint(random).to_bytes())
-
-
-_BASE = len(ALPHABET)
+    """Return the identity and new proofs, both sealed for this login until its first collect."""
+    identity = keys.sealer.seal(Purpose.IDENTIFIED, login_id, encode_identity(identified))
+    return identity, keys.sealer.seal(Purpose.PROOF, login_id, ReturnProof.generate(random).to_bytes())
 
 
 def approval_code(indexer: Indexer, player_id: str) -> str:
-    """`BKT-RVW`: always the same for one player, and it opens nothing."""
+    """Return the code `BKT-RVW` by which the owner finds a new player; constant for a player, and no secret."""
     number = int.from_bytes(indexer.index(Purpose.APPROVAL, player_id.encode()), "big")
-    letters = "".join(ALPHABET[number // _BASE**place % _BASE] for place in range(CODE_LETTERS))
+    letters = "".join(ALPHABET[number // len(ALPHABET) ** place % len(ALPHABET)] for place in range(CODE_LETTERS))
     return f"{letters[:3]}-{letters[3:]}"
 
 
 def same_code(code: str, typed: str) -> bool:
-    """Case, dashes and spaces do not matter: people type what they are told."""
+    """Compare an approval code with what the owner typed, without regard to case, dashes and spaces."""
     return code.replace("-", "") == "".join(letter for letter in typed.upper() if letter not in " -\u2010\u2011\u2013")
 
 
 def login_approval_code(indexer: Indexer, login: LoginTransaction) -> str | None:
-    """None unless the login ended with a newcomer who waits."""
+    """Return the code of the player who waits for approval, or None if the login has another outcome."""
     return None if login.pending_id is None else approval_code(indexer, login.pending_id)

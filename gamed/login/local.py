@@ -1,64 +1,33 @@
-"""A name and a password of this server, tried from a form: right or not, and not too often (PROTOCOL 3.2, 3.9).
+"""A player signs in with the name and password of a local account, or creates one (SPEC 1.3, PROTOCOL 3.2, 3.9)."""
 
-Signing in with a name and a password of this server, or making such an account (SPEC 1.3 `local`, PROTOCOL 3.2).
-"""
-
-from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
 from msgspec import Struct
 
-from gamed.audit import NULL_AUDIT_LOG, AuditLog, SecurityEvent
+from gamed.audit import SecurityEvent
 from gamed.config.model import Registration
-from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
+from gamed.crypto import Index, Purpose, Secret
 from gamed.login import keys
-from gamed.login.browser import BrowserLoginService, RedirectToResult, require_winner
-from gamed.login.interfaces import TransitionFunction
+from gamed.login.browser import BrowserLoginService, RedirectToResult, require_own
+from gamed.login.interfaces import LoginStore, TransitionFunction
 from gamed.login.keys import ExistingAccount, Identified, LoginLookup, NewAccount
-from gamed.login.policy import per_address
+from gamed.login.policy import LoginContext, per_address
 from gamed.login.transaction import UNDECIDED, LoginEvent, LoginTransaction
 from gamed.players.errors import NameMalformed, PasswordMalformed, PasswordsBusy
 from gamed.players.names import LOCAL, fold_typed, name_index, parse_name, parse_password
 from gamed.rate_limit import RateLimit, RateLimited, client_network
 from gamed.structs import Component
-from gamed.timestamps import Now
 
 PER_ADDRESS_FACTOR = 4
-"""An address may try this many times what one account from that address may."""
-
-
-class Account(Protocol):
-    @property
-    def player_id(self) -> str: ...
-
-    @property
-    def password(self) -> str: ...
-
-
-class Accounts(Protocol):
-    async def find(self, index: Index) -> Account | None: ...
-
-
-class Passwords(Protocol):
-    """PasswordsBusy when too many wait."""
-
-    async def hash(self, password: Secret) -> str: ...
-
-    async def verify(self, encoded: str | None, password: Secret) -> bool:
-        """False for None, after as much work."""
-
-
-class Limits(Protocol):
-    async def take(self, buckets: Mapping[Index, RateLimit], now_ms: int) -> None:
-        """Counts against all of them, or RateLimited and against none."""
+"""An address may try this many times as many passwords as one account from that address."""
 
 
 class FormError(Enum):
-    """Why the form comes back."""
+    """The reason why a form is shown again."""
 
     WRONG = "wrong"
-    """No such name, or another password: nobody is told which."""
+    """An unknown name or a wrong password; the page does not say which."""
     NAME_MALFORMED = "name_malformed"
     PASSWORD_MALFORMED = "password_malformed"
     NAME_TAKEN = "name_taken"
@@ -67,17 +36,21 @@ class FormError(Enum):
     BUSY = "busy"
 
 
-class SignInRejected(Exception):
-    """What was typed does not do."""
+NOT_TRIED = frozenset({FormError.LIMIT, FormError.BUSY})
+"""Errors of forms that were not evaluated: the login does not become `authorizing` by them."""
 
-    def __init__(self, refusal: FormError, retry_after: int = 0) -> None:
-        super().__init__(refusal.value)
-        self.refusal = refusal
+
+class SignInRejected(Exception):
+    """A name or password that was not accepted."""
+
+    def __init__(self, error: FormError, retry_after: int = 0) -> None:
+        super().__init__(error.value)
+        self.error = error
         self.retry_after = retry_after
 
 
 class SignInForm(Struct, frozen=True):
-    """What was typed, from which address, into which browser's form of which login; `request_id` is for the log."""
+    """The form of a login as one browser sent it from one address; `request_id` is for the log."""
 
     token: str
     browser: Index
@@ -87,40 +60,55 @@ class SignInForm(Struct, frozen=True):
     request_id: str = ""
 
     def __repr__(self) -> str:
-        return "Form(...)"
+        return "SignInForm(...)"
+
+
+class FormRejected(Struct, frozen=True):
+    """A form that is shown again with an error; the login is at most `authorizing` by it."""
+
+    login: LoginTransaction
+    error: FormError
+    retry_after: int = 0
+
+
+class PasswordHasher(Protocol):
+    """A hasher of passwords in threads; raises PasswordsBusy when too many wait."""
+
+    async def hash(self, password: Secret) -> str: ...
+
+    async def verify(self, encoded: str | None, password: Secret) -> bool:
+        """Return whether the password matches; for None do as much work and return False."""
 
 
 class PasswordAuthenticator(Component, frozen=True):
-    _accounts: Accounts
-    _passwords: Passwords
-    _limits: Limits
-    _indexer: Indexer
-    _now_ms: Now
-    _passwords_per_minute: int = 5
-    _audit: AuditLog = NULL_AUDIT_LOG
+    """The check of a typed name and password, with its rate limits."""
 
-    async def known(self, form: SignInForm) -> str:
-        """Whose account it is; TurnedAway."""
+    _context: LoginContext
+    _store: LoginStore
+    _hasher: PasswordHasher
+
+    async def authenticate(self, form: SignInForm) -> str:
+        """Return the id of the account's player; raise SignInRejected."""
         await self._limit(form)
         try:
-            index = name_index(self._indexer, parse_name(form.name))
+            index = name_index(self._context.indexer, parse_name(form.name))
             password = parse_password(form.password)
         except (NameMalformed, PasswordMalformed):
             index, password = None, Secret(b"")
-        account = None if index is None else await self._accounts.find(index)
+        account = None if index is None else await self._store.find_account(index)
         try:
-            right = await self._passwords.verify(None if account is None else account.password, password)
+            right = await self._hasher.verify(None if account is None else account.password, password)
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
         if account is None or not right:
-            self._audit.record(
-                SecurityEvent.SIGN_IN_REFUSED, provider=LOCAL, outcome="wrong_password", request=form.request_id
-            )
+            self._record_refused("wrong_password", form)
             raise SignInRejected(FormError.WRONG)
         return account.player_id
 
-    async def new(self, form: SignInForm) -> NewAccount:
-        """An account that could be made; TurnedAway."""
+    async def new_account(self, form: SignInForm) -> NewAccount:
+        """Return the account that the first collect may create; raise SignInRejected."""
+        if self._context.policy.registration is Registration.CLOSED:
+            raise SignInRejected(FormError.CLOSED)
         try:
             name = parse_name(form.name)
             password = parse_password(form.password)
@@ -129,102 +117,77 @@ class PasswordAuthenticator(Component, frozen=True):
         except PasswordMalformed:
             raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
         await self._limit(form)
-        if await self._accounts.find(name_index(self._indexer, name)) is not None:
+        if await self._store.find_account(name_index(self._context.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)
         try:
-            return NewAccount(name, await self._passwords.hash(password))
+            return NewAccount(name, await self._hasher.hash(password))
         except PasswordsBusy as e:
             raise SignInRejected(FormError.BUSY, e.retry_after) from None
 
     async def _limit(self, form: SignInForm) -> None:
-        """Per account and address, and per address; never per account alone, which would lock its owner out."""
-        rate = RateLimit.per_minute(self._passwords_per_minute)
+        """Count per account and address, and per address; never per account alone, which would lock its player out."""
+        rate = RateLimit.per_minute(self._context.policy.limits.passwords_per_minute)
         if not rate.interval_ms:
             return
-        account = fold_typed(form.name).encode()
-        buckets = {
-            self._indexer.index(Purpose.LIMIT, b"password", client_network(form.address).encode(), account): rate
-        }
-        buckets |= per_address(self._indexer, b"password", form.address, rate.times(PER_ADDRESS_FACTOR))
+        indexer, account = self._context.indexer, fold_typed(form.name).encode()
+        buckets = {indexer.index(Purpose.LIMIT, b"password", client_network(form.address).encode(), account): rate}
+        buckets |= per_address(indexer, b"password", form.address, rate.times(PER_ADDRESS_FACTOR))
         try:
-            await self._limits.take(buckets, self._now_ms())
+            await self._store.acquire(buckets, self._context.now_ms())
         except RateLimited as e:
-            outcome = "too_many_passwords"
-            self._audit.record(SecurityEvent.SIGN_IN_REFUSED, provider=LOCAL, outcome=outcome, request=form.request_id)
+            self._record_refused("too_many_passwords", form)
             raise SignInRejected(FormError.LIMIT, e.retry_after) from None
 
-
-UNTOUCHED = frozenset({FormError.LIMIT, FormError.BUSY})
-"""These are not even worth a word to the game."""
-
-
-class FormRejected(Struct, frozen=True):
-    """Nothing was changed, but that the game is told that somebody is at the form."""
-
-    login: LoginTransaction
-    refusal: FormError
-    retry_after: int = 0
+    def _record_refused(self, outcome: str, form: SignInForm) -> None:
+        values = {"provider": LOCAL, "outcome": outcome, "request": form.request_id}
+        self._context.audit.record(SecurityEvent.SIGN_IN_REFUSED, **values)
 
 
 class LocalLoginService(Component, frozen=True):
+    """The service behind the sign-in page in local mode."""
+
+    _context: LoginContext
     _browsers: BrowserLoginService
-    _check: PasswordAuthenticator
-    _keys: Keys
-    _random: Random
-    _now_ms: Now
-    _registration: Registration
+    _passwords: PasswordAuthenticator
 
-    async def sign_in(self, form: SignInForm) -> RedirectToResult | FormRejected:
-        """With an account that exists. LinkUnknown, LoginOver or OtherBrowser when nobody is asked any more."""
-        return await self._answer(form, self._known)
+    async def sign_in(self, form: SignInForm, *, create: bool = False) -> RedirectToResult | FormRejected:
+        """Sign in with an existing account, or with a new one that is created when the game collects.
 
-    async def create(self, form: SignInForm) -> RedirectToResult | FormRejected:
-        """With a new account, which is made when the game collects and not before."""
-        return await self._answer(form, self._new)
-
-    async def _answer(self, form: SignInForm, identify: "Identify") -> RedirectToResult | FormRejected:
-        standing = await self._browsers.look(form.token, form.browser)
-        if isinstance(standing, RedirectToResult):
-            return standing
+        Raise UnknownLoginLink, LoginEnded or WrongBrowser if the login is not open to this browser.
+        """
+        page = await self._browsers.get(form.token, form.browser)
+        if isinstance(page, RedirectToResult):
+            return page
+        key = LoginLookup.token(self._context.indexer, form.token)
         try:
-            step = self._winning(standing.login, form, await identify(form))
+            account = await self._identify(form, create)
         except SignInRejected as e:
-            if e.refusal in UNTOUCHED:
-                return FormRejected(standing.login, e.refusal, e.retry_after)
-            now_ms = self._now_ms()
-            login = await self._browsers.advance(self._key(form), lambda current: current.opened(now_ms))
+            if e.error in NOT_TRIED:
+                return FormRejected(page.login, e.error, e.retry_after)
+            now_ms = self._context.now_ms()
+            login = (await self._browsers.advance(key, lambda current: current.opened(now_ms))).after
             if login.stage in UNDECIDED:
-                return FormRejected(login, e.refusal)
+                return FormRejected(login, e.error)
         else:
-            login = await self._browsers.advance(self._key(form), step)
-        require_winner(login, form.browser)
+            login = (await self._browsers.advance(key, self._signed_in(page.login, form.browser, account))).after
+        require_own(login, form.browser)
         return RedirectToResult(login.login_id)
 
-    async def _known(self, form: SignInForm) -> Identified:
-        return ExistingAccount(await self._check.known(form))
+    async def _identify(self, form: SignInForm, create: bool) -> Identified:
+        if create:
+            return await self._passwords.new_account(form)
+        return ExistingAccount(await self._passwords.authenticate(form))
 
-    async def _new(self, form: SignInForm) -> Identified:
-        if self._registration is Registration.CLOSED:
-            raise SignInRejected(FormError.CLOSED)
-        return await self._check.new(form)
-
-    def _key(self, form: SignInForm) -> LoginLookup:
-        return LoginLookup.token(self._keys.indexer, form.token)
-
-    def _winning(self, login: LoginTransaction, form: SignInForm, who: Identified) -> TransitionFunction:
-        """Nothing has to be exchanged, so three arrows are one step."""
-        now_ms = self._now_ms()
-        identity, proof = keys.seal_identity(self._keys, self._random, login.login_id, who)
+    def _signed_in(self, login: LoginTransaction, browser: Index, account: Identified) -> TransitionFunction:
+        """Return the step from undecided to `ready`: three events at once, because there is no exchange."""
+        now_ms = self._context.now_ms()
+        identity, proof = keys.seal_identity(self._context.keys, self._context.random, login.login_id, account)
 
         def step(login: LoginTransaction) -> LoginTransaction:
-            current = login.at(now_ms)
+            current = login.at_time(now_ms)
             if current.stage not in UNDECIDED:
                 return current
-            return (
-                current.after(LoginEvent.OPEN, now_ms).claimed(form.browser, now_ms).identified(identity, proof, now_ms)
-            )
+            opened = current.apply(LoginEvent.OPEN, now_ms)
+            return opened.bound_to(browser, now_ms).identified(identity, proof, now_ms)
 
         return step
-
-
-Identify = Callable[[SignInForm], Awaitable[Identified]]

@@ -1,20 +1,50 @@
-"""What a start, a visit or a password counts against: buckets and places per address (PROTOCOL 3.9); pure.
-
-What the owner's configuration means for a handoff (SPEC 2.1, PROTOCOL 3.1).
-"""
+"""The configuration of logins determines their limits per client address (SPEC 2.1, PROTOCOL 3.9)."""
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
+from gamed.audit import NULL_AUDIT_LOG, AuditLog
 from gamed.config.model import AuthLimits, Mode, Registration, ReturnProofSetting
-from gamed.crypto import Index, Indexer, Purpose
+from gamed.crypto import Index, Indexer, Keys, Purpose, Random
 from gamed.rate_limit import WIDE_FACTOR, RateLimit, client_networks
 from gamed.sessions.credentials import SessionPolicy
+from gamed.structs import Component
+from gamed.timestamps import Now
+
+NO_LIMITS = AuthLimits(0, 0, 0, 0, 0, 0, 0)
+
+
+class LoginPolicy(Struct, frozen=True):
+    """The settings that apply to every login."""
+
+    mode: Mode
+    session: SessionPolicy
+    providers: tuple[str, ...] = ()
+    """The names that `GET /auth/config` lists."""
+    ttl_seconds: int = 600
+    """From the start to the first collect: `session.device_transaction_ttl`."""
+    return_proof: ReturnProofSetting = ReturnProofSetting.REQUIRED
+    registration: Registration = Registration.OPEN
+    limits: AuthLimits = NO_LIMITS
+
+
+class LoginContext(Component, frozen=True):
+    """The keys, the random source, the clock, the policy and the audit log that all services of a login share."""
+
+    keys: Keys
+    random: Random
+    now_ms: Now
+    policy: LoginPolicy
+    audit: AuditLog = NULL_AUDIT_LOG
+
+    @property
+    def indexer(self) -> Indexer:
+        return self.keys.indexer
 
 
 class LoginQuota(Struct, frozen=True):
-    """What the next login has to find room in; 0 is no limit."""
+    """The limits that a new login has to respect; 0 is no limit."""
 
     buckets: Mapping[Index, RateLimit]
     live_per_address: int
@@ -30,30 +60,15 @@ class LoginQuota(Struct, frozen=True):
         return self.live_per_address * WIDE_FACTOR
 
 
-def per_address(indexer: Indexer, what: bytes, address: str, rate: RateLimit) -> dict[Index, RateLimit]:
-    """The buckets of one kind of request; none when there is no limit."""
+def per_address(indexer: Indexer, purpose: bytes, address: str, rate: RateLimit) -> dict[Index, RateLimit]:
+    """Return the buckets of one kind of request, empty if it has no limit."""
     if not rate.interval_ms:
         return {}
     networks = client_networks(address)
-    return {indexer.index(Purpose.LIMIT, what, net.encode()): rate.times(factor) for net, factor in networks}
+    return {indexer.index(Purpose.LIMIT, purpose, net.encode()): rate.times(factor) for net, factor in networks}
 
 
 def address_indexes(indexer: Indexer, address: str) -> tuple[Index, Index | None]:
-    """Of what counts as one client, and of the /48 around it in IPv6."""
+    """Return the indexes of the network that counts as one client, and of the /48 around it for IPv6."""
     narrow, *wide = (indexer.index(Purpose.ADDRESS, net.encode()) for net, _ in client_networks(address))
     return narrow, wide[0] if wide else None
-
-
-NO_LIMITS = AuthLimits(0, 0, 0, 0, 0, 0, 0)
-
-
-class LoginPolicy(Struct, frozen=True):
-    mode: Mode
-    session: SessionPolicy
-    providers: tuple[str, ...] = ()
-    """The names of `GET /auth/config`."""
-    ttl_seconds: int = 600
-    """From the start to the first collect: `session.device_transaction_ttl`."""
-    return_proof: ReturnProofSetting = ReturnProofSetting.REQUIRED
-    registration: Registration = Registration.OPEN
-    limits: AuthLimits = NO_LIMITS

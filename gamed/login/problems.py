@@ -1,4 +1,4 @@
-"""The errors of the login feature as rows of its apps: error class -> (status, problem code)."""
+"""The table of login errors maps each class to a status and a problem code."""
 
 from gamed.http.problems import ErrorTable
 from gamed.login import errors

@@ -1,11 +1,12 @@
-"""The game's side of the handoff: start, collect, cancel (PROTOCOL 3.1, 3.5, 3.6)."""
+"""The game's routes of a login start, collect and cancel it (PROTOCOL 3.1, 3.5, 3.6)."""
 
 from collections.abc import Callable
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
-from gamed.crypto import Index, Indexer
+from gamed.crypto import Index
 from gamed.http.app import make_app
 from gamed.http.background import ShieldedTasks
 from gamed.http.bodies import DEFAULT_BODY_POLICIES
@@ -14,9 +15,19 @@ from gamed.http.json_body import read_json, write_json
 from gamed.http.problems import plain_problem
 from gamed.http.request import Request
 from gamed.login.browser import LoginLifecycle
-from gamed.login.collect import FIRST_WORD, Collected, CollectRequest, CollectService, Complete, Failed, Linked, Pending
+from gamed.login.collect import (
+    FIRST_STAGE,
+    Collected,
+    CollectRequest,
+    CollectService,
+    Complete,
+    Failed,
+    Linked,
+    Pending,
+)
 from gamed.login.errors import DeviceSecretInvalid
-from gamed.login.keys import PresentedProof, index_of_device
+from gamed.login.keys import PresentedProof, presented_secret_index
+from gamed.login.policy import LoginContext
 from gamed.login.problems import LOGIN_ERRORS
 from gamed.login.start import StartedLogin, StartRequest, StartService
 from gamed.login.transaction import LoginIntent
@@ -25,14 +36,14 @@ from gamed.sessions.credentials import response_members
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import bearer
 from gamed.structs import Component
-from gamed.timestamps import Now, rfc3339, seconds_until
+from gamed.timestamps import rfc3339, seconds_until
 
 MAX_WAIT_SECONDS = 25
 MIN_INTERVAL_SECONDS = 1
 
 
 class ClientBody(Struct):
-    """The device's own words, not cleaned yet."""
+    """The device's description of itself as it was sent."""
 
     name: str | None = None
     version: str | None = None
@@ -41,7 +52,7 @@ class ClientBody(Struct):
 
 
 class StartBody(Struct):
-    """`POST /auth/login`; may be absent altogether in local mode."""
+    """The body of `POST /auth/login`; in local mode it may be absent."""
 
     provider: str | None = None
     intent: LoginIntent = LoginIntent.LOGIN
@@ -50,10 +61,10 @@ class StartBody(Struct):
 
 
 class CollectBody(Struct):
-    """`POST /auth/login/collect`; may be absent altogether."""
+    """The body of `POST /auth/login/collect`; it may be absent."""
 
     wait: Annotated[int, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
-    seen: Annotated[str, Meta(max_length=64)] = FIRST_WORD
+    seen: Annotated[str, Meta(max_length=64)] = FIRST_STAGE
     ticket: Annotated[str, Meta(max_length=256)] | None = None
     finish_code: Annotated[str, Meta(max_length=64)] | None = None
 
@@ -66,65 +77,61 @@ class CollectBody(Struct):
 
 
 class LoginRoutes(Component, frozen=True):
-    """`base` is asked at every start: without `public_url` it is known when the port is bound."""
+    """The routes of the game; `base_url` is a function, because without `public_url` the port decides it."""
 
     app = make_app(LOGIN_ERRORS, SESSION_ERRORS, PLAYER_ERRORS)
     prefixes = ("/auth/login", "/auth/login/collect", "/auth/login/cancel")
     body_policies = DEFAULT_BODY_POLICIES
 
-    _starting: StartService
-    _handoff: LoginLifecycle
-    _collecting: CollectService
-    _indexer: Indexer
-    _base: Callable[[], str]
-    _now_ms: Now
-    _detached: ShieldedTasks
+    _context: LoginContext
+    _starts: StartService
+    _lifecycle: LoginLifecycle
+    _collects: CollectService
+    _base_url: Callable[[], str]
+    _tasks: ShieldedTasks
 
     @app.route("/auth/login", methods=["POST"])
     async def start_login(self, request: Request) -> bytes:
+        address = request.head.address
         try:
             body = read_json(request, StartBody, optional=True)
         except InvalidRequest:
-            await self._detached.run(self._starting.count_refused(request.head.address))
+            await self._tasks.run(self._starts.count_rejected(address))
             raise
-        words = {name: getattr(body.client, name, None) for name in ClientBody.__struct_fields__}
-        start = StartRequest(
-            body.provider, body.intent, words, body.loopback_port, request.head.address, bearer(request.head)
-        )
-        started = await self._detached.run(self._starting.start(start))
-        return write_json(request, 201, self._invitation(started))
+        client = asdict(body.client or ClientBody())
+        start = StartRequest(body.provider, body.intent, client, body.loopback_port, address, bearer(request.head))
+        started = await self._tasks.run(self._starts.start(start))
+        return write_json(request, 201, self._started_members(started))
 
     @app.route("/auth/login/collect", methods=["POST"])
     async def collect_login(self, request: Request) -> bytes:
-        collect = self._asked(request)
-        answer = await self._collecting.watch(collect)
-        if answer is None:
-            answer = await self._detached.run(self._collecting.deliver(collect))
-        return write_json(request, 202 if isinstance(answer, Pending) else 200, _told(answer, self._now_ms()))
+        secret, body = self._device_secret(request), read_json(request, CollectBody, optional=True)
+        collect = CollectRequest(secret, body.wait, body.seen, body.presented(), request.request_id)
+        result = await self._collects.wait(collect)
+        if result is None:
+            result = await self._tasks.run(self._collects.collect(collect))
+        status = 202 if isinstance(result, Pending) else 200
+        return write_json(request, status, _collected_members(result, self._context.now_ms()))
 
     @app.route("/auth/login/cancel", methods=["POST"])
     async def cancel_login(self, request: Request) -> None:
-        await self._detached.run(self._handoff.cancel(self._device(request)))
+        await self._tasks.run(self._lifecycle.cancel(self._device_secret(request)))
         request.setResponseCode(204)
 
-    def _asked(self, request: Request) -> CollectRequest:
-        secret, body = self._device(request), read_json(request, CollectBody, optional=True)
-        return CollectRequest(secret, body.wait, body.seen, body.presented(), request.request_id)
-
-    def _device(self, request: Request) -> Index:
-        secret = index_of_device(self._indexer, bearer(request.head))
+    def _device_secret(self, request: Request) -> Index:
+        secret = presented_secret_index(self._context.indexer, bearer(request.head))
         if secret is None:
             raise DeviceSecretInvalid
         return secret
 
-    def _invitation(self, started: StartedLogin) -> dict[str, object]:
-        login, base = started.login, self._base()
+    def _started_members(self, started: StartedLogin) -> dict[str, object]:
+        login, base = started.login, self._base_url()
         return {
             "login_id": login.login_id,
             "device_secret": started.device_secret.reveal().decode(),
             "login_url": f"{base}/auth/login/{started.token}",
             "return_proof": login.return_proof.value,
-            "expires_in": seconds_until(login.expires_ms, self._now_ms()),
+            "expires_in": seconds_until(login.expires_ms, self._context.now_ms()),
             "expires_at": rfc3339(login.expires_ms),
             "poll": {
                 "url": f"{base}/auth/login/collect",
@@ -134,26 +141,26 @@ class LoginRoutes(Component, frozen=True):
         }
 
 
-def _told(answer: Collected, now_ms: int) -> dict[str, object]:
-    match answer:
+def _collected_members(result: Collected, now_ms: int) -> dict[str, object]:
+    match result:
         case Pending(stage, seconds):
             return {"status": "pending", "stage": stage, "expires_in": seconds}
-        case Complete(login, result):
-            player = {"id": result.player_id, "created": result.created, "owner": result.owner}
-            credentials = response_members(result.pair, login.session_id or "", now_ms)
-            return {"status": "complete", **credentials, "provider": login.provider, "player": player}
+        case Complete(login, credentials):
+            player = {"id": credentials.player_id, "created": credentials.created, "owner": credentials.owner}
+            members = response_members(credentials.pair, login.session_id or "", now_ms)
+            return {"status": "complete", **members, "provider": login.provider, "player": player}
         case Linked(provider):
             return {"status": "complete", "linked": {"provider": provider}}
         case Failed(outcome, approval_code):
-            problem = _problem(outcome.value)
-            if approval_code is not None:  # in the detail, too: that is what a game shows that knows no more
+            problem = _problem_members(outcome.value)
+            if approval_code is not None:  # also in the detail, which a game shows that does not know the member
                 problem["detail"] = f"{problem['detail']} Tell them this code: {approval_code}."
                 problem["approval_code"] = approval_code
             return {"status": "failed", "problem": problem}
 
 
-def _problem(code: str) -> dict[str, object]:
-    """The same members as the body of a refused request, but for those that belong to one."""
+def _problem_members(code: str) -> dict[str, object]:
+    """Return the members of a problem response, without those that belong to a request."""
     problem = plain_problem(code)
-    body: dict[str, object] = {"type": f"urn:gamed:problem:{code}", "title": problem.title}
-    return body | {"status": problem.status, "code": code, "detail": problem.detail}
+    members: dict[str, object] = {"type": f"urn:gamed:problem:{code}", "title": problem.title}
+    return members | {"status": problem.status, "code": code, "detail": problem.detail}

@@ -1,4 +1,4 @@
-"""A game begins a handoff, or is told why it cannot (PROTOCOL 3.1, 3.8)."""
+"""A game starts a login, or learns why it cannot (PROTOCOL 3.1, 3.8)."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from gamed.config.model import Mode, ReturnProofSetting
-from gamed.crypto import Indexer, Random, Secret
+from gamed.crypto import Secret
 from gamed.login.errors import (
     InvalidStart,
     LoginError,
@@ -14,48 +14,42 @@ from gamed.login.errors import (
     ProviderUnknown,
     ReauthenticationRequired,
 )
-from gamed.login.interfaces import LoginStore
+from gamed.login.interfaces import LoginStore, ProviderAccess
 from gamed.login.keys import LOCAL, login_token, new_login_id, secret_index, token_index
-from gamed.login.local import Limits
-from gamed.login.policy import LoginPolicy, LoginQuota, address_indexes
+from gamed.login.policy import LoginContext, LoginQuota, address_indexes
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginIntent, LoginTransaction, ProofMethod
 from gamed.long_poll import LongPollRegistry
-from gamed.providers import base
-from gamed.providers.base import IdentityProvider
+from gamed.providers.base import ProviderUnavailable
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.errors import SessionError
 from gamed.structs import Component, redacts
-from gamed.timestamps import Now
 from gamed.tokens import ENTROPY_BYTES, TokenType, generate_token
 
 
 class Authenticator(Protocol):
+    """The sessions feature, as far as a start needs it."""
+
     async def authenticate(self, token: str | None) -> AuthenticatedSession:
-        """Whom an access token speaks for; SessionError."""
-
-
-class LocalAccountQuery(Protocol):
-    async def unlinked(self) -> bool:
-        """Whether any local account is the only way in for its player."""
+        """Return the session of an access token; raise SessionError."""
 
 
 @redacts("token")
 class StartRequest(Struct, frozen=True):
-    """What a game asks for; `words` are the members of `client` as they came, `address` is where it came from.
+    """A game's request to start a login; `client` holds the members of `client` as they were sent.
 
-    `token` is the access token that was sent along, which counts for a link only.
+    `token` is the access token of the request; only a link needs one.
     """
 
     provider: str | None
     intent: LoginIntent
-    words: Mapping[str, str | None]
+    client: Mapping[str, str | None]
     loopback_port: int | None
     address: str
     token: str | None = None
 
 
 class StartedLogin(Struct, frozen=True):
-    """What the game is told: its key to the result, and the token of the link to open."""
+    """A new login, the device secret by which the game collects, and the token of the link to open."""
 
     login: LoginTransaction
     device_secret: Secret
@@ -63,66 +57,77 @@ class StartedLogin(Struct, frozen=True):
 
 
 class StartService(Component, frozen=True):
-    _logins: LoginStore
-    _callers: Authenticator
-    _adoptables: LocalAccountQuery
-    _providers: Mapping[str, IdentityProvider]
-    """By their names; empty in local mode."""
-    _indexer: Indexer
-    _random: Random
-    _now_ms: Now
-    _terms: LoginPolicy
-    _waits: LongPollRegistry
-    _limits: Limits
+    """The service that starts logins."""
+
+    _context: LoginContext
+    _store: LoginStore
+    _access: ProviderAccess
+    _sessions: Authenticator
+    _waiters: LongPollRegistry
 
     async def start(self, start: StartRequest) -> StartedLogin:
         """Begin a login and return the game's key to its result.
 
-        InvalidStart, ProviderUnknown, ProviderUnavailable, ReauthenticationRequired, RateLimited, Crowded or a
-        SessionError write none. Those that are about what the game asks for count as a start.
+        Raise InvalidStart, ProviderUnknown, LoginProviderUnavailable, ReauthenticationRequired, SessionError,
+        RateLimited or TooManyLogins, which write no login. All but the last two count as a start.
         """
         try:
-            provider, client = self._judged(start), _cleaned(start.words)
-            requesting_session_id = await self._admitted(start)
-            self._require_available(provider)
+            provider, client, requesting_session_id = await self._validate(start)
         except (LoginError, SessionError):
-            await self.count_refused(start.address)
+            await self.count_rejected(start.address)
             raise
-        secret = generate_token(TokenType.DEVICE_SECRET, self._random(ENTROPY_BYTES))
-        login_id, now_ms = new_login_id(self._random), self._now_ms()
-        token = login_token(self._indexer, login_id)
-        address, wide = address_indexes(self._indexer, start.address)
+        context, policy = self._context, self._context.policy
+        secret = generate_token(TokenType.DEVICE_SECRET, context.random(ENTROPY_BYTES))
+        login_id, now_ms = new_login_id(context.random), context.now_ms()
+        token = login_token(context.indexer, login_id)
+        address, wide = address_indexes(context.indexer, start.address)
+        return_proof = ProofMethod.CODE if start.loopback_port is None else ProofMethod.LOOPBACK_OR_CODE
         login = LoginTransaction(
             login_id=login_id,
-            secret_index=secret_index(self._indexer, secret),
-            token_index=token_index(self._indexer, token),
+            secret_index=secret_index(context.indexer, secret),
+            token_index=token_index(context.indexer, token),
             intent=start.intent,
             provider=provider,
             client=client,
-            return_proof=self._proof(start.loopback_port),
+            return_proof=ProofMethod.NONE if policy.return_proof is ReturnProofSetting.OFF else return_proof,
             loopback_port=start.loopback_port,
             address_index=address,
             wide_index=wide,
             created_ms=now_ms,
-            expires_ms=now_ms + self._terms.ttl_seconds * 1000,
+            expires_ms=now_ms + policy.ttl_seconds * 1000,
             stage_ms=now_ms,
             requesting_session_id=requesting_session_id,
         )
-        for ended in await self._logins.add(login, self._crowd(start.address)):
-            self._waits.wake(ended)
+        for ended in await self._store.add(login, self._quota(start.address)):
+            self._waiters.wake(ended)
         return StartedLogin(login, secret, token)
 
-    async def count_refused(self, address: str) -> None:
-        """Count a start that was refused for what it asks; raise RateLimited, which is then the answer instead."""
-        buckets = self._crowd(address).buckets
+    async def count_rejected(self, address: str) -> None:
+        """Count a start that was rejected for its content; raise RateLimited, which replaces the first error."""
+        buckets = self._quota(address).buckets
         if buckets:
-            await self._limits.take(buckets, self._now_ms())
+            await self._store.acquire(buckets, self._context.now_ms())
 
-    def _crowd(self, address: str) -> LoginQuota:
-        return LoginQuota.of(self._terms.limits, self._indexer, address)
+    def _quota(self, address: str) -> LoginQuota:
+        return LoginQuota.of(self._context.policy.limits, self._context.indexer, address)
 
-    def _judged(self, start: StartRequest) -> str:
-        if self._terms.mode is Mode.LOCAL:
+    async def _validate(self, start: StartRequest) -> tuple[str, ClientInfo, str | None]:
+        """Return the provider, the cleaned client, and for a link the session that requests it."""
+        provider = self._provider(start)
+        try:
+            client = ClientInfo.of(start.client)
+        except ClientInfoTooLong as e:
+            raise InvalidStart(f"/client/{e.member}", str(e)) from None
+        session_id = await self._check_intent(start)
+        try:
+            if provider != LOCAL:
+                self._access.providers[provider].require_available()
+        except ProviderUnavailable as e:
+            raise LoginProviderUnavailable(e.retry_after) from None  # its cause is for the operator
+        return provider, client, session_id
+
+    def _provider(self, start: StartRequest) -> str:
+        if self._context.policy.mode is Mode.LOCAL:
             if start.provider is not None:
                 raise ProviderUnknown
             if start.intent is not LoginIntent.LOGIN:
@@ -130,37 +135,17 @@ class StartService(Component, frozen=True):
             return LOCAL
         if start.provider is None:
             raise InvalidStart("/provider", "is missing; GET /auth/config lists which there are")
-        if start.provider not in self._providers:
+        if start.provider not in self._access.providers:
             raise ProviderUnknown
         return start.provider
 
-    async def _admitted(self, start: StartRequest) -> str | None:
-        """The session that asks for a link; to adopt an account needs none, only that there are some."""
-        if start.intent is LoginIntent.ADOPT and not await self._adoptables.unlinked():
+    async def _check_intent(self, start: StartRequest) -> str | None:
+        """Return the session that requests a link; adopting needs no session, only a local account to adopt."""
+        if start.intent is LoginIntent.ADOPT and not await self._store.any_unlinked_account():
             raise InvalidStart("/intent", "there is no local account left to adopt; sign in with a provider")
         if start.intent is not LoginIntent.LINK:
             return None
-        caller = await self._callers.authenticate(start.token)
-        if not caller.signed_in_recently(self._now_ms()):
+        session = await self._sessions.authenticate(start.token)
+        if not session.signed_in_recently(self._context.now_ms()):
             raise ReauthenticationRequired
-        return caller.session_id
-
-    def _require_available(self, name: str) -> None:
-        provider = self._providers.get(name)
-        try:
-            if provider is not None:
-                provider.require_available()
-        except base.ProviderUnavailable as e:
-            raise LoginProviderUnavailable(e.retry_after) from None  # its cause is for the owner
-
-    def _proof(self, port: int | None) -> ProofMethod:
-        if self._terms.return_proof is ReturnProofSetting.OFF:
-            return ProofMethod.NONE
-        return ProofMethod.CODE if port is None else ProofMethod.LOOPBACK_OR_CODE
-
-
-def _cleaned(words: Mapping[str, str | None]) -> ClientInfo:
-    try:
-        return ClientInfo.of(words)
-    except ClientInfoTooLong as e:
-        raise InvalidStart(f"/client/{e.word}", str(e)) from None
+        return session.session_id

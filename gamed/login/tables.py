@@ -1,7 +1,4 @@
-"""The `authorization_attempt` table has a row for each time a login sent a browser to a provider (PROTOCOL 3.2).
-
-The `login` table: one row per handoff, from its start to an hour after its end (PROTOCOL 3).
-"""
+"""The tables `login` and `authorization_attempt` hold each login and its attempts until an hour after its end."""
 
 from collections.abc import Mapping
 from sqlite3 import Connection
@@ -25,18 +22,18 @@ _ATTEMPT_NAMES = tuple(name.strip() for name in _ATTEMPT_COLUMNS.split(","))
 
 
 def insert_attempt(connection: Connection, attempt: AuthorizationAttempt) -> None:
-    """The oldest of this login that are more than five go; of those that were burned no more are kept, either."""
+    """Add an attempt, and delete the oldest open and invalidated ones of its login above five each."""
     values = ", ".join(f":{name}" for name in _ATTEMPT_NAMES)
     connection.execute(
         f"INSERT INTO authorization_attempt ({_ATTEMPT_COLUMNS}) VALUES ({values})", _attempt_row(attempt)
     )
-    drop = """
+    delete = """
         DELETE FROM authorization_attempt WHERE number IN (
             SELECT number FROM authorization_attempt WHERE login_id = :login_id AND status = :status
-            ORDER BY number DESC LIMIT -1 OFFSET :kept)
+            ORDER BY number DESC LIMIT -1 OFFSET :retained)
     """
-    for status in (AttemptStatus.OPEN, AttemptStatus.BURNED):
-        connection.execute(drop, {"login_id": attempt.login_id, "status": status.value, "kept": LIVE_ATTEMPTS})
+    for status in (AttemptStatus.OPEN, AttemptStatus.INVALIDATED):
+        connection.execute(delete, {"login_id": attempt.login_id, "status": status.value, "retained": LIVE_ATTEMPTS})
 
 
 def find_attempt(connection: Connection, state: Index) -> AuthorizationAttempt | None:
@@ -46,7 +43,7 @@ def find_attempt(connection: Connection, state: Index) -> AuthorizationAttempt |
 
 
 def close_attempt(connection: Connection, attempt: AuthorizationAttempt, status: AttemptStatus) -> None:
-    """Its state is spent: nothing that was sealed for it is kept."""
+    """Set the final status of an attempt and delete its sealed values."""
     query = """
         UPDATE authorization_attempt SET status = :status, sealed_verifier = NULL, sealed_nonce = NULL
         WHERE attempt_id = :attempt_id
@@ -55,7 +52,7 @@ def close_attempt(connection: Connection, attempt: AuthorizationAttempt, status:
 
 
 def erase_attempt_secrets(connection: Connection, login_id: str) -> None:
-    """None of this login's attempts can win any more."""
+    """Delete the sealed values of all attempts of a login that belongs to a browser or has ended."""
     query = """
         UPDATE authorization_attempt SET sealed_verifier = NULL, sealed_nonce = NULL
         WHERE login_id = :login_id AND sealed_verifier IS NOT NULL
@@ -75,8 +72,8 @@ def _attempt(row: tuple[Any, ...]) -> AuthorizationAttempt:
     )
 
 
-KEPT_MS = 3_600_000
-"""How long the outcome of a final login can still be asked for."""
+RETENTION_MS = 3_600_000
+"""A game can read the outcome of a final login for this long."""
 CLEANUP_ROWS = 200
 _LOGIN_COLUMNS = (
     "login_id, pending_id, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
@@ -102,25 +99,25 @@ def find_login(connection: Connection, key: LoginLookup) -> LoginTransaction | N
 
 
 def select_logins(connection: Connection, condition: str, values: Mapping[str, Any]) -> list[LoginTransaction]:
-    """Those that a condition of our own names."""
+    """Return the logins that match a condition, which is never text from outside."""
     rows = connection.execute(f"SELECT {_LOGIN_COLUMNS} FROM login WHERE {condition}", values).fetchall()
     return [_login(row) for row in rows]
 
 
 def advance_login(connection: Connection, key: LoginLookup, step: TransitionFunction) -> Transition | None:
-    """Read, decide, write; `step` is pure, and what it raises changes nothing."""
+    """Read, decide, write; return None if the login is unknown. An exception of `step` changes nothing."""
     before = find_login(connection, key)
     if before is None:
         return None
-    move = Transition(before, step(before))
-    save_login(connection, move)
-    return move
+    transition = Transition(before, step(before))
+    save_login(connection, transition)
+    return transition
 
 
-def save_login(connection: Connection, move: Transition) -> None:
-    """Write what changed. In a final stage the attempts lose their secrets, too; a cancelled delivery its session."""
-    if move.after != move.before:
-        _update_login(connection, move.before, move.after)
+def save_login(connection: Connection, transition: Transition) -> None:
+    """Write a changed login; a final stage erases the secrets of its attempts, cancelling a delivery its session."""
+    if transition.after != transition.before:
+        _update_login(connection, transition.before, transition.after)
 
 
 def _update_login(connection: Connection, before: LoginTransaction, after: LoginTransaction) -> None:
@@ -139,37 +136,36 @@ def _update_login(connection: Connection, before: LoginTransaction, after: Login
         session_tables.revoke(connection, before.session_id, after.stage_ms)
 
 
-def delete_expired_logins(connection: Connection, now_ms: int) -> tuple[Index, ...]:
-    """Up to SWEEP_ROWS logins that are due, earliest first: ended by the clock, or forgotten an hour after that."""
+def expire_logins(connection: Connection, now_ms: int) -> tuple[Index, ...]:
+    """End or delete up to CLEANUP_ROWS logins that are due, earliest first; return their secret indexes."""
     query = f"""
         SELECT {_LOGIN_COLUMNS} FROM login
         WHERE expires_or_purge_at_ms <= :now_ms ORDER BY expires_or_purge_at_ms LIMIT :rows
     """
-    rows = connection.execute(query, {"now_ms": now_ms, "rows": CLEANUP_ROWS}).fetchall()
-    for login in map(_login, rows):
+    due = [_login(row) for row in connection.execute(query, {"now_ms": now_ms, "rows": CLEANUP_ROWS})]
+    for login in due:
         if login.final and _expires_or_purge_at_ms(login) <= now_ms:
             connection.execute("DELETE FROM login WHERE login_id = :login_id", {"login_id": login.login_id})
         else:
-            _update_login(connection, login, login.at(now_ms))
-    return tuple(_login(row).secret_index for row in rows)
+            _update_login(connection, login, login.at_time(now_ms))  # also if only the due instant was wrong
+    return tuple(login.secret_index for login in due)
 
 
 def interrupt_logins(connection: Connection, now_ms: int, started_ms: int | None) -> None:
-    """End the exchanges of an earlier process: all, or those that this process, started at `started_ms`, did not begin.
+    """End the exchanges of an earlier process: all, or those that began before this process at `started_ms`.
 
-    An exchange from the future was begun before the clock was set back, so by an earlier process too.
+    An exchange with an instant in the future began before the clock was set back, so in an earlier process, too.
     """
-    of_others = "stage = 'exchanging' AND (:started_ms IS NULL OR stage_ms < :started_ms OR stage_ms > :now_ms)"
-    for login in select_logins(connection, of_others, {"started_ms": started_ms, "now_ms": now_ms}):
-        current = login.at(now_ms)
-        save_login(
-            connection, Transition(login, current if current.final else current.after(LoginEvent.INTERRUPT, now_ms))
-        )
+    earlier = "stage = 'exchanging' AND (:started_ms IS NULL OR stage_ms < :started_ms OR stage_ms > :now_ms)"
+    for login in select_logins(connection, earlier, {"started_ms": started_ms, "now_ms": now_ms}):
+        current = login.at_time(now_ms)
+        after = current if current.final else current.apply(LoginEvent.INTERRUPT, now_ms)
+        save_login(connection, Transition(login, after))
 
 
 def _expires_or_purge_at_ms(login: LoginTransaction) -> int:
     """Return when this stage expires, or, after a final stage, when the row is deleted."""
-    return login.stage_ms + KEPT_MS if login.final else login.deadline_ms
+    return login.stage_ms + RETENTION_MS if login.final else login.deadline_ms
 
 
 def _login_row(login: LoginTransaction) -> dict[str, Any]:

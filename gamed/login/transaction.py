@@ -1,7 +1,4 @@
-"""What a device says about itself: its own words, cleaned, believed by nobody (PROTOCOL 3.1).
-
-One handoff as a table of stages and events (PROTOCOL 3); pure, so that every arrow can be tried.
-"""
+"""A login moves through a table of stages and events; pure functions make each transition testable (PROTOCOL 3)."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -18,67 +15,17 @@ from gamed.login.errors import InvalidTransition, LoginExpired
 from gamed.outcomes import LoginFailure
 from gamed.players.names import COMPOSED_OF
 
-MAX_CHARACTERS = 64
-_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_UNSEEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Controls, lone surrogates, line and paragraph separators."""
-
-
-class ClientInfoTooLong(ValueError):
-    """A word keeps more than 64 characters when cleaned."""
-
-    def __init__(self, word: str) -> None:
-        self.word = word
-        super().__init__(f"at most {MAX_CHARACTERS} characters")
-
-
-class ClientInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The four words; absent ones are None."""
-
-    name: str | None = None
-    version: str | None = None
-    platform: str | None = None
-    device_name: str | None = None
-
-    @classmethod
-    def of(cls, words: Mapping[str, str | None]) -> "ClientInfo":
-        """Cleaned; WordsTooLong names the first word that does not fit."""
-        return cls(**{word: _fitting(word, words.get(word)) for word in cls.__struct_fields__})
-
-    @classmethod
-    def from_json(cls, text: str) -> "ClientInfo":
-        return msgspec.json.decode(text, type=cls)
-
-    def to_json(self) -> str:
-        return msgspec.json.encode(self).decode()
-
-
-def _fitting(word: str, text: str | None) -> str | None:
-    """Return the text in NFC, without control and bidirectional characters and without space around it.
-
-    Return None if nothing is left; raise WordsTooLong if more than MAX_CHARACTERS are. The length is checked before the
-    text is composed, which takes time with the square of it.
-    """
-    if not text:
-        return None
-    if not text.isascii() or not text.isprintable():
-        text = "".join(c for c in text if category(c) not in _UNSEEN and c not in _BIDIRECTIONAL)
-    text = text.strip()
-    composed = normalize("NFC", text) if len(text) <= COMPOSED_OF * MAX_CHARACTERS else text
-    if len(composed) > MAX_CHARACTERS:
-        raise ClientInfoTooLong(word)
-    return composed or None
-
-
 EXCHANGE_GRACE_MS = 15_000
-"""An exchange begun in time may end this much late."""
+"""An exchange that began before the login expired may end this much later."""
 EXCHANGE_MS = 60_000
-"""What has not ended by then never will: a provider is asked for 10 s, its answer written down or not at all."""
+"""An exchange never takes longer: a provider call is limited to 10 s, and its result is then written or lost."""
 DELIVERED_MS = 10 * 60_000
-"""How long a repeated collect gives the same credentials."""
+"""For this long a repeated collect returns the same credentials."""
 
 
 class LoginStage(Enum):
+    """The stage of a login; the values are those of the database and of PROTOCOL 3."""
+
     PENDING = "pending"
     AUTHORIZING = "authorizing"
     EXCHANGING = "exchanging"
@@ -92,6 +39,8 @@ class LoginStage(Enum):
 
 
 class LoginEvent(Enum):
+    """An event that moves a login from one stage to another."""
+
     OPEN = "open"
     CALLBACK = "callback"
     IDENTIFIED = "identified"
@@ -107,13 +56,15 @@ class LoginEvent(Enum):
 
 
 class LoginIntent(Enum):
+    """The purpose of a login: sign in, link a provider to a player, or move a local account to a provider."""
+
     LOGIN = "login"
     LINK = "link"
     ADOPT = "adopt"
 
 
 class ProofMethod(Enum):
-    """How the game will have to show that it belongs to the browser."""
+    """The way in which the game has to prove that it belongs to the browser (PROTOCOL 3.4)."""
 
     NONE = "none"
     LOOPBACK_OR_CODE = "loopback_or_code"
@@ -122,17 +73,17 @@ class ProofMethod(Enum):
 
 MEANING = {
     LoginEvent.OPEN: "a browser begins an attempt",
-    LoginEvent.CALLBACK: "an attempt comes back first",
-    LoginEvent.IDENTIFIED: "it is known who signs in",
-    LoginEvent.REFUSED: "the sign-in cannot go on",
+    LoginEvent.CALLBACK: "the first callback of an attempt arrives",
+    LoginEvent.IDENTIFIED: "the provider or the password has identified the player",
+    LoginEvent.REFUSED: "the sign-in cannot continue",
     LoginEvent.COLLECT: "the game collects with a valid proof",
-    LoginEvent.EXHAUST: "the fifth wrong finish code",
-    LoginEvent.ACKNOWLEDGE: "a credential is used",
-    LoginEvent.LAPSE: "ten minutes after the first collect",
-    LoginEvent.DECLINE: '"This was not me"',
-    LoginEvent.CANCEL: "the game gives up",
-    LoginEvent.EXPIRE: "the time is over",
-    LoginEvent.INTERRUPT: "the service restarts, or the exchange comes to nothing",
+    LoginEvent.EXHAUST: "the game sends the fifth wrong finish code",
+    LoginEvent.ACKNOWLEDGE: "the game uses a credential",
+    LoginEvent.LAPSE: "ten minutes have passed since the first collect",
+    LoginEvent.DECLINE: 'the player presses "This was not me"',
+    LoginEvent.CANCEL: "the game cancels",
+    LoginEvent.EXPIRE: "the login expires",
+    LoginEvent.INTERRUPT: "the service restarts, or the exchange has no result",
 }
 
 NEXT = {
@@ -165,7 +116,7 @@ FINAL = frozenset(
     {LoginStage.DENIED, LoginStage.FAILED, LoginStage.CANCELLED, LoginStage.EXPIRED, LoginStage.COLLECTED}
 )
 UNDECIDED = frozenset({LoginStage.PENDING, LoginStage.AUTHORIZING})
-"""No browser has won yet."""
+"""The stages in which the login does not belong to a browser yet."""
 
 OUTCOME = {
     LoginEvent.DECLINE: LoginFailure.LOGIN_DENIED,
@@ -174,11 +125,62 @@ OUTCOME = {
     LoginEvent.EXHAUST: LoginFailure.PROOF_ATTEMPTS_EXCEEDED,
     LoginEvent.INTERRUPT: LoginFailure.LOGIN_INTERRUPTED,
 }
-"""What these events leave behind; `refused` brings its own."""
+"""The outcome that an event leaves; `refused` brings its own."""
+
+MAX_CHARACTERS = 64
+_BIDIRECTIONAL = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_INVISIBLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Controls, lone surrogates, line and paragraph separators."""
+
+
+class ClientInfoTooLong(ValueError):
+    """A member of the client's description that has more than 64 characters after cleaning."""
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        super().__init__(f"at most {MAX_CHARACTERS} characters")
+
+
+class ClientInfo(Struct, frozen=True, omit_defaults=True):
+    """A device's untrusted description of itself, cleaned (PROTOCOL 3.1); absent members are None."""
+
+    name: str | None = None
+    version: str | None = None
+    platform: str | None = None
+    device_name: str | None = None
+
+    @classmethod
+    def of(cls, members: Mapping[str, str | None]) -> "ClientInfo":
+        """Clean the members; raise ClientInfoTooLong, which names the first one that is too long."""
+        return cls(**{name: _cleaned(name, members.get(name)) for name in cls.__struct_fields__})
+
+    @classmethod
+    def from_json(cls, text: str) -> "ClientInfo":
+        return msgspec.json.decode(text, type=cls)
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def _cleaned(member: str, text: str | None) -> str | None:
+    """Return the text in NFC, without control and bidirectional characters and without space around it.
+
+    Return None if nothing is left; raise ClientInfoTooLong if more than MAX_CHARACTERS are. The length is checked
+    before the text is composed, because composing takes time with the square of the length.
+    """
+    if not text:
+        return None
+    if not text.isascii() or not text.isprintable():
+        text = "".join(c for c in text if category(c) not in _INVISIBLE and c not in _BIDIRECTIONAL)
+    text = text.strip()
+    composed = normalize("NFC", text) if len(text) <= COMPOSED_OF * MAX_CHARACTERS else text
+    if len(composed) > MAX_CHARACTERS:
+        raise ClientInfoTooLong(member)
+    return composed or None
 
 
 class LoginTransaction(Struct, frozen=True):
-    """The server's record of one handoff (SPEC 2.3); sealed and indexed values only, nothing in clear."""
+    """The server's record of one login (SPEC 2.3); it holds indexes and sealed values, never a secret in clear."""
 
     login_id: str
     secret_index: Index
@@ -192,36 +194,36 @@ class LoginTransaction(Struct, frozen=True):
     created_ms: int
     expires_ms: int
     stage_ms: int
-    """When this stage was entered."""
+    """The instant at which the login entered this stage."""
     stage: LoginStage = LoginStage.PENDING
     outcome: LoginFailure | None = None
     requesting_session_id: str | None = None
     browser_index: Index | None = None
-    """The browser whose attempt won."""
+    """The browser to which the login belongs since its callback."""
     returned_to_game: bool = False
-    """That browser was sent to the loopback port once."""
+    """That browser was redirected to the loopback port once."""
     sealed_identity: bytes | None = None
     sealed_proof: bytes | None = None
     wrong_codes: int = 0
     session_id: str | None = None
     pending_id: str | None = None
-    """The player whom the owner has to approve first, when that is the outcome."""
+    """The player whom the owner has to approve first, if that is the outcome."""
     sealed_result: bytes | None = None
     wide_index: Index | None = None
-    """Of the starter's /48, which has a limit of its own; `address_index` is of what counts as one client."""
+    """The /48 of the client, which has a limit of its own; `address_index` is the network that counts as one client."""
 
     def __repr__(self) -> str:
-        """No index and nothing sealed."""
+        """Return a text without indexes and sealed values."""
         return f"LoginTransaction({self.login_id!r}, {self.provider!r}, {self.stage}, {self.outcome})"
 
-    def won_by(self, browser: Index | None) -> bool:
-        """Whether this is the browser whose attempt won."""
-        winner = self.browser_index
-        return winner is not None and browser is not None and compare_digest(winner, browser)
+    def belongs_to(self, browser: Index | None) -> bool:
+        """Return whether the login belongs to this browser, whose callback came first."""
+        owner = self.browser_index
+        return owner is not None and browser is not None and compare_digest(owner, browser)
 
     @property
     def returnable(self) -> bool:
-        """Whether the winning browser should still be sent to the loopback port."""
+        """Return whether the login's browser is still to be redirected to the loopback port."""
         return (
             self.stage is LoginStage.READY
             and self.return_proof is ProofMethod.LOOPBACK_OR_CODE
@@ -234,7 +236,7 @@ class LoginTransaction(Struct, frozen=True):
 
     @property
     def deadline_ms(self) -> int:
-        """When the clock ends this stage: `expire` (or `interrupt`) before the first collect, `lapse` after it."""
+        """Return when this stage times out: by `expire` or `interrupt` before the first collect, by `lapse` after."""
         if self.stage is LoginStage.DELIVERED:
             return self.stage_ms + DELIVERED_MS
         if self.stage is LoginStage.EXCHANGING:
@@ -242,63 +244,65 @@ class LoginTransaction(Struct, frozen=True):
         late = self.stage is LoginStage.READY and self.stage_ms >= self.expires_ms
         return self.expires_ms + (EXCHANGE_GRACE_MS if late else 0)
 
-    def at(self, now_ms: int) -> Self:
-        """The same login as the clock sees it: a deadline that has passed is an arrow taken, swept or not."""
+    def at_time(self, now_ms: int) -> Self:
+        """Return the login as it is at this instant; a deadline that has passed counts before any cleanup ran."""
         if self.final or now_ms < self.deadline_ms:
             return self
-        return self._follow(self._end, self.deadline_ms)
+        return self._enter(self._timeout_event, self.deadline_ms)
 
-    @property
-    def _end(self) -> LoginEvent:
-        """What the clock makes of this stage."""
-        if self.stage is LoginStage.DELIVERED:
-            return LoginEvent.LAPSE
-        in_time = self.deadline_ms < self.expires_ms + EXCHANGE_GRACE_MS
-        return LoginEvent.INTERRUPT if self.stage is LoginStage.EXCHANGING and in_time else LoginEvent.EXPIRE
-
-    def after(self, event: LoginEvent, now_ms: int) -> Self:
-        """Takes the arrow; OutOfOrder (or LoginExpired, when only the clock forbids it) changes nothing."""
-        current = self.at(now_ms)
+    def apply(self, event: LoginEvent, now_ms: int) -> Self:
+        """Return the login after an event; raise InvalidTransition, or LoginExpired if only the deadline forbids it."""
+        current = self.at_time(now_ms)
         if (current.stage, event) in NEXT:
-            return current._follow(event, now_ms)
+            return current._enter(event, now_ms)
         if current.stage is LoginStage.EXPIRED:
             raise LoginExpired("This sign-in took too long. Start again from the game.")
         raise InvalidTransition(f"{event.value} while {current.stage.value}")
 
     def opened(self, now_ms: int) -> Self:
-        """Some browser is there; once one has won that is no news."""
-        current = self.at(now_ms)
-        return current.after(LoginEvent.OPEN, now_ms) if current.stage in UNDECIDED else current
+        """Return the login after a browser began an attempt; unchanged once it belongs to a browser."""
+        current = self.at_time(now_ms)
+        return current.apply(LoginEvent.OPEN, now_ms) if current.stage in UNDECIDED else current
 
-    def refused(self, outcome: LoginFailure, now_ms: int) -> Self:
-        return replace(self.after(LoginEvent.REFUSED, now_ms), outcome=outcome)
+    def bound_to(self, browser: Index, now_ms: int) -> Self:
+        """Return the login after the first callback: it belongs to this browser from now on."""
+        return replace(self.apply(LoginEvent.CALLBACK, now_ms), browser_index=browser)
 
-    def claimed(self, browser: Index, now_ms: int) -> Self:
-        """From now on the login belongs to this browser."""
-        return replace(self.after(LoginEvent.CALLBACK, now_ms), browser_index=browser)
+    def failed(self, outcome: LoginFailure, now_ms: int) -> Self:
+        """Return the login after the sign-in was refused with this outcome."""
+        return replace(self.apply(LoginEvent.REFUSED, now_ms), outcome=outcome)
 
-    def identified(self, identity: bytes, proof: bytes, now_ms: int) -> Self:
-        """`identity` and `proof` come sealed."""
-        return replace(self.after(LoginEvent.IDENTIFIED, now_ms), sealed_identity=identity, sealed_proof=proof)
+    def identified(self, sealed_identity: bytes, sealed_proof: bytes, now_ms: int) -> Self:
+        """Return the login once it is known who signs in."""
+        moved = self.apply(LoginEvent.IDENTIFIED, now_ms)
+        return replace(moved, sealed_identity=sealed_identity, sealed_proof=sealed_proof)
 
-    def delivered(self, session_id: str, result: bytes, now_ms: int) -> Self:
-        """`result` comes sealed; who signed in and the proof have served."""
-        delivered = self.after(LoginEvent.COLLECT, now_ms)
-        return replace(delivered, session_id=session_id, sealed_result=result, sealed_identity=None, sealed_proof=None)
+    def delivered(self, session_id: str, sealed_result: bytes, now_ms: int) -> Self:
+        """Return the login after the first proven collect; identity and proof are deleted."""
+        moved = replace(self.apply(LoginEvent.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
+        return replace(moved, session_id=session_id, sealed_result=sealed_result)
 
     def linked(self, now_ms: int) -> Self:
-        """As delivered(), where the game wanted nothing but a link: it made no session and hands out nothing."""
-        return replace(self.after(LoginEvent.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
+        """Return the login as delivered() does, for a link: it has no session and no result."""
+        return replace(self.apply(LoginEvent.COLLECT, now_ms), sealed_identity=None, sealed_proof=None)
 
-    def lost(self, now_ms: int) -> Self:
-        """Delivered, but nobody can open what was: the session ends, and the game is told to sign in again."""
-        return replace(self.after(LoginEvent.CANCEL, now_ms), outcome=LoginFailure.LOGIN_INTERRUPTED)
+    def result_lost(self, now_ms: int) -> Self:
+        """Return the login cancelled, because its result cannot be decrypted: the game has to sign in again."""
+        return replace(self.apply(LoginEvent.CANCEL, now_ms), outcome=LoginFailure.LOGIN_INTERRUPTED)
 
-    def sent_back(self) -> Self:
-        """The browser goes to the loopback port now, if it should."""
+    def redirected(self) -> Self:
+        """Return the login after its browser was redirected to the loopback port; unchanged unless `returnable`."""
         return replace(self, returned_to_game=True) if self.returnable else self
 
-    def _follow(self, event: LoginEvent, now_ms: int) -> Self:
+    @property
+    def _timeout_event(self) -> LoginEvent:
+        if self.stage is LoginStage.DELIVERED:
+            return LoginEvent.LAPSE
+        in_time = self.deadline_ms < self.expires_ms + EXCHANGE_GRACE_MS
+        return LoginEvent.INTERRUPT if self.stage is LoginStage.EXCHANGING and in_time else LoginEvent.EXPIRE
+
+    def _enter(self, event: LoginEvent, now_ms: int) -> Self:
+        """Return the login in the stage that follows; a final stage erases what was sealed and the client's text."""
         stage = NEXT[self.stage, event]
         if stage is self.stage:
             return self

@@ -8,7 +8,7 @@ from twisted.internet.defer import ensureDeferred
 
 from gamed.components import PlayerComponents
 from gamed.database.databases import Databases
-from gamed.login.store import StoredLimits
+from gamed.login.store import SqliteLoginStore
 from gamed.players import store as player_store
 from gamed.saves.cleanup import CleanupTask
 from tests.saves.commit_helpers import CommitCase, delete, write
@@ -88,11 +88,12 @@ class PlanTest(CommitCase):
         house, now_ms = self.house, lambda: self.house.now_ms + 365 * 24 * 3600 * 1000
         context = service_context(house.issuer.keys, self.stores, house.audit, now_ms)
         players = PlayerComponents(context, house.revoked.append)
+        logins = SqliteLoginStore(self.stores.reads, self.stores.auth, house.issuer.keys)
         works: list[Callable[[], Any]] = [
             players.clean_up,
             CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).sweep,
             house.sessions.clean_up,
-            lambda: StoredLimits(self.stores.auth).sweep(now_ms()),
+            lambda: logins.delete_idle_buckets(now_ms()),
         ]
         for work in works:
             self.successResultOf(ensureDeferred(work()))

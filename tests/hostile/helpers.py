@@ -64,8 +64,9 @@ class HostileCase(WebCase):
         """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
         self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
         desk = self.desk
-        desk.departing = replace(desk.departing, _journal=LoggedSignInFailures())
-        desk.returning = replace(desk.returning, _journal=LoggedSignInFailures())
+        access = replace(desk.access, log=LoggedSignInFailures())
+        desk.authorize = replace(desk.authorize, _access=access)
+        desk.callbacks = replace(desk.callbacks, _access=access)
         self.enable(name, agent, clock, home)
         self.trips: list[Trip] = []
         self.heard: list[tuple[LogLevel, str]] = []
@@ -171,7 +172,7 @@ class HostileCase(WebCase):
         """The game has its code, the player one sentence, the owner one line; none has what is another's."""
         told = self.told(trip)
         self.assertEqual((told["status"], told["problem"]["code"]), ("failed", outcome.value))
-        title, advice = texts.OVER[outcome]
+        title, advice = texts.ENDED[outcome]
         self.assertEqual((page.status, page.heading), (200, title))
         self.assertTrue(page.text.endswith(advice) or advice in page.text, page.text)
         self.assertEqual((page.forms, page.links), ([], []))

@@ -130,7 +130,7 @@ class Late(CallbackCase):
         self.return_(trip)
         self.mend()
         page = trip.browser.get(self.callback(trip, code="code-of-another"))
-        self.assertEqual((page.status, page.heading), (410, texts.OVER[LoginFailure.PROVIDER_ERROR][0]))
+        self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.PROVIDER_ERROR][0]))
         self.assertEqual(len(self.far.calls(TOKEN)), 1)
         self.signs_in()
 
@@ -144,7 +144,7 @@ class Late(CallbackCase):
             trip = self.depart()
             end(trip)
             page = trip.browser.get(self.callback(trip))
-            self.assertEqual((page.status, page.heading), (410, texts.OVER[outcome][0]))
+            self.assertEqual((page.status, page.heading), (410, texts.ENDED[outcome][0]))
             self.assertEqual(trip.game.collect().json["problem"]["code"], outcome.value)
         self.assertEqual(self.far.calls(TOKEN), [])
         self.signs_in()

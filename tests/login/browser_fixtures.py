@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.config.model import Mode
 from gamed.http.background import ShieldedTasks
 from gamed.http.client_address import HttpSettings
-from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, DoneRoutes, PageResponder
+from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
 from gamed.login.csrf import BrowserGuard
 from gamed.login.routes import LoginRoutes
 from tests.login.fixtures import PASSWORD, TERMS, Desk
@@ -144,19 +144,16 @@ class WebCase(SynchronousTestCase):
     def open_rooms(self, policy: HttpSettings | None = None) -> Browser:
         desk, detached = self.desk, ShieldedTasks()
         guard = BrowserGuard(desk.keys.indexer, desk.random, self.base.startswith("https:"))
-        room = PageResponder(guard, lambda: self.base, self.server_name, desk.now_ms, detached)
+        pages = PageResponder(guard, lambda: self.base, self.server_name, desk.now_ms, detached)
         local = desk.local if desk.terms.mode is Mode.LOCAL else None
         labels = {name: provider.label for name, provider in desk.providers.items()}
-        indexer, registration = desk.keys.indexer, desk.terms.registration
-        rooms = [
-            LoginRoutes(
-                desk.starting, desk.handoff, desk.collecting, indexer, lambda: self.base, desk.now_ms, detached
-            ),
-            BrowserRoutes(desk.browsers, desk.departing, local, labels, registration, room),
-            CallbackRoutes(desk.returning, room),
-            DoneRoutes(desk.finish, room),
+        groups = [
+            LoginRoutes(desk.context, desk.starts, desk.lifecycle, desk.collects, lambda: self.base, detached),
+            BrowserRoutes(desk.browsers, desk.authorize, local, labels, desk.terms.registration, pages),
+            CallbackRoutes(desk.callbacks, pages),
+            ResultRoutes(desk.results, pages),
         ]
-        self.site = Browser(rooms, policy, clock=desk.clock, now_ms=desk.now_ms)
+        self.site = Browser(groups, policy, clock=desk.clock, now_ms=desk.now_ms)
         return self.site
 
     def game(self, **body: Any) -> Game:

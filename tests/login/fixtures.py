@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.config.model import Mode, Registration, ReturnProofSetting
 from gamed.crypto import Index, Keys, Secret
-from gamed.login.authorize import AuthorizeService, RedirectToProvider, VisitRateLimit
+from gamed.login.authorize import AuthorizeService, RedirectToProvider
 from gamed.login.browser import (
     BrowserLoginService,
     LoginLifecycle,
@@ -22,11 +22,12 @@ from gamed.login.browser import (
 )
 from gamed.login.callback import CallbackRequest, CallbackService
 from gamed.login.collect import Collected, CollectRequest, CollectService
+from gamed.login.interfaces import ProviderAccess
 from gamed.login.keys import LoginLookup, PresentedProof, secret_index
 from gamed.login.local import LocalLoginService, PasswordAuthenticator, SignInForm
-from gamed.login.policy import LoginPolicy
+from gamed.login.policy import LoginContext, LoginPolicy
 from gamed.login.start import StartedLogin, StartRequest, StartService
-from gamed.login.store import StoredAccounts, StoredAttempts, StoredIdentities, StoredLimits, StoredLogins
+from gamed.login.store import SqliteLoginStore
 from gamed.login.transaction import LoginIntent, LoginTransaction
 from gamed.long_poll import LongPollRegistry
 from gamed.ops.logging import TwistedAuditLog
@@ -80,74 +81,34 @@ class Desk:
         self.keys = Keys.of(Secret(b"k" * 32), self.random)
         self.stores = memory_databases(self.now_ms, reactor)
         self.waiters = LongPollRegistry(self.clock)
-        self.terms = terms
-        self.logins = StoredLogins(self.stores.reads, self.stores.auth, self.keys)
-        self.limits = StoredLimits(self.stores.auth)
+        limits = replace(terms.limits, passwords_per_minute=passwords_per_minute)
+        self.terms = replace(terms, limits=limits)
+        self.security: list[str] = []
+        audit = TwistedAuditLog(self.security.append)
+        self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit)
+        self.store = SqliteLoginStore(self.stores.reads, self.stores.auth, self.keys)
         self.providers = dict(providers or {})
-        self.attempts = StoredAttempts(self.stores.auth)
-        self.accounts = StoredAccounts(self.stores.reads, self.keys)
-        self.identities = StoredIdentities(self.stores.reads)
+        self.log = Lines()
+        self.access = ProviderAccess(self.providers, lambda: BASE, self.log)
         issuer = CredentialIssuer(self.keys, terms.session, self.random)
         self.sessions = SessionService(
             SqliteSessionStore(self.stores.reads, self.stores.auth, issuer), lambda player_id: None, self.now_ms
         )
-        self.starting = StartService(
-            self.logins,
-            self.sessions,
-            self.accounts,
-            self.providers,
-            self.keys.indexer,
-            self.random,
-            self.now_ms,
-            terms,
-            self.waiters,
-            self.limits,
-        )
-        self.handoff = LoginLifecycle(self.logins, self.waiters, self.now_ms)
-        self.security: list[str] = []
-        self.audit = TwistedAuditLog(self.security.append)
-        self.browsers = BrowserLoginService(self.logins, self.waiters, self.keys.indexer, self.now_ms, self.audit)
-        self.finish = ResultService(self.browsers, self.keys)
-        passwords = AsyncPasswordHasher(reactor, InlineThreads())
-        indexer = self.keys.indexer
-        self.check = PasswordAuthenticator(
-            self.accounts, passwords, self.limits, indexer, self.now_ms, passwords_per_minute, self.audit
-        )
-        self.local = LocalLoginService(
-            self.browsers, self.check, self.keys, self.random, self.now_ms, terms.registration
-        )
-        self.log = Lines()
-        entrance = VisitRateLimit(self.limits, indexer, self.now_ms, terms.limits)
-        self.departing = AuthorizeService(
-            self.browsers,
-            self.attempts,
-            self.providers,
-            self.check,
-            self.accounts,
-            self.log,
-            self.keys,
-            self.random,
-            self.now_ms,
-            lambda: BASE,
-            entrance,
-        )
-        self.returning = CallbackService(
-            self.browsers,
-            self.attempts,
-            self.providers,
-            self.log,
-            self.keys,
-            self.random,
-            self.now_ms,
-            lambda: BASE,
-            entrance,
-        )
-        self.collecting = self.new_collecting()
+        self.starts = StartService(self.context, self.store, self.access, self.sessions, self.waiters)
+        self.lifecycle = LoginLifecycle(self.store, self.waiters, self.now_ms)
+        self.browsers = BrowserLoginService(self.context, self.store, self.waiters)
+        self.results = ResultService(self.browsers, self.keys)
+        hasher = AsyncPasswordHasher(reactor, InlineThreads())
+        self.passwords = PasswordAuthenticator(self.context, self.store, hasher)
+        self.local = LocalLoginService(self.context, self.browsers, self.passwords)
+        self.authorize = AuthorizeService(self.context, self.browsers, self.store, self.access, self.passwords)
+        self.callbacks = CallbackService(self.context, self.browsers, self.store, self.access)
+        self.collects = self.new_collects()
         account = {"player_id": ANNA, "name": "Anna", "password": PASSWORD_HASH, "now_ms": START_MS}
         self.write(lambda connection: player_tables.add_local_player(connection, self.keys, **account))
 
-    def new_collecting(self) -> CollectService:
-        return CollectService(self.logins, self.waiters, self.keys, self.random, self.now_ms, self.terms, self.audit)
+    def new_collects(self) -> CollectService:
+        return CollectService(self.context, self.store, self.waiters)
 
     def now_ms(self) -> int:
         """The wall clock, which is set by `shift_ms`; timers run on."""
@@ -161,7 +122,7 @@ class Desk:
 
     def login(self, started: StartedLogin) -> LoginTransaction:
         """As it stands in the store."""
-        found = done(self.logins.find(LoginLookup.id(started.login.login_id)))
+        found = done(self.store.find(LoginLookup.id(started.login.login_id)))
         assert found is not None
         return found
 
@@ -172,17 +133,17 @@ class Desk:
     ) -> StartedLogin:
         """At `provider`, or the first there is; from `address`; `more` are words of the client."""
         provider, address = more.pop("provider", next(iter(self.providers), None)), more.pop("address", ADDRESS)
-        return done(self.starting.start(StartRequest(provider, intent, more, port, address, token)))
+        return done(self.starts.start(StartRequest(provider, intent, more, port, address, token)))
 
     def enter(
         self, started: StartedLogin, browser: Index = BROWSER, site: str | None = None, address: str = ADDRESS
     ) -> Any:
         """The link is opened; `site` as Sec-Fetch-Site."""
-        return done(self.departing.enter(SignInForm(started.token, browser, address, request_id=REQUEST), site))
+        return done(self.authorize.open_link(SignInForm(started.token, browser, address, request_id=REQUEST), site))
 
     def go(self, started: StartedLogin, browser: Index = BROWSER, name: str = "", password: str = "") -> Any:
         """The button is pressed."""
-        return done(self.departing.go(SignInForm(started.token, browser, ADDRESS, name, password, REQUEST)))
+        return done(self.authorize.continue_(SignInForm(started.token, browser, ADDRESS, name, password, REQUEST)))
 
     def depart(self, started: StartedLogin, browser: Index = BROWSER, **typed: str) -> str:
         """As go(); the state that the browser takes along."""
@@ -195,7 +156,7 @@ class Desk:
         provider = other.pop("provider", next(iter(self.providers), "discord"))
         address = other.pop("address", ADDRESS)
         query = urlencode({"state": state, **(other or {"code": f"{who}|{state}"})}).encode()
-        return self.returning.complete(CallbackRequest(provider, query, browser, address, REQUEST))
+        return self.callbacks.complete(CallbackRequest(provider, query, browser, address, REQUEST))
 
     def returned(self, *arguments: Any, **other: Any) -> Any:
         """As come_back(), for answers that come at once."""
@@ -217,13 +178,13 @@ class Desk:
         return done(self.local.sign_in(self.form(started, browser, **fields)))
 
     def create(self, started: StartedLogin, name: str, password: str = PASSWORD, browser: Index = BROWSER) -> Any:
-        return done(self.local.create(self.form(started, browser, name, password)))
+        return done(self.local.sign_in(self.form(started, browser, name, password), create=True))
 
     def decline(self, started: StartedLogin, browser: Index = BROWSER) -> RedirectToResult | None:
         return done(self.browsers.decline(started.token, browser, REQUEST))
 
     def done_page(self, started: StartedLogin, browser: Index | None = BROWSER) -> Any:
-        return done(self.finish.done(started.login.login_id, browser))
+        return done(self.results.get(started.login.login_id, browser))
 
     def code(self, started: StartedLogin, browser: Index = BROWSER) -> str:
         """The finish code, as the browser is shown it."""
@@ -245,8 +206,8 @@ class Desk:
         ask = CollectRequest(self.secret(started), request_id=REQUEST, **collect)
 
         async def both() -> Collected:
-            answer = await self.collecting.watch(ask)
-            return await self.collecting.deliver(ask) if answer is None else answer
+            answer = await self.collects.wait(ask)
+            return await self.collects.collect(ask) if answer is None else answer
 
         return Deferred.fromCoroutine(both())
 
@@ -257,7 +218,7 @@ class Desk:
         return done(self.asked(started, presented=presented, **collect))
 
     def cancel(self, started: StartedLogin) -> None:
-        done(self.handoff.cancel(self.secret(started)))
+        done(self.lifecycle.cancel(self.secret(started)))
 
 
 def done(work: Any) -> Any:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from gamed.config.model import Registration
 from gamed.http.problems import CODES, HTTP_ERRORS
-from gamed.login.browser_routes import REFUSED
+from gamed.login.browser_routes import REJECTED
 from gamed.login.local import FormError
 from gamed.login.pages import forms, results, texts
 from gamed.login.pages.forms import DeviceInfo, FormFeedback
@@ -42,7 +42,7 @@ CHANNEL_REFUSALS = (
     texts.PREFETCH,
     texts.OTHER_BROWSER,
     texts.CALLBACK_MALFORMED,
-    *(sentence for _, sentence in REFUSED.values()),
+    *(sentence for _, sentence in REJECTED.values()),
 )
 """What the rooms of browser routes say themselves."""
 ANYWHERE = ("gamed.http.errors", "gamed.database.errors", "gamed.rate_limit")
@@ -117,15 +117,15 @@ def afterwards() -> Iterator[Shown]:
         yield Shown(f"code from {name}", results.code_page(server, asked(name), CODE))
     for write in (results.working_page, results.waiting_page, results.linked_page, results.denied_page):
         yield Shown(write.__name__, write(SERVERS["plain"]))
-    yield Shown("callback twice", results.twice_page(SERVERS["plain"], DONE))
+    yield Shown("callback twice", results.second_callback_page(SERVERS["plain"], DONE))
 
 
 def failures() -> Iterator[Shown]:
     """Every outcome, every refusal of a browser room, every problem such a room can meet."""
-    yield Shown("collected", results.over_page(None, SERVERS["plain"]))
+    yield Shown("collected", results.ended_page(None, SERVERS["plain"]))
     for outcome in LoginFailure:
-        yield Shown(f"outcome {outcome.value}", results.over_page(outcome, SERVERS["plain"]), failure=True)
-    waiting = results.over_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], CODE)
+        yield Shown(f"outcome {outcome.value}", results.ended_page(outcome, SERVERS["plain"]), failure=True)
+    waiting = results.ended_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], CODE)
     yield Shown("newcomer with a code", waiting, failure=True)
     for number, sentence in enumerate(dict.fromkeys(CHANNEL_REFUSALS)):
         yield Shown(

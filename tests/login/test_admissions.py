@@ -51,12 +51,12 @@ class Identities(AdmissionCase):
         desk = self.oauth(far := FarProvider("corp", issuer=ISSUER))
         player_id = self.player(desk)
         realm = desk.keys.indexer.index(Purpose.IDENTITY, b"oidc", ISSUER.encode())
-        self.assertEqual(done(desk.identities.left_behind({realm})), 0)
+        self.assertEqual(done(desk.store.orphaned_identities({realm})), 0)
         far.issuer = "https://other.example"
         self.assertNotEqual(self.player(desk), player_id)
         other = desk.keys.indexer.index(Purpose.IDENTITY, b"oidc", b"https://other.example")
-        self.assertEqual(done(desk.identities.left_behind({other})), 1)
-        self.assertEqual(done(desk.identities.left_behind(frozenset())), 2)
+        self.assertEqual(done(desk.store.orphaned_identities({other})), 1)
+        self.assertEqual(done(desk.store.orphaned_identities(frozenset())), 2)
 
     def test_a_provider_renamed(self) -> None:
         """Another name for the same issuer: the same players."""
@@ -84,7 +84,7 @@ class Identities(AdmissionCase):
         desk = self.oauth(FarProvider())
         self.player(desk)
         desk.terms = replace(desk.terms, registration=Registration.CLOSED)
-        desk.collecting = desk.new_collecting()
+        desk.collects = desk.new_collects()
         self.assertIsInstance(self.collected(desk, desk.signed_in()), Complete)
 
     def test_blocked(self) -> None:
@@ -134,10 +134,10 @@ class Adopting(AdmissionCase):
         desk = Desk(self.oauth().terms, passwords_per_minute=2, providers={"discord": (far := FarProvider())})
         started = desk.start(intent=LoginIntent.ADOPT)
         for name, password in (("Anna", "wrong horse"), ("nobody", PASSWORD)):
-            self.assertEqual(desk.go(started, name=name, password=password).refusal, FormError.WRONG)
-        self.assertEqual(desk.go(started, name="Anna", password="wrong horse").refusal, FormError.WRONG)
+            self.assertEqual(desk.go(started, name=name, password=password).error, FormError.WRONG)
+        self.assertEqual(desk.go(started, name="Anna", password="wrong horse").error, FormError.WRONG)
         limited = desk.go(started, name="Anna", password=PASSWORD)
-        self.assertEqual((limited.refusal, limited.retry_after), (FormError.LIMIT, 30))
+        self.assertEqual((limited.error, limited.retry_after), (FormError.LIMIT, 30))
         self.assertEqual(far.journeys, [])
         desk.clock.advance(30)
         desk.depart(started, name="Anna", password=PASSWORD)
@@ -245,7 +245,7 @@ class Linking(AdmissionCase):
         self.assertEqual(len(desk.rows(IDENTITY)), 1)
         self.assertEqual(desk.enter(unopened), RedirectToResult(unopened.login.login_id))
         self.assertEqual(desk.collect(unopened), Failed(LoginFailure.SESSION_REVOKED))
-        self.assertEqual(desk.log.lines, ["failed discord session_revoked req-1: the session that asked has ended"])
+        self.assertEqual(desk.log.lines, ["failed discord session_revoked req-1: the requesting session has ended"])
 
     @covers("threats/11")
     def test_taken(self) -> None:

@@ -148,9 +148,9 @@ class Judge(SynchronousTestCase):
         for callback in (CALLBACK, parse("discord", b"state=s&error=access_denied")):
             verdict = judged(callback=callback)
             assert verdict.login is not None
-            self.assertEqual((verdict.ruling, verdict.attempt), (CallbackCheck.EXCHANGE, ATTEMPT))
+            self.assertEqual((verdict.check, verdict.attempt), (CallbackCheck.EXCHANGE, ATTEMPT))
             self.assertIs(verdict.login.stage, LoginStage.EXCHANGING)
-            self.assertTrue(verdict.login.won_by(BROWSER))
+            self.assertTrue(verdict.login.belongs_to(BROWSER))
 
     def test_2_provider(self) -> None:
         """Not enabled (any more): nothing else is looked at."""
@@ -188,37 +188,37 @@ class Judge(SynchronousTestCase):
             ("ä", True, CallbackCheck.OTHER_ISSUER),
         ):
             attempt, callback = replace(ATTEMPT, iss_promised=promised), replace(CALLBACK, iss=iss)
-            self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).ruling, ruling, (iss, promised))
-            self.assertIs(judged(attempt, callback=callback, issuer=None).ruling, CallbackCheck.EXCHANGE)
+            self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).check, ruling, (iss, promised))
+            self.assertIs(judged(attempt, callback=callback, issuer=None).check, CallbackCheck.EXCHANGE)
 
     def test_7_over(self) -> None:
         """A final login, one that only the clock has ended, a burned attempt: 410; the outcome is the login's."""
         for stage in FINAL:
             login = a_login(stage)
-            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.OVER, ATTEMPT, login))
+            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.ENDED, ATTEMPT, login))
         late = judged(now_ms=START_MS + TTL_MS)
         assert late.login is not None
-        self.assertEqual((late.ruling, late.login.stage), (CallbackCheck.OVER, LoginStage.EXPIRED))
-        burned = replace(ATTEMPT, status=AttemptStatus.BURNED)
-        self.assertIs(judged(burned).ruling, CallbackCheck.OVER)
+        self.assertEqual((late.check, late.login.stage), (CallbackCheck.ENDED, LoginStage.EXPIRED))
+        burned = replace(ATTEMPT, status=AttemptStatus.INVALIDATED)
+        self.assertIs(judged(burned).check, CallbackCheck.ENDED)
 
     @covers("2.3/3", "2.3/8", "threats/14")
     def test_7_used(self) -> None:
         """A state is spent once, whatever became of its login."""
         for stage in set(LoginStage) - FINAL:
             self.assertIs(
-                judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).ruling, CallbackCheck.SPENT
+                judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).check, CallbackCheck.ALREADY_USED
             )
 
     def test_8_compare_and_set(self) -> None:
         """An open attempt of a login that another one has won comes too late."""
         for stage in (LoginStage.EXCHANGING, LoginStage.READY, LoginStage.DELIVERED):
             login = a_login(stage)
-            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.SPENT, ATTEMPT, login))
+            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.ALREADY_USED, ATTEMPT, login))
 
     def test_in_time(self) -> None:
         """To the last millisecond."""
-        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).ruling, CallbackCheck.EXCHANGE)
+        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).check, CallbackCheck.EXCHANGE)
 
     def test_first_failure_wins(self) -> None:
         """Every combination of failing checks is told the first of them."""
@@ -228,8 +228,8 @@ class Judge(SynchronousTestCase):
             (CallbackCheck.OTHER_BROWSER, {"browser": OTHER}),
             (CallbackCheck.OTHER_PROVIDER, {"callback": parse("google", b"state=s&code=c&iss=x")}),
             (CallbackCheck.OTHER_ISSUER, {"issuer": ISSUER}),
-            (CallbackCheck.OVER, {"now_ms": START_MS + TTL_MS}),
-            (CallbackCheck.SPENT, {"used": True}),
+            (CallbackCheck.ENDED, {"now_ms": START_MS + TTL_MS}),
+            (CallbackCheck.ALREADY_USED, {"used": True}),
         ]
         for chosen in product((False, True), repeat=len(spoilers)):
             failing = [spoiler for spoiler, wanted in zip(spoilers, chosen, strict=True) if wanted]
@@ -239,13 +239,13 @@ class Judge(SynchronousTestCase):
             if arguments.pop("used", False) and arguments.get("attempt", ATTEMPT) is not None:
                 arguments["attempt"] = replace(ATTEMPT, status=AttemptStatus.USED)
             expected = failing[0][0] if failing else CallbackCheck.EXCHANGE
-            self.assertIs(judged(**arguments).ruling, expected, [ruling for ruling, _ in failing])
+            self.assertIs(judged(**arguments).check, expected, [ruling for ruling, _ in failing])
 
     def test_what_burns(self) -> None:
         """Only what the attempt's own browser brings can burn it: a stranger spends nothing."""
         self.assertEqual(INVALIDATES_ATTEMPT, {CallbackCheck.OTHER_PROVIDER, CallbackCheck.OTHER_ISSUER})
         stranger = judged(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
-        self.assertNotIn(stranger.ruling, INVALIDATES_ATTEMPT)
+        self.assertNotIn(stranger.check, INVALIDATES_ATTEMPT)
 
     @given(
         st.tuples(
@@ -268,4 +268,4 @@ class Judge(SynchronousTestCase):
         named = issuer is None or iss == issuer or (iss is None and not promised)
         fresh = status is AttemptStatus.OPEN and stage is LoginStage.AUTHORIZING and late < 1
         all_hold = browser == BROWSER and path == "discord" and named and fresh
-        self.assertEqual(verdict.ruling is CallbackCheck.EXCHANGE, all_hold)
+        self.assertEqual(verdict.check is CallbackCheck.EXCHANGE, all_hold)

@@ -127,8 +127,8 @@ class Burned(RoomCase):
     @covers("threats/13")
     def test_wrong_path(self) -> None:
         """Check 5: the other provider's callback; the link, opened again, still works."""
-        self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_BURNED)
-        self.refused(self.callback(), 410, texts.CALLBACK_BURNED)
+        self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_INVALID)
+        self.refused(self.callback(), 410, texts.CALLBACK_INVALID)
         [line] = self.desk.log.lines
         self.assertTrue(line.startswith("rejected google other_provider "), line)
         self.assertNotIn(self.query["state"], line)
@@ -142,7 +142,7 @@ class Burned(RoomCase):
         for iss in ("https://evil.example", FAR + "/", ""):
             self.desk.log.lines.clear()
             self.begin("google")
-            self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_BURNED)
+            self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_INVALID)
             self.assertIn("rejected google other_issuer", self.desk.log.lines[0])
             self.back = self.at_provider(self.go_on(self.browser, self.player.url))
             self.finishes()

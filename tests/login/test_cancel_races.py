@@ -32,8 +32,8 @@ class CancelRaces(HandoffCase):
             desk.clock.advance(1)
             started = desk.signed_in(f"p{run % 7}", address=f"10.{run % 256}.{run // 256}.1")
             collect = CollectRequest(desk.secret(started), presented=PresentedProof.finish_code(desk.code(started)))
-            acts = [partial(desk.collecting.deliver, collect)] * dice.randint(1, 3)
-            acts.insert(dice.randint(0, len(acts)), partial(desk.handoff.cancel, collect.secret))  # type: ignore[arg-type]
+            acts = [partial(desk.collects.collect, collect)] * dice.randint(1, 3)
+            acts.insert(dice.randint(0, len(acts)), partial(desk.lifecycle.cancel, collect.secret))  # type: ignore[arg-type]
             results = together(desk, *acts)
             self.assertEqual(results.count(None), 1, "the 204")
             results.remove(None)
@@ -59,7 +59,7 @@ class CancelRaces(HandoffCase):
             use = dice.choice(
                 [partial(desk.sessions.authenticate, access(pair)), partial(desk.sessions.refresh, refresh(pair))]
             )
-            acts = [use, partial(desk.handoff.cancel, desk.secret(started))]
+            acts = [use, partial(desk.lifecycle.cancel, desk.secret(started))]
             dice.shuffle(acts)
             results = dict(zip(acts, together(desk, *acts), strict=True))
             used, cancelled = results.values() if acts[0] is use else reversed(results.values())

@@ -219,7 +219,8 @@ class LiveInAll(CrowdCase):
         desk = self.crowd()
         for _ in range(20):
             desk.start()
-        desk.starting = replace(desk.starting, _terms=replace(desk.terms, limits=replace(NO_LIMITS, live_logins=5)))
+        lower = replace(desk.terms, limits=replace(NO_LIMITS, live_logins=5))
+        desk.starts = replace(desk.starts, _context=replace(desk.context, policy=lower))
         desk.start()
         self.assertEqual(
             desk.rows("SELECT stage, count(*) FROM login GROUP BY 1 ORDER BY 1"), [("expired", 16), ("pending", 5)]
@@ -227,7 +228,7 @@ class LiveInAll(CrowdCase):
 
     def test_outcomes_are_bounded(self) -> None:
         """Ended logins are remembered up to a number; the oldest is forgotten first."""
-        self.patch(login_store, "ENDED_ROWS", 3)
+        self.patch(login_store, "MAX_ENDED_LOGINS", 3)
         desk = self.crowd()
         started = [desk.start() for _ in range(5)]
         for each in started:
@@ -247,10 +248,10 @@ class LiveInAll(CrowdCase):
             if number % 4 == 0:
                 desk.cancel(started)
         desk.clock.advance(700)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assert_counted(desk)
         desk.clock.advance(4000)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertEqual(desk.rows("SELECT 1 FROM login"), [])
         self.assert_counted(desk)
 
@@ -268,7 +269,7 @@ class Entries(CrowdCase):
         for _ in range(30):
             self.assertIsInstance(desk.enter(started), SignInPrompt)
             with self.assertRaises(UnknownLoginLink):
-                done(desk.departing.enter(SignInForm("x" * 22, BROWSER, "203.0.113.7"), None))
+                done(desk.authorize.open_link(SignInForm("x" * 22, BROWSER, "203.0.113.7"), None))
         before = self.everything(desk)
         with self.assertRaises(RateLimited) as caught:
             desk.enter(started)
@@ -390,7 +391,7 @@ class Sweeping(CrowdCase):
         desk.write(lambda c: c.executemany("INSERT INTO limit_bucket VALUES (:i, :at)", rows).rowcount)
         removed = desk.write(lambda c: rate_limits.delete_idle(c, desk.now_ms()))
         self.assertEqual(removed, 2 * rate_limits.CLEANUP_ROWS)
-        done(desk.limits.sweep(desk.now_ms()))
+        done(desk.store.delete_idle_buckets(desk.now_ms()))
         self.assertEqual(desk.rows("SELECT 1 FROM limit_bucket"), [])
 
 

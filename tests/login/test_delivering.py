@@ -12,7 +12,7 @@ SEALED = "SELECT sealed_identity IS NULL, sealed_proof IS NULL, sealed_result IS
 class Delivering(HandoffCase):
     def deliver(self, desk: Desk, started: StartedLogin, presented: PresentedProof | None) -> Collected:
         """Without the look that a collect takes before it."""
-        answer: Collected = done(desk.collecting.deliver(CollectRequest(desk.secret(started), presented=presented)))
+        answer: Collected = done(desk.collects.collect(CollectRequest(desk.secret(started), presented=presented)))
         return answer
 
     def sessions(self, desk: Desk) -> int:

@@ -1,6 +1,7 @@
 """Sending browsers to a provider: who goes straight, what an attempt is, what happens when nobody is there."""
 
 from base64 import urlsafe_b64decode
+from collections.abc import Callable
 from itertools import product
 
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.crypto import Index, Purpose, Secret
 from gamed.login import errors
 from gamed.login.attempt import LIVE_ATTEMPTS
-from gamed.login.authorize import GONE, RedirectToProvider, may_skip_consent_page
+from gamed.login.authorize import NOT_CONFIGURED, RedirectToProvider, may_skip_consent_page
 from gamed.login.browser import Ended, RedirectToResult, SignInPrompt
 from gamed.login.callback_rules import CallbackCheck, CallbackRejected
 from gamed.login.collect import Failed, Pending
@@ -87,7 +88,7 @@ class Entering(HandoffCase):
             self.assertEqual(desk.enter(started), RedirectToResult(started.login.login_id))
             self.assertEqual(desk.collect(started), Failed(LoginFailure.PROVIDER_UNAVAILABLE))
             name = was.name if was else "local"
-            self.assertEqual(desk.log.lines, [f"failed {name} provider_unavailable req-1: {GONE}"])
+            self.assertEqual(desk.log.lines, [f"failed {name} provider_unavailable req-1: {NOT_CONFIGURED}"])
 
     def test_a_provider_taken_out(self) -> None:
         """While the page was open: the button says so, whatever was asked."""
@@ -97,7 +98,7 @@ class Entering(HandoffCase):
             del desk.providers["discord"]
             self.assertEqual(desk.go(started), RedirectToResult(started.login.login_id))
             self.assertEqual(desk.collect(started), Failed(LoginFailure.PROVIDER_UNAVAILABLE))
-            self.assertEqual(desk.log.lines, [f"failed discord provider_unavailable req-1: {GONE}"])
+            self.assertEqual(desk.log.lines, [f"failed discord provider_unavailable req-1: {NOT_CONFIGURED}"])
 
     def test_where_nothing_is_asked(self) -> None:
         """Unknown, over, another browser's: as everywhere."""
@@ -167,7 +168,7 @@ class Attempts(HandoffCase):
             if chosen == 0:
                 with self.assertRaises(CallbackRejected) as refused:
                     desk.returned(states[chosen])
-                self.assertIs(refused.exception.ruling, CallbackCheck.STATE_UNKNOWN)
+                self.assertIs(refused.exception.check, CallbackCheck.STATE_UNKNOWN)
             else:
                 self.assertEqual(desk.returned(states[chosen]), RedirectToResult(started.login.login_id))
 
@@ -287,7 +288,7 @@ class NobodyThere(HandoffCase):
         """Cancelled or taken by another browser while the provider was asked where to go: nobody is sent there."""
 
         class Slow(FarProvider):
-            meanwhile = staticmethod(lambda: None)
+            meanwhile: Callable[[], None] = lambda: None
 
             async def authorization_url(self, journey):  # type: ignore[no-untyped-def]
                 self.meanwhile()

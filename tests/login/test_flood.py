@@ -75,7 +75,7 @@ class FileTests(HandoffCase):
         self.flood(ClientInfo(*(letter * 64 for letter in "\U00010400\U00010401\U00010402\U00010403")))
 
     def flood(self, words: ClientInfo) -> None:
-        self.patch(login_store, "ENDED_ROWS", login_store.ENDED_ROWS // SCALE)
+        self.patch(login_store, "MAX_ENDED_LOGINS", login_store.MAX_ENDED_LOGINS // SCALE)
         folder = data_folder(self)
         prepare_files(folder)
         connection = connect(DatabaseFile.at(folder, AUTH).uri)
@@ -85,7 +85,7 @@ class FileTests(HandoffCase):
         flood = Flood(connection, words)
         flood.run(STARTS)
         counted = dict(connection.execute("SELECT stage, logins FROM login_count WHERE logins > 0").fetchall())
-        self.assertEqual(counted, {"pending": LIMITS.live_logins, "expired": login_store.ENDED_ROWS})
+        self.assertEqual(counted, {"pending": LIMITS.live_logins, "expired": login_store.MAX_ENDED_LOGINS})
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         self.assertLess(size(folder), BYTES)
 

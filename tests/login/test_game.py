@@ -175,7 +175,7 @@ class Collecting(WebCase):
             self.assertEqual((answer.status, answer.code), (400, "invalid_request"), body)
             self.assertEqual([error["pointer"] for error in answer.json["errors"]], [pointer])
 
-    def test_haste(self) -> None:
+    def test_arrivals(self) -> None:
         """429 with Retry-After after five, and the login goes on."""
         self.serve()
         game = self.game()

@@ -86,18 +86,18 @@ class Starting(HandoffCase):
             (local, replace(good, provider="discord"), ProviderUnknown),
             (local, replace(good, intent=LoginIntent.LINK), InvalidStart),
             (local, replace(good, intent=LoginIntent.ADOPT), InvalidStart),
-            (local, replace(good, words={"name": "x" * 65}), InvalidStart),
+            (local, replace(good, client={"name": "x" * 65}), InvalidStart),
             (oauth, good, InvalidStart),
             (oauth, replace(good, provider="google"), ProviderUnknown),
         ):
             with self.assertRaises(error):
-                done(desk.starting.start(start))
+                done(desk.starts.start(start))
             self.assertEqual(desk.rows("SELECT 1 FROM login"), [])
 
     def test_which_providers_there_are(self) -> None:
         """Who names none is told where they are listed."""
         with self.assertRaises(InvalidStart) as caught:
-            done(self.desk(mode=Mode.OAUTH).starting.start(StartRequest(None, LoginIntent.LOGIN, {}, None, "::1")))
+            done(self.desk(mode=Mode.OAUTH).starts.start(StartRequest(None, LoginIntent.LOGIN, {}, None, "::1")))
         self.assertEqual(str(caught.exception), "/provider: is missing; GET /auth/config lists which there are")
 
 
@@ -167,18 +167,18 @@ class SigningIn(HandoffCase):
             started = desk.start()
             refused = desk.sign_in(started, **fields)
             self.assertIsInstance(refused, FormRejected)
-            self.assertIs(refused.refusal, FormError.WRONG)
+            self.assertIs(refused.error, FormError.WRONG)
             self.assertEqual(desk.collect(started), Pending("at_provider", 600))
             self.assertIsInstance(desk.sign_in(started), RedirectToResult)
 
     def test_too_many_at_once(self) -> None:
         """While passwords queue up the form comes back with a time, and the game is told nothing new."""
         desk = self.desk()
-        desk.local = replace(desk.local, _check=replace(desk.check, _passwords=Crowded()))
+        desk.local = replace(desk.local, _passwords=replace(desk.passwords, _hasher=Crowded()))
         started = desk.start()
         for act in (desk.sign_in, desk.create):
             refused = act(started, name="Bert")
-            self.assertEqual((refused.refusal, refused.retry_after), (FormError.BUSY, 2))
+            self.assertEqual((refused.error, refused.retry_after), (FormError.BUSY, 2))
         self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
 
     def test_what_cannot_be_created(self) -> None:
@@ -192,7 +192,7 @@ class SigningIn(HandoffCase):
             (closed, "Bert", PASSWORD, FormError.CLOSED),
         ):
             refused = where.create(where.start(), name, password)
-            self.assertEqual((type(refused), refused.refusal), (FormRejected, refusal))
+            self.assertEqual((type(refused), refused.error), (FormRejected, refusal))
 
     def test_two_new_accounts_of_one_name(self) -> None:
         """Both browsers succeed; the first game to collect gets the name, the other is told."""
@@ -224,8 +224,8 @@ class SigningIn(HandoffCase):
         desk = self.desk()
         started = desk.start()
         desk.create(started, "Bert")
-        desk.terms = replace(TERMS, registration=CLOSED)
-        desk.collecting = desk.new_collecting()
+        desk.context = replace(desk.context, policy=replace(TERMS, registration=CLOSED))
+        desk.collects = desk.new_collects()
         self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(LoginFailure.REGISTRATION_CLOSED))
         self.assertEqual(len(desk.rows("SELECT 1 FROM player")), 1)
 
@@ -256,7 +256,7 @@ class Proving(HandoffCase):
         self.assertIsInstance(desk.done_page(back), ReturnToGame)
         self.assertIsInstance(desk.done_page(back), ShowFinishCode)
         desk.sign_in(reopened)
-        self.assertEqual(done(desk.browsers.enter(reopened.token, BROWSER)), RedirectToResult(reopened.login.login_id))
+        self.assertEqual(done(desk.browsers.open(reopened.token, BROWSER)), RedirectToResult(reopened.login.login_id))
         self.assertIsInstance(desk.done_page(reopened), ShowFinishCode)
 
     def test_a_form_sent_twice_does_not_spend_the_way(self) -> None:
@@ -371,7 +371,7 @@ class Repeating(HandoffCase):
         desk.write(lambda c: session_tables.mark_used(c, first.login.session_id, 1, desk.now_ms()))
         for seconds, known in ((20, True), (3579, True), (2, False)):
             desk.clock.advance(seconds)
-            done(desk.handoff.sweep())
+            done(desk.lifecycle.expire())
             with self.assertRaises(LoginCollected if known else DeviceSecretInvalid):
                 desk.collect(started)
 
@@ -379,8 +379,8 @@ class Repeating(HandoffCase):
         """Everything is in the store: another process gives the same answer."""
         desk = self.desk()
         started, first = self.complete(desk)
-        done(desk.handoff.recover())
-        desk.collecting = desk.new_collecting()
+        done(desk.lifecycle.recover())
+        desk.collects = desk.new_collects()
         self.assertEqual(to_bytes(desk.collect(started).result.pair), to_bytes(first.result.pair))
 
     def test_used_in_memory(self) -> None:
@@ -388,8 +388,8 @@ class Repeating(HandoffCase):
         desk = self.desk()
         started, first = self.complete(desk)
         uses = FirstUses()
-        desk.logins = replace(desk.logins, _used=uses)
-        desk.collecting = desk.new_collecting()
+        desk.store = replace(desk.store, _first_used=uses)
+        desk.collects = desk.new_collects()
         self.assertEqual(to_bytes(desk.collect(started).result.pair), to_bytes(first.result.pair))
         uses.add(first.login.session_id, 1)
         with self.assertRaises(LoginCollected):
@@ -434,7 +434,7 @@ class Ending(HandoffCase):
         self.assertIsNone(desk.decline(started, BROWSER))
         self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_DENIED))
         with self.assertRaises(LoginEnded) as caught:
-            done(desk.browsers.enter(started.token, BROWSER))
+            done(desk.browsers.open(started.token, BROWSER))
         self.assertIs(caught.exception.outcome, LoginFailure.LOGIN_DENIED)
 
     def test_decline_at_the_code(self) -> None:
@@ -466,7 +466,7 @@ class Ending(HandoffCase):
         desk.clock.advance(600)
         self.assertEqual(desk.collect(ready, code=code), Failed(LoginFailure.LOGIN_EXPIRED))
         self.assertEqual(desk.collect(pending), Failed(LoginFailure.LOGIN_EXPIRED))
-        for act in (desk.sign_in, desk.decline, lambda s: done(desk.browsers.enter(s.token, BROWSER))):
+        for act in (desk.sign_in, desk.decline, lambda s: done(desk.browsers.open(s.token, BROWSER))):
             with self.assertRaises(LoginEnded) as caught:
                 act(pending)
             self.assertIs(caught.exception.outcome, LoginFailure.LOGIN_EXPIRED)
@@ -481,19 +481,19 @@ class Ending(HandoffCase):
         desk.sign_in(delivered)
         desk.collect(delivered, code=desk.code(delivered))
         desk.clock.advance(600)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         stages = "SELECT stage, sealed_identity, sealed_proof, sealed_result FROM login ORDER BY stage"
         self.assertEqual(desk.rows(stages), [("collected", None, None, None), ("expired", None, None, None)])
         desk.clock.advance(3599)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertEqual(desk.collect(ready), Failed(LoginFailure.LOGIN_EXPIRED))
         desk.clock.advance(2)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertEqual(desk.rows("SELECT 1 FROM login"), [])
         with self.assertRaises(DeviceSecretInvalid):
             desk.collect(ready)
         with self.assertRaises(UnknownLoginLink):
-            done(desk.browsers.enter(ready.token, BROWSER))
+            done(desk.browsers.open(ready.token, BROWSER))
         with self.assertRaises(UnknownLoginLink):
             desk.done_page(ready)
 
@@ -505,7 +505,7 @@ class Ending(HandoffCase):
         desk.clock.advance(1)
         desk.start()
         desk.clock.advance(599)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         stages = desk.rows("SELECT stage, count(*) FROM login GROUP BY stage ORDER BY stage")
         self.assertEqual(stages, [("expired", 2 * CLEANUP_ROWS + 1), ("pending", 1)])
 
@@ -529,9 +529,9 @@ class Ending(HandoffCase):
         desk = self.desk()
         exchanging, pending = desk.start(), desk.start()
         key, now_ms = LoginLookup.token(desk.keys.indexer, exchanging.token), desk.now_ms()
-        done(desk.browsers.advance(key, lambda login: login.after(LoginEvent.OPEN, now_ms).claimed(BROWSER, now_ms)))
+        done(desk.browsers.advance(key, lambda login: login.apply(LoginEvent.OPEN, now_ms).bound_to(BROWSER, now_ms)))
         self.assertEqual(desk.done_page(exchanging), InProgress())
-        done(desk.handoff.recover())
+        done(desk.lifecycle.recover())
         self.assertEqual(desk.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
         self.assertEqual(desk.collect(pending), Pending("waiting_for_browser", 600))
         self.assertEqual(desk.done_page(exchanging), Ended(LoginFailure.LOGIN_INTERRUPTED))
@@ -551,13 +551,13 @@ class Entering(HandoffCase):
         """Asked while undecided; from the win on its winner is led to done, another is told so."""
         desk = self.desk()
         started = desk.start()
-        self.assertIsInstance(done(desk.browsers.enter(started.token, None)), SignInPrompt)
+        self.assertIsInstance(done(desk.browsers.open(started.token, None)), SignInPrompt)
         self.assertEqual(desk.collect(started), Pending("waiting_for_browser", 600))
         desk.sign_in(started)
-        self.assertIsInstance(done(desk.browsers.enter(started.token, BROWSER)), RedirectToResult)
+        self.assertIsInstance(done(desk.browsers.open(started.token, BROWSER)), RedirectToResult)
         for stranger in (OTHER, None):
             with self.assertRaises(WrongBrowser):
-                done(desk.browsers.enter(started.token, stranger))
+                done(desk.browsers.open(started.token, stranger))
             with self.assertRaises(WrongBrowser):
                 desk.done_page(started, stranger)
 

@@ -75,18 +75,18 @@ class Buckets(HandoffCase):
         """Refused by one bucket, the others are not counted, and nothing is written."""
         desk = self.desk()
         tight, wide = Index(b"t" * 32), Index(b"w" * 32)
-        done(desk.limits.take({wide: FIVE, tight: RateLimit(60_000, 1)}, NOW_MS))
+        done(desk.store.acquire({wide: FIVE, tight: RateLimit(60_000, 1)}, NOW_MS))
         before = desk.rows("SELECT * FROM limit_bucket")
         with self.assertRaises(RateLimited):
-            done(desk.limits.take({wide: FIVE, tight: RateLimit(60_000, 1)}, NOW_MS))
+            done(desk.store.acquire({wide: FIVE, tight: RateLimit(60_000, 1)}, NOW_MS))
         self.assertEqual(desk.rows("SELECT * FROM limit_bucket"), before)
 
     def test_sweep(self) -> None:
         """A bucket that is empty again is forgotten, one that still limits stays."""
         desk = self.desk()
         one, two = Index(b"1" * 32), Index(b"2" * 32)
-        done(desk.limits.take({one: FIVE, two: RateLimit(60_000, 1)}, NOW_MS))
-        done(desk.limits.sweep(NOW_MS + 12_000))
+        done(desk.store.acquire({one: FIVE, two: RateLimit(60_000, 1)}, NOW_MS))
+        done(desk.store.delete_idle_buckets(NOW_MS + 12_000))
         self.assertEqual(desk.rows("SELECT bucket_index FROM limit_bucket"), [(two,)])
 
 
@@ -97,10 +97,10 @@ class Passwords(HandoffCase):
         desk = self.desk(passwords_per_minute=5)
         started = desk.start()
         for spelling in ("Anna", "ANNA", "anna", "\uff21nna", " Anna "):
-            self.assertIs(desk.sign_in(started, name=spelling, password="wrong horse").refusal, FormError.WRONG)
+            self.assertIs(desk.sign_in(started, name=spelling, password="wrong horse").error, FormError.WRONG)
         refused = desk.sign_in(started)
-        self.assertEqual((refused.refusal, refused.retry_after), (FormError.LIMIT, 12))
-        self.assertIs(desk.sign_in(started, name="Bert").refusal, FormError.WRONG)
+        self.assertEqual((refused.error, refused.retry_after), (FormError.LIMIT, 12))
+        self.assertIs(desk.sign_in(started, name="Bert").error, FormError.WRONG)
         elsewhere = replace(desk.form(started), address="203.0.113.8")
         self.assertIsInstance(done(desk.local.sign_in(elsewhere)), RedirectToResult)
 
@@ -111,8 +111,8 @@ class Passwords(HandoffCase):
         for number in range(20):
             act = desk.create if number < 5 else desk.sign_in
             refused = act(started, name="Anna" if number < 5 else f"name{number}")
-            self.assertIn(refused.refusal, (FormError.NAME_TAKEN, FormError.WRONG))
-        self.assertIs(desk.sign_in(started, name="somebody").refusal, FormError.LIMIT)
+            self.assertIn(refused.error, (FormError.NAME_TAKEN, FormError.WRONG))
+        self.assertIs(desk.sign_in(started, name="somebody").error, FormError.LIMIT)
 
     @covers("threats/39")
     def test_a_refused_try_leaves_nothing(self) -> None:
@@ -121,7 +121,7 @@ class Passwords(HandoffCase):
         started, other = desk.start(), desk.start()
         desk.sign_in(started, name="nobody")
         before = desk.rows("SELECT * FROM limit_bucket ORDER BY 1")
-        self.assertIs(desk.sign_in(other, name="nobody").refusal, FormError.LIMIT)
+        self.assertIs(desk.sign_in(other, name="nobody").error, FormError.LIMIT)
         self.assertEqual(desk.rows("SELECT * FROM limit_bucket ORDER BY 1"), before)
         self.assertEqual(desk.collect(other).stage, "waiting_for_browser")
 

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.problems import CODES
 from gamed.login import pages
 from gamed.login.pages import texts
-from gamed.login.pages.results import error_page, over_page
+from gamed.login.pages.results import ended_page, error_page
 from gamed.outcomes import LoginFailure
 from tests.login import gallery
 from tests.login.gallery import COMMON, SERVERS, Shown, every_page
@@ -114,7 +114,7 @@ class WordTests(SynchronousTestCase):
 
     def test_two_failures_are_told_apart(self) -> None:
         """No two outcomes read the same."""
-        read = [words(over_page(outcome, SERVERS["plain"])) for outcome in LoginFailure]
+        read = [words(ended_page(outcome, SERVERS["plain"])) for outcome in LoginFailure]
         self.assertEqual(len(set(read)), len(read))
 
     @covers("threats/8")

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 from gamed.login.pages import texts
 from gamed.login.pages.forms import started
 from gamed.login.pages.layout import ServerName
-from gamed.login.pages.results import error_page, over_page
+from gamed.login.pages.results import ended_page, error_page
 from gamed.outcomes import LoginFailure
 from gamed.players.names import parse_name
 from gamed.players.passwords import AT_ONCE, QUEUED
@@ -110,11 +110,11 @@ class Link(WebCase):
         browser = self.surfer()
         browser.post(browser.get(denied.url).form("/decline"))
         cancelled.cancel()
-        self.assertEqual(self.surfer().get(denied.url).heading, texts.OVER[LoginFailure.LOGIN_DENIED][0])
-        self.assertEqual(browser.get(cancelled.url).heading, texts.OVER[LoginFailure.LOGIN_CANCELLED][0])
+        self.assertEqual(self.surfer().get(denied.url).heading, texts.ENDED[LoginFailure.LOGIN_DENIED][0])
+        self.assertEqual(browser.get(cancelled.url).heading, texts.ENDED[LoginFailure.LOGIN_CANCELLED][0])
         self.desk.clock.advance(600)
         page = browser.get(expired.url)
-        self.assertEqual((page.status, page.heading), (410, texts.OVER[LoginFailure.LOGIN_EXPIRED][0]))
+        self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.LOGIN_EXPIRED][0]))
 
 
 class Cookie(WebCase):
@@ -233,7 +233,7 @@ class Forms(WebCase):
         self.serve()
         game, browser = self.game(), self.surfer()
         form = browser.get(game.url).form("/local")
-        turns = self.desk.check._passwords._turns
+        turns = self.desk.passwords._hasher._free
         for _ in range(AT_ONCE + QUEUED):
             turns.acquire()
         page = browser.post(form, {"name": "Anna", "password": "correct horse"})
@@ -468,8 +468,8 @@ class EveryPage(WebCase):
     def test_errors(self) -> None:
         """Every outcome and every status has a page with a heading and a sentence; detail is text, not markup."""
         for outcome in LoginFailure:
-            html = over_page(outcome, ServerName(None, "game.example")).decode()
-            self.assertIn(texts.OVER[outcome][0].replace("'", "&#39;").split("&")[0], html)
+            html = ended_page(outcome, ServerName(None, "game.example")).decode()
+            self.assertIn(texts.ENDED[outcome][0].replace("'", "&#39;").split("&")[0], html)
         for status in (400, 403, 404, 405, 409, 410, 413, 418, 429, 500, 503, 507):
             html = error_page(status, "x", "<b>{detail}</b>", request_id="").decode()
             self.assertIn("&lt;b&gt;{detail}&lt;/b&gt;", html)

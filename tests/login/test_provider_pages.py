@@ -107,7 +107,7 @@ class WholeWay(FarCase):
             game = self.game(provider=name)
             game.collect(finish_code=code(self.signed_in(self.surfer(), game.url)))
         self.assertEqual(self.desk.rows("SELECT count(*) FROM identity"), [(2,)])
-        left = self.desk.identities.left_behind
+        left = self.desk.store.orphaned_identities
         self.assertEqual([done(left(realms)) for realms in (self.realms, frozenset())], [0, 2])
 
 
@@ -235,7 +235,7 @@ class ProviderPage(FarCase):
         there = browser.get(game.url)
         self.assertEqual(there.headers["location"], f"{BASE}/auth/login/done?login_id={game.login['login_id']}")
         page = browser.get(there.headers["location"])
-        title, advice = texts.OVER[LoginFailure.PROVIDER_UNAVAILABLE]
+        title, advice = texts.ENDED[LoginFailure.PROVIDER_UNAVAILABLE]
         self.assertEqual((page.status, page.heading, page.forms), (200, title, []))
         self.assertIn(advice, page.text)
         self.assertEqual(game.collect().json["problem"]["code"], "provider_unavailable")
@@ -304,7 +304,7 @@ class Outcomes(FarCase):
         for name in ("discord", "google"):
             game, browser = self.game(provider=name), self.surfer()
             page = self.signed_in(browser, game.url, "")
-            self.assertEqual((page.status, page.heading), (200, texts.OVER[LoginFailure.PROVIDER_DENIED][0]))
+            self.assertEqual((page.status, page.heading), (200, texts.ENDED[LoginFailure.PROVIDER_DENIED][0]))
             self.assertEqual(game.collect().json["problem"]["code"], "provider_denied")
             self.assertEqual(browser.get(game.url).status, 410)
 
@@ -314,7 +314,7 @@ class Outcomes(FarCase):
         self.far.clients = (replace(DISCORD_CLIENT, client_secret=Secret(b"reset")),)
         game, browser = self.game(provider="discord"), self.surfer()
         page = self.signed_in(browser, game.url)
-        self.assertEqual(page.heading, texts.OVER[LoginFailure.PROVIDER_MISCONFIGURED][0])
+        self.assertEqual(page.heading, texts.ENDED[LoginFailure.PROVIDER_MISCONFIGURED][0])
         self.assertNotIn("secret", page.text.lower())
         self.assertEqual(game.collect().json["problem"]["code"], "provider_misconfigured")
         [line] = self.desk.log.lines

@@ -39,7 +39,7 @@ class Callbacks(HandoffCase):
             acts = [partial(desk.come_back, state, who=who) for who in codes]
             results = together(desk, *acts)
             self.assertEqual(
-                results, [RedirectToResult(started.login.login_id), AlreadyConsumed(started.login.login_id, mine=True)]
+                results, [RedirectToResult(started.login.login_id), AlreadyConsumed(started.login.login_id, own=True)]
             )
             self.assertEqual([call["code"] for call in far.calls], [f"{codes[0]}|{state}".encode()])
 
@@ -50,10 +50,10 @@ class Callbacks(HandoffCase):
             acts = [partial(desk.come_back, desk.depart(started, who), who) for who in (first, second)]
             results = together(desk, *acts)
             self.assertEqual(
-                results, [RedirectToResult(started.login.login_id), AlreadyConsumed(started.login.login_id, mine=False)]
+                results, [RedirectToResult(started.login.login_id), AlreadyConsumed(started.login.login_id, own=False)]
             )
             self.assertEqual(len(far.calls), 1)
-            self.assertTrue(desk.login(started).won_by(first))
+            self.assertTrue(desk.login(started).belongs_to(first))
 
     def test_against_an_end(self) -> None:
         """Cancel and decline: before the callback no code is sent; after it a cancel ends the exchange all the same."""
@@ -77,7 +77,7 @@ class Callbacks(HandoffCase):
 
     def ending(self, desk: Desk, started: StartedLogin, how: str) -> Any:
         if how == "cancel":
-            return partial(desk.handoff.cancel, desk.secret(started))
+            return partial(desk.lifecycle.cancel, desk.secret(started))
         return partial(desk.browsers.decline, started.token, BROWSER)
 
     def test_against_the_sweep(self) -> None:
@@ -85,7 +85,7 @@ class Callbacks(HandoffCase):
         for late in (False, True):
             desk, far, _, state = self.begun()
             desk.clock.advance(600 if late else 599.999)
-            _, back = together(desk, desk.handoff.sweep, partial(desk.come_back, state))
+            _, back = together(desk, desk.lifecycle.expire, partial(desk.come_back, state))
             self.assertIsInstance(back, LoginEnded if late else RedirectToResult)
             self.assertEqual(len(far.calls), 0 if late else 1)
 
@@ -99,7 +99,7 @@ class Callbacks(HandoffCase):
         self.assertEqual(len(far.calls), 1)
 
     async def another(self, desk: Desk, started: StartedLogin) -> Any:
-        return await desk.departing.go(SignInForm(started.token, OTHER, "198.51.100.1"))
+        return await desk.authorize.continue_(SignInForm(started.token, OTHER, "198.51.100.1"))
 
 
 class Restarts(HandoffCase):
@@ -110,7 +110,7 @@ class Restarts(HandoffCase):
         desk.come_back(desk.depart(started)).send(None)
         self.assertEqual((desk.login(started).stage, len(far.calls)), (LoginStage.EXCHANGING, 1))
         desk.stores.auth.pause()
-        recovering = Deferred.fromCoroutine(desk.handoff.recover())
+        recovering = Deferred.fromCoroutine(desk.lifecycle.recover())
         hasty = desk.asked(started)
         self.assertFalse(hasty.called)
         desk.stores.auth.resume()
@@ -127,9 +127,9 @@ class Restarts(HandoffCase):
             def submit(self, unit: object) -> Deferred[None]:
                 return fail(DatabaseBusy())
 
-        logins = replace(desk.logins, _writes=Busy())
+        store = replace(desk.store, _writes=Busy())
         with self.assertRaises(DatabaseBusy):
-            done(replace(desk.handoff, _logins=logins).recover())
+            done(replace(desk.lifecycle, _store=store).recover())
         self.assertEqual(desk.collect(started), Pending("exchanging", 600))
         desk.clock.advance(EXCHANGE_MS / 1000)
         self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
@@ -143,7 +143,7 @@ class Restarts(HandoffCase):
             desk.come_back(desk.depart(login)).send(None)
             if login is before:
                 started_ms = desk.now_ms() + 1
-        done(desk.handoff.recover(started_ms))
+        done(desk.lifecycle.recover(started_ms))
         interrupted = Failed(LoginFailure.LOGIN_INTERRUPTED)
         self.assertEqual([desk.collect(from_the_future), desk.collect(before)], [interrupted] * 2)
         self.assertEqual(desk.collect(since), Pending("exchanging", 599))
@@ -156,7 +156,7 @@ class Restarts(HandoffCase):
         under_way = Deferred[None]()
         desk.stores.reads.pause = lambda: under_way
         desk.stores.reads.resume = lambda: None
-        recovering = Deferred.fromCoroutine(desk.handoff.recover())
+        recovering = Deferred.fromCoroutine(desk.lifecycle.recover())
         self.assertFalse(recovering.called)
         self.assertIs(desk.login(started).stage, LoginStage.EXCHANGING)
         under_way.callback(None)
@@ -174,7 +174,7 @@ class FirstSignIns(HandoffCase):
                 CollectRequest(desk.secret(game), presented=PresentedProof.finish_code(desk.code(game)))
                 for game in games
             ]
-            one, two = together(desk, *(partial(desk.collecting.deliver, collects[number]) for number in order))
+            one, two = together(desk, *(partial(desk.collects.collect, collects[number]) for number in order))
             self.assertIsInstance(one, Complete)
             self.assertEqual(one.result.player_id, two.result.player_id)
             self.assertEqual((one.result.created, two.result.created), (True, False))

@@ -56,7 +56,7 @@ class Browsers(HandoffCase):
             won, lost = together(desk, *(partial(desk.local.sign_in, form) for form in forms))
             self.assertEqual(won, RedirectToResult(started.login.login_id))
             self.assertIsInstance(lost, WrongBrowser)
-            self.assertTrue(desk.login(started).won_by(first))
+            self.assertTrue(desk.login(started).belongs_to(first))
             self.assertIsInstance(desk.collect(started, code=desk.code(started, first)), Complete)
 
     def test_a_wrong_password_beside_a_right_one(self) -> None:
@@ -102,8 +102,8 @@ class Browsers(HandoffCase):
         desk = self.desk()
         started = desk.start(port=51004)
         desk.sign_in(started)
-        visits = together(desk, *[lambda: desk.finish.done(started.login.login_id, BROWSER)] * 2)
-        self.assertEqual([type(visit).__name__ for visit in visits], ["Return", "ShowCode"])
+        visits = together(desk, *[lambda: desk.results.get(started.login.login_id, BROWSER)] * 2)
+        self.assertEqual([type(visit).__name__ for visit in visits], ["ReturnToGame", "ShowFinishCode"])
 
 
 @covers("threats/12")
@@ -117,7 +117,7 @@ class Games(HandoffCase):
         """Both prove it: one session is made, and both are given it."""
         desk = self.desk()
         _, collect = self.ready(desk)
-        one, two = together(desk, *[lambda: desk.collecting.deliver(collect)] * 2)
+        one, two = together(desk, *[lambda: desk.collects.collect(collect)] * 2)
         self.assertEqual((one.login, one.result.player_id), (two.login, two.result.player_id))
         self.assertTrue(one.result.pair.refresh.matches(two.result.pair.refresh))
         self.assertEqual(len(desk.rows("SELECT 1 FROM session")), 1)
@@ -126,8 +126,8 @@ class Games(HandoffCase):
         """Nothing is made, and the collect says why."""
         desk = self.desk()
         _, collect = self.ready(desk)
-        cancel = partial(desk.handoff.cancel, collect.secret)
-        results = together(desk, cancel, partial(desk.collecting.deliver, collect))
+        cancel = partial(desk.lifecycle.cancel, collect.secret)
+        results = together(desk, cancel, partial(desk.collects.collect, collect))
         self.assertEqual(results, [None, Failed(LoginFailure.LOGIN_CANCELLED)])
         self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
 
@@ -135,8 +135,8 @@ class Games(HandoffCase):
         """The credentials that were just made are dead by the time of the 204, and kept nowhere."""
         desk = self.desk()
         _, collect = self.ready(desk)
-        cancel = partial(desk.handoff.cancel, collect.secret)
-        complete, cancelled = together(desk, partial(desk.collecting.deliver, collect), cancel)
+        cancel = partial(desk.lifecycle.cancel, collect.secret)
+        complete, cancelled = together(desk, partial(desk.collects.collect, collect), cancel)
         self.assertIsNone(cancelled)
         token = complete.result.pair.access
         with self.assertRaises(SessionRevoked):
@@ -147,12 +147,12 @@ class Games(HandoffCase):
         """A credential used first cannot be cancelled away; cancelled first it cannot be used."""
         desk = self.desk()
         _, collect = self.ready(desk)
-        complete = done(desk.collecting.deliver(collect))
+        complete = done(desk.collects.collect(collect))
         desk.stores.auth.pause()
         used = desk.stores.auth.submit(
             lambda c: session_tables.mark_used(c, complete.login.session_id, 1, desk.now_ms())
         )
-        cancelled = Deferred.fromCoroutine(desk.handoff.cancel(collect.secret))
+        cancelled = Deferred.fromCoroutine(desk.lifecycle.cancel(collect.secret))
         desk.stores.auth.resume()
         done(used)
         self.assertIsInstance(result_of(cancelled), LoginCollected)
@@ -163,7 +163,7 @@ class Games(HandoffCase):
         desk = self.desk()
         _, right = self.ready(desk)
         wrong = CollectRequest(right.secret, presented=PresentedProof.finish_code("BBBBBB"))
-        answers = together(desk, *[lambda: desk.collecting.deliver(wrong)] * 6, lambda: desk.collecting.deliver(right))
+        answers = together(desk, *[lambda: desk.collects.collect(wrong)] * 6, lambda: desk.collects.collect(right))
         self.assertEqual([type(answer) for answer in answers], [InvalidProof] * 5 + [Failed] * 2)
         self.assertEqual([answer.members["attempts_left"] for answer in answers[:5]], [4, 3, 2, 1, 0])
 
@@ -172,9 +172,9 @@ class Games(HandoffCase):
         desk = self.desk()
         _, collect = self.ready(desk)
         desk.clock.advance(600)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         desk.clock.advance(3601)
-        _, answer = together(desk, desk.handoff.sweep, lambda: desk.collecting.deliver(collect))
+        _, answer = together(desk, desk.lifecycle.expire, lambda: desk.collects.collect(collect))
         self.assertIsInstance(answer, DeviceSecretInvalid)
 
 
@@ -211,7 +211,7 @@ class Edges(HandoffCase):
     def test_a_password_checked_across_the_end(self) -> None:
         """The form is posted in time and the check ends too late: nobody is signed in."""
         desk = self.desk()
-        desk.local = replace(desk.local, _check=replace(desk.check, _passwords=Slow(desk.clock)))
+        desk.local = replace(desk.local, _passwords=replace(desk.passwords, _hasher=Slow(desk.clock)))
         started = desk.start()
         desk.clock.advance(599)
         with self.assertRaises(LoginEnded):
@@ -224,9 +224,9 @@ class Edges(HandoffCase):
             desk = self.desk()
             started = desk.start()
             desk.clock.advance(595)
-            step(desk, started, lambda login, now: login.after(LoginEvent.OPEN, now).claimed(BROWSER, now))
+            step(desk, started, lambda login, now: login.apply(LoginEvent.OPEN, now).bound_to(BROWSER, now))
             desk.clock.advance(15)
-            done(desk.handoff.sweep())
+            done(desk.lifecycle.expire())
             self.assertEqual(desk.collect(started), Pending("exchanging", 0))
             ready = step(desk, started, lambda login, now: login.identified(b"who", b"proof", now))
             self.assertIs(ready.stage, LoginStage.READY)
@@ -239,12 +239,12 @@ class Edges(HandoffCase):
         """What came of it was lost: after a minute the sweep tells the game, which need not wait for the ttl."""
         desk = self.desk()
         started = desk.start()
-        step(desk, started, lambda login, now: login.after(LoginEvent.OPEN, now).claimed(BROWSER, now))
+        step(desk, started, lambda login, now: login.apply(LoginEvent.OPEN, now).bound_to(BROWSER, now))
         desk.clock.advance(59)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertIsInstance(desk.collect(started), Pending)
         desk.clock.advance(1)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_the_clock_goes_back(self) -> None:
@@ -263,4 +263,4 @@ def step(desk: Desk, started: StartedLogin, move: Callable[..., Any]) -> Any:
     """One arrow, as the provider's side takes it."""
     now_ms = desk.now_ms()
     key = LoginLookup.token(desk.keys.indexer, started.token)
-    return done(desk.browsers.advance(key, lambda login: move(login.at(now_ms), now_ms)))
+    return done(desk.browsers.advance(key, lambda login: move(login.at_time(now_ms), now_ms))).after

@@ -127,11 +127,11 @@ class Refused(HandoffCase):
         ):
             with self.assertRaises(CallbackRejected) as refused:
                 desk.returned(state, browser, **other)
-            self.assertIs(refused.exception.ruling, ruling)
+            self.assertIs(refused.exception.check, ruling)
         for unknown in (state[:-1], state + "A", "", "A" * 43):
             with self.assertRaises(CallbackRejected) as refused:
                 desk.returned(unknown)
-            self.assertIs(refused.exception.ruling, CallbackCheck.STATE_UNKNOWN)
+            self.assertIs(refused.exception.check, CallbackCheck.STATE_UNKNOWN)
         self.assertEqual([desk.rows("SELECT * FROM login"), desk.rows("SELECT * FROM authorization_attempt")], before)
         self.assertEqual((far.calls, desk.log.lines), ([], []))
         self.assertEqual(desk.returned(state, iss=ISSUER, code="anna"), RedirectToResult(started.login.login_id))
@@ -148,10 +148,12 @@ class Refused(HandoffCase):
             with self.assertRaises(CallbackRejected):
                 desk.returned(state, **other)
             self.assertEqual(desk.log.lines, [f"rejected {other.get('provider', 'google')} {name} req-1"])
-            self.assertEqual(desk.rows("SELECT status, sealed_verifier FROM authorization_attempt"), [("burned", None)])
+            self.assertEqual(
+                desk.rows("SELECT status, sealed_verifier FROM authorization_attempt"), [("invalidated", None)]
+            )
             with self.assertRaises(CallbackRejected) as again:
                 desk.returned(state)
-            self.assertIs(again.exception.ruling, CallbackCheck.OVER)
+            self.assertIs(again.exception.check, CallbackCheck.ENDED)
             self.assertEqual((google.calls, discord.calls), ([], []))
             self.assertIs(desk.login(started).stage, LoginStage.AUTHORIZING)
             self.assertEqual(desk.returned(desk.depart(started)), RedirectToResult(started.login.login_id))
@@ -187,7 +189,7 @@ class Refused(HandoffCase):
         state = desk.depart(started)
         first = Deferred.fromCoroutine(desk.come_back(state))
         second, third = (Deferred.fromCoroutine(desk.come_back(state, who=who)) for who in ("bo", "anna"))
-        spent = AlreadyConsumed(started.login.login_id, mine=True)
+        spent = AlreadyConsumed(started.login.login_id, own=True)
         self.assertEqual(self.successResultOf(second), spent)
         self.assertNoResult(third)
         far.answer()
@@ -205,7 +207,7 @@ class Refused(HandoffCase):
         desk.clock.advance(EXCHANGE_GRACE_MS / 1000 - 1)
         self.assertNoResult(second)
         desk.clock.advance(1.3)
-        self.assertEqual(self.successResultOf(second), AlreadyConsumed(started.login.login_id, mine=True))
+        self.assertEqual(self.successResultOf(second), AlreadyConsumed(started.login.login_id, own=True))
 
     def test_twice_while_the_service_ends(self) -> None:
         """Nobody waits for anything then."""
@@ -214,7 +216,7 @@ class Refused(HandoffCase):
         Deferred.fromCoroutine(desk.come_back(state))
         second = Deferred.fromCoroutine(desk.come_back(state))
         desk.waiters.close()
-        self.assertTrue(self.successResultOf(second).mine)
+        self.assertTrue(self.successResultOf(second).own)
 
     def test_two_tabs(self) -> None:
         """Both of one browser: the later finds the earlier one's result, its own code stays unsent."""
@@ -222,7 +224,7 @@ class Refused(HandoffCase):
         started = desk.start()
         one, two = desk.depart(started), desk.depart(started)
         desk.returned(two)
-        self.assertEqual(desk.returned(one, who="bo"), AlreadyConsumed(started.login.login_id, mine=True))
+        self.assertEqual(desk.returned(one, who="bo"), AlreadyConsumed(started.login.login_id, own=True))
         self.assertEqual(len(far.calls), 1)
 
 
@@ -236,7 +238,7 @@ class TwoBrowsers(HandoffCase):
             states = {browser: desk.depart(started, browser) for browser in (BROWSER, OTHER)}
             won = Deferred.fromCoroutine(desk.come_back(states[winner], winner, who="anna"))
             self.assertEqual(
-                desk.returned(states[loser], loser, who="bo"), AlreadyConsumed(started.login.login_id, mine=False)
+                desk.returned(states[loser], loser, who="bo"), AlreadyConsumed(started.login.login_id, own=False)
             )
             far.answer()
             self.assertIsInstance(self.successResultOf(won), RedirectToResult)
@@ -351,10 +353,10 @@ class Failures(HandoffCase):
                 tries.append(key)
                 if len(tries) < 3:
                     raise DatabaseBusy
-                return await desk.logins.advance(key, step)
+                return await desk.store.advance(key, step)
 
-        busy = replace(desk.browsers, _logins=Busy())
-        desk.returning = replace(desk.returning, _browsers=busy)
+        busy = replace(desk.browsers, _store=Busy())
+        desk.callbacks = replace(desk.callbacks, _browsers=busy)
         started = desk.start()
         self.assertEqual(desk.returned(desk.depart(started)), RedirectToResult(started.login.login_id))
         self.assertEqual(desk.collect(started), Pending("proof_required", 600))
@@ -370,7 +372,7 @@ class Time(HandoffCase):
             desk.clock.advance(599)
             back = Deferred.fromCoroutine(desk.come_back(state))
             desk.clock.advance(1)
-            done(desk.handoff.sweep())
+            done(desk.lifecycle.expire())
             self.assertEqual(desk.collect(started), Pending("exchanging", 0))
             desk.clock.advance(late)
             far.answer()
@@ -383,7 +385,7 @@ class Time(HandoffCase):
         exchanging, waiting = desk.start(), desk.start()
         state, other = desk.depart(exchanging), desk.depart(waiting)
         Deferred.fromCoroutine(desk.come_back(state))
-        done(desk.handoff.recover())
+        done(desk.lifecycle.recover())
         self.assertEqual(desk.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
         with self.assertRaises(LoginEnded):
             desk.returned(state)

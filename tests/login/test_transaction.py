@@ -61,9 +61,9 @@ class Table(SynchronousTestCase):
             login, wanted = a_login(stage), ARROWS.get(stage.value, {}).get(event.value)
             if wanted is None:
                 with self.assertRaises(InvalidTransition, msg=f"{event} while {stage}"):
-                    login.after(event, START_MS)
+                    login.apply(event, START_MS)
             else:
-                self.assertEqual(login.after(event, START_MS).stage.value, wanted)
+                self.assertEqual(login.apply(event, START_MS).stage.value, wanted)
 
     def test_final_stages_are_final(self) -> None:
         """No arrow leaves a final stage, and every other stage can be left."""
@@ -77,7 +77,7 @@ class Table(SynchronousTestCase):
     def test_final_stages_keep_no_secret(self) -> None:
         """Identity, proof and result are erased with the arrow that ends a login."""
         for (stage, event), after in NEXT.items():
-            login = a_login(stage).after(event, START_MS)
+            login = a_login(stage).apply(event, START_MS)
             if after in FINAL:
                 self.assertEqual([getattr(login, name) for name in SECRETS], [None] * 3, event)
 
@@ -92,16 +92,16 @@ class Table(SynchronousTestCase):
         }
         for (stage, event), after in NEXT.items():
             if after in FINAL - {LoginStage.COLLECTED} and event is not LoginEvent.REFUSED:
-                self.assertIs(a_login(stage).after(event, START_MS).outcome, expected[event])
+                self.assertIs(a_login(stage).apply(event, START_MS).outcome, expected[event])
         self.assertIs(
-            a_login(LoginStage.READY).refused(LoginFailure.PLAYER_BLOCKED, START_MS).outcome,
+            a_login(LoginStage.READY).failed(LoginFailure.PLAYER_BLOCKED, START_MS).outcome,
             LoginFailure.PLAYER_BLOCKED,
         )
 
     def test_a_second_attempt_changes_nothing(self) -> None:
         """Opening again while authorizing leaves the row as it was: no write is needed."""
         login = a_login(LoginStage.AUTHORIZING)
-        self.assertIs(login.after(LoginEvent.OPEN, START_MS + 5), login)
+        self.assertIs(login.apply(LoginEvent.OPEN, START_MS + 5), login)
 
     def test_collect_swaps_identity_and_proof_for_the_result(self) -> None:
         """Once delivered, neither who signed in nor the proof is kept."""
@@ -115,53 +115,53 @@ class Time(SynchronousTestCase):
         """At the last millisecond everything works, at the next nothing but to be expired, swept or not."""
         for stage in (LoginStage.PENDING, LoginStage.AUTHORIZING, LoginStage.READY):
             login = a_login(stage)
-            self.assertIs(login.at(EXPIRES_MS - 1), login)
-            self.assertIs(login.at(EXPIRES_MS).stage, LoginStage.EXPIRED)
+            self.assertIs(login.at_time(EXPIRES_MS - 1), login)
+            self.assertIs(login.at_time(EXPIRES_MS).stage, LoginStage.EXPIRED)
             for event in LoginEvent:
                 with self.assertRaises(InvalidTransition):
-                    login.after(event, EXPIRES_MS)
+                    login.apply(event, EXPIRES_MS)
 
     def test_an_exchange_may_end_late(self) -> None:
         """Begun in time, it ends up to 15 s late; what it found can be collected until then, and then expired wins."""
         end = EXPIRES_MS + EXCHANGE_GRACE_MS
-        exchanging = a_login(LoginStage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 1)
+        exchanging = a_login(LoginStage.AUTHORIZING).bound_to(BROWSER, EXPIRES_MS - 1)
         ready = exchanging.identified(b"who", b"proof", end - 1)
         self.assertIs(ready.stage, LoginStage.READY)
         self.assertIs(ready.delivered("ses", b"result", end - 1).stage, LoginStage.DELIVERED)
-        self.assertIs(ready.at(end).stage, LoginStage.EXPIRED)
+        self.assertIs(ready.at_time(end).stage, LoginStage.EXPIRED)
         with self.assertRaises(LoginExpired):
             exchanging.identified(b"who", b"proof", end)
 
     def test_an_exchange_that_ended_in_time_gets_no_grace(self) -> None:
         """The 15 seconds belong to a late exchange, not to a slow player."""
-        exchanging = a_login(LoginStage.AUTHORIZING).claimed(BROWSER, EXPIRES_MS - 2)
+        exchanging = a_login(LoginStage.AUTHORIZING).bound_to(BROWSER, EXPIRES_MS - 2)
         ready = exchanging.identified(b"who", b"proof", EXPIRES_MS - 1)
-        self.assertIs(ready.at(EXPIRES_MS).stage, LoginStage.EXPIRED)
+        self.assertIs(ready.at_time(EXPIRES_MS).stage, LoginStage.EXPIRED)
 
     def test_an_exchange_that_comes_to_nothing(self) -> None:
         """Its answer was lost, or could not be written down: after a minute it is interrupted, long before the ttl."""
-        exchanging = a_login(LoginStage.AUTHORIZING).claimed(BROWSER, START_MS)
-        self.assertIs(exchanging.at(START_MS + EXCHANGE_MS - 1), exchanging)
-        ended = exchanging.at(START_MS + EXCHANGE_MS)
+        exchanging = a_login(LoginStage.AUTHORIZING).bound_to(BROWSER, START_MS)
+        self.assertIs(exchanging.at_time(START_MS + EXCHANGE_MS - 1), exchanging)
+        ended = exchanging.at_time(START_MS + EXCHANGE_MS)
         self.assertEqual((ended.stage, ended.outcome), (LoginStage.FAILED, LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_delivery_outlives_the_ttl(self) -> None:
         """Collected at the last moment, the credentials can be asked for again for ten minutes."""
         delivered = a_login(LoginStage.READY).delivered("ses", b"result", EXPIRES_MS - 1)
         lapses = EXPIRES_MS - 1 + DELIVERED_MS
-        self.assertIs(delivered.at(lapses - 1), delivered)
-        lapsed = delivered.at(lapses)
+        self.assertIs(delivered.at_time(lapses - 1), delivered)
+        lapsed = delivered.at_time(lapses)
         self.assertEqual((lapsed.stage, lapsed.outcome, lapsed.sealed_result), (LoginStage.COLLECTED, None, None))
 
     def test_an_end_by_the_clock_is_dated_by_the_clock(self) -> None:
         """The hour a final login is kept counts from when it ended, not from when somebody noticed."""
-        self.assertEqual(a_login().at(EXPIRES_MS + 99_000).stage_ms, EXPIRES_MS)
+        self.assertEqual(a_login().at_time(EXPIRES_MS + 99_000).stage_ms, EXPIRES_MS)
 
     def test_only_the_winner_is_the_winner(self) -> None:
         """No browser and another browser are not the one that came first; before it came, nobody is."""
         login = a_login(LoginStage.EXCHANGING)
-        self.assertEqual([login.won_by(b) for b in (BROWSER, OTHER, None)], [True, False, False])
-        self.assertFalse(a_login().won_by(None))
+        self.assertEqual([login.belongs_to(b) for b in (BROWSER, OTHER, None)], [True, False, False])
+        self.assertFalse(a_login().belongs_to(None))
 
 
 class Histories(SynchronousTestCase):
@@ -174,7 +174,7 @@ class Histories(SynchronousTestCase):
         login, now_ms, collects = a_login(), START_MS, 0
         for event, passed in history:
             now_ms += passed
-            before = login.at(now_ms)
+            before = login.at_time(now_ms)
             try:
                 login = taken(login, event, now_ms)
             except InvalidTransition:
@@ -194,12 +194,12 @@ def taken(login: LoginTransaction, event: LoginEvent, now_ms: int) -> LoginTrans
     """The event with what comes along with it."""
     match event:
         case LoginEvent.CALLBACK:
-            return login.claimed(BROWSER, now_ms)
+            return login.bound_to(BROWSER, now_ms)
         case LoginEvent.IDENTIFIED:
             return login.identified(b"who", b"proof", now_ms)
         case LoginEvent.REFUSED:
-            return login.refused(LoginFailure.PROVIDER_DENIED, now_ms)
+            return login.failed(LoginFailure.PROVIDER_DENIED, now_ms)
         case LoginEvent.COLLECT:
             return login.delivered("ses", b"result", now_ms)
         case _:
-            return login.after(event, now_ms)
+            return login.apply(event, now_ms)

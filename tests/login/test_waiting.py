@@ -160,7 +160,7 @@ class Haste(HandoffCase):
             desk.collect(desk.start())
         desk.clock.advance(2)
         desk.collect(desk.start())
-        self.assertEqual(len(desk.collecting._haste), 1)
+        self.assertEqual(len(desk.collects._arrivals), 1)
 
 
 class Stopped(HandoffCase):
@@ -173,4 +173,4 @@ class Stopped(HandoffCase):
         desk.waiters.wake(desk.secret(started))
         self.failureResultOf(waiting, DeviceSecretInvalid)
         self.assertEqual(len(desk.waiters), 0)
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())

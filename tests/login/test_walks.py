@@ -115,7 +115,7 @@ class Walks(HandoffCase):
     def looks_at_done(self) -> None:
         browser = self.browser()
         shown = self.server.done_page(self.started, browser)
-        self.assertTrue(self.server.login(self.started).won_by(browser))
+        self.assertTrue(self.server.login(self.started).belongs_to(browser))
         if isinstance(shown, ShowFinishCode):
             self.walk.proofs.add(shown.code)
         if isinstance(shown, ReturnToGame):
@@ -165,11 +165,11 @@ class Walks(HandoffCase):
         self.server.clock.advance(self.dice.choice((1, 30, 60, 400)))
 
     def sweeps(self) -> None:
-        self.server.collecting = self.server.new_collecting()
-        done(self.server.handoff.sweep())
+        self.server.collects = self.server.new_collects()
+        done(self.server.lifecycle.expire())
 
     def restarts(self) -> None:
-        done(self.server.handoff.recover())
+        done(self.server.lifecycle.recover())
 
     # -- what must hold --
 
@@ -177,7 +177,7 @@ class Walks(HandoffCase):
         return self.login().stage
 
     def login(self) -> LoginTransaction:
-        return self.server.login(self.started).at(self.server.now_ms())
+        return self.server.login(self.started).at_time(self.server.now_ms())
 
     def holds(self) -> None:
         login, walk = self.login(), self.walk

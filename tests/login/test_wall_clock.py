@@ -65,10 +65,10 @@ class Handoffs(HandoffCase):
         desk = self.desk()
         started = desk.start()
         desk.shift_ms = BACK
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertIsInstance(desk.enter(started), SignInPrompt)
         desk.shift_ms = FORWARD
-        done(desk.handoff.sweep())
+        done(desk.lifecycle.expire())
         self.assertEqual(desk.rows("SELECT stage FROM login"), [("expired",)])
 
 
@@ -138,7 +138,7 @@ class Limits(HandoffCase):
         started = desk.start()
         for _ in range(5):
             desk.sign_in(started, password="wrong horse")
-        self.assertIs(desk.sign_in(started).refusal, FormError.LIMIT)
+        self.assertIs(desk.sign_in(started).error, FormError.LIMIT)
         desk.shift_ms = BACK
         self.assertIsInstance(desk.sign_in(started), RedirectToResult)
 
@@ -180,4 +180,4 @@ class Limits(HandoffCase):
         desk.shift_ms = 0
         desk.collect(started)
         desk.collect(desk.start())
-        self.assertEqual(len(desk.collecting._haste), 2)
+        self.assertEqual(len(desk.collects._arrivals), 2)

@@ -17,8 +17,8 @@ from gamed.login.keys import (
     NewAccount,
     PresentedProof,
     ReturnProof,
-    index_of_device,
     login_token,
+    presented_secret_index,
     secret_index,
 )
 from gamed.login.transaction import ClientInfo, ClientInfoTooLong, LoginStage, ProofMethod
@@ -62,7 +62,7 @@ class Words(SynchronousTestCase):
         self.assertEqual(words, ClientInfo(name="x" * 64))
         with self.assertRaises(ClientInfoTooLong) as caught:
             ClientInfo.of({"device_name": "x" * 65})
-        self.assertEqual(caught.exception.word, "device_name")
+        self.assertEqual(caught.exception.member, "device_name")
 
     def test_256_code_points_may_become_64(self) -> None:
         """Refuse no word that fits once it is composed: a letter can be composed of up to four code points."""
@@ -100,26 +100,26 @@ class Proofs(SynchronousTestCase):
     def test_codes_are_six_fair_letters(self) -> None:
         """A byte stands for a letter only while every letter has as many bytes: 240 and above are drawn again."""
         draws = iter([bytes(32), bytes([240, 255, 0, 19, 20, 239]), bytes([250, 1, 2, 3, 4, 5])])
-        code = ReturnProof.mint(lambda size: next(draws)).finish_code.reveal()
+        code = ReturnProof.generate(lambda size: next(draws)).finish_code.reveal()
         self.assertEqual(code.decode(), "".join(ALPHABET[n] for n in (0, 19, 0, 19, 1, 2)))
         self.assertEqual((len(ALPHABET), 240 % len(ALPHABET)), (20, 0))
 
     def test_a_code_is_known_however_it_is_typed(self) -> None:
         """Case, dashes and spaces do not matter; anything else does."""
         for typed in ("BKT-RVW", "bkt-rvw", "BKTRVW", " bkt rvw ", "b-k-t-r-v-w", "BKT\u2013RVW"):
-            self.assertTrue(PROOF.proven_by(PresentedProof.finish_code(typed)), typed)
+            self.assertTrue(PROOF.matches(PresentedProof.finish_code(typed)), typed)
         for typed in ("", "BKT-RV", "BKT-RVWX", "BKT-RVX", "BKT_RVW"):
-            self.assertFalse(PROOF.proven_by(PresentedProof.finish_code(typed)), typed)
+            self.assertFalse(PROOF.matches(PresentedProof.finish_code(typed)), typed)
 
     def test_ticket_and_code_are_not_each_other(self) -> None:
         """A code sent as a ticket, or a ticket as a code, proves nothing."""
-        self.assertTrue(PROOF.proven_by(PresentedProof.ticket("T" * 43)))
-        self.assertFalse(PROOF.proven_by(PresentedProof.ticket("BKTRVW")))
-        self.assertFalse(PROOF.proven_by(PresentedProof.finish_code("T" * 43)))
+        self.assertTrue(PROOF.matches(PresentedProof.ticket("T" * 43)))
+        self.assertFalse(PROOF.matches(PresentedProof.ticket("BKTRVW")))
+        self.assertFalse(PROOF.matches(PresentedProof.finish_code("T" * 43)))
 
     def test_shown_and_kept(self) -> None:
         """A page shows BKT-RVW; sealed bytes give the same proof again; no repr shows either half."""
-        self.assertEqual(PROOF.shown(), "BKT-RVW")
+        self.assertEqual(PROOF.formatted_code(), "BKT-RVW")
         again = ReturnProof.from_bytes(PROOF.to_bytes())
         self.assertTrue(again.ticket.matches(PROOF.ticket) and again.finish_code.matches(PROOF.finish_code))
         self.assertNotIn("BKT", repr(PROOF) + repr(PresentedProof.finish_code("BKT-RVW")))
@@ -131,7 +131,7 @@ class Proofs(SynchronousTestCase):
         for _ in range(5):
             self.assertIs(login.stage, LoginStage.READY)
             login = collect.count_wrong_proof(login, wrong, START_MS)
-            left.append(collect.attempts_left(login))
+            left.append(login_keys.MAX_WRONG_CODES - login.wrong_codes)
         self.assertEqual(left, [4, 3, 2, 1, 0])
         self.assertEqual((login.stage, login.outcome), (LoginStage.FAILED, LoginFailure.PROOF_ATTEMPTS_EXCEEDED))
 
@@ -166,7 +166,7 @@ class Admission(SynchronousTestCase):
 
     def test_newcomers(self) -> None:
         """As registration says; a name taken meanwhile is refused unless nobody may come at all."""
-        judged = {(r, taken): collect.newcomer_error(taken, r) for r in Registration for taken in (False, True)}
+        judged = {(r, taken): collect.new_player_error(taken, r) for r in Registration for taken in (False, True)}
         self.assertEqual(
             judged,
             {
@@ -187,7 +187,7 @@ class Kept(SynchronousTestCase):
         """Both kinds, told apart; the hash of a password is in no repr."""
         new = NewAccount("Anna", "$argon2id$secret")
         for who in (ExistingAccount("ply_1"), new):
-            self.assertEqual(login_keys.from_bytes(login_keys.to_bytes(who)), who)
+            self.assertEqual(login_keys.decode_identity(login_keys.encode_identity(who)), who)
         self.assertNotIn("argon2", repr(new))
 
     def test_results(self) -> None:
@@ -211,7 +211,7 @@ class Addresses(SynchronousTestCase):
         """Nothing, another credential, or a slip of the keyboard is refused by its form."""
         indexer, secret = keys().indexer, mint_token(TokenType.DEVICE_SECRET, b"x" * 32)
         text = secret.reveal().decode()
-        self.assertEqual(index_of_device(indexer, text), secret_index(indexer, secret))
+        self.assertEqual(presented_secret_index(indexer, text), secret_index(indexer, secret))
         access = mint_token(TokenType.ACCESS_TOKEN, b"x" * 32).reveal().decode()
         for wrong in (None, "", access, text[:-1], text + "A", text.replace("g", "G", 1)):
-            self.assertIsNone(index_of_device(indexer, wrong))
+            self.assertIsNone(presented_secret_index(indexer, wrong))

@@ -56,9 +56,9 @@ class YearTests(HandoffCase):
         desk.clock.advance(DAY_SECONDS / 4)
 
     def sweep(self, desk: Desk) -> None:
-        """Clean up as the service does every minute."""
-        done(desk.handoff.sweep())
+        """As the service does every minute."""
+        done(desk.lifecycle.expire())
         done(desk.sessions.clean_up())
-        done(desk.limits.sweep(desk.now_ms()))
+        done(desk.store.delete_idle_buckets(desk.now_ms()))
         waiting = desk.write(command_log.waiting_entries)
         desk.write(lambda connection: command_log.delete_entries(connection, waiting[-1].number))

@@ -1,11 +1,4 @@
-"""Name and password of a local account as fields of a form, and the sentence above a form that comes back.
-
-What a page shows of the device that asks, in its own words, and the way to say no (PROTOCOL 3.2).
-
-The page of one sign-in in local mode: who asks, a form to sign in, a form to make an account (PROTOCOL 3.2).
-
-The page before a provider: who asks, what for, and two buttons of the same weight (PROTOCOL 3.2, 3.8).
-"""
+"""The sign-in page and the page before a provider show the device that asks, and forms (PROTOCOL 3.2, 3.8)."""
 
 from collections.abc import Mapping
 
@@ -20,7 +13,7 @@ from gamed.login.transaction import ClientInfo, LoginIntent
 from gamed.players.names import PASSWORD_MIN
 from gamed.structs import redacts
 
-_REFUSED: Mapping[FormError, str] = {
+_ERRORS: Mapping[FormError, str] = {
     FormError.WRONG: texts.REFUSED_WRONG,
     FormError.NAME_MALFORMED: texts.REFUSED_NAME,
     FormError.PASSWORD_MALFORMED: texts.REFUSED_PASSWORD,
@@ -29,67 +22,67 @@ _REFUSED: Mapping[FormError, str] = {
     FormError.LIMIT: texts.REFUSED_LIMIT,
     FormError.BUSY: texts.REFUSED_BUSY,
 }
-_OF_THE_NAME = {FormError.NAME_MALFORMED, FormError.NAME_TAKEN, FormError.CLOSED}
-_SENTENCE = "refused"
-"""The id of the sentence."""
+_NAME_ERRORS = {FormError.NAME_MALFORMED, FormError.NAME_TAKEN, FormError.CLOSED}
+_ERROR_ID = "refused"
+"""The id of the error's element."""
 
 
 class FormFeedback(Struct, frozen=True):
-    """A form that comes back with a sentence; `name` is what was typed there, the password is not kept."""
+    """The error of a form that is shown again; `name` is the typed one, the password is not shown again."""
 
-    refusal: FormError
+    error: FormError
     retry_after: int = 0
     creating: bool = False
     name: str = ""
     request_id: str = ""
-    """Shown where the server is the reason, so that the owner finds the request in the log."""
+    """Shown if the server is the reason, so that the owner finds the request in the log."""
 
     @property
-    def begins_at_name(self) -> bool:
-        """Else at the password, which is empty; the name is nearer to the sentence, which a phone has to show."""
-        return self.creating or self.refusal in _OF_THE_NAME
+    def focuses_name(self) -> bool:
+        """Return whether the name has the focus, as the field next to the error, or else the empty password."""
+        return self.creating or self.error in _NAME_ERRORS
 
 
-def name_field(place: str, returned: FormFeedback | None, hint: str | None = None) -> Tag:
+def name_field(element_id: str, feedback: FormFeedback | None, hint: str | None = None) -> Tag:
     field = tags.input(
-        id=place,
+        id=element_id,
         name="name",
         type="text",
-        value="" if returned is None else returned.name,
+        value="" if feedback is None else feedback.name,
         autocomplete="username",
         autocapitalize="none",
         spellcheck="false",
         required="required",
     )
-    return _labelled(texts.NAME, field, hint, returned is not None and returned.begins_at_name)
+    return _labelled(texts.NAME, field, hint, feedback is not None and feedback.focuses_name)
 
 
-def password_field(place: str, returned: FormFeedback | None, autocomplete: str, hint: str | None = None) -> Tag:
-    field = tags.input(id=place, name="password", type="password", autocomplete=autocomplete, required="required")
+def password_field(element_id: str, feedback: FormFeedback | None, autocomplete: str, hint: str | None = None) -> Tag:
+    field = tags.input(id=element_id, name="password", type="password", autocomplete=autocomplete, required="required")
     if hint is not None:
         field(minlength=str(PASSWORD_MIN))
-    return _labelled(texts.PASSWORD, field, hint, returned is not None and not returned.begins_at_name)
+    return _labelled(texts.PASSWORD, field, hint, feedback is not None and not feedback.focuses_name)
 
 
-def _labelled(label: str, field: Tag, hint: str | None, here: bool) -> Tag:
-    """On lines of their own, in a browser without style too; `here`: one goes on typing in a form that came back."""
-    place = str(field.attributes["id"])
-    told = [] if hint is None else [tags.p(hint, id=f"{place}-hint", class_="soft")]
-    described = ([_SENTENCE] if here else []) + ([f"{place}-hint"] if told else [])
+def _labelled(label: str, field: Tag, hint: str | None, focused: bool) -> Tag:
+    """Return label, hint and field, each on a line of its own without a style sheet, too."""
+    element_id = str(field.attributes["id"])
+    hints = [] if hint is None else [tags.p(hint, id=f"{element_id}-hint", class_="soft")]
+    described = ([_ERROR_ID] if focused else []) + ([f"{element_id}-hint"] if hints else [])
     if described:
         field(**{"aria-describedby": " ".join(described)})
-    if here:
+    if focused:
         field(autofocus="autofocus")
-    return tags.div(tags.label(label, for_=place), *told, field)
+    return tags.div(tags.label(label, for_=element_id), *hints, field)
 
 
-def refused(returned: FormFeedback | None) -> list[Tag]:
-    if returned is None:
+def error_message(feedback: FormFeedback | None) -> list[Tag]:
+    if feedback is None:
         return []
-    wait = texts.SECOND if returned.retry_after == 1 else texts.SECONDS.format(seconds=returned.retry_after)
-    sentence = _REFUSED[returned.refusal].format(wait=wait)
-    alert = tags.p(sentence, role="alert", class_="refused", id=_SENTENCE)
-    return [alert, reference(returned.request_id)] if returned.request_id else [alert]
+    wait = texts.SECOND if feedback.retry_after == 1 else texts.SECONDS.format(seconds=feedback.retry_after)
+    sentence = _ERRORS[feedback.error].format(wait=wait)
+    alert = tags.p(sentence, role="alert", class_="refused", id=_ERROR_ID)
+    return [alert, reference(feedback.request_id)] if feedback.request_id else [alert]
 
 
 MINUTE = 60
@@ -97,7 +90,7 @@ MINUTE = 60
 
 @redacts("token", "form")
 class DeviceInfo(Struct, frozen=True):
-    """One login as a page knows it: its address, the field that its forms carry, who asks and since when."""
+    """The login as a page shows it: its token, the hidden field of its forms, the device that asks, and its age."""
 
     token: str
     form: str
@@ -105,114 +98,114 @@ class DeviceInfo(Struct, frozen=True):
     age_seconds: int
 
     def post(self, action: str, *content: Content) -> Tag:
-        """A form of this login to `.../{action}`."""
+        """Return a form of this login that posts to `.../{action}`."""
         hidden = tags.input(type="hidden", name="form", value=self.form)
         return tags.form(hidden, *content, method="post", action=f"/auth/login/{self.token}/{action}")
 
 
-def device_box(asked: DeviceInfo) -> Tag:
-    """The device's words are not ours: each stands alone, marked as reported."""
-    client = asked.client
-    lines = [_words(client.name, client.version), _words(client.device_name, client.platform)]
-    said = [tags.dd(*line) for line in lines if line] or [tags.dd(texts.DEVICE_SILENT)]
+def device_box(device: DeviceInfo) -> Tag:
+    """Return the device's description of itself, marked as reported, each untrusted text in an element of its own."""
+    client = device.client
+    lines = [_pair(client.name, client.version), _pair(client.device_name, client.platform)]
+    reported = [tags.dd(*line) for line in lines if line] or [tags.dd(texts.DEVICE_SILENT)]
     label = tags.dt(texts.DEVICE_LABEL)
-    return tags.div(tags.dl(label, *said), tags.p(started(asked.age_seconds), class_="ago"), class_="device")
+    return tags.div(tags.dl(label, *reported), tags.p(started(device.age_seconds), class_="ago"), class_="device")
 
 
-def not_me(asked: DeviceInfo) -> Tag:
+def not_me(device: DeviceInfo) -> Tag:
     button = tags.button(texts.NOT_ME, type="submit", class_="quiet")
-    return tags.div(paragraph(texts.NOT_ME_LEAD), asked.post("decline", button), class_="foot")
+    return tags.div(paragraph(texts.NOT_ME_LEAD), device.post("decline", button), class_="foot")
 
 
 def started(seconds: int) -> str:
-    """How long ago, as a person would say it."""
+    """Return how long ago the login was started, in words."""
     minutes = seconds // MINUTE
     if minutes < 1:
         return texts.STARTED_NOW
     return texts.STARTED_MINUTE if minutes == 1 else texts.STARTED_MINUTES.format(minutes=minutes)
 
 
-def _words(first: str | None, second: str | None) -> list[Content]:
+def _pair(first: str | None, second: str | None) -> list[Content]:
     if first is None or second is None:
-        return [bidi_isolated(word) for word in (first, second) if word is not None]
+        return [bidi_isolated(text) for text in (first, second) if text is not None]
     return fill(texts.DEVICE_WORDS, first=bidi_isolated(first), second=bidi_isolated(second))
 
 
 def sign_in_page(
-    server: ServerName, asked: DeviceInfo, registration: Registration, returned: FormFeedback | None = None
+    server: ServerName, device: DeviceInfo, registration: Registration, feedback: FormFeedback | None = None
 ) -> bytes:
     closed = registration is Registration.CLOSED
-    creating = returned is not None and returned.creating and not closed
+    creating = feedback is not None and feedback.creating and not closed
     content: list[Content] = [
         paragraph(texts.SIGN_IN_LEAD, server=bidi_isolated(server.title)),
-        device_box(asked),
-        _sign_in(asked, None if creating else returned),
+        device_box(device),
+        _sign_in(device, None if creating else feedback),
     ]
     if not closed:
-        content.append(_create(asked, registration, returned if creating else None))
-    return page(texts.SIGN_IN_TITLE, *content, not_me(asked), server=server)
+        content.append(_create(device, registration, feedback if creating else None))
+    return page(texts.SIGN_IN_TITLE, *content, not_me(device), server=server)
 
 
-def _sign_in(asked: DeviceInfo, returned: FormFeedback | None) -> Tag:
-    return asked.post(
+def _sign_in(device: DeviceInfo, feedback: FormFeedback | None) -> Tag:
+    return device.post(
         "local",
-        *refused(returned),
-        name_field("name", returned),
-        password_field("password", returned, "current-password"),
+        *error_message(feedback),
+        name_field("name", feedback),
+        password_field("password", feedback, "current-password"),
         tags.button(texts.SIGN_IN, type="submit"),
     )
 
 
-def _create(asked: DeviceInfo, registration: Registration, returned: FormFeedback | None) -> Tag:
-    """Folded away until it is wanted, open when it comes back."""
+def _create(device: DeviceInfo, registration: Registration, feedback: FormFeedback | None) -> Tag:
+    """Return the form for a new account, folded unless it is shown again."""
     approval = [muted(texts.CREATE_APPROVAL)] if registration is Registration.APPROVAL else []
-    form = asked.post(
+    form = device.post(
         "local",
         tags.input(type="hidden", name="create", value="yes"),
-        *refused(returned),
+        *error_message(feedback),
         *approval,
-        name_field("new-name", returned, texts.NAME_HINT),
-        password_field("new-password", returned, "new-password", texts.PASSWORD_HINT),
+        name_field("new-name", feedback, texts.NAME_HINT),
+        password_field("new-password", feedback, "new-password", texts.PASSWORD_HINT),
         tags.button(texts.CREATE, type="submit"),
     )
-    unfolded = {"open": "open"} if returned is not None else {}
-    return Tag("details")(Tag("summary")(texts.CREATE_TITLE), tags.div(form, class_="inside"), **unfolded)
+    attributes = {"open": "open"} if feedback is not None else {}
+    return Tag("details")(Tag("summary")(texts.CREATE_TITLE), tags.div(form, class_="inside"), **attributes)
 
 
 class ProviderPrompt(Struct, frozen=True):
-    """`label` is the provider's for people; `asker` the player who would be given another way in."""
+    """The provider's name for people, the purpose of the login, and the player who asked for a link."""
 
     label: str
     intent: LoginIntent
-    asker: str | None
+    requester: str | None
 
 
 def provider_page(
-    server: ServerName, asked: DeviceInfo, wanted: ProviderPrompt, returned: FormFeedback | None = None
+    server: ServerName, device: DeviceInfo, prompt: ProviderPrompt, feedback: FormFeedback | None = None
 ) -> bytes:
-    title, lead = _WORDS[wanted.intent]
-    slots: dict[str, Content] = {"server": bidi_isolated(server.title), "provider": wanted.label}
-    slots["player"] = bidi_isolated(wanted.asker or "")
+    title, lead = _TEXTS[prompt.intent]
+    slots: dict[str, Content] = {"server": bidi_isolated(server.title), "provider": prompt.label}
+    slots["player"] = bidi_isolated(prompt.requester or "")
     return page(
-        title.format(provider=wanted.label),
+        title.format(provider=prompt.label),
         paragraph(lead, **slots),
-        device_box(asked),
-        *refused(returned),
-        _choice(asked, wanted, returned),
+        device_box(device),
+        *error_message(feedback),
+        _choice(device, prompt, feedback),
         server=server,
     )
 
 
-def _choice(asked: DeviceInfo, wanted: ProviderPrompt, returned: FormFeedback | None) -> Tag:
-    go_on = tags.button(texts.CONTINUE.format(provider=wanted.label), type="submit", class_="quiet")
+def _choice(device: DeviceInfo, prompt: ProviderPrompt, feedback: FormFeedback | None) -> Tag:
+    proceed = tags.button(texts.CONTINUE.format(provider=prompt.label), type="submit", class_="quiet")
     not_me = tags.button(texts.NOT_ME, type="submit", class_="quiet")
     fields: list[Content] = []
-    if wanted.intent is LoginIntent.ADOPT:
-        fields = [name_field("name", returned), password_field("password", returned, "current-password")]
-    return tags.div(asked.post("continue", *fields, go_on), asked.post("decline", not_me), class_="choice")
+    if prompt.intent is LoginIntent.ADOPT:
+        fields = [name_field("name", feedback), password_field("password", feedback, "current-password")]
+    return tags.div(device.post("continue", *fields, proceed), device.post("decline", not_me), class_="choice")
 
 
-_WORDS = {
+_TEXTS = {
     LoginIntent.LOGIN: (texts.SIGN_IN_TITLE, texts.PROVIDER_LEAD),
     LoginIntent.LINK: (texts.LINK_TITLE, texts.LINK_LEAD),
     LoginIntent.ADOPT: (texts.ADOPT_TITLE, texts.ADOPT_LEAD),

@@ -1,9 +1,4 @@
-"""The one style sheet of the browser pages: inline, allowed by its hash, the same bytes on every page (CSP 3, 8.3).
-
-No `<`, `>` or `&` may stand in it: what a template would escape would not match the hash.
-
-What all pages share: the frame, the headers, sentences with slots (HTML, no script).
-"""
+"""All pages share a style sheet, header fields and a frame; none has a script (PROTOCOL 3.2)."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -67,7 +62,7 @@ details[open] summary::after { content: "\\2212"; }
 .inside form { margin: 0; }
 .refused { margin: 0 0 1rem; padding: .75rem 1rem; color: var(--warn); background: var(--warn-tint);
   border: 1px solid var(--warn-line); border-radius: .75rem; font-weight: 600; }
-[autofocus] { scroll-margin-top: 14rem; } /* the sentence that says why is above it */
+[autofocus] { scroll-margin-top: 14rem; } /* the error is above it */
 .choice { display: grid; gap: .75rem; margin-top: 1.25rem; }
 .choice form { margin: 0; }
 .foot { margin-top: 1.5rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
@@ -81,8 +76,10 @@ main p:last-child { margin-bottom: 0; }
 """
 
 STYLE_SOURCE = f"sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}"
-"""The hash as Content-Security-Policy names it, without its quotes."""
+"""The source of Content-Security-Policy that allows the inline style sheet by its hash, without quotes (CSP 3, 8.3).
 
+The sheet holds no `<`, `>` or `&`: the template would escape them, and the hash would not match.
+"""
 
 Content = str | Tag
 
@@ -92,11 +89,11 @@ PAGE_HEADERS: Final = {
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-"""On every page; no `form-action`, which breaks a form that is answered by a redirect to a provider."""
+"""The header fields of every page; `form-action` is left out, because it breaks a form that redirects to a provider."""
 
 
 class ServerName(Struct, frozen=True):
-    """Where the player is: the owner's name for it, if there is one, and the host of the base URL."""
+    """The owner's name for the server, if configured, and the host of its base URL."""
 
     name: str | None
     host: str
@@ -107,7 +104,7 @@ class ServerName(Struct, frozen=True):
 
 
 def page(title: str, *content: Content, server: ServerName | None = None) -> bytes:
-    """A whole page: `title` is its heading, `content` what follows; UTF-8."""
+    """Return a page in UTF-8; `title` is its heading."""
     name = title if server is None else f"{title} - {server.title}"
     head = tags.head(
         tags.meta(charset="utf-8"),
@@ -115,7 +112,7 @@ def page(title: str, *content: Content, server: ServerName | None = None) -> byt
         tags.title(name),
         tags.style(STYLE),
     )
-    above = [] if server is None else [_sign(server)]
+    above = [] if server is None else [_server_header(server)]
     body = tags.body(Tag("main")(*above, tags.h1(title), *content))
     return b"<!DOCTYPE html>\n" + rendered(tags.html(head, body, lang="en"))
 
@@ -131,7 +128,7 @@ def rendered(tag: Tag) -> bytes:
 
 
 def fill(text: str, **slots: Content) -> list[Content]:
-    """`text` with its `{slots}` filled by text or tags, ready to stand inside a tag."""
+    """Return the children of a tag: `text` with its `{slots}` filled by text or tags."""
     parts: list[Content] = []
     for literal, slot, _, _ in Formatter().parse(text):
         parts.append(literal)
@@ -145,7 +142,7 @@ def paragraph(text: str, **slots: Content) -> Tag:
 
 
 def muted(text: str, **slots: Content) -> Tag:
-    """A paragraph that stays in the background."""
+    """Return a paragraph in a muted colour."""
     return tags.p(*fill(text, **slots), class_="soft")
 
 
@@ -155,11 +152,11 @@ def reference(request_id: str) -> Tag:
 
 
 def bidi_isolated(text: str) -> Tag:
-    """Words that are not ours: whatever their direction, they cannot disturb the text around them."""
+    """Return untrusted text in an element that isolates its writing direction."""
     return Tag("bdi")(text)
 
 
-def _sign(server: ServerName) -> Tag:
+def _server_header(server: ServerName) -> Tag:
     if server.name is None:
         return tags.p(tags.strong(bidi_isolated(server.host)), class_="server")
     return tags.p(tags.strong(bidi_isolated(server.name)), " ", tags.span(bidi_isolated(server.host)), class_="server")

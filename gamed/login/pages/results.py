@@ -1,7 +1,4 @@
-"""The pages after a sign-in: back through the loopback port, the finish code, the end (PROTOCOL 3.4).
-
-Pages that say what went wrong and what to do now; the request id of a 5xx is the one technical thing on them.
-"""
+"""The pages after a sign-in return to the game, show the finish code, or say how it ended (PROTOCOL 3.4)."""
 
 from twisted.web.template import tags
 
@@ -13,22 +10,22 @@ from gamed.login.pages.layout import PAGE_HEADERS, ServerName, muted, page, para
 from gamed.outcomes import LoginFailure
 
 
-def return_page(server: ServerName, address: str, elsewhere: str) -> bytes:
-    """Lead to `address`, the game's port, where the browser goes by itself (Refresh), or to the code at `elsewhere`.
+def return_page(server: ServerName, game: str, code_url: str) -> bytes:
+    """Return a page that redirects to the game's loopback port (Refresh) and links to the finish code.
 
-    Only the player knows that the game is on another machine: there the browser can only show an error of its own.
+    Only the player can know that the game is on another machine, where the loopback redirect cannot work.
     """
-    button = tags.a(texts.RETURN, href=address, class_="button")
-    code = tags.a(texts.RETURN_CODE, href=elsewhere, class_="button quiet")
+    button = tags.a(texts.RETURN, href=game, class_="button")
+    code = tags.a(texts.RETURN_CODE, href=code_url, class_="button quiet")
     foot = tags.div(paragraph(texts.RETURN_ELSEWHERE), code, class_="foot")
     return page(texts.RETURN_TITLE, paragraph(texts.RETURN_LEAD), button, foot, server=server)
 
 
-def code_page(server: ServerName, asked: DeviceInfo, code: str) -> bytes:
-    """The finish code, for nobody but the person at this browser and the game in front of them."""
+def code_page(server: ServerName, device: DeviceInfo, code: str) -> bytes:
+    """Return the page with the finish code."""
     shown = tags.p(code, class_="code")
     notes = (muted(texts.CODE_NOTE), muted(texts.CODE_MOVES))
-    content = (paragraph(texts.CODE_LEAD), shown, *notes, device_box(asked), not_me(asked))
+    content = (paragraph(texts.CODE_LEAD), shown, *notes, device_box(device), not_me(device))
     return page(texts.CODE_TITLE, *content, server=server)
 
 
@@ -37,7 +34,7 @@ def working_page(server: ServerName) -> bytes:
 
 
 def waiting_page(server: ServerName) -> bytes:
-    """No proof is wanted on this server: the game collects by itself."""
+    """Return the page of a sign-in that the game collects without a proof."""
     return page(texts.WAITING_TITLE, paragraph(texts.WAITING_LEAD), server=server)
 
 
@@ -49,19 +46,19 @@ def linked_page(server: ServerName) -> bytes:
     return page(texts.LINKED_TITLE, paragraph(texts.LINKED_LEAD), server=server)
 
 
-def twice_page(server: ServerName, address: str) -> bytes:
-    """A callback that came a second time: what the first made of it is at `address`."""
-    button = tags.a(texts.CALLBACK_ON, href=address, class_="button")
+def second_callback_page(server: ServerName, url: str) -> bytes:
+    """Return the page of a second callback, which links to the result of the first one."""
+    button = tags.a(texts.CALLBACK_ON, href=url, class_="button")
     return page(texts.CALLBACK_TWICE_TITLE, paragraph(texts.CALLBACK_TWICE), button, server=server)
 
 
 def denied_page(server: ServerName) -> bytes:
-    """For whoever just said that this was not them."""
+    """Return the page after a decline."""
     return page(texts.DENIED_TITLE, paragraph(texts.DENIED_LEAD), server=server)
 
 
 SERVER_ERROR = 500
-"""From this status on a page shows its request id: the player can only report it to the owner."""
+"""From this status on a page shows its request id, because the player can only report it to the owner."""
 
 
 def error_page(status: int, code: str, detail: str, server: ServerName | None = None, *, request_id: str) -> bytes:
@@ -80,11 +77,14 @@ def error_response(problem: Problem, request_id: str) -> RenderedError:
     return PAGE_HEADERS, error_page(problem.status, problem.code, problem.detail, request_id=request_id)
 
 
-def over_page(outcome: LoginFailure | None, server: ServerName, approval_code: str | None = None) -> bytes:
-    """A sign-in that came to its end; None: it was collected. The code is what a newcomer tells the owner."""
+def ended_page(outcome: LoginFailure | None, server: ServerName, approval_code: str | None = None) -> bytes:
+    """Return the page of a login that has ended; an outcome of None means collected.
+
+    A new player reports the approval code to the owner.
+    """
     if outcome is None:
         return page(texts.BACK_TITLE, paragraph(texts.COLLECTED), server=server)
-    title, advice = texts.OVER[outcome]
+    title, advice = texts.ENDED[outcome]
     if approval_code is None:
         return page(title, paragraph(advice), server=server)
     shown = tags.p(approval_code, class_="code")

@@ -1,4 +1,4 @@
-"""Every sentence the browser pages say, in one place; `{slots}` are filled by the pages."""
+"""This module holds every text of the browser pages; the pages fill the `{slots}`."""
 
 from collections.abc import Mapping
 
@@ -83,7 +83,7 @@ CALLBACK_MALFORMED = "The provider sent something that cannot be read. Open the 
 CALLBACK_UNKNOWN_PROVIDER = "This server has no such way to sign in. Start again from the game."
 CALLBACK_UNKNOWN = "This sign-in is not known here, or long over. Start again from the game."
 CALLBACK_BROWSER = "This sign-in was begun in another browser. Open the link again from the game."
-CALLBACK_BURNED = "That did not come from the provider you chose. Open the link again from the game."
+CALLBACK_INVALID = "That did not come from the provider you chose. Open the link again from the game."
 CALLBACK_TWICE = "This sign-in goes on in its own page. If nothing happens, use the button."
 CALLBACK_TWICE_TITLE = "One moment"
 CALLBACK_ON = "Go on"
@@ -91,7 +91,7 @@ COLLECTED = "This sign-in was finished before. You can go back to the game."
 
 APPROVAL_CODE = "Tell the owner this code:"
 
-OVER: Mapping[LoginFailure, tuple[str, str]] = {
+ENDED: Mapping[LoginFailure, tuple[str, str]] = {
     LoginFailure.LOGIN_DENIED: (
         "Nobody was signed in",
         "Somebody said that this was not them. Start again from the game if you want to sign in.",
@@ -145,7 +145,7 @@ OVER: Mapping[LoginFailure, tuple[str, str]] = {
     ),
     LoginFailure.SESSION_REVOKED: ("You were signed out", "Sign in again from the game."),
 }
-"""Heading and advice for a person at a browser."""
+"""Heading and advice for each outcome."""
 
 _AGAIN = "Open the link again from the game."
 ERROR_LEAD: Mapping[str, str] = {
@@ -162,7 +162,7 @@ ERROR_LEAD: Mapping[str, str] = {
     "store_unavailable": "The server cannot reach its data. Please tell its owner, and try again later.",
     "storage_full": "Nothing more can be stored. Please tell the owner of this server.",
 }
-"""For a person, where a problem's own detail is for programs."""
+"""The sentences for people, where a problem's own detail is for programs."""
 
 ERROR_TITLE: Mapping[int, str] = {
     400: "That did not work",
@@ -182,6 +182,6 @@ ERROR_TITLE: Mapping[int, str] = {
     507: "The server's disk is full",
 }
 REFERENCE = "For the owner of this server: {id}"
-"""Small, below a failure of the server; the id is the one in the log."""
+"""Below an error of the server; the id is the one in the log."""
 ERROR_TITLE_OTHER = "That did not work"
 ERROR_LEAD_OTHER = ERROR_LEAD["internal_error"]

@@ -153,7 +153,7 @@ CREATE TABLE authorization_attempt (    -- one browser sent to the provider once
     login_id        TEXT NOT NULL REFERENCES login ON DELETE CASCADE,
     browser_index   BLOB NOT NULL,
     provider        TEXT NOT NULL,
-    status          TEXT NOT NULL CHECK (status IN ('open', 'used', 'burned')),
+    status          TEXT NOT NULL CHECK (status IN ('open', 'used', 'invalidated')),
     iss_promised    INTEGER NOT NULL CHECK (iss_promised IN (0, 1)), -- the callback must have iss (RFC 9207)
     player_id       TEXT,               -- adopt: whose password was typed before this trip
     sealed_verifier BLOB,               -- row: attempt_id
