@@ -37,7 +37,7 @@ TESTS = [
 def refresh_plugin_cache() -> None:
     """Write `dropin.cache`, so that a twistd without the right to write there need not try at each start.
 
-    Only where Twisted is there already: pip builds in an empty environment unless told --no-build-isolation.
+    Only if Twisted is there already: pip builds in an empty environment unless --no-build-isolation is given.
     """
     sys.path.insert(0, str(HERE))
     try:
