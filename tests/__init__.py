@@ -1,4 +1,4 @@
-"""The tests. None of them is about how fast this machine is at the moment."""
+"""The tests do not depend on the speed of the machine."""
 
 from tests.support.examples import load_profile
 

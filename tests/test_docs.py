@@ -35,7 +35,7 @@ def pages() -> list[Path]:
 
 
 def broken_links(page: Path) -> list[str]:
-    """Links within the checkout that lead nowhere."""
+    """Return the links to files or headings that do not exist."""
     broken = []
     for path, anchor in LINK.findall(page.read_text("utf-8")):
         target = (page.parent / path) if path else page
@@ -101,7 +101,7 @@ def missing_names(text: str) -> list[str]:
 
 
 def commands(group: click.Group, before: str = "") -> Iterator[str]:
-    """`serve`, `key new`, ...: every command that does something."""
+    """Yield every command that is not a group, such as `serve` and `key new`."""
     for name, command in members(group):
         if isinstance(command, click.Group):
             yield from commands(command, f"{before}{name} ")
@@ -110,7 +110,7 @@ def commands(group: click.Group, before: str = "") -> Iterator[str]:
 
 
 def shown(name: str, value: object) -> str:
-    """As the page says it: sizes with their unit."""
+    """Return a value as the page shows it: sizes with their unit."""
     if isinstance(value, bool):
         return str(value).lower()
     return format_size(value) if name.endswith("bytes") and isinstance(value, int) and value > 10_000 else str(value)

@@ -1,4 +1,4 @@
-"""The owner's guides say what is true: their configurations are accepted, their commands exist."""
+"""The operator's guides are correct: their configurations are accepted, and their commands exist."""
 
 import re
 from base64 import b64encode
@@ -38,13 +38,13 @@ BLOCK = re.compile(r"(?ms)^( *)```(\w*)\n(.*?)^\1```$")
 
 
 def blocks(page: str, kind: str) -> list[str]:
-    """What stands between the fences of this kind."""
+    """Return the code blocks of this language."""
     found = BLOCK.findall((ROOT / page).read_text("utf-8"))
     return [dedent(text) for _, named, text in found if named == kind]
 
 
 def configured(text: str) -> Config:
-    """What gamed makes of a file, with each variable set that it names."""
+    """Load a configuration with each variable set that it names."""
     secrets = re.findall(r'"client_secret_env": "(\w+)"', text)
     key = b64encode(bytes(range(100, 132))).decode()
     return load(text, {**dict.fromkeys(secrets, "a-secret"), "GAMED_MASTER_KEY": key}, None, "the guide").config
@@ -52,7 +52,7 @@ def configured(text: str) -> Config:
 
 class GuideTests(SynchronousTestCase):
     def test_configurations(self) -> None:
-        """Each file that a guide shows is one that gamed accepts; between them they show each kind of provider."""
+        """gamed accepts each configuration that a guide shows; together they have each kind of provider."""
         configs = [configured(text) for page in GUIDES for text in blocks(page, "json")]
         names = {name for config in configs for name in config.providers}
         self.assertEqual(names, {"discord", "google", "club", "forge"})
@@ -60,7 +60,7 @@ class GuideTests(SynchronousTestCase):
         self.assertEqual({config.public_url for config in configs}, {"https://play.example.org"})
 
     def test_redirect_uris(self) -> None:
-        """The redirect URI of each provider that is shown stands in the page, each character as it is registered."""
+        """The page has the redirect URI of each provider in its configurations."""
         page = (ROOT / "docs/providers.md").read_text("utf-8")
         for text in blocks("docs/providers.md", "json"):
             config = configured(text)
@@ -80,7 +80,7 @@ class GuideTests(SynchronousTestCase):
             self.assertEqual([name for name in named if name not in known], [])
 
     def test_proxies(self) -> None:
-        """Each line of a proxy's sample that the guide says to change is there, once."""
+        """Each line of a proxy's sample that the guide changes exists once."""
         page = (ROOT / "docs/owner-guide.md").read_text("utf-8")
         for sample in ("etc/nginx/gamed.conf", "etc/caddy/Caddyfile"):
             copied = re.search(rf"(?m)^cp {sample} (\S+)$", page)
@@ -90,7 +90,7 @@ class GuideTests(SynchronousTestCase):
             self.assertEqual([line for line in rows if text.count(line) != 1], [])
 
     def test_symptoms(self) -> None:
-        """The codes that the troubleshooting names have the statuses it says; the words of the log are in the code."""
+        """The problem codes of the troubleshooting have these statuses, and the log events exist in the code."""
         chapter = (ROOT / "docs/operations.md").read_text("utf-8").partition("## Troubleshooting by symptom\n")[2]
         named = re.findall(r"`(\d{3})` `(\w+)`", chapter)
         self.assertGreaterEqual(len(named), 7)

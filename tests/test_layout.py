@@ -1,7 +1,8 @@
-"""Which module may import which, by the name of its file, read from the source with `ast` so a late import counts too.
+"""A module may import only modules of certain kinds; its kind follows from the name of its file.
 
-The rules are those of docs/architecture.md: values and decisions do no I/O, services know neither Twisted nor SQL,
-routes and stores never meet, and `http/` and `database/` know no feature.
+The sources are read with `ast`, so that an import inside a function counts, too. The rules are those of
+docs/architecture.md: values and decisions do no I/O, services know neither Twisted nor SQL, routes and stores never
+import each other, and `http/` and `database/` know no feature.
 """
 
 import ast
@@ -17,7 +18,7 @@ FEATURES = {"login", "providers", "sessions", "players", "saves", "assets"}
 
 
 class Kind(Enum):
-    """What a module holds; the members stand in the order of the layers, shared modules first."""
+    """The kind of a module; the members are in the order of the layers, shared modules first."""
 
     SHARED = "small shared module"
     RULES = "values and pure decisions"
@@ -172,7 +173,7 @@ CLOCK = {"now", "utcnow", "today"}
 EXEMPT = {
     "gamed.long_poll": {"twisted.internet.defer", "twisted.internet.interfaces"},  # waits end at a deadline
 }
-"""What a module imports that its kind may not, each with the reason beside it."""
+"""Imports that the kind of a module forbids, each with its reason."""
 
 
 def package() -> dict[str, str]:
@@ -183,7 +184,7 @@ def package() -> dict[str, str]:
 
 
 def kind(module: str) -> Kind | None:
-    """Return the kind of a module by its name, or None if no rule says it."""
+    """Return the kind of a module by its name, or None if no rule names it."""
     if module.startswith("twisted.plugins."):
         return Kind.COMMANDS
     parts = module.split(".")[1:]
@@ -299,7 +300,7 @@ class LayoutTests(SynchronousTestCase):
             self.assertIn(f"{module}: {complaint}", violations({module: source}, modules))
 
     def test_right_imports(self) -> None:
-        """Imports downwards and within a feature are in order."""
+        """Imports of lower layers and within a feature are allowed."""
         modules = set(package())
         for module, source in (
             ("gamed.saves.routes", "from gamed.http.app import make_app\nfrom gamed.saves.service import SaveService"),

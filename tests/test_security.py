@@ -1,4 +1,4 @@
-"""docs/security.md names a defence and tests for each threat, and says which dangers are left."""
+"""docs/security.md names a defence and tests for each threat, and the remaining risks."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class Threat(Struct, frozen=True):
 
 
 def section(page: str, title: str) -> str:
-    """What stands under `## title`."""
+    """Return the text below `## title`."""
     return re.split(r"(?m)^## ", page.partition(f"\n## {title}\n")[2])[0]
 
 
@@ -48,15 +48,15 @@ class SecurityTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.page = PAGE.read_text("utf-8")
 
-    def test_every_threat_is_tried(self) -> None:
-        """Each row has all its cells, so that at least one test tries it; CoversTests checks the column of tests."""
+    def test_every_threat_is_tested(self) -> None:
+        """Each row has all its cells, so that it has at least one test; CoversTests checks the column of tests."""
         listed = list(threats(self.page))
         self.assertGreater(len(listed), 40)
         self.assertEqual([complaint for threat in listed for complaint in complaints(threat)], [])
         self.assertEqual(len({threat.attack for threat in listed}), len(listed))
 
-    def test_what_is_left(self) -> None:
-        """The page names the dangers that a server cannot prevent."""
+    def test_remaining_risks(self) -> None:
+        """The page names the risks that a server cannot prevent."""
         left = section(self.page, "What is left")
         self.assertEqual([words for words in RESIDUE if f"**{words}.**" not in left], [])
 

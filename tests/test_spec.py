@@ -1,4 +1,4 @@
-"""docs/spec.md answers for every sentence of the specification: a test, a page, or `words`."""
+"""docs/spec.md has a test, a page or `words` for every sentence of the specification."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.support.covers import covers
 PAGE = ROOT / "docs/spec.md"
 SPEC = ROOT.parent / "shared/SPEC.md"
 SENTENCES = "2274e8460da6bdbda418daaaccaf98daed369a22a2d240b9a0840d65edc49dad"
-"""SHA-256 of the specification's sentences, one a line: none can be dropped or reworded, wherever the tests run."""
+"""The SHA-256 of the specification's sentences, one a line, so that no sentence can be removed or changed unnoticed."""
 
 BREAK = re.compile(r"(?<=\.) +(?=[A-Z`<(])")
 LINK = re.compile(r"\[[^]]+\]\(([^)#]*)(?:#([^)]+))?\)")
@@ -24,7 +24,7 @@ WORDS = "words"
 
 
 class Row(Struct, frozen=True):
-    """One sentence and what shows that it holds."""
+    """A sentence, and the tests or pages that show that it is fulfilled."""
 
     section: str
     name: str
@@ -34,7 +34,7 @@ class Row(Struct, frozen=True):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The specification cut into sentences; a table row is one, and one more for each further in its last cell."""
+    """Yield the sentences of the specification; a table row is one, and each further sentence of its last cell."""
     paragraph: list[str] = []
     for line in map(str.strip, [*text.splitlines(), ""]):
         if not line or line.startswith(("#", "|")) or re.match(r"(\d+\.|-) ", line):
@@ -92,7 +92,7 @@ def is_page(page: str, anchor: str) -> bool:
 
 @cache
 def anchors(file: Path) -> set[str]:
-    """Names of a page's headings, as links spell them."""
+    """Return the anchors of a page's headings."""
     heads = re.findall(r"(?m)^#+ +(.+)$", file.read_text("utf-8"))
     return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
@@ -107,20 +107,20 @@ class SpecTests(SynchronousTestCase):
         self.assertEqual(sha256("\n".join(known).encode()).hexdigest(), SENTENCES)
 
     def test_the_specification_itself(self) -> None:
-        """Where the specification lies beside the checkout, the page's sentences are its sentences, word for word."""
+        """The page's sentences are those of the specification, if that is beside the checkout."""
         known = [row.sentence for row in self.rows]
         self.assertEqual(known, list(sentences(SPEC.read_text("utf-8"))) if SPEC.is_file() else known)
 
     def test_ids(self) -> None:
-        """The id of a row is its section and its number there, so that an id names one sentence for good."""
+        """The id of a row is its section and its number there, so that an id always names the same sentence."""
         self.assertEqual([row.name for row in self.rows], list(names(self.rows)))
 
     def test_every_sentence_has_an_entry(self) -> None:
-        """Each row has tests, or pages that exist, or says `words`: nothing of the specification is left open."""
+        """Each row has tests, or pages that exist, or the entry `words`."""
         self.assertEqual([complaint for row in self.rows for complaint in complaints(row)], [])
 
     def test_planted_faults(self) -> None:
-        """A row without an entry, an entry that is neither a link nor `words`, a page that is not there: all fail."""
+        """A missing entry, an entry that is neither a link nor `words`, and a missing page are found."""
         for page, tests, found in (
             ("", "", ["no entry: It holds."]),
             ("soon", "", ["no entry: It holds."]),
@@ -134,7 +134,7 @@ class SpecTests(SynchronousTestCase):
             self.assertEqual(list(complaints(Row("1", "1/1", "It holds.", page, tests))), found)
 
     def test_cutting(self) -> None:
-        """Lists, wrapped lines and table cells are cut into sentences; headings and rulers are none."""
+        """Lists, wrapped lines and table cells are split into sentences; headings and rulers are not sentences."""
         text = "# A\nOne two.\nThree, e.g. four.\n\n1. Five: six.\n2. Seven. Eight\n\n| Nine | Ten. Eleven |\n|---|---|"
         cut = ["One two.", "Three, e.g. four.", "Five: six.", "Seven.", "Eight", "Nine · Ten.", "Nine · Eleven"]
         self.assertEqual(list(sentences(text)), cut)
@@ -154,7 +154,7 @@ MARKED = """
 
 class CoversTests(SynchronousTestCase):
     def test_pages_are_up_to_date(self) -> None:
-        """The committed pages are what the decorators of the tests make of them."""
+        """The committed pages have the Tests columns that the decorators of the tests make."""
         tests = all_covering_tests()
         pages = {path: path.read_text("utf-8") for path in PAGES}
         self.assertEqual(faults(pages.values(), tests), [])

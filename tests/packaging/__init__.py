@@ -1,1 +1,1 @@
-"""What an installed gamed is: tried in fresh environments, without the network."""
+"""An installed gamed is tested in new virtual environments, without the network."""

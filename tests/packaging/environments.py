@@ -1,7 +1,7 @@
-"""Fresh virtual environments with gamed in them, built from a copy of this checkout and without the network.
+"""New virtual environments with gamed are built from a copy of this checkout, without the network.
 
-Twisted is copied in, so that gamed's plugin lands in the same folder as in a real installation; every other
-library is borrowed from the environment that runs the tests.
+Twisted is copied, so that gamed's plugin is in the same folder as in a real installation; all other libraries come from
+the environment that runs the tests.
 """
 
 import sys
@@ -22,7 +22,7 @@ PIP = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir", "--q
 
 
 def checkout(folder: Path) -> Path:
-    """What an installation is made from, as git would lay it out: nothing that a build leaves behind."""
+    """Copy the files that an installation needs into a folder, without files of earlier builds."""
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
@@ -34,14 +34,14 @@ def checkout(folder: Path) -> Path:
 
 
 def wheel(source: Path, folder: Path) -> Path:
-    """The wheel that pip builds from a checkout."""
+    """Build a wheel from a checkout, and return its path."""
     call([sys.executable, "-m", "pip", "wheel", *PIP, "-w", str(folder), str(source)], folder.parent)
     [built] = folder.glob("*.whl")
     return built
 
 
 def environment(folder: Path) -> Path:
-    """A virtual environment with Twisted and without gamed; the path of its python."""
+    """Create a virtual environment with Twisted and without gamed; return the path of its Python."""
     create(folder, symlinks=True)
     python = folder / "bin/python"
     site = Path(get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
@@ -51,19 +51,19 @@ def environment(folder: Path) -> Path:
 
 
 def install(python: Path, *what: str) -> None:
-    """--ignore-installed: where gamed is among the borrowed libraries, pip would leave it at that."""
+    """Install packages; without --ignore-installed pip would accept a gamed of the environment that runs the tests."""
     call([str(python), "-m", "pip", "install", *PIP, "--ignore-installed", *what], python.parent)
 
 
 def call(command: Iterable[str], folder: Path) -> CompletedProcess[str]:
-    """Run it to its end in that folder; a failure shows what it said."""
+    """Run a command in a folder; raise AssertionError with its output if it fails."""
     done = ask(command, folder)
     if done.returncode != 0:
-        raise AssertionError(f"{command} said {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        raise AssertionError(f"{command} exited with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done
 
 
 def ask(command: Iterable[str], folder: Path, **variables: str) -> CompletedProcess[str]:
-    """Run it with a bare environment, whatever it says."""
+    """Run a command with few environment variables; return its result also if it fails."""
     bare = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1", **variables}
     return run(list(command), cwd=folder, env=bare, capture_output=True, text=True, timeout=300, check=False)

@@ -1,4 +1,4 @@
-"""constraints.txt is current: it pins exactly what gamed needs at run time, and pip can check each file."""
+"""constraints.txt is current: it pins exactly the run-time requirements of gamed, with hashes."""
 
 from importlib.metadata import requires
 from pathlib import Path
@@ -19,7 +19,7 @@ def pins() -> dict[str, tuple[str, int]]:
 
 
 def needed() -> dict[str, list[Requirement]]:
-    """Return all requirements of gamed without its extras, and of what it needs, by the name that they are about."""
+    """Return the requirements of gamed and of its requirements by name, without extras."""
     found: dict[str, list[Requirement]] = {}
     waiting = [("gamed", "")]
     seen = set(waiting)
@@ -52,7 +52,7 @@ class ConstraintsTests(SynchronousTestCase):
                 self.assertIn(versions[name][0], requirement.specifier, str(requirement))
 
     def test_hashes(self) -> None:
-        """Each has the hash of at least one file."""
+        """Each pinned distribution has the hash of at least one file."""
         self.assertEqual([name for name, (_, hashes) in pins().items() if not hashes], [])
 
     def test_upper_bounds(self) -> None:

@@ -1,4 +1,4 @@
-"""gamed installed from a wheel and from a checkout: everything it needs is there, and nothing of Twisted is touched."""
+"""gamed works when installed from a wheel and from a checkout, and changes no file of Twisted."""
 
 import re
 from functools import cache
@@ -27,33 +27,33 @@ print((root / "py.typed").is_file())
 
 
 @cache
-def house() -> TemporaryDirectory[str]:
-    """Holds what the tests of this process share; removed at its end."""
+def shared_folder() -> TemporaryDirectory[str]:
+    """Return the folder that the tests of this process share, which is removed at its end."""
     return TemporaryDirectory(prefix="gamed-packaging-")
 
 
 @cache
 def source() -> Path:
-    folder = checkout(Path(house().name) / "for-wheel")
+    folder = checkout(Path(shared_folder().name) / "for-wheel")
     (folder / "twisted/plugins/dropin.cache").touch()  # as twistd leaves it there
     return folder
 
 
 @cache
 def built() -> Path:
-    return wheel(source(), Path(house().name) / "wheels")
+    return wheel(source(), Path(shared_folder().name) / "wheels")
 
 
 @cache
 def from_wheel() -> Path:
-    python = environment(Path(house().name) / "wheel")
+    python = environment(Path(shared_folder().name) / "wheel")
     install(python, str(built()))
     return python
 
 
 @cache
 def from_checkout() -> Path:
-    folder = Path(house().name)
+    folder = Path(shared_folder().name)
     python = environment(folder / "editable")
     install(python, "--editable", str(checkout(folder / "for-checkout")))
     return python
@@ -65,7 +65,7 @@ def schema() -> list[str]:
 
 class WheelTests(SynchronousTestCase):
     def test_contents(self) -> None:
-        """The package with schema and type marker, the plugin, the metadata; nothing of Twisted, no test, no cache."""
+        """A wheel has the package with schema and type marker, plugin and metadata, no file of Twisted, no test."""
         with ZipFile(built()) as archive:
             names = set(archive.namelist())
         files = (source() / "gamed").rglob("*")
@@ -85,22 +85,22 @@ class InstalledTests(SynchronousTestCase):
             self.assertEqual(call([str(python), "-c", PLUGINS], python.parent).stdout, "['gamed.tap']\n")
 
     def test_twistd_offers_it(self) -> None:
-        """`twistd --help` lists gamed in both kinds of installation, and gamed says how it is used."""
+        """`twistd --help` lists gamed in both kinds of installation, and `--help` prints its usage."""
         for python in (from_wheel(), from_checkout()):
-            said = call([*twistd(python), "--help"], python.parent).stdout
-            self.assertRegex(said, r"(?m)^ +gamed +\S")
+            printed = call([*twistd(python), "--help"], python.parent).stdout
+            self.assertRegex(printed, r"(?m)^ +gamed +\S")
             for command in (["gamed"], ["gamed", "serve"]):
-                said = call([*twistd(python), *command, "--help"], python.parent).stdout
-                self.assertRegex(said, r"\AUsage: \S+ \[options\] gamed serve \[options\]\n")
+                printed = call([*twistd(python), *command, "--help"], python.parent).stdout
+                self.assertRegex(printed, r"\AUsage: \S+ \[options\] gamed serve \[options\]\n")
 
     def test_data_files(self) -> None:
-        """Every migration and the type marker are there."""
+        """The installation has every migration and the type marker."""
         for python in (from_wheel(), from_checkout()):
-            said = call([str(python), "-c", SHIPPED], python.parent).stdout
-            self.assertEqual(said, f"{schema()}\nTrue\n")
+            printed = call([str(python), "-c", SHIPPED], python.parent).stdout
+            self.assertEqual(printed, f"{schema()}\nTrue\n")
 
     def test_twisted_is_untouched(self) -> None:
-        """Neither installation writes over Twisted's own package files, nor adds one where it has none."""
+        """No installation overwrites or adds an `__init__.py` of Twisted."""
         for python in (from_wheel(), from_checkout()):
             [theirs] = python.parents[1].glob("lib/*/site-packages/twisted")
             for name in ("__init__.py", "plugins/__init__.py"):
@@ -109,24 +109,24 @@ class InstalledTests(SynchronousTestCase):
     def test_plugin_cache(self) -> None:
         """Installing a checkout beside Twisted leaves a plugin cache that names the plugin."""
         from_checkout()
-        written = Path(house().name) / "for-checkout/twisted/plugins/dropin.cache"
+        written = Path(shared_folder().name) / "for-checkout/twisted/plugins/dropin.cache"
         self.assertIn(b"gamed_plugin", written.read_bytes())
 
     def test_console_script(self) -> None:
         """`gamed --version` prints gamed's version."""
         for python in (from_wheel(), from_checkout()):
-            said = call([str(python.parent / "gamed"), "--version"], python.parent).stdout
-            self.assertRegex(said, rf"\b{re.escape(gamed.__version__)}\n$")
+            printed = call([str(python.parent / "gamed"), "--version"], python.parent).stdout
+            self.assertRegex(printed, rf"\b{re.escape(gamed.__version__)}\n$")
 
     def test_twistd_version(self) -> None:
         """`twistd gamed serve --version` prints gamed's version, not Twisted's."""
-        said = ask([*twistd(from_wheel()), "gamed", "serve", "--version"], from_wheel().parent).stdout
-        self.assertRegex(said, rf"\b{re.escape(gamed.__version__)}\n$")
+        printed = ask([*twistd(from_wheel()), "gamed", "serve", "--version"], from_wheel().parent).stdout
+        self.assertRegex(printed, rf"\b{re.escape(gamed.__version__)}\n$")
 
     @covers("operational/1")
     def test_refusal(self) -> None:
-        """A wrong configuration: exit 78, every problem on stderr, nothing on stdout, no usage text, no traceback."""
-        broken = Path(house().name) / "broken.json"
+        """A wrong configuration exits with 78 and every problem on stderr, without stdout, usage text or traceback."""
+        broken = Path(shared_folder().name) / "broken.json"
         broken.write_text('{"mode": "locl"}', "utf-8")
         python = from_wheel()
         for command in ([*twistd(python), "--nodaemon", "--pidfile=", "gamed"], [str(python.parent / "gamed")]):

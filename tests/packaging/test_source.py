@@ -1,4 +1,4 @@
-"""What the source promises: a plugin that cannot vanish, imports that are declared, a cache git never sees."""
+"""The source has a plugin that always imports, declared requirements, and ignores the plugin cache."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from tests.packaging.environments import ROOT, ask, call
 
 BESIDES = {"pyopenssl", "service-identity", "treq"}
-"""Asked for, and needed by Twisted's TLS or by what comes next; no line of ours imports them."""
+"""Requirements of Twisted's TLS that no module of gamed imports."""
 
 LAZY = """
 import sys, gamed.tap
@@ -26,7 +26,7 @@ runpy.run_path("setup.py")
 
 
 def top_level_imports(file: Path) -> set[str]:
-    """First parts of the names that a file imports, late ones too."""
+    """Return the first parts of all names that a file imports, also inside functions."""
     names = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -37,7 +37,7 @@ def top_level_imports(file: Path) -> set[str]:
 
 
 def requirements() -> set[str]:
-    """Normal names of the distributions in setup.py's install_requires."""
+    """Return the normalized names of the distributions in setup.py's install_requires."""
     tree = ast.parse((ROOT / "setup.py").read_text("utf-8"))
     words = [node for node in ast.walk(tree) if isinstance(node, ast.keyword)]
     [listed] = [ast.literal_eval(word.value) for word in words if word.arg == "install_requires"]
@@ -50,13 +50,13 @@ def normal(distribution: str) -> str:
 
 class PluginTests(SynchronousTestCase):
     def test_imports_nothing_of_ours(self) -> None:
-        """A plugin that fails to import vanishes without a word: it imports Twisted's service maker, and no more."""
+        """The plugin imports only Twisted's service maker, because Twisted ignores a plugin with an import error."""
         tree = ast.parse((ROOT / "twisted/plugins/gamed_plugin.py").read_text("utf-8"))
         imported = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
         self.assertEqual(imported, ["from twisted.application.service import ServiceMaker"])
 
     def test_no_init(self) -> None:
-        """An __init__.py in our `twisted/` would overwrite Twisted's own at installation."""
+        """`twisted/` has no __init__.py, which would overwrite Twisted's at installation."""
         self.assertEqual([str(file) for file in (ROOT / "twisted").rglob("__init__.py")], [])
 
     def test_importing_tap_is_cheap(self) -> None:
@@ -66,7 +66,7 @@ class PluginTests(SynchronousTestCase):
 
 class SourceTests(SynchronousTestCase):
     def test_imports_are_declared(self) -> None:
-        """install_requires names every distribution that the package imports, and none it does not need."""
+        """install_requires names every distribution that the package needs, and no other."""
         imported = set().union(*(top_level_imports(file) for file in (ROOT / "gamed").rglob("*.py")))
         foreign = imported - sys.stdlib_module_names - {"gamed", "zope"}
         owners = packages_distributions()
@@ -74,10 +74,10 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(needed | BESIDES, requirements())
 
     def test_an_old_python(self) -> None:
-        """It is named before anything is looked for, and setup.py itself is one that an old Python can read."""
-        told = ask([sys.executable, "-c", OLD], ROOT)
-        self.assertEqual((told.returncode, told.stdout), (1, ""))
-        self.assertIn("gamed needs Python 3.11 or newer", told.stderr)
+        """An old Python can read setup.py, which then names the required version."""
+        result = ask([sys.executable, "-c", OLD], ROOT)
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertIn("gamed needs Python 3.11 or newer", result.stderr)
         ast.parse((ROOT / "setup.py").read_text("utf-8"), feature_version=(3, 8))
 
     def test_the_cache_is_ignored(self) -> None:
@@ -86,7 +86,7 @@ class SourceTests(SynchronousTestCase):
         self.assertEqual(ignored.stdout, "twisted/plugins/dropin.cache\n")
 
     def test_trial_runs_as_a_module(self) -> None:
-        """The tests are started as `python -m twisted.trial`: a bare `trial` misses the checkout's path."""
+        """Tests are started with `python -m twisted.trial`, because `trial` does not import from the checkout."""
         for name in ("README.md", "tox.ini"):
             text = (ROOT / name).read_text("utf-8")
             self.assertEqual(re.findall(r"(?<!twisted\.)\btrial +(?:-|tests)", text), [], name)

@@ -1,1 +1,1 @@
-"""What an owner checks after a start, against the service as a process."""
+"""These tests start the service as a process, and check what an operator checks after a start."""

@@ -1,4 +1,4 @@
-"""A start on a full disk says so, exits with 1 and leaves nothing behind that it has made."""
+"""A start on a full disk reports it, exits with 1 and removes the files that it created."""
 
 import subprocess
 
@@ -6,7 +6,7 @@ from tests.cli.process import PorchTestCase
 
 SIZE = 1024 * 1024
 FREE_KIB = (0, 4, 16, 40, 100, 220)
-"""Too little for the configuration, auth.db's first page, its schema, state.db."""
+"""Bytes of free space that are too few for the configuration, auth.db's first page, its schema and state.db."""
 
 
 class FullDisk(PorchTestCase):
@@ -19,7 +19,7 @@ class FullDisk(PorchTestCase):
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "tmpfs", str(self.disk)], check=True)
 
     def test_first_start(self) -> None:
-        """Wherever the disk runs full: one sentence that asks for room, no file but the lock, then a good start."""
+        """Whenever the disk becomes full, the start reports it and leaves only the lock; a later start works."""
         for kib in FREE_KIB:
             self.leave_free(kib)
             self.refused()
@@ -29,8 +29,8 @@ class FullDisk(PorchTestCase):
         self.assertEqual(self.stop(process), 0)
 
     def test_one_store_is_there(self) -> None:
-        """A server that has lost state.db keeps its auth.db, its key and its configuration; SQLite may leave an empty
-        log beside auth.db."""
+        """A server without its state.db keeps auth.db, key and configuration; SQLite may leave an empty log beside
+        auth.db."""
         process, _ = self.serve()
         self.stop(process)
         (self.data / "state.db").unlink()
@@ -49,7 +49,7 @@ class FullDisk(PorchTestCase):
         self.assertRegex(err, r"gamed: /\S+ cannot be .*[Mm]ake room")
 
     def leave_free(self, kib: int) -> None:
-        """Fill the disk, but for so much."""
+        """Fill the disk except for this many bytes."""
         (self.disk / "ballast").unlink(missing_ok=True)
         with (self.disk / "ballast").open("wb", buffering=0) as ballast:
             try:

@@ -1,4 +1,4 @@
-"""What a start loads: what the configuration needs, and nothing of what it leaves out."""
+"""A start imports the modules that the configuration needs, and no others."""
 
 import json
 import sys
@@ -25,28 +25,28 @@ LEFT_OUT = {"gamed.ops.metrics", "gamed.assets.publish", "gamed.cli.players", "p
 
 class LoadedTests(PorchTestCase):
     def loaded(self, config: Mapping[str, object], *options: str) -> set[str]:
-        """Modules of a service that is up; the collector, which rests meanwhile, works as usual by then."""
+        """Return the modules of a running service; the garbage collector, which was paused, is enabled again."""
         self.config.write_text(json.dumps(config))
         words = [*self.places, "serve", "--listen", "tcp:0:interface=127.0.0.1", *options]
         code, out, err = self.run_command(*words, of=(sys.executable, "-c", SERVE))
         self.assertEqual((code, err), (0, ""))
-        [said] = [line for line in out.splitlines() if line.startswith("up ")]
-        _, collecting, *modules = said.split(" ")
+        [line] = [line for line in out.splitlines() if line.startswith("up ")]
+        _, collecting, *modules = line.split(" ")
         self.assertEqual(collecting, "True")
         return set(modules)
 
     def test_local(self) -> None:
-        """Without providers, nothing that speaks to them; nothing of other commands, nor of what no option asks for."""
+        """Local mode imports no clients of providers, no other commands, and no metrics."""
         loaded = self.loaded({"mode": "local"})
         self.assertEqual(loaded & (PROVIDERS | LEFT_OUT), set())
         self.assertIn("gamed.players.passwords", loaded)
 
     def test_oauth(self) -> None:
-        """With one it is all there before the first player: no sign-in waits for a module."""
+        """OAuth mode imports the clients of providers at the start, so that no sign-in waits for an import."""
         self.environ = dict(SECRETS)
         self.assertLessEqual(PROVIDERS, self.loaded(OAUTH))
 
     def test_admin(self) -> None:
-        """So is what shows numbers, where they are asked for."""
+        """`--admin` imports the metrics."""
         loaded = self.loaded({"mode": "local"}, "--admin", "tcp:0:interface=127.0.0.1")
         self.assertLessEqual({"gamed.ops.metrics", "prometheus_client"}, loaded)

@@ -1,4 +1,4 @@
-"""What a start in oauth mode tells the owner, and that it needs no provider to be there (SPEC 4, PROTOCOL 3.2)."""
+"""A start in oauth mode logs the redirect URIs, and needs no reachable provider (SPEC 4, PROTOCOL 3.2)."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -27,18 +27,18 @@ class OAuthStart(SynchronousTestCase):
 
     @covers("words/5", "4/9")
     def test_redirect_uris(self) -> None:
-        """Each enabled provider's, exactly as it must be registered; no secret beside it."""
+        """The log has the redirect URI of each enabled provider as it must be registered, and no secret."""
         service = Service(Path(self.mktemp()).absolute(), OAUTH, SECRETS)
         self.addCleanup(service.close)
-        said = service.start().text()
+        log = service.start().text()
         for name in ("google", "discord"):
-            self.assertIn(f"redirect_uri provider={name} uri=https://play.example.org/auth/{name}/callback\n", said)
-        self.assertEqual(said.count("/callback"), 2)
+            self.assertIn(f"redirect_uri provider={name} uri=https://play.example.org/auth/{name}/callback\n", log)
+        self.assertEqual(log.count("/callback"), 2)
         for secret in SECRETS.values():
-            self.assertNotIn(secret, said)
+            self.assertNotIn(secret, log)
 
     def test_provider_down(self) -> None:
-        """It starts and answers; a sign-in there ends at once, with a word to game, browser and owner."""
+        """While a provider is down the server runs; a sign-in there fails at once, for game, browser and log."""
         issuer = f"http://127.0.0.1:{free_port()}"
         google = {"client_id": "google-id", "client_secret_env": "GOOGLE_SECRET", "issuer": issuer}
         service = self.service({"google": google}).start()
@@ -53,11 +53,11 @@ class OAuthStart(SynchronousTestCase):
         self.assertEqual((done.status, b"does not answer" in done.body), (200, True))
         self.assertIn("sign_in_failed", service.text())
         self.assertIn(answer.headers["x-request-id"], service.text())
-        told = ask(service.port, "POST", "/auth/login/collect", json_body={}, bearer=login["device_secret"])
-        self.assertEqual(told.json["problem"]["code"], "provider_unavailable")
+        collected = ask(service.port, "POST", "/auth/login/collect", json_body={}, bearer=login["device_secret"])
+        self.assertEqual(collected.json["problem"]["code"], "provider_unavailable")
 
     def test_orphaned_identities(self) -> None:
-        """The next start says how many accounts no provider of the file can sign in; it stops nobody."""
+        """The next start logs how many accounts have no configured provider, and starts."""
         discord = {"client_id": "discord-id", "client_secret_env": "DISCORD_SECRET"}
         service = self.service({"discord": discord}).start()
         self.assertNotIn("orphaned_identities count", service.text())
@@ -72,13 +72,13 @@ class OAuthStart(SynchronousTestCase):
         self.assertIn("orphaned_identities count=3", service.start().text())
 
     def test_no_word_in_local_mode(self) -> None:
-        """Where there are no providers, nothing is said of them."""
+        """Local mode logs nothing about providers."""
         service = Service(Path(self.mktemp()).absolute(), {"mode": "local"})
         self.addCleanup(service.close)
-        said = service.start().text()
-        self.assertNotIn("callback", said)
-        self.assertNotIn("orphaned_identities count", said)
+        log = service.start().text()
+        self.assertNotIn("callback", log)
+        self.assertNotIn("orphaned_identities count", log)
 
-    def test_realm_names_nothing(self) -> None:
-        """What two realms have in common in a trace is their kind."""
-        self.assertEqual(repr(IdentityNamespace("oidc", "https://id.example")), "Realm(kind='oidc')")
+    def test_namespace_shows_only_its_kind(self) -> None:
+        """The text of an identity namespace, as in a traceback, shows only its kind."""
+        self.assertEqual(repr(IdentityNamespace("oidc", "https://id.example")), "IdentityNamespace(kind='oidc')")

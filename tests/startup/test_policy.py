@@ -1,4 +1,4 @@
-"""The two requests of the startup check, and what they may tell (SPEC 2.4, 4, operational rules)."""
+"""The two requests of the startup check reveal only what is public (SPEC 2.4, 4, operational rules)."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class StartupTests(SynchronousTestCase):
 
     @covers("4/2", "operational/6")
     def test_health(self) -> None:
-        """`GET /healthz` is the text `ok`, nothing else, and no cache keeps it."""
+        """`GET /healthz` returns only the text `ok`, which is not cached."""
         answer = ask(self.service().start().port, "GET", "/healthz")
         self.assertEqual((answer.status, answer.body), (200, b"ok"))
         self.assertTrue(answer.headers["content-type"].startswith("text/plain"))
@@ -39,22 +39,22 @@ class StartupTests(SynchronousTestCase):
 
     @covers("2.4/2", "4/3")
     def test_policy_of_local_mode(self) -> None:
-        """Two members, no provider."""
+        """In local mode `GET /auth/config` has two members, and no provider."""
         answer = ask(self.service().start().port, "GET", "/auth/config")
         self.assertEqual((answer.status, answer.json), (200, {"mode": "local", "providers": []}))
 
     @covers("words/5", "2.4/2", "2.4/3", "2.4/4", "2.4/5", "4/3", "operational/7")
     def test_policy_of_oauth_mode(self) -> None:
-        """The names of the enabled providers in the file's order, and nothing else of the configuration."""
+        """`GET /auth/config` has the names of the enabled providers in the order of the file, and no other setting."""
         answer = ask(self.service(OAUTH, SECRETS).start().port, "GET", "/auth/config")
         self.assertEqual((answer.status, answer.json), (200, {"mode": "oauth", "providers": ["google", "discord"]}))
         self.assertEqual(answer.headers["cache-control"], "no-store")
-        told = repr(answer).lower()
+        shown = repr(answer).lower()
         hidden = [*SECRETS, *SECRETS.values(), "google-id", "discord-id", "play.example.org"]
-        self.assertEqual([word for word in hidden if word.lower() in told], [])
+        self.assertEqual([word for word in hidden if word.lower() in shown], [])
 
     def test_one_provider(self) -> None:
-        """Leaving a provider's entry out disables it; its variable need not be set."""
+        """A provider without an entry is disabled; its variable need not be set."""
         config = {**OAUTH, "providers": {"discord": OAUTH["providers"]["discord"]}}
         environ = {name: SECRETS[name] for name in ("GAMED_MASTER_KEY", "DISCORD_SECRET")}
         answer = ask(self.service(config, environ).start().port, "GET", "/auth/config")
@@ -62,7 +62,7 @@ class StartupTests(SynchronousTestCase):
 
     @covers("5/14", "7/3")
     def test_missing_variable(self) -> None:
-        """Without a variable that the file names, of the master key or of an enabled provider, nothing starts."""
+        """The service does not start without the variable of the master key or of an enabled provider."""
         for name in SECRETS:
             environ = {other: value for other, value in SECRETS.items() if other != name}
             service = self.service(OAUTH, environ)
@@ -72,7 +72,7 @@ class StartupTests(SynchronousTestCase):
 
     @covers("4/8", "threats/30")
     def test_base(self) -> None:
-        """What the service says of its own address begins with `public_url`, whatever address it was asked at."""
+        """URLs of the service begin with `public_url`, whatever the request's host is."""
         service = self.service({"mode": "local", "public_url": "https://play.example.org"}).start()
         answer = ask(service.port, "POST", "/auth/login", json_body={})
         self.assertEqual(answer.status, 201, answer.body)

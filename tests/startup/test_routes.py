@@ -1,4 +1,4 @@
-"""What is public at all: the paths of every room (SPEC 1.2, 4)."""
+"""The public paths of all routes are known (SPEC 1.2, 4)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -13,7 +13,7 @@ def paths() -> set[str]:
 
 class RoutesTests(SynchronousTestCase):
     def test_families(self) -> None:
-        """Everything lies in the three families that a proxy forwards, but for the health check."""
+        """All paths except the health check begin with one of the three prefixes that a proxy forwards."""
         known = paths()
         self.assertLessEqual({"/healthz", "/auth/config", "/auth/login", "/game/saves/<text:slot>"}, known)
         families = ("/auth/", "/game/", "/assets/")
@@ -21,6 +21,6 @@ class RoutesTests(SynchronousTestCase):
 
     @covers("4/18", "threats/65")
     def test_nothing_for_the_owner(self) -> None:
-        """No route resets the server's owner, or acts for them at all: that is done on the host."""
+        """No route resets the owner or acts for the operator: that is done by commands on the host."""
         words = ("owner", "admin", "reset")
         self.assertEqual([path for path in paths() if any(word in path for word in words)], [])
