@@ -111,9 +111,9 @@ def main() -> None:
 
 def measure(connection: Connection) -> None:
     limits = SaveLimits()
-    repeat(connection, "prune", partial(cleanup.clean_up, limits=limits, now_ms=NOW))
-    repeat(connection, "mark", partial(cleanup.mark_deleted_parts, limits=SaveLimits(keep_versions=5), now_ms=NOW))
-    repeat(connection, "again", partial(cleanup.clean_up, limits=SaveLimits(keep_versions=5), now_ms=NOW))
+    repeat(connection, "prune", partial(cleanup.prune_histories, limits=limits, now_ms=NOW))
+    repeat(connection, "mark", partial(cleanup.schedule_histories, limits=SaveLimits(keep_versions=5), now_ms=NOW))
+    repeat(connection, "again", partial(cleanup.prune_histories, limits=SaveLimits(keep_versions=5), now_ms=NOW))
     for blob_id in add_large(connection, 8):
         repeat(connection, "bytes", partial(database_blobs.delete_parts, blob_id=blob_id))
     player = "ply_" + "0" * 22

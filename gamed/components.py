@@ -251,7 +251,7 @@ class SaveComponents:
 
     async def clean_up(self) -> None:
         """Prune histories, and delete blobs that no version uses."""
-        await self._cleanup.sweep()
+        await self._cleanup.clean_up()
 
     def close(self) -> None:
         """Answer all waiting requests, and end the exports."""

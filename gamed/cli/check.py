@@ -68,7 +68,7 @@ def _tell(found: Sequence[str], repaired: int, *, fix: bool, as_json: bool) -> N
 
 
 def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
-    counts = tuple(each.what for each in integrity.CHECKS if each.repair)
+    counts = tuple(each.description for each in integrity.CHECKS if each.repair)
     if not fix and any(error.startswith(counts) for error in found):
         yield "To repair wrong counts, stop the service and run: gamed check data --fix"
     if any(error.startswith(DAMAGED) for error in found):

@@ -1,7 +1,4 @@
-"""Units that keep bytes for a commit, and find them (PROTOCOL 4.4).
-
-The unit that changes several slots, or none: one transaction on the write lane of state.db (PROTOCOL 4.4).
-"""
+"""This module stages bytes for a commit, and changes all slots of a commit or none (PROTOCOL 4.4)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from sqlite3 import Connection
@@ -28,19 +25,19 @@ from gamed.saves.errors import SaveError, SaveTooLarge
 from gamed.saves.limits import SaveLimits, check_size, room_to_change, room_to_stage
 from gamed.saves.model import SlotEntry, Version
 from gamed.saves.write_rules import WRITES, DeleteDecision, SlotState, WriteDecision, WriteRule, decide_delete
-from gamed.saves.write_store import ensure_blob, has_room, is_erasing, version_by_tag
+from gamed.saves.write_store import ensure_blob, erased_error, fits_into_history, version_by_tag
 
 
 def stage_bytes(connection: Connection, limits: SaveLimits, command: StageCommand) -> Staged | BytesMissing | SaveError:
-    """The bytes wait from now on, whether they were there before or not. BytesMissing and SaveError change nothing."""
-    player_id, body = command.context.player_id, command.content
+    """Let bytes wait for a commit, whether they existed before or not. BytesMissing and SaveError change nothing."""
+    player_id, content = command.context.player_id, command.content
     if tables.find_player(connection, player_id).erased_since(command.context.epoch):
-        return is_erasing()
-    if tables.find_blob(connection, player_id, body.sha256) is None:
+        return erased_error()
+    if tables.find_blob(connection, player_id, content.sha256) is None:
         waiting = tables.staged_bytes(connection, player_id, command.expired_ms)
-        refusal = room_to_stage(limits, waiting, body.size)
-        if refusal is not None:
-            return refusal
+        error = room_to_stage(limits, waiting, content.size)
+        if error is not None:
+            return error
     blob_id = ensure_blob(connection, command)
     if isinstance(blob_id, BytesMissing):
         return blob_id
@@ -49,19 +46,19 @@ def stage_bytes(connection: Connection, limits: SaveLimits, command: StageComman
 
 
 def staged_size_of(connection: Connection, player_id: str, sha256: bytes) -> int | None:
-    """Of the player's bytes with this hash; None when there are none."""
+    """Return the size of the player's bytes with this hash, or None if there are none."""
     blob_id = tables.find_blob(connection, player_id, sha256)
     return None if blob_id is None else tables.staged_size(connection, blob_id)
 
 
 def find_staged(connection: Connection, player_id: str, digests: Collection[bytes]) -> dict[bytes, int]:
-    """The player's blobs of these bytes, as many as there are."""
+    """Return the player's blobs of these bytes, as far as they exist."""
     found = {sha256: tables.find_blob(connection, player_id, sha256) for sha256 in digests}
     return {sha256: blob_id for sha256, blob_id in found.items() if blob_id is not None}
 
 
 class _Write(Struct, frozen=True):
-    """An entry that wants bytes to be current."""
+    """The decision about an entry that writes bytes."""
 
     change: Change
     command: WriteCommand
@@ -71,13 +68,13 @@ class _Write(Struct, frozen=True):
 
     @property
     def sizes(self) -> tuple[int | None, int | None]:
-        """Of the slot before and after."""
+        """Return the size of the slot before and after."""
         size = self.state.size
         return size, self.command.content.size if self.decision.rule in WRITES else size
 
 
 class _Delete(Struct, frozen=True):
-    """An entry that wants a slot to be empty."""
+    """The decision about an entry that deletes a slot."""
 
     change: Change
     command: DeleteCommand
@@ -86,11 +83,11 @@ class _Delete(Struct, frozen=True):
 
     @property
     def sizes(self) -> tuple[int | None, int | None]:
-        """Of the slot before and after."""
+        """Return the size of the slot before and after."""
         return self.state.size, None
 
 
-_Judged = _Write | _Delete
+_Decided = _Write | _Delete
 
 
 def commit_changes(
@@ -100,28 +97,28 @@ def commit_changes(
     player_id = command.context.player_id
     summary = tables.find_player(connection, player_id)
     if summary.erased_since(command.context.epoch):
-        return write_store.is_erasing()
+        return write_store.erased_error()
     blobs = find_staged(connection, player_id, command.digests)
     unsure = [
         sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
     ]
     if unsure:
         return BlobsMissing(unsure)
-    judged = [_decide(connection, command, change, blobs) for change in command.changes]
-    if (excess := _too_large(limits, judged)) is not None:
+    decided = [_decide(connection, command, change, blobs) for change in command.changes]
+    if (excess := _too_large(limits, decided)) is not None:
         return excess
-    if not all(succeeds(each.decision) for each in judged):
-        outcomes = _conflict(connection, limits, player_id, judged)
+    if not all(succeeds(each.decision) for each in decided):
+        outcomes = _conflict(connection, limits, player_id, decided)
         return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != summary.cursor)
-    refusal = room_to_change(limits, summary.usage, [each.sizes for each in judged])
-    if refusal is not None:
-        return refusal
-    now = [_apply(connection, limits, player_id, each) for each in judged]
+    error = room_to_change(limits, summary.usage, [each.sizes for each in decided])
+    if error is not None:
+        return error
+    now = [_apply(connection, limits, player_id, each) for each in decided]
     cursor = tables.find_player(connection, player_id).cursor
     return Committed(cursor, now, changed=cursor != summary.cursor)
 
 
-def _decide(connection: Connection, command: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Judged:
+def _decide(connection: Connection, command: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Decided:
     context, slot, now_ms = command.context, change.slot, command.now_ms
     state = tables.slot_state(connection, context.player_id, slot)
     if change.content is None:
@@ -133,10 +130,10 @@ def _decide(connection: Connection, command: CommitCommand, change: Change, blob
     return _Write(change, write, blob_id, state, write_store.decide(connection, write, state))
 
 
-def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | None:
-    """Bytes may be there from before the owner lowered the limit."""
+def _too_large(limits: SaveLimits, decided: Sequence[_Decided]) -> SaveTooLarge | None:
+    """Check the sizes again: the bytes may be older than a lower limit."""
     try:
-        for each in judged:
+        for each in decided:
             if isinstance(each, _Write):
                 check_size(limits, each.command.content.size)
     except SaveTooLarge as e:
@@ -144,12 +141,14 @@ def _too_large(limits: SaveLimits, judged: Sequence[_Judged]) -> SaveTooLarge | 
     return None
 
 
-def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Judged) -> Version | SlotEntry:
-    """What the slot is now."""
+def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Decided) -> Version | SlotEntry:
+    """Apply one decision; return the slot's new state."""
     if isinstance(each, _Delete):
         if each.decision is DeleteDecision.DELETES and each.state.current is not None:
-            write_store.empty(connection, limits, each.command, each.state.last_version + 1, each.state.current)
-        return tables.deleted_slots(connection, player_id, each.change.slot)
+            write_store.delete_current(
+                connection, limits, each.command, each.state.last_version + 1, each.state.current
+            )
+        return tables.deleted_slot(connection, player_id, each.change.slot)
     if each.decision.rule in WRITES:
         tables.add_references(connection, each.blob_id, +1)
         return write_store.replace_current(connection, limits, each.command, each.state, each.blob_id)
@@ -158,31 +157,31 @@ def _apply(connection: Connection, limits: SaveLimits, player_id: str, each: _Ju
 
 
 def _conflict(
-    connection: Connection, limits: SaveLimits, player_id: str, judged: Sequence[_Judged]
+    connection: Connection, limits: SaveLimits, player_id: str, decided: Sequence[_Decided]
 ) -> Sequence[tuple[Change, WriteResult | DeleteResult]]:
-    """Bytes that were refused become conflict copies; all that were named wait for the next commit anew."""
-    for each in judged:
+    """Keep refused bytes as conflict copies; let all bytes of the commit wait for the next commit again."""
+    for each in decided:
         if isinstance(each, _Write):
             _keep_refused(connection, limits, player_id, each)
             tables.stage_blob(connection, each.blob_id, each.command.now_ms)
-    refused = [each for each in judged if not succeeds(each.decision)]
+    refused = [each for each in decided if not succeeds(each.decision)]
     return [(each.change, _outcome(connection, player_id, each)) for each in refused]
 
 
 def _keep_refused(connection: Connection, limits: SaveLimits, player_id: str, each: _Write) -> None:
-    if each.decision.stores_copy and has_room(connection, limits, player_id, each.command.content.size):
+    if each.decision.stores_copy and fits_into_history(connection, limits, player_id, each.command.content.size):
         base = version_by_tag(connection, player_id, each.change.slot, each.change.condition.base)
         tables.add_references(connection, each.blob_id, +1)
-        write_store.store_refused(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
+        write_store.store_conflict_copy(connection, limits, each.command, each.state, base=base, blob_id=each.blob_id)
 
 
-def _outcome(connection: Connection, player_id: str, each: _Judged) -> WriteResult | DeleteResult:
-    """As it is once all copies are made: where room was short, a later one may have pushed out an earlier one."""
+def _outcome(connection: Connection, player_id: str, each: _Decided) -> WriteResult | DeleteResult:
+    """Return the entry's result after all copies are made: a later copy may have displaced an earlier one."""
     slot, state = each.change.slot, each.state
     base = version_by_tag(connection, player_id, slot, each.change.condition.base)
     if isinstance(each, _Delete):
         return DeleteResult(
-            each.decision, state.current, base, write_store.last_version_of(connection, player_id, state)
+            each.decision, state.current, base, write_store.version_before_delete(connection, player_id, state)
         )
     yours = each.decision.yours
     number = state.last_version + 1 if each.decision.stores_copy else yours.version if yours else None

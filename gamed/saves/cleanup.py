@@ -1,8 +1,6 @@
-"""Units of the sweep: each prunes a few histories, small enough that a player's write does not wait for it.
+"""Cleanup deletes from state.db: pruned histories, erased saves, unused blobs, free pages (PROTOCOL 4.3).
 
-PROTOCOL 4.3.
-
-What goes from state.db with time: pruned histories, erased shelves, unwanted blobs, free pages (PROTOCOL 4.3).
+Each transaction does a little, so that a player's write does not wait for it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,61 +23,101 @@ from gamed.timestamps import Now
 
 SLOTS = 32
 VERSIONS = 64
-"""One unit looks at so many slots, and forgets about so many versions, at most."""
-MARKED = 100
+"""One transaction prunes at most so many slots, and deletes at most about so many versions."""
+SCHEDULED = 100
 FREE_PAGES = 16 * MIB // PAGE_BYTES
-"""Room that the next writes will use again; what is free beyond them goes back to the disk."""
+"""Free pages that the next writes will use; further ones are given back to the disk."""
 VACUUMED = 100
 
 
+class CleanupTask(Struct, eq=False):
+    """The cleanup, in transactions of a few milliseconds on the write queue, between those of the players."""
+
+    _databases: Databases
+    _limits: SaveLimits
+    _now_ms: Now
+    _random: Random
+    _changed: Callable[[str], None]
+    """Called with each player whose list of saves changed."""
+
+    async def clean_up(self) -> None:
+        """Delete everything that is due; if state.db cannot be written, leave the rest for the next time."""
+        try:
+            await self._erase()
+            await self._prune()
+            await self._databases.blobs.delete_expired()
+            while await self._databases.state.submit(vacuum):
+                pass
+        except (DatabaseBusy, DiskFull, DatabaseUnavailable, DatabaseCorrupt):
+            return
+
+    async def _prune(self) -> None:
+        now_ms = self._now_ms()
+        while await self._databases.state.submit(partial(schedule_histories, limits=self._limits, now_ms=now_ms)):
+            pass
+        while True:
+            result = await self._databases.state.submit(partial(prune_histories, limits=self._limits, now_ms=now_ms))
+            for player_id in result.changed_players:
+                self._changed(player_id)
+            if not result.slots:
+                return
+
+    async def _erase(self) -> None:
+        """Finish the erases that a command or a request left unfinished."""
+        store = SqliteEraseStore(self._databases, self._random)
+        while (player_id := await self._databases.state.submit(erase_store.unfinished_erase)) is not None:
+            if await store.finish(player_id):
+                self._changed(player_id)
+
+
 class CleanupResult(Struct, frozen=True):
-    """What one unit did."""
+    """The work that one transaction did."""
 
     slots: int
     changed_players: frozenset[str]
     """Players whose list of saves changed, because a conflict copy was deleted."""
 
 
-def clean_up(connection: Connection, limits: SaveLimits, now_ms: int) -> CleanupResult:
+def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> CleanupResult:
     """Prune the histories that are due, the longest due first."""
-    looked, left, told = 0, VERSIONS, set()
+    pruned, left, changed = 0, VERSIONS, set()
     for player_id, slot in tables.slots_to_prune(connection, now_ms, SLOTS):
         before = tables.find_player(connection, player_id).cursor
         head = tables.slot_state(connection, player_id, slot).current
         history = tables.list_versions(connection, player_id, slot)
         pruning = plan_pruning(limits, head.version if head else None, history, now_ms)
-        going = pruning.to_delete[-left:]
-        _delete_some(connection, player_id, slot, going)
-        more = prune_to_quota(connection, limits, player_id) or len(going) < len(pruning.to_delete)
+        deleted = pruning.to_delete[-left:]
+        _delete_some(connection, player_id, slot, deleted)
+        more = prune_to_quota(connection, limits, player_id) or len(deleted) < len(pruning.to_delete)
         tables.set_prune_time(connection, player_id, slot, now_ms if more else pruning.next_check_ms)
         if tables.find_player(connection, player_id).cursor != before:
-            told.add(player_id)
-        looked, left = looked + 1, left - len(going)
+            changed.add(player_id)
+        pruned, left = pruned + 1, left - len(deleted)
         if left <= 0:
             break
-    return CleanupResult(looked, frozenset(told))
+    return CleanupResult(pruned, frozenset(changed))
 
 
-def _delete_some(connection: Connection, player_id: str, slot: str, going: Sequence[Version]) -> None:
-    """A conflict copy that goes changes the slot's entry in the list."""
-    for version in going:
+def _delete_some(connection: Connection, player_id: str, slot: str, deleted: Sequence[Version]) -> None:
+    """Delete versions; deleting a conflict copy also changes the slot's entry in the list."""
+    for version in deleted:
         delete_version(connection, player_id, version)
-    if any(version.kind is VersionKind.CONFLICT for version in going):
+    if any(version.kind is VersionKind.CONFLICT for version in deleted):
         bump_slot(connection, player_id, slot)
 
 
-def mark_deleted_parts(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:
-    """After a change of the limits every history is due once, some at a time; True while there are more."""
+def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:
+    """Schedule all histories for pruning after the limits changed, some at a time; return True while there are more."""
     kept = limits.keep_versions, limits.keep_hours, limits.keep_days, limits.conflict_copies, limits.history_bytes
-    values = {"rule": " ".join(map(str, kept)), "now_ms": now_ms, "limit": MARKED}
+    values = {"rule": " ".join(map(str, kept)), "now_ms": now_ms, "limit": SCHEDULED}
     ((rule, player_id, slot),) = connection.execute("SELECT rule, player_id, slot FROM retention").fetchall()
     if rule != values["rule"]:
         connection.execute("UPDATE retention SET rule = :rule, player_id = '', slot = ''", values)
         return True
-    return player_id is not None and _mark_some(connection, {**values, "player_id": player_id, "slot": slot})
+    return player_id is not None and _schedule_some(connection, {**values, "player_id": player_id, "slot": slot})
 
 
-def _mark_some(connection: Connection, after: dict[str, object]) -> bool:
+def _schedule_some(connection: Connection, after: dict[str, object]) -> bool:
     query = """
         SELECT player_id, slot FROM save WHERE (player_id, slot) > (:player_id, :slot)
         ORDER BY player_id, slot LIMIT :limit
@@ -94,50 +132,10 @@ def _mark_some(connection: Connection, after: dict[str, object]) -> bool:
 
 
 def vacuum(connection: Connection) -> bool:
-    """Give some pages that nothing needs back to the disk; True while there are more."""
+    """Give some free pages back to the disk; return True while there are more."""
     [(free,)] = connection.execute("PRAGMA freelist_count").fetchall()
     if free <= FREE_PAGES:
         return False
-    for _ in range(VACUUMED):  # sqlite3 takes one step of this statement, so one page, however many it names
+    for _ in range(VACUUMED):  # sqlite3 makes one step of this statement, which frees one page, whatever number it has
         connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
     return True
-
-
-class CleanupTask(Struct, eq=False):
-    """Unit after unit on the write lane, each a few milliseconds; what players ask for rides between them."""
-
-    _stores: Databases
-    _limits: SaveLimits
-    _now_ms: Now
-    _random: Random
-    _changed: Callable[[str], None]
-    """Told the player whose list is another now."""
-
-    async def sweep(self) -> None:
-        """Everything that is due. A store that cannot be written is left for the next time."""
-        try:
-            await self._erase()
-            await self._prune()
-            await self._stores.blobs.delete_expired()
-            while await self._stores.state.submit(vacuum):
-                pass
-        except (DatabaseBusy, DiskFull, DatabaseUnavailable, DatabaseCorrupt):
-            return
-
-    async def _prune(self) -> None:
-        now_ms = self._now_ms()
-        while await self._stores.state.submit(partial(mark_deleted_parts, limits=self._limits, now_ms=now_ms)):
-            pass
-        while True:
-            swept = await self._stores.state.submit(partial(clean_up, limits=self._limits, now_ms=now_ms))
-            for player_id in swept.changed_players:
-                self._changed(player_id)
-            if not swept.slots:
-                return
-
-    async def _erase(self) -> None:
-        """Go on with what a command or a request left unfinished."""
-        shelves = SqliteEraseStore(self._stores, self._random)
-        while (player_id := await self._stores.state.submit(erase_store.unfinished_erasures)) is not None:
-            if await shelves.finish(player_id):
-                self._changed(player_id)

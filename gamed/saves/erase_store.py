@@ -1,16 +1,12 @@
-"""A player's saves erased: counted as gone at once, then row by row (PROTOCOL 4).
+"""This module erases a player's saves, or merges them into another player's (PROTOCOL 3.8, 4).
 
-While rows are going nothing can be written: a request that began before, or meanwhile, is told `erased`. At the end
-the epoch is drawn once more, so that whoever looked meanwhile starts anew. The shelf's own row stays, also of a player
-who is erased altogether: an id that nothing else has any more, the new epoch and the time. By it an upload on its way
-knows that it comes too late, and an old cursor that its past is gone.
+An erase counts at once; then the rows are deleted step by step. Meanwhile nothing can be written: a request that began
+before or during the erase gets `erased`. At the end the epoch changes once more, so that clients that read meanwhile
+begin again. The player's row of `player_saves` stays, even if the player is deleted: an id that nothing else has any
+more, the new epoch and the time. They show a late upload, and an old cursor, that their saves were erased.
 
-One player's saves given to another, in one transaction; nothing is copied and nothing current is replaced.
-
-Where both have a save in one slot, the heir's stays current and the other one becomes a conflict copy beside it. What
-cannot be told apart from then on, that slot's older history, is erased with the rest of the shelf that was given.
-
-Shelves that go, over the lanes: erased, or handed over (PROTOCOL 3.8, 4).
+A merge is one transaction. It copies no bytes and replaces no current save: where both players have a save in one slot,
+the other player's save becomes a conflict copy. The older history of such a slot is erased with the rest.
 """
 
 from functools import partial
@@ -27,11 +23,48 @@ from gamed.structs import Component
 
 ERASE_VERSIONS = 64
 ERASE_SLOTS = 256
-"""Forgotten by one unit."""
+"""Deleted by one transaction."""
+
+
+class SqliteEraseStore(Component, frozen=True):
+    """The SaveRemoval of gamed.players.service and the EraseStore of gamed.saves.erase, on SQLite."""
+
+    _databases: Databases
+    _random: Random
+
+    async def check_writable(self) -> None:
+        await self._databases.state.submit(lambda connection: None)
+
+    async def erase(self, player_id: str, now_ms: int) -> None:
+        epoch = new_epoch(self._random)
+        await self._databases.state.submit(partial(begin_erase, player_id=player_id, epoch=epoch, now_ms=now_ms))
+        await self.finish(player_id)
+
+    async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
+        epochs = new_epoch(self._random), new_epoch(self._random)
+        unit = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
+        while not await self._databases.state.submit(unit):
+            await self.finish(heir_id)
+        await self.finish(player_id)
+
+    async def begin(self, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
+        return await self._databases.state.submit(partial(begin_erase_if, command=command))
+
+    async def finish(self, player_id: str) -> bool:
+        """Delete what is left of an erase that has begun: rows in small transactions, then their bytes.
+
+        Return whether this ended the erase.
+        """
+        state, epoch = self._databases.state, new_epoch(self._random)
+        while more := await state.submit(partial(erase_step, player_id=player_id, epoch=epoch)):
+            pass
+        while (blob_id := await state.submit(partial(unreferenced, player_id=player_id))) is not None:
+            await self._databases.blobs.discard(blob_id)
+        return more is False
 
 
 def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int) -> None:
-    """From now on the shelf counts as empty; made where there is none, for a first save may be under way."""
+    """Let the saves count as erased; insert the player's row if there is none, as a first save may be on its way."""
     query = """
         INSERT INTO player_saves (player_id, epoch, erased_ms, erasing) VALUES (:player_id, :epoch, :now_ms, 1)
         ON CONFLICT (player_id) DO UPDATE
@@ -41,7 +74,7 @@ def begin_erase(connection: Connection, player_id: str, epoch: str, now_ms: int)
 
 
 def begin_erase_if(connection: Connection, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
-    """The same, if the shelf is as its player saw it; -> what was judged, and where the shelf stood."""
+    """Begin an erase if its condition allows it; return the decision and the cursor before it."""
     summary, values = tables.find_player(connection, command.player_id), {"player_id": command.player_id}
     ((kept,),) = connection.execute("SELECT EXISTS (SELECT 1 FROM save WHERE player_id = :player_id)", values)
     decision = decide_erase(summary, command.condition, empty=not kept)
@@ -50,8 +83,8 @@ def begin_erase_if(connection: Connection, command: EraseCommand) -> tuple[Delet
     return decision, summary.cursor
 
 
-def unfinished_erasures(connection: Connection) -> str | None:
-    """A player whose erasing was broken off, or goes on."""
+def unfinished_erase(connection: Connection) -> str | None:
+    """Return a player whose erase has begun and not ended."""
     query = "SELECT player_id FROM player_saves INDEXED BY player_saves_erasing WHERE erasing = 1"
     row = connection.execute(query).fetchone()
     return None if row is None else str(row[0])
@@ -69,7 +102,7 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     query = f"SELECT {tables.VERSION_COLUMNS} FROM save_version WHERE player_id = :player_id LIMIT :versions"
     rows = connection.execute(query, values).fetchall()
     for version in map(tables.version_from_row, rows):
-        tables.remove_version(connection, player_id, version.slot, version.version)
+        tables.delete_version(connection, player_id, version.slot, version.version)
         if version.blob_id is not None:
             tables.add_references(connection, version.blob_id, -1)
     if rows:
@@ -84,7 +117,7 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
 
 
 def unreferenced(connection: Connection, player_id: str) -> int | None:
-    """A blob of an erased shelf: no version has its bytes, and it was not staged after the erase."""
+    """Return a blob of erased saves: it has no references, and was not staged after the erase."""
     query = """
         SELECT b.blob_id FROM blob b JOIN player_saves h USING (player_id)
         WHERE player_id = :player_id AND sha256 NOT NULL AND refs = 0 AND created_ms <= erased_ms LIMIT 1
@@ -94,29 +127,29 @@ def unreferenced(connection: Connection, player_id: str) -> int | None:
 
 
 def merge_saves(connection: Connection, player_id: str, heir_id: str, epochs: tuple[str, str], now_ms: int) -> bool:
-    """`epochs`: of the shelf that is given away, and of the heir's if it has none yet.
+    """Move the saves of a player to `heir_id`; `epochs` are for the player, and for the heir's first row.
 
-    False while rows of the heir's own are being erased: they would take along what comes. Repeatable: the shelf given
-    away is being erased afterwards, and gives nothing a second time.
+    Return False, and do nothing, while the heir's own saves are being erased, as that would erase the new ones. It can
+    be repeated: the player's saves count as erased afterwards.
     """
     if tables.find_player(connection, player_id).erasing:
         return True
     if tables.find_player(connection, heir_id).erasing:
         return False
     tables.create_player(connection, heir_id, epochs[1])
-    _give_blobs(connection, player_id, heir_id)
+    _move_blobs(connection, player_id, heir_id)
     taken = {slot for (slot,) in _slots(connection, heir_id)}
     for (slot,) in _slots(connection, player_id):
         if slot in taken:
-            _give_copy(connection, player_id, heir_id, slot, now_ms)
+            _move_copy(connection, player_id, heir_id, slot, now_ms)
         else:
-            _give_slot(connection, player_id, heir_id, slot)
+            _move_slot(connection, player_id, heir_id, slot)
     begin_erase(connection, player_id, epochs[0], now_ms)
     return True
 
 
 def slots_of(connection: Connection, player_id: str) -> int:
-    """How many slots a player ever wrote to that are kept."""
+    """Return the number of the player's slots, deleted ones included."""
     return len(_slots(connection, player_id))
 
 
@@ -125,8 +158,8 @@ def _slots(connection: Connection, player_id: str) -> list[tuple[str]]:
     return connection.execute(query, {"player_id": player_id}).fetchall()
 
 
-def _give_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
-    """The bytes change hands where they are; what the heir has too is referred to there."""
+def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
+    """Let the heir own the blobs; where the heir has the same bytes, refer to the heir's blob."""
     query = "SELECT blob_id, sha256 FROM blob WHERE player_id = :player_id AND sha256 NOT NULL"
     for blob_id, sha256 in connection.execute(query, {"player_id": player_id}).fetchall():
         known = tables.find_blob(connection, heir_id, sha256)
@@ -138,7 +171,7 @@ def _give_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
             tables.add_references(connection, blob_id, -moved)
 
 
-def _give_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
+def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
     head = tables.slot_state(connection, player_id, slot).current
     live = head.size if head else 0
     kept = sum(version.size for version in tables.list_versions(connection, player_id, slot)) - live
@@ -149,56 +182,22 @@ def _give_slot(connection: Connection, player_id: str, heir_id: str, slot: str) 
     connection.execute(f"UPDATE save_version SET player_id = :heir_id {where}", values)
 
 
-def _give_copy(connection: Connection, player_id: str, heir_id: str, slot: str, now_ms: int) -> None:
-    theirs, state = tables.slot_state(connection, player_id, slot).current, tables.slot_state(connection, heir_id, slot)
-    if theirs is None or theirs.content is None or theirs.blob_id is None:
+def _move_copy(connection: Connection, player_id: str, heir_id: str, slot: str, now_ms: int) -> None:
+    current, state = (
+        tables.slot_state(connection, player_id, slot).current,
+        tables.slot_state(connection, heir_id, slot),
+    )
+    if current is None or current.content is None or current.blob_id is None:
         return
     if (
         state.current is not None
         and state.current.content is not None
-        and state.current.content.sha256 == theirs.content.sha256
+        and state.current.content.sha256 == current.content.sha256
     ):
         return
     number = state.last_version + 1
-    copy = Version(slot, number, None, None, VersionKind.CONFLICT, theirs.blob_id, theirs.content, now_ms, now_ms)
+    copy = Version(slot, number, None, None, VersionKind.CONFLICT, current.blob_id, current.content, now_ms, now_ms)
     tables.insert_version(connection, heir_id, copy)
-    tables.add_references(connection, theirs.blob_id, +1)
+    tables.add_references(connection, current.blob_id, +1)
     seq, _ = tables.change_player(connection, heir_id, Usage(history_bytes=copy.size))
     tables.touch_slot(connection, heir_id, slot, last_version=number, seq=seq, prune_at_ms=now_ms)
-
-
-class SqliteEraseStore(Component, frozen=True):
-    """gamed.players.service.SaveRemoval, and gamed.saves.erase.EraseStore."""
-
-    _stores: Databases
-    _random: Random
-
-    async def check_writable(self) -> None:
-        await self._stores.state.submit(lambda connection: None)
-
-    async def erase(self, player_id: str, now_ms: int) -> None:
-        epoch = new_epoch(self._random)
-        await self._stores.state.submit(partial(begin_erase, player_id=player_id, epoch=epoch, now_ms=now_ms))
-        await self.finish(player_id)
-
-    async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
-        epochs = new_epoch(self._random), new_epoch(self._random)
-        unit = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
-        while not await self._stores.state.submit(unit):
-            await self.finish(heir_id)
-        await self.finish(player_id)
-
-    async def begin(self, command: EraseCommand) -> tuple[DeleteDecision, Cursor]:
-        return await self._stores.state.submit(partial(begin_erase_if, command=command))
-
-    async def finish(self, player_id: str) -> bool:
-        """Delete what is left of an erase that has begun: rows in small units, then the bytes they had.
-
-        Return whether this ended the erase.
-        """
-        state, epoch = self._stores.state, new_epoch(self._random)
-        while more := await state.submit(partial(erase_step, player_id=player_id, epoch=epoch)):
-            pass
-        while (blob_id := await state.submit(partial(unreferenced, player_id=player_id))) is not None:
-            await self._stores.blobs.discard(blob_id)
-        return more is False

@@ -31,7 +31,7 @@ from gamed.database.errors import DatabaseCorrupt
 from gamed.saves import tables
 from gamed.saves.model import Cursor, SaveContent, Version
 from gamed.saves.responses import version_info
-from gamed.saves.write_store import is_erasing
+from gamed.saves.write_store import erased_error
 
 STEP_BYTES = 1024 * 1024
 STEP_VERSIONS = 64
@@ -78,7 +78,7 @@ class ExportWriter:
     def step(self, connection: Connection) -> Sequence[ExportedVersion]:
         """Copy some versions; return none when the ZIP is whole. Raise Erased if the saves were erased meanwhile."""
         if tables.find_player(connection, self._player_id).erased_since(self._epoch):
-            raise is_erasing()
+            raise erased_error()
         copied: list[ExportedVersion] = []
         handled = 0
         for version, current in _after(connection, self._player_id, *self._after):
@@ -168,7 +168,7 @@ def _after(connection: Connection, player_id: str, slot: str, version: int) -> I
 class SqliteExport(Struct, eq=False):
     """An export of one player. Its files have no names, so none is left behind when the process is killed."""
 
-    _stores: Databases
+    _databases: Databases
     _folder: Path
     _player_id: str
     _cursor: Cursor
@@ -190,7 +190,7 @@ class SqliteExport(Struct, eq=False):
         return self._out
 
     def step(self) -> Deferred[bool]:
-        return self._stores.blobs.read(self._step)
+        return self._databases.blobs.read(self._step)
 
     def close(self) -> None:
         for file in (self._export, self._out):
@@ -207,7 +207,7 @@ class SqliteExport(Struct, eq=False):
                 self._export = ExportWriter(self._player_id, self._cursor, self._out, self._folder)
             more = bool(self._export.step(connection))
             if self._export.unreadable:
-                self._stores.state_damaged()
+                self._databases.state_damaged()
             return more
         except OSError as e:
             raise of_disk(e) from e

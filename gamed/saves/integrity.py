@@ -1,14 +1,11 @@
-"""Everything in state.db that is counted along, counted again from nothing; and mended where that can be done.
-
-What state.db holds in all.
-"""
+"""This module checks the rows of state.db, repairs counts, and adds up what all players store."""
 
 from sqlite3 import Connection
 
 from msgspec import Struct
 
 BLOBS = 256
-"""Hashed by one unit."""
+"""How many blobs one transaction checks."""
 
 
 class ConsistencyCheck(Struct, frozen=True):
@@ -17,7 +14,7 @@ class ConsistencyCheck(Struct, frozen=True):
     Repairs run in this order: a slot that is listed again is a change to `player_saves`, so that row must exist.
     """
 
-    what: str
+    description: str
     query: str
     repair: str | None = None
 
@@ -39,7 +36,7 @@ ORPHANED = """
 """
 UNLISTED = """
     SELECT player_id, slot, max(version) AS last_version, max(created_ms) AS newest_ms,
-           max(iif(kind = 'conflict', 0, version)) AS top
+           max(CASE WHEN kind = 'conflict' THEN 0 ELSE version END) AS top
     FROM save_version v
     WHERE NOT EXISTS (SELECT 1 FROM save s WHERE s.player_id = v.player_id AND s.slot = v.slot)
     GROUP BY player_id, slot
@@ -58,8 +55,8 @@ CHECKS = (
         f"SELECT player_id, slot FROM ({UNLISTED})",
         f"""
         INSERT INTO save (player_id, slot, current_version, last_version, seq, deleted_ms)
-        SELECT u.player_id, u.slot, iif(v.kind IN ('write', 'restore'), v.version, NULL), u.last_version,
-               h.seq + 1, iif(v.kind IN ('write', 'restore'), NULL, u.newest_ms)
+        SELECT u.player_id, u.slot, CASE WHEN v.kind IN ('write', 'restore') THEN v.version END, u.last_version,
+               h.seq + 1, CASE WHEN v.kind IN ('write', 'restore') THEN NULL ELSE u.newest_ms END
         FROM ({UNLISTED}) u JOIN player_saves h USING (player_id)
         LEFT JOIN save_version v ON v.player_id = u.player_id AND v.slot = u.slot AND v.version = u.top
         """,
@@ -140,37 +137,38 @@ CHECKS = (
 
 
 def find_errors(connection: Connection, check: ConsistencyCheck) -> list[str]:
-    """One line for each."""
-    return [f"{check.what}: {' '.join(map(str, row))}" for row in connection.execute(check.query)]
+    """Return a line for each error."""
+    return [f"{check.description}: {' '.join(map(str, row))}" for row in connection.execute(check.query)]
 
 
 def repair(connection: Connection) -> int:
-    """How many rows were put right."""
+    """Run all repairs; return the number of repaired rows."""
     return sum(connection.execute(check.repair).rowcount for check in CHECKS if check.repair)
 
 
 def blobs_after(connection: Connection, blob_id: int) -> list[int]:
-    """The next finished blobs, by id."""
+    """Return the ids of the next finished blobs."""
     query = "SELECT blob_id FROM blob WHERE blob_id > :blob_id AND sha256 NOT NULL ORDER BY blob_id LIMIT :some"
     return [found for (found,) in connection.execute(query, {"blob_id": blob_id, "some": BLOBS})]
 
 
 def count_blobs(connection: Connection) -> int:
+    """Return the number of finished blobs."""
     ((blobs,),) = connection.execute("SELECT count(*) FROM blob WHERE sha256 NOT NULL").fetchall()
     return int(blobs)
 
 
 def users_of(connection: Connection, blob_id: int) -> list[str]:
-    """Which versions have their bytes in a blob."""
+    """Return the versions whose bytes are in the blob, as text."""
     query = "SELECT player_id, slot, version FROM save_version WHERE blob_id = :blob_id ORDER BY 1, 2, 3"
     return [" ".join(map(str, row)) for row in connection.execute(query, {"blob_id": blob_id})]
 
 
 class Totals(Struct, frozen=True):
-    """Sizes in bytes; of the file, `free_bytes` is room that the next writes use first."""
+    """The totals of state.db in bytes; `free_bytes` of the file are what the next writes use first."""
 
     players_with_saves: int
-    """Players who keep anything, in the history too; who has signed in and never saved is not in state.db."""
+    """The number of players with saves or a history; a player who never saved is not in state.db."""
     saves: int
     current_bytes: int
     history_bytes: int
@@ -178,10 +176,11 @@ class Totals(Struct, frozen=True):
     free_bytes: int
     unreferenced_blobs: int
     largest: list[tuple[str, int]]
-    """Players who keep most, with all they keep."""
+    """The players with the most bytes, and their bytes."""
 
 
 def state_totals(connection: Connection, most: int = 5) -> Totals:
+    """Add up the totals of all players."""
     query = """
         SELECT count(*) FILTER (WHERE slots > 0 OR live_bytes + kept_bytes > 0),
             sum(slots), sum(live_bytes), sum(kept_bytes)
@@ -191,10 +190,10 @@ def state_totals(connection: Connection, most: int = 5) -> Totals:
     page, pages, free = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
     )
-    ((loose,),) = connection.execute("SELECT count(*) FROM blob WHERE refs = 0").fetchall()
+    ((unreferenced,),) = connection.execute("SELECT count(*) FROM blob WHERE refs = 0").fetchall()
     query = """
         SELECT player_id, live_bytes + kept_bytes FROM player_saves
         WHERE live_bytes + kept_bytes > 0 ORDER BY 2 DESC, 1 LIMIT :most
     """
     largest = connection.execute(query, {"most": most}).fetchall()
-    return Totals(players, saves or 0, live or 0, kept or 0, page * pages, page * free, loose, largest)
+    return Totals(players, saves or 0, live or 0, kept or 0, page * pages, page * free, unreferenced, largest)

@@ -1,8 +1,6 @@
-"""Changes that another process made, told to those who wait for them (PROTOCOL 4.2).
+"""This module reads saves and runs the transactions that change them, on the queues of the databases.
 
-Units that look at a shelf: they ride the read lane beside the look-up of the token (PROTOCOL 4.2).
-
-Saves over the lanes: a look is one unit with its token, a change one unit of state.db.
+A read authenticates its token in the same transaction of the read queue (PROTOCOL 4.2).
 """
 
 from collections.abc import Callable, Collection
@@ -47,7 +45,7 @@ from gamed.saves.errors import SaveError
 from gamed.saves.limits import INLINE_BYTES, SaveLimits
 from gamed.saves.model import Cursor, Listing, SaveContent, SavesSummary, Version
 from gamed.saves.write_rules import SlotState
-from gamed.saves.write_store import last_version_of, version_by_tag
+from gamed.saves.write_store import version_before_delete, version_by_tag
 from gamed.sessions.credentials import AuthenticatedSession
 from gamed.sessions.tables import authenticate
 from gamed.structs import Component
@@ -56,24 +54,26 @@ _log = EventLog(Logger())
 
 
 class DatabaseChangeSource(Struct, eq=False):
-    """A ChangeSource. The service's own appended blobs look like somebody else's change of state.db,
-    so that shelves are compared before anyone is woken."""
+    """A ChangeSource that reads which players' saves another process changed (PROTOCOL 4.2).
 
-    _stores: Databases
+    The service's own appended blobs count as changes of state.db, so that it compares cursors before it wakes clients.
+    """
+
+    _databases: Databases
     _waits: ChangeWaiters | None = None
 
     def start(self, waits: ChangeWaiters) -> None:
         self._waits = waits
-        self._stores.watch(self._auth_changed, AUTH)
-        self._stores.watch(self._state_changed, STATE)
+        self._databases.watch(self._auth_changed, AUTH)
+        self._databases.watch(self._state_changed, STATE)
 
     def stop(self) -> None:
         self._waits = None
-        self._stores.unwatch(self._auth_changed)
-        self._stores.unwatch(self._state_changed)
+        self._databases.unwatch(self._auth_changed)
+        self._databases.unwatch(self._state_changed)
 
     def _auth_changed(self) -> None:
-        """A session may have ended, or a player be blocked: each one shows the token again."""
+        """Let every waiting client authenticate again: a session may have ended, or a player may be blocked."""
         if self._waits is not None:
             self._waits.all_changed()
 
@@ -85,13 +85,13 @@ class DatabaseChangeSource(Struct, eq=False):
         if self._waits is None:
             return
         players = self._waits.players
-        cursors = await self._stores.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
+        cursors = await self._databases.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
         if self._waits is not None:
             self._waits.compare(cursors)
 
 
 def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
-    """All saves, or what changed since; nothing when the client knows this cursor (If-None-Match)."""
+    """Return all saves, or those that changed since; none if the client knows this cursor (If-None-Match)."""
     summary = tables.find_player(connection, player_id)
     cursor = summary.cursor
     known = conditions.if_none_match
@@ -105,15 +105,15 @@ def read_current_saves(connection: Connection, player_id: str, since: Cursor | N
 
 
 def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:
-    """A version, judged by the conditions; with the bytes, hashed again, when they are small and will be sent."""
-    state, data = _view(connection, player_id, request)
+    """Return a version and the result of the conditions, with its checked bytes if they are small and needed."""
+    state, data = _read_state(connection, player_id, request)
     target = (
         state.current
         if request.version is None
         else tables.find_version(connection, player_id, request.slot, request.version)
     )
     if target is None or target.content is None:
-        return SlotSnapshot(state, target, last=last_version_of(connection, player_id, state))
+        return SlotSnapshot(state, target, last=version_before_delete(connection, player_id, state))
     current = _representation(connection, player_id, target, request.conditions)
     outcome = evaluate_conditions(request.conditions, current, reading=True)
     if outcome is Precondition.FAILED:
@@ -128,29 +128,29 @@ def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> S
     return SlotSnapshot(state, target, precondition=outcome, representation=current, data=data, damaged=data is None)
 
 
-def _view(connection: Connection, player_id: str, request: ReadRequest) -> tuple[SlotState, bytes | None]:
-    """The slot; with what is small of it when the current bytes are asked for, whatever the client has already."""
+def _read_state(connection: Connection, player_id: str, request: ReadRequest) -> tuple[SlotState, bytes | None]:
+    """Return the slot, and its bytes if they are small and the client certainly needs them."""
     if request.with_bytes and request.version is None and request.conditions is UNCONDITIONAL:
         return tables.slot_state_and_bytes(connection, player_id, request.slot)
     return tables.slot_state(connection, player_id, request.slot), None
 
 
 def read_history(connection: Connection, player_id: str, slot: str) -> VersionHistory:
-    """Everything kept of a slot."""
+    """Return all versions that are kept of a slot."""
     return VersionHistory(
         tables.slot_state(connection, player_id, slot), tables.list_versions(connection, player_id, slot)
     )
 
 
-def _representation(connection: Connection, player_id: str, head: Version, conditions: Conditions) -> Representation:
-    """Whether its date tells it from its predecessor is looked up only for who asks by date."""
+def _representation(connection: Connection, player_id: str, current: Version, conditions: Conditions) -> Representation:
+    """Return the validators; the query whether the date is a strong one is made only if the client sent a date."""
     dated = isinstance(conditions.if_range, int)
-    doubtful = dated and tables.shares_its_second(connection, player_id, head)
-    return Representation(head.entity_tag, head.created_ms, date_is_strong=not doubtful)
+    doubtful = dated and tables.shares_its_second(connection, player_id, current)
+    return Representation(current.entity_tag, current.created_ms, date_is_strong=not doubtful)
 
 
 def _bytes_of(connection: Connection, version: Version, body: SaveContent, stored: bytes | None) -> bytes | None:
-    """The stored bytes, unless they are at hand already, if they are those that were acknowledged."""
+    """Return the stored bytes, or None if they are not those that were acknowledged."""
     if stored is None:
         if version.blob_id is None:
             return None
@@ -160,84 +160,86 @@ def _bytes_of(connection: Connection, version: Version, body: SaveContent, store
 
 T = TypeVar("T")
 CHANGE_BYTES = 64 * 1024
-"""What one entry of a commit counts for in a batch: a full one rides alone, so that nobody waits for two."""
+"""What one entry of a commit counts in a batch: a full commit is a batch alone, so that no request waits for two."""
 
 
 class SqliteSaveStore(Component, frozen=True):
-    """gamed.saves.service.SaveStore; failures are DatabaseError, SessionError where a token is judged."""
+    """The SaveStore of gamed.saves.service and the CommitStore of gamed.saves.batch, on SQLite."""
 
-    _stores: Databases
+    _databases: Databases
     _indexer: Indexer
     _limits: SaveLimits
 
     def read_summary(self, token: Secret, now_ms: int) -> Deferred[tuple[AuthenticatedSession, SavesSummary]]:
-        return self._look(token, now_ms, tables.find_player)
+        return self._read(token, now_ms, tables.find_player)
 
     def list_saves(
         self, token: Secret, now_ms: int, since: Cursor | None, conditions: Conditions
     ) -> Deferred[tuple[AuthenticatedSession, Listing]]:
-        return self._look(token, now_ms, partial(read_current_saves, since=since, conditions=conditions))
+        return self._read(token, now_ms, partial(read_current_saves, since=since, conditions=conditions))
 
     def read_slot(
         self, token: Secret, now_ms: int, request: ReadRequest
     ) -> Deferred[tuple[AuthenticatedSession, SlotSnapshot]]:
-        return self._look(token, now_ms, partial(read_slot, request=request))
+        return self._read(token, now_ms, partial(read_slot, request=request))
 
     def read_history(
         self, token: Secret, now_ms: int, slot: str
     ) -> Deferred[tuple[AuthenticatedSession, VersionHistory]]:
-        return self._look(token, now_ms, partial(read_history, slot=slot))
+        return self._read(token, now_ms, partial(read_history, slot=slot))
 
     def write(self, command: WriteCommand) -> Deferred[WriteResult | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
-        return self._stores.state.submit(partial(write_store.write_save, limits=self._limits, command=command), size)
+        return self._databases.state.submit(partial(write_store.write_save, limits=self._limits, command=command), size)
 
     def delete(self, command: DeleteCommand) -> Deferred[DeleteResult | SaveError]:
-        return self._stores.state.submit(partial(write_store.delete_save, limits=self._limits, command=command))
+        return self._databases.state.submit(partial(write_store.delete_save, limits=self._limits, command=command))
 
     def restore(self, command: RestoreCommand) -> Deferred[WriteResult | SaveError]:
-        return self._stores.state.submit(partial(write_store.restore_version, limits=self._limits, command=command))
+        return self._databases.state.submit(partial(write_store.restore_version, limits=self._limits, command=command))
 
     def dismiss(self, command: DismissCommand) -> Deferred[SaveError | None]:
-        return self._stores.state.submit(partial(write_store.dismiss_conflict, command=command))
+        return self._databases.state.submit(partial(write_store.dismiss_conflict, command=command))
 
     def size_of(self, player_id: str, sha256: bytes) -> Deferred[int | None]:
-        return self._stores.reads.submit(
+        return self._databases.reads.submit(
             attributed(STATE, partial(batch_store.staged_size_of, player_id=player_id, sha256=sha256))
         )
 
     def find_blobs(self, player_id: str, digests: Collection[bytes]) -> Deferred[dict[bytes, int]]:
-        return self._stores.reads.submit(
+        return self._databases.reads.submit(
             attributed(STATE, partial(batch_store.find_staged, player_id=player_id, digests=digests))
         )
 
     def stage(self, command: StageCommand) -> Deferred[Staged | BytesMissing | SaveError]:
         size = len(command.data) if command.data is not None else 0
-        return self._stores.state.submit(partial(batch_store.stage_bytes, limits=self._limits, command=command), size)
+        return self._databases.state.submit(
+            partial(batch_store.stage_bytes, limits=self._limits, command=command), size
+        )
 
     def commit(self, command: CommitCommand) -> Deferred[Committed | CommitConflict | BlobsMissing | SaveError]:
         size = CHANGE_BYTES * len(command.changes)
-        return self._stores.state.submit(
+        return self._databases.state.submit(
             partial(batch_store.commit_changes, limits=self._limits, command=command), size
         )
 
     def append(self, player_id: str, spool: BinaryIO) -> Deferred[int]:
-        return self._stores.blobs.append(player_id, spool)
+        return self._databases.blobs.append(player_id, spool)
 
     def fetch(self, blob_id: int) -> Deferred[IO[bytes] | SavePartReader]:
-        """A copy; on a full disk, the bytes where they are."""
+        """Return a copy of the bytes; if the disk is full, a reader of the stored ones."""
         return Deferred.fromCoroutine(self._fetch(blob_id))
 
     def check(self, blob_id: int) -> Deferred[None]:
-        return self._stores.blobs.check(blob_id)
+        return self._databases.blobs.check(blob_id)
 
     def discard(self, blob_id: int) -> Deferred[None]:
-        return self._stores.blobs.discard(blob_id)
+        return self._databases.blobs.discard(blob_id)
 
-    def _look(
+    def _read(
         self, token: Secret, now_ms: int, read: Callable[[Connection, str], T]
     ) -> Deferred[tuple[AuthenticatedSession, T]]:
-        """The token and what it opens in one hop; auth.db is read first."""
+        """Authenticate the token and read the saves in one transaction; auth.db is read first."""
 
         def unit(connection: Connection) -> tuple[AuthenticatedSession, T]:
             caller = authenticate(connection, self._indexer, token, now_ms)
@@ -246,10 +248,10 @@ class SqliteSaveStore(Component, frozen=True):
             except SQLITE_ERRORS as e:
                 raise found_in(STATE, e)  # noqa: B904  its cause is set
 
-        return self._stores.reads.submit(unit)
+        return self._databases.reads.submit(unit)
 
     async def _fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
         try:
-            return await self._stores.blobs.fetch(blob_id)
+            return await self._databases.blobs.fetch(blob_id)
         except DiskFull:
-            return await self._stores.blobs.read_parts(blob_id)
+            return await self._databases.blobs.read_parts(blob_id)

@@ -1,13 +1,9 @@
-"""The `save_version` table: every version that is kept.
+"""This module has the SQL of the tables of saves: `save_version`, `player_saves`, `save` and `blob`.
 
-The `player_saves` table has one row for each player who ever saved.
-
-The `save` table: one row per slot that ever held anything.
-
-The `blob` and `blob_part` tables as deciding units use them; larger bodies are appended by the blob lane before.
-
-`refs` counts the versions that have their bytes here. A blob that can be found and has none is staged: until
-`created_ms` is a while ago it waits for a commit (PROTOCOL 4.4).
+`save_version` has a row for each version that is kept, `player_saves` for each player who ever saved, `save` for each
+slot that ever held bytes. `blob` and `blob_part` have the bytes; the blob store appends larger ones before the write.
+`blob.refs` counts the versions with these bytes. A blob with a hash and no references is staged: it waits for a commit
+until it is too old by its `created_ms` (PROTOCOL 4.4).
 """
 
 import json
@@ -25,22 +21,22 @@ from gamed.saves.write_rules import MatchingVersions, SlotState
 
 VERSION_COLUMNS = "slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms"
 LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, the last that RFC 3339 can write."""
+"""The end of the year 9999, the last one in RFC 3339."""
 Row = tuple[Any, ...]
 _KINDS = {kind.value: kind for kind in VersionKind}
 
 
 def version_from_row(row: Row) -> Version:
-    """A row of COLUMNS; DatabaseCorrupt for an instant that no clock has shown."""
+    """Convert a row of VERSION_COLUMNS; raise DatabaseCorrupt for an impossible time."""
     slot, version, parent, parent_tag, kind, blob_id, sha256, size, ctype, meta, created_ms, retired_ms = row
     if not 0 <= created_ms <= LATEST_MS:
         raise damaged_row(STATE)
-    body = None if sha256 is None or ctype is None else SaveContent(sha256, size, ctype, meta)
-    return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, body, created_ms, retired_ms)
+    content = None if sha256 is None or ctype is None else SaveContent(sha256, size, ctype, meta)
+    return Version(slot, version, parent, parent_tag, _KINDS[kind], blob_id, content, created_ms, retired_ms)
 
 
 def find_version(connection: Connection, player_id: str, slot: str, version: int | None) -> Version | None:
-    """One version; None when it is not kept."""
+    """Return one version, or None if it is not kept."""
     query = f"""
         SELECT {VERSION_COLUMNS} FROM save_version
         WHERE player_id = :player_id AND slot = :slot AND version = :version
@@ -50,7 +46,7 @@ def find_version(connection: Connection, player_id: str, slot: str, version: int
 
 
 def list_versions(connection: Connection, player_id: str, slot: str) -> list[Version]:
-    """All of a slot, newest first."""
+    """Return all versions of a slot, newest first."""
     query = f"""
         SELECT {VERSION_COLUMNS} FROM save_version
         WHERE player_id = :player_id AND slot = :slot ORDER BY version DESC
@@ -59,7 +55,7 @@ def list_versions(connection: Connection, player_id: str, slot: str) -> list[Ver
 
 
 def newest_version(connection: Connection, player_id: str, slot: str, kind: VersionKind) -> Version | None:
-    """The newest version of one kind."""
+    """Return the newest version of one kind."""
     query = f"""
         SELECT {VERSION_COLUMNS} FROM save_version
         WHERE player_id = :player_id AND slot = :slot AND kind = :kind ORDER BY version DESC LIMIT 1
@@ -71,9 +67,9 @@ def newest_version(connection: Connection, player_id: str, slot: str, kind: Vers
 def matching_versions(
     connection: Connection, player_id: str, slot: str, base: str | None, sha256: bytes
 ) -> MatchingVersions:
-    """What holds these bytes and was written on top of `base`, the newest of each sort.
+    """Return the newest version and the newest conflict copy with these bytes that were written on top of `base`.
 
-    Found by the one blob that has them: of bytes that are new, however long the history is, that is no row.
+    The query starts at the blob with these bytes: for new bytes it reads no row, however long the history is.
     """
     query = f"""
         SELECT {VERSION_COLUMNS} FROM save_version INDEXED BY save_version_blob
@@ -88,7 +84,7 @@ def matching_versions(
 
 
 def conflict_copies(connection: Connection, player_id: str) -> Mapping[str, list[int]]:
-    """Numbers of a player's conflict copies by slot, oldest first."""
+    """Return the numbers of a player's conflict copies by slot, oldest first."""
     query = """
         SELECT slot, version FROM save_version INDEXED BY save_version_conflict
         WHERE player_id = :player_id AND kind = 'conflict' ORDER BY slot, version
@@ -99,8 +95,8 @@ def conflict_copies(connection: Connection, player_id: str) -> Mapping[str, list
     return found
 
 
-def conflict_copies_of_player(connection: Connection, player_id: str, slot: str) -> list[int]:
-    """Numbers of one slot's conflict copies, oldest first."""
+def conflict_copies_of_slot(connection: Connection, player_id: str, slot: str) -> list[int]:
+    """Return the numbers of one slot's conflict copies, oldest first."""
     query = """
         SELECT version FROM save_version INDEXED BY save_version_conflict
         WHERE player_id = :player_id AND slot = :slot AND kind = 'conflict' ORDER BY version
@@ -108,8 +104,8 @@ def conflict_copies_of_player(connection: Connection, player_id: str, slot: str)
     return [version for (version,) in connection.execute(query, {"player_id": player_id, "slot": slot})]
 
 
-def shares_its_second(connection: Connection, player_id: str, head: Version) -> bool:
-    """Whether another version of the slot became current in the same second as this one."""
+def shares_its_second(connection: Connection, player_id: str, current: Version) -> bool:
+    """Check whether another version of the slot became current in the same second as this one."""
     query = """
         SELECT EXISTS (
             SELECT 1 FROM save_version
@@ -117,15 +113,15 @@ def shares_its_second(connection: Connection, player_id: str, head: Version) -> 
               AND kind IN ('write', 'restore') AND created_ms / 1000 = :second
         )
     """
-    second = head.created_ms // 1000
-    values = {"player_id": player_id, "slot": head.slot, "version": head.version, "second": second}
+    second = current.created_ms // 1000
+    values = {"player_id": player_id, "slot": current.slot, "version": current.version, "second": second}
     return bool(connection.execute(query, values).fetchone()[0])
 
 
 def oldest_versions(connection: Connection, player_id: str, limit: int) -> list[Version]:
-    """What is no longer current, longest ago first: what goes when the history is too large (PROTOCOL 4.3, R1, R5).
+    """Return the versions to delete when the history is too large, longest retired first (PROTOCOL 4.3, R1, R5).
 
-    Left out are deletes, which hold no bytes, and the version before the current one of each slot.
+    Deletes, which have no bytes, and the version before the current one of each slot are left out.
     """
     query = f"""
         SELECT {VERSION_COLUMNS} FROM save_version v INDEXED BY save_version_retired
@@ -150,27 +146,37 @@ _RETIRE = "UPDATE save_version SET retired_ms = ? WHERE player_id = ? AND slot =
 
 
 def insert_version(connection: Connection, player_id: str, version: Version) -> None:
-    """A new version; its blob's references are the caller's business."""
-    body = version.content
-    contents = (None, 0, None, None) if body is None else (body.sha256, body.size, body.content_type, body.meta)
+    """Insert a version; the caller counts the reference to its blob."""
+    content = version.content
+    described: tuple[object, ...] = None, 0, None, None
+    if content is not None:
+        described = content.sha256, content.size, content.content_type, content.meta
     parentage = version.parent, version.parent_tag, str(version.kind), version.blob_id
-    values = player_id, version.slot, version.version, *parentage, *contents, version.created_ms, version.retired_ms
+    values = (
+        player_id,
+        version.slot,
+        version.version,
+        *parentage,
+        *described,
+        version.created_ms,
+        version.retired_ms,
+    )
     connection.execute(_INSERT_VERSION, values)
 
 
 def retire_version(connection: Connection, player_id: str, slot: str, version: int, now_ms: int) -> None:
-    """It is not current any more."""
+    """Set the time when the version stopped being current."""
     connection.execute(_RETIRE, (now_ms, player_id, slot, version))
 
 
-def remove_version(connection: Connection, player_id: str, slot: str, version: int) -> None:
-    """Forget it; its blob's references are the caller's business."""
+def delete_version(connection: Connection, player_id: str, slot: str, version: int) -> None:
+    """Delete a version; the caller counts the reference to its blob."""
     query = "DELETE FROM save_version WHERE player_id = :player_id AND slot = :slot AND version = :version"
     connection.execute(query, {"player_id": player_id, "slot": slot, "version": version})
 
 
 def move_blob(connection: Connection, blob_id: int, to: int) -> int:
-    """Every version of one blob has its bytes in another from now on; how many there were."""
+    """Let every version of one blob refer to another; return the number of versions."""
     query = "UPDATE save_version SET blob_id = :to WHERE blob_id = :blob_id"
     return connection.execute(query, {"blob_id": blob_id, "to": to}).rowcount
 
@@ -180,7 +186,7 @@ _FIND_PLAYER = f"SELECT {', '.join(PLAYER_COLUMNS)} FROM player_saves WHERE play
 
 
 def player_from_row(row: Sequence[Any]) -> SavesSummary:
-    """A row of COLUMNS; one of a join that found no shelf is an empty one."""
+    """Convert a row of PLAYER_COLUMNS; a row of NULLs, from a join, is a player who never saved."""
     epoch, seq, slots, live, kept, erased_ms, erasing = row
     if epoch is None:
         return SavesSummary()
@@ -188,20 +194,20 @@ def player_from_row(row: Sequence[Any]) -> SavesSummary:
 
 
 def find_player(connection: Connection, player_id: str) -> SavesSummary:
-    """The player's shelf; an empty one for who never saved."""
+    """Return the player's totals; they are empty for a player who never saved."""
     row = connection.execute(_FIND_PLAYER, (player_id,)).fetchone()
     return SavesSummary() if row is None else player_from_row(row)
 
 
 def cursors(connection: Connection, players: Sequence[str]) -> dict[str, Cursor]:
-    """Where each of these shelves stands; those who never saved are left out."""
+    """Return the cursors of these players; those who never saved are left out."""
     query = "SELECT player_id, epoch, seq FROM player_saves WHERE player_id IN (SELECT value FROM json_each(:players))"
     rows = connection.execute(query, {"players": json.dumps(players)})
     return {player_id: Cursor(epoch, seq) for player_id, epoch, seq in rows}
 
 
 def create_player(connection: Connection, player_id: str, epoch: str) -> None:
-    """Before the first change; nothing when the shelf is there."""
+    """Insert the player's row before their first change, unless it exists."""
     query = "INSERT INTO player_saves (player_id, epoch) VALUES (:player_id, :epoch) ON CONFLICT DO NOTHING"
     connection.execute(query, {"player_id": player_id, "epoch": epoch})
 
@@ -214,20 +220,20 @@ _CHANGE_PLAYER = """
 
 
 def change_player(connection: Connection, player_id: str, by: Usage) -> tuple[int, int]:
-    """Count one change that adds `by`; returns its number, and how many bytes the history has now."""
+    """Count one change that adds `by`; return its number, and how many bytes the history has now."""
     values = by.slots, by.bytes, by.history_bytes, player_id
     ((seq, kept),) = connection.execute(_CHANGE_PLAYER, values).fetchall()
     return int(seq), int(kept)
 
 
-def delete_player(connection: Connection, player_id: str, size: int) -> None:
-    """So many bytes of history are gone; nothing that a client sees in a list has changed."""
+def reduce_history_bytes(connection: Connection, player_id: str, size: int) -> None:
+    """Subtract deleted bytes from the history; no list of a client changes."""
     query = "UPDATE player_saves SET kept_bytes = kept_bytes - :size WHERE player_id = :player_id"
     connection.execute(query, {"player_id": player_id, "size": size})
 
 
 def renew_epochs(connection: Connection, random: Random) -> int:
-    """A new epoch for every shelf: whoever knows it from before takes everything anew (PROTOCOL 4.2). How many."""
+    """Give every player a new epoch, so that all clients read everything again (PROTOCOL 4.2); return the number."""
     connection.create_function("new_epoch", 0, lambda: new_epoch(random))
     return connection.execute("UPDATE player_saves SET epoch = new_epoch()").rowcount
 
@@ -236,41 +242,43 @@ def _prefixed(table: str, columns: Iterable[str]) -> str:
     return ", ".join(f"{table}.{column}" for column in columns)
 
 
-_HEAD = _prefixed("v", VERSION_COLUMNS.split(", "))
+_CURRENT = _prefixed("v", VERSION_COLUMNS.split(", "))
 _JOINED = "LEFT JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version"
-_VIEW = f"SELECT s.last_version, s.current_version, {_HEAD} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
-_VIEW_AND_BYTES = f"""
-    SELECT s.last_version, s.current_version, {_HEAD}, b.data
+_STATE = (
+    f"SELECT s.last_version, s.current_version, {_CURRENT} FROM save s {_JOINED} WHERE s.player_id = ? AND s.slot = ?"
+)
+_STATE_AND_BYTES = f"""
+    SELECT s.last_version, s.current_version, {_CURRENT}, b.data
     FROM save s {_JOINED} LEFT JOIN blob b ON b.blob_id = v.blob_id
     WHERE s.player_id = ? AND s.slot = ?
 """
-_PLACE = f"""
-    SELECT {_prefixed("h", PLAYER_COLUMNS)}, s.last_version, s.current_version, {_HEAD}
+_PLAYER_AND_STATE = f"""
+    SELECT {_prefixed("h", PLAYER_COLUMNS)}, s.last_version, s.current_version, {_CURRENT}
     FROM (SELECT 1) LEFT JOIN player_saves h ON h.player_id = ?1
     LEFT JOIN save s ON s.player_id = ?1 AND s.slot = ?2 {_JOINED}
 """
 
 
 def slot_state(connection: Connection, player_id: str, slot: str) -> SlotState:
-    """What decides about a slot."""
-    row = connection.execute(_VIEW, (player_id, slot)).fetchone()
-    return SlotState() if row is None else _view(connection, player_id, slot, row)
+    """Return the slot as the rules need it."""
+    row = connection.execute(_STATE, (player_id, slot)).fetchone()
+    return SlotState() if row is None else _state(connection, player_id, slot, row)
 
 
 def slot_state_and_bytes(connection: Connection, player_id: str, slot: str) -> tuple[SlotState, bytes | None]:
-    """The same, and the bytes of the current version as they are stored, if they are few."""
-    row = connection.execute(_VIEW_AND_BYTES, (player_id, slot)).fetchone()
-    return (SlotState(), None) if row is None else (_view(connection, player_id, slot, row[:-1]), row[-1])
+    """Return the slot, and the stored bytes of its current version if they are in its row of `blob`."""
+    row = connection.execute(_STATE_AND_BYTES, (player_id, slot)).fetchone()
+    return (SlotState(), None) if row is None else (_state(connection, player_id, slot, row[:-1]), row[-1])
 
 
 def load_slot(connection: Connection, player_id: str, slot: str) -> tuple[SavesSummary, SlotState]:
     """Return the player's totals and one slot from one query; both are empty where the row does not exist."""
-    row = connection.execute(_PLACE, (player_id, slot)).fetchone()
+    row = connection.execute(_PLAYER_AND_STATE, (player_id, slot)).fetchone()
     totals, found = row[: len(PLAYER_COLUMNS)], row[len(PLAYER_COLUMNS) :]
-    return player_from_row(totals), _view(connection, player_id, slot, found)
+    return player_from_row(totals), _state(connection, player_id, slot, found)
 
 
-def _view(connection: Connection, player_id: str, slot: str, row: tuple[Any, ...]) -> SlotState:
+def _state(connection: Connection, player_id: str, slot: str, row: tuple[Any, ...]) -> SlotState:
     last_version, current_version = row[:2]
     if last_version is None:
         return SlotState()
@@ -320,7 +328,7 @@ def touch_slot(
 
 
 def slots_to_prune(connection: Connection, now_ms: int, limit: int) -> list[tuple[str, str]]:
-    """Player and slot of histories that have to be looked at, longest due first."""
+    """Return player and slot of the histories to prune now, longest due first."""
     query = """
         SELECT player_id, slot FROM save INDEXED BY save_prune_at
         WHERE prune_at_ms <= :now_ms ORDER BY prune_at_ms LIMIT :limit
@@ -335,20 +343,20 @@ def set_prune_time(connection: Connection, player_id: str, slot: str, prune_at_m
 
 
 def current_saves(connection: Connection, player_id: str) -> list[SlotEntry]:
-    """Every slot that holds something, by name."""
+    """Return every slot that has a current version, by name."""
     query = f"""
-        SELECT {_HEAD} FROM save s
+        SELECT {_CURRENT} FROM save s
         JOIN save_version v ON v.player_id = s.player_id AND v.slot = s.slot AND v.version = s.current_version
         WHERE s.player_id = :player_id
         ORDER BY s.slot
     """
     copies = conflict_copies(connection, player_id)
-    heads = [version_from_row(row) for row in connection.execute(query, {"player_id": player_id})]
-    return [SlotEntry(head.slot, head, copies.get(head.slot, ())) for head in heads]
+    found = [version_from_row(row) for row in connection.execute(query, {"player_id": player_id})]
+    return [SlotEntry(current.slot, current, copies.get(current.slot, ())) for current in found]
 
 
 def changed_slots(connection: Connection, player_id: str, since: int) -> list[SlotEntry]:
-    """Every slot that changed after `since`, deleted ones too, by name."""
+    """Return every slot that changed after `since`, deleted ones included, by name."""
     query = """
         SELECT slot, last_version, deleted_ms FROM save INDEXED BY save_changes
         WHERE player_id = :player_id AND seq > :since ORDER BY slot
@@ -357,8 +365,8 @@ def changed_slots(connection: Connection, player_id: str, since: int) -> list[Sl
     return [_slot_entry(connection, player_id, *row) for row in rows]
 
 
-def deleted_slots(connection: Connection, player_id: str, slot: str) -> SlotEntry:
-    """A slot that was deleted, as a list of changes has it."""
+def deleted_slot(connection: Connection, player_id: str, slot: str) -> SlotEntry:
+    """Return a deleted slot, as a list of changes has it."""
     query = "SELECT last_version, deleted_ms FROM save WHERE player_id = :player_id AND slot = :slot"
     last_version, deleted_ms = connection.execute(query, {"player_id": player_id, "slot": slot}).fetchone()
     return _slot_entry(connection, player_id, slot, last_version, deleted_ms)
@@ -368,13 +376,13 @@ def _slot_entry(
     connection: Connection, player_id: str, slot: str, last_version: int, deleted_ms: int | None
 ) -> SlotEntry:
     now = slot_state(connection, player_id, slot)
-    copies = conflict_copies_of_player(connection, player_id, slot)
+    copies = conflict_copies_of_slot(connection, player_id, slot)
     outcome = now.tombstone.version if now.tombstone else last_version
     return SlotEntry(slot, now.current, copies, deleted_ms, outcome)
 
 
 ROW_BYTES = 16 * KIB
-"""A blob up to here lies in its own row; that row is written anew with every change of its references."""
+"""The largest blob that is in its row of `blob`; SQLite writes the whole row at each change of its references."""
 _INSERT_BLOB = """
     INSERT INTO blob (player_id, sha256, size, refs, created_ms, data) VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (player_id, sha256) DO NOTHING
@@ -383,23 +391,23 @@ _INSERT_PART = "INSERT INTO blob_part (blob_id, n, data) VALUES (?, 0, ?)"
 
 
 def find_blob(connection: Connection, player_id: str, sha256: bytes) -> int | None:
-    """The player's blob of these bytes."""
+    """Return the player's blob of these bytes."""
     query = "SELECT blob_id FROM blob WHERE player_id = :player_id AND sha256 = :sha256"
     row = connection.execute(query, {"player_id": player_id, "sha256": sha256}).fetchone()
     return None if row is None else int(row[0])
 
 
 def load_blob(connection: Connection, blob_id: int) -> bytes:
-    """The bytes of a small blob, unchecked."""
+    """Return the bytes of a small blob, unchecked."""
     return b"".join(blobs.read_all(connection, blob_id))
 
 
 def insert_blob(
     connection: Connection, player_id: str, sha256: bytes | None, data: bytes, *, refs: int, now_ms: int
 ) -> int | None:
-    """A small blob with so many references; None when the player has one of these bytes already.
+    """Insert a small blob; return None if the player has one with these bytes already.
 
-    Without its hash it is like one that the blob lane appended.
+    Without a hash it is like one that the blob store appended.
     """
     in_row = len(data) <= ROW_BYTES
     values = player_id, sha256, len(data), refs, 0 if refs else now_ms, data if in_row else None
@@ -412,7 +420,7 @@ def insert_blob(
 
 
 def is_unclaimed(connection: Connection, player_id: str, blob_id: int, size: int) -> bool:
-    """Whether a blob was appended by this player, in this size, and nobody took it up yet."""
+    """Check whether the blob was appended by this player, with this size, and is not used yet."""
     query = """
         SELECT 1 FROM blob
         WHERE blob_id = :blob_id AND player_id = :player_id AND size = :size AND sha256 IS NULL AND refs = 0
@@ -421,39 +429,40 @@ def is_unclaimed(connection: Connection, player_id: str, blob_id: int, size: int
 
 
 def publish(connection: Connection, blob_id: int, sha256: bytes) -> None:
-    """Make a loose blob one that can be found."""
+    """Give an appended blob its hash, so that queries find it."""
     query = "UPDATE blob SET sha256 = :sha256 WHERE blob_id = :blob_id"
     connection.execute(query, {"blob_id": blob_id, "sha256": sha256})
 
 
 def unpublish(connection: Connection, blob_id: int) -> None:
-    """Its bytes are not what they should be: nothing finds it any more, and the sweep takes it."""
+    """Delete the hash and the references of a damaged blob; cleanup deletes it."""
     query = "UPDATE blob SET sha256 = NULL, refs = 0 WHERE blob_id = :blob_id"
     connection.execute(query, {"blob_id": blob_id})
 
 
 def add_references(connection: Connection, blob_id: int, by: int) -> None:
-    """So many versions more, or fewer, have their bytes here; once there is none left the sweep takes them."""
+    """Count `by` references more, or fewer if negative; cleanup deletes a blob without references."""
     query = """
-        UPDATE blob SET refs = refs + :by, created_ms = iif(:by > 0, 0, created_ms) WHERE blob_id = :blob_id
+        UPDATE blob SET refs = refs + :by, created_ms = CASE WHEN :by > 0 THEN 0 ELSE created_ms END
+        WHERE blob_id = :blob_id
     """
     connection.execute(query, {"blob_id": blob_id, "by": by})
 
 
 def stage_blob(connection: Connection, blob_id: int, now_ms: int) -> None:
-    """It waits for a commit from now on, also when a version has had it before."""
+    """Begin the blob's wait for a commit now, even if a version used it before."""
     query = "UPDATE blob SET created_ms = :now_ms WHERE blob_id = :blob_id"
     connection.execute(query, {"blob_id": blob_id, "now_ms": now_ms})
 
 
 def staged_size(connection: Connection, blob_id: int) -> int:
-    """Bytes of a blob that is there."""
+    """Return the size of an existing blob."""
     query = "SELECT size FROM blob WHERE blob_id = :blob_id"
     return int(connection.execute(query, {"blob_id": blob_id}).fetchone()[0])
 
 
 def staged_bytes(connection: Connection, player_id: str, after_ms: int) -> int:
-    """What waits for a commit of the player, staged later than `after_ms`."""
+    """Return how many bytes wait for a commit of the player, staged later than `after_ms`."""
     query = """
         SELECT coalesce(sum(size), 0) FROM blob
         WHERE player_id = :player_id AND refs = 0 AND sha256 NOT NULL AND created_ms > :after_ms

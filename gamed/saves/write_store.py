@@ -1,10 +1,7 @@
-"""What a decision does to the rows of a slot, everything that is counted along included (PROTOCOL 4.1, 4.3).
+"""This module has the transactions that change one slot: write, delete, restore and dismiss (PROTOCOL 4.1, 4.3).
 
-The blob that holds a body's bytes: found, checked against the bytes at hand, made, or healed.
-
-Units that change a slot: read, judge, write, count; one transaction on the write lane of state.db (PROTOCOL 4.1).
-
-Units that bring an old version back, and that let go of a conflict copy (PROTOCOL 4, 4.3).
+Each one runs on the write queue of state.db: it reads the slot, lets the rules decide, writes the rows and updates the
+stored totals.
 """
 
 from sqlite3 import Connection
@@ -36,21 +33,170 @@ from gamed.saves.write_rules import (
     decide_write,
 )
 
-AT_ONCE = 8
-"""Versions that one change pushes out of a full history at most; the sweep does the rest."""
+PRUNE_VERSIONS = 8
+"""How many versions one change deletes at most from a history that is full; cleanup deletes the others."""
+
+
+def write_save(
+    connection: Connection, limits: SaveLimits, command: WriteCommand
+) -> WriteResult | BytesMissing | SaveError:
+    """Apply the rules W1 to W7 to a PUT. BytesMissing and SaveError change nothing."""
+    player_id, slot = command.context.player_id, command.slot
+    summary, state = tables.load_slot(connection, player_id, slot)
+    if summary.erased_since(command.context.epoch):
+        return erased_error()
+    decision = decide(connection, command, state)
+    if decision.rule not in WRITES:
+        return _keep_current(connection, limits, command, state, decision)
+    error = room_to_write(limits, summary.usage, state.size, command.content.size)
+    if error is not None:
+        return error
+    blob_id = ensure_blob(connection, command, refs=1)
+    if isinstance(blob_id, BytesMissing):
+        return blob_id
+    return WriteResult(
+        decision, replace_current(connection, limits, command, state, blob_id), created=state.current is None
+    )
+
+
+def _keep_current(
+    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, decision: WriteDecision
+) -> WriteResult | BytesMissing:
+    """Answer a PUT that does not change the current version; keep its bytes as a conflict copy if the rule says so."""
+    player_id, slot = command.context.player_id, command.slot
+    base = version_by_tag(connection, player_id, slot, command.condition.base)
+    if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_SEEN):
+        # These responses do not report kept bytes.
+        return WriteResult(decision, state.current, base=base)
+    if decision.stores_copy and not fits_into_history(connection, limits, player_id, command.content.size):
+        return WriteResult(decision, state.current, base=base, dropped=True)
+    blob_id = ensure_blob(connection, command, refs=1 if decision.stores_copy else 0)
+    if isinstance(blob_id, BytesMissing):
+        return blob_id
+    if not decision.stores_copy:
+        return WriteResult(decision, state.current, base=base, yours=decision.yours)
+    yours = store_conflict_copy(connection, limits, command, state, base=base, blob_id=blob_id)
+    base = version_by_tag(connection, player_id, slot, command.condition.base)  # the copy may have displaced it
+    return WriteResult(decision, state.current, base=base, yours=yours)
+
+
+def decide(connection: Connection, command: WriteCommand, state: SlotState) -> WriteDecision:
+    """Apply the rules W1 to W7; search for a repeated request only if there would be a conflict."""
+    decision = decide_write(state, command.condition, command.content, NOTHING_EARLIER)
+    if decision.rule is not WriteRule.W6_CONFLICT:
+        return decision
+    player_id, base = command.context.player_id, command.condition.base
+    earlier = tables.matching_versions(connection, player_id, command.slot, base, command.content.sha256)
+    return decide_write(state, command.condition, command.content, earlier)
+
+
+def delete_save(connection: Connection, limits: SaveLimits, command: DeleteCommand) -> DeleteResult | SaveError:
+    """Apply the rules of DELETE: the slot becomes empty, its history stays. SaveError changes nothing."""
+    player_id, slot = command.context.player_id, command.slot
+    summary, state = tables.load_slot(connection, player_id, slot)
+    if summary.erased_since(command.context.epoch):
+        return erased_error()
+    decision = decide_delete(state, command.condition)
+    if decision is DeleteDecision.DELETES and state.current is not None:
+        delete_current(connection, limits, command, state.last_version + 1, state.current)
+    last = version_before_delete(connection, player_id, state)
+    return DeleteResult(
+        decision, state.current, version_by_tag(connection, player_id, slot, command.condition.base), last
+    )
+
+
+def restore_version(connection: Connection, limits: SaveLimits, command: RestoreCommand) -> WriteResult | SaveError:
+    """Write the bytes of an old version by the same rules; nothing is copied, and no conflict copy is made."""
+    player_id, slot = command.context.player_id, command.slot
+    summary, state = tables.load_slot(connection, player_id, slot)
+    if summary.erased_since(command.context.epoch):
+        return erased_error()
+    old = tables.find_version(connection, player_id, slot, command.version)
+    if old is None or old.content is None:
+        return _without_bytes(state, slot, command.version, old)
+    base = command.condition.base
+    earlier = tables.matching_versions(connection, player_id, slot, base, old.content.sha256)
+    decision = decide_write(state, command.condition, old.content, earlier)
+    if decision.rule not in WRITES:
+        return WriteResult(decision, state.current, base=version_by_tag(connection, player_id, slot, base), yours=old)
+    error = room_to_write(limits, summary.usage, state.size, old.size)
+    if error is not None:
+        return error
+    latest = state.current or state.tombstone
+    parent, parent_tag = latest.version if latest else None, state.current.tag if state.current else None
+    now = Version(
+        slot, state.last_version + 1, parent, parent_tag, VersionKind.RESTORE, old.blob_id, old.content, command.now_ms
+    )
+    if old.blob_id is not None:
+        tables.add_references(connection, old.blob_id, +1)
+    return WriteResult(decision, set_current(connection, limits, player_id, state, now))
+
+
+def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveError | None:
+    """Delete a conflict copy and return None; other versions cannot be dismissed."""
+    player_id, slot = command.context.player_id, command.slot
+    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
+        return erased_error()
+    copy = tables.find_version(connection, player_id, slot, command.version)
+    if copy is None:
+        return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
+    if copy.kind is not VersionKind.CONFLICT:
+        return protected_error(copy)
+    delete_version(connection, player_id, copy)
+    bump_slot(connection, player_id, slot)
+    return None
+
+
+def _without_bytes(state: SlotState, slot: str, number: int, version: Version | None) -> SaveError:
+    if not state.exists:
+        return not_found_error(slot)
+    return version_gone_error(slot, number) if version is None else no_bytes_error(version)
 
 
 def version_by_tag(connection: Connection, player_id: str, slot: str, tag: str | None) -> Version | None:
-    """The version that a tag names, when it is kept and the tag is right about its bytes."""
+    """Return the version with this entity-tag if it is kept and the tag has the right hash."""
     number = None if tag is None else version_of_tag(tag)
     version = None if number is None else tables.find_version(connection, player_id, slot, number)
     return version if version is not None and version.tag == tag else None
 
 
-def set_current(connection: Connection, limits: SaveLimits, player_id: str, state: SlotState, now: Version) -> Version:
-    """Make `now` the current version of a player who has a row in `shelf`; retire its parent.
+def version_before_delete(connection: Connection, player_id: str, state: SlotState) -> Version | None:
+    """Return the version that an empty slot had when it was deleted, if it is kept."""
+    if state.tombstone is None:
+        return None
+    return tables.find_version(connection, player_id, state.tombstone.slot, state.tombstone.parent)
 
-    The caller counts the references of its blob, as in keep_copy().
+
+def erased_error() -> Erased:
+    """Return the error for a write that began before the saves were erased."""
+    return Erased("Your saves were erased after this request began; nothing was changed. Read the list, then decide.")
+
+
+def replace_current(
+    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, blob_id: int
+) -> Version:
+    """Make the bytes the current version; a player's first save also creates their row in `player_saves`."""
+    latest = state.current or state.tombstone
+    parent, parent_tag = latest.version if latest else None, state.current.tag if state.current else None
+    now = Version(
+        command.slot,
+        state.last_version + 1,
+        parent,
+        parent_tag,
+        VersionKind.WRITE,
+        blob_id,
+        command.content,
+        command.now_ms,
+    )
+    if state.last_version == 0:
+        tables.create_player(connection, command.context.player_id, command.new_epoch)
+    return set_current(connection, limits, command.context.player_id, state, now)
+
+
+def set_current(connection: Connection, limits: SaveLimits, player_id: str, state: SlotState, now: Version) -> Version:
+    """Make `now` the current version of a player who has a row in `player_saves`; retire its parent.
+
+    The caller counts the reference to its blob.
     """
     tables.insert_version(connection, player_id, now)
     if now.parent is not None:
@@ -73,29 +219,34 @@ def set_current(connection: Connection, limits: SaveLimits, player_id: str, stat
     return now
 
 
-def mark_deleted(connection: Connection, limits: SaveLimits, player_id: str, head: Version, tombstone: Version) -> None:
-    """The slot becomes empty; its history stays."""
-    now_ms = tombstone.created_ms
-    tables.insert_version(connection, player_id, tombstone)
-    tables.retire_version(connection, player_id, head.slot, head.version, now_ms)
-    seq, kept = tables.change_player(connection, player_id, Usage(-1, -head.size, head.size))
-    tables.write_slot(
-        connection,
-        player_id,
-        head.slot,
-        current_version=None,
-        last_version=tombstone.version,
-        seq=seq,
-        deleted_ms=now_ms,
-        prune_at_ms=now_ms + limits.keep_days * DAY_MS,
+def store_conflict_copy(
+    connection: Connection,
+    limits: SaveLimits,
+    command: WriteCommand,
+    state: SlotState,
+    *,
+    base: Version | None,
+    blob_id: int,
+) -> Version:
+    """Keep the refused bytes as a conflict copy, and delete the oldest copies beyond the limit.
+
+    The caller counts the reference to the blob.
+    """
+    player_id = command.context.player_id
+    parent, named, ms = base.version if base else None, command.condition.base, command.now_ms
+    copy = Version(
+        command.slot,
+        state.last_version + 1,
+        parent,
+        named,
+        VersionKind.CONFLICT,
+        blob_id,
+        command.content,
+        ms,
+        retired_ms=ms,
     )
-    _fit_into_quota(connection, limits, player_id, tombstone, seq, kept=kept, spared=head.version)
-
-
-def store_conflict_copy(connection: Connection, limits: SaveLimits, player_id: str, copy: Version) -> None:
-    """Refused bytes are kept beside the current ones; the oldest copies beyond the limit go."""
     tables.insert_version(connection, player_id, copy)
-    copies = tables.conflict_copies_of_player(connection, player_id, copy.slot)
+    copies = tables.conflict_copies_of_slot(connection, player_id, copy.slot)
     for number in copies[: max(0, len(copies) - limits.conflict_copies)]:
         old = tables.find_version(connection, player_id, copy.slot, number)
         if old is not None:
@@ -104,54 +255,52 @@ def store_conflict_copy(connection: Connection, limits: SaveLimits, player_id: s
     prune_at_ms = copy.created_ms + limits.keep_days * DAY_MS
     tables.touch_slot(connection, player_id, copy.slot, last_version=copy.version, seq=seq, prune_at_ms=prune_at_ms)
     _fit_into_quota(connection, limits, player_id, copy, seq, kept=kept, spared=copy.version)
+    return copy
+
+
+def delete_current(
+    connection: Connection, limits: SaveLimits, command: DeleteCommand, number: int, current: Version
+) -> None:
+    """Delete the current version: a tombstone becomes the newest version of the slot; its history stays."""
+    player_id, now_ms = command.context.player_id, command.now_ms
+    tombstone = Version(command.slot, number, current.version, current.tag, VersionKind.DELETE, None, None, now_ms)
+    tables.insert_version(connection, player_id, tombstone)
+    tables.retire_version(connection, player_id, current.slot, current.version, now_ms)
+    seq, kept = tables.change_player(connection, player_id, Usage(-1, -current.size, current.size))
+    tables.write_slot(
+        connection,
+        player_id,
+        current.slot,
+        current_version=None,
+        last_version=tombstone.version,
+        seq=seq,
+        deleted_ms=now_ms,
+        prune_at_ms=now_ms + limits.keep_days * DAY_MS,
+    )
+    _fit_into_quota(connection, limits, player_id, tombstone, seq, kept=kept, spared=current.version)
 
 
 def delete_version(connection: Connection, player_id: str, version: Version) -> None:
-    """One version of the history goes; its bytes are swept once no other version has them."""
-    tables.remove_version(connection, player_id, version.slot, version.version)
+    """Delete one version of the history; cleanup deletes its bytes when no other version has them."""
+    tables.delete_version(connection, player_id, version.slot, version.version)
     if version.blob_id is not None:
         tables.add_references(connection, version.blob_id, -1)
-        tables.delete_player(connection, player_id, version.size)
-
-
-def has_room(connection: Connection, limits: SaveLimits, player_id: str, size: int) -> bool:
-    """Whether so many bytes more fit into the history, when what retired first goes for them."""
-    over = tables.find_player(connection, player_id).usage.history_bytes + size - limits.history_bytes
-    return over <= 0 or over <= sum(version.size for version in tables.oldest_versions(connection, player_id, AT_ONCE))
-
-
-def prune_to_quota(
-    connection: Connection,
-    limits: SaveLimits,
-    player_id: str,
-    seq: int | None = None,
-    spared: tuple[str, int] | None = None,
-) -> bool:
-    """R5: what retired first goes until the history fits; True while it is still too large, and more can go.
-
-    A conflict copy that goes is a change of its slot, counted as `seq` or else as one of its own. `spared` stays: a
-    version that was only just put into the history, which seems to be the oldest after a clock was set back.
-    """
-    over = tables.find_player(connection, player_id).usage.history_bytes - limits.history_bytes
-    if over <= 0:
-        return False
-    oldest = tables.oldest_versions(connection, player_id, AT_ONCE + 1)
-    candidates = [version for version in oldest if (version.slot, version.version) != spared][:AT_ONCE]
-    for version in candidates:
-        delete_version(connection, player_id, version)
-        if version.kind is VersionKind.CONFLICT:
-            bump_slot(connection, player_id, version.slot, seq)
-        over -= version.size
-        if over <= 0:
-            return False
-    return bool(candidates)
+        tables.reduce_history_bytes(connection, player_id, version.size)
 
 
 def bump_slot(connection: Connection, player_id: str, slot: str, seq: int | None = None) -> None:
-    """The slot's entry in the list has changed, though no version that is or was current has."""
+    """Record a change of the slot's entry in the list that changes no current version."""
     state = tables.slot_state(connection, player_id, slot)
     number = tables.change_player(connection, player_id, Usage())[0] if seq is None else seq
     tables.touch_slot(connection, player_id, slot, last_version=state.last_version, seq=number, prune_at_ms=None)
+
+
+def fits_into_history(connection: Connection, limits: SaveLimits, player_id: str, size: int) -> bool:
+    """Check whether `size` bytes more fit into the history once the oldest versions are deleted."""
+    over = tables.find_player(connection, player_id).usage.history_bytes + size - limits.history_bytes
+    return over <= 0 or over <= sum(
+        version.size for version in tables.oldest_versions(connection, player_id, PRUNE_VERSIONS)
+    )
 
 
 def _fit_into_quota(
@@ -164,20 +313,48 @@ def _fit_into_quota(
     kept: int,
     spared: int | None = None,
 ) -> None:
-    """`kept` are the bytes of the history; `spared`: of the versions of this slot."""
+    """Prune if the history has more bytes, `kept`, than allowed; never delete the version `spared` of this slot."""
     if kept <= limits.history_bytes:
         return
     if prune_to_quota(connection, limits, player_id, seq, None if spared is None else (now.slot, spared)):
         tables.set_prune_time(connection, player_id, now.slot, now.created_ms)
 
 
-def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, refs: int = 0) -> int | BytesMissing:
-    """A blob of the player with exactly the body's bytes, and so many references more.
+def prune_to_quota(
+    connection: Connection,
+    limits: SaveLimits,
+    player_id: str,
+    seq: int | None = None,
+    spared: tuple[str, int] | None = None,
+) -> bool:
+    """Delete the versions that retired first until the history fits (rule R5 of PROTOCOL 4.3).
 
-    Bytes that are damaged on disk are replaced by those at hand, for every version that shares them: a player who
-    still has the bytes heals the save by storing it again. BytesMissing changes nothing.
+    Return True while it is still too large and more can be deleted. Deleting a conflict copy changes its slot, with
+    the number `seq` or else one of its own. `spared` stays: a version that was just put into the history, which seems
+    to be the oldest if the clock was set back.
     """
-    # bytes of a version are new mostly: to insert them tells; what makes none must write nothing where they are there
+    over = tables.find_player(connection, player_id).usage.history_bytes - limits.history_bytes
+    if over <= 0:
+        return False
+    oldest = tables.oldest_versions(connection, player_id, PRUNE_VERSIONS + 1)
+    candidates = [version for version in oldest if (version.slot, version.version) != spared][:PRUNE_VERSIONS]
+    for version in candidates:
+        delete_version(connection, player_id, version)
+        if version.kind is VersionKind.CONFLICT:
+            bump_slot(connection, player_id, version.slot, seq)
+        over -= version.size
+        if over <= 0:
+            return False
+    return bool(candidates)
+
+
+def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, refs: int = 0) -> int | BytesMissing:
+    """Return a blob of the player with exactly these bytes, with `refs` references more.
+
+    The command's bytes replace damaged ones on disk, for every version that shares them: a player who still has the
+    bytes repairs the save by storing it again. BytesMissing changes nothing.
+    """
+    # Bytes of a version are mostly new, so it inserts them first; staging must not write if they exist.
     if refs or tables.find_blob(connection, command.context.player_id, command.content.sha256) is None:
         blob_id = _new(connection, command, command.content.sha256, refs)
         if blob_id is not None:
@@ -191,7 +368,7 @@ def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, re
 def _new(
     connection: Connection, command: WriteCommand | StageCommand, sha256: bytes | None, refs: int = 0
 ) -> int | None:
-    """The bytes at hand in a blob of their own, unless the player has one of this hash: even then a number is spent."""
+    """Insert the command's bytes as a new blob, unless the player has one with this hash; return None if it did not."""
     if command.data is None:
         return None
     return tables.insert_blob(
@@ -200,199 +377,17 @@ def _new(
 
 
 def _found(connection: Connection, command: WriteCommand | StageCommand) -> int | BytesMissing:
-    player_id, body = command.context.player_id, command.content
-    known = tables.find_blob(connection, player_id, body.sha256)
+    player_id, content = command.context.player_id, command.content
+    known = tables.find_blob(connection, player_id, content.sha256)
     if known is not None and command.data is None and known == command.checked_blob:
         return known
     if known is not None and command.data is not None and tables.load_blob(connection, known) == command.data:
         return known
     fresh = command.appended_blob if command.data is None else _new(connection, command, None)
-    if fresh is None or not tables.is_unclaimed(connection, player_id, fresh, body.size):
+    if fresh is None or not tables.is_unclaimed(connection, player_id, fresh, content.size):
         return BytesMissing(known)
     if known is not None:
         tables.unpublish(connection, known)
         tables.add_references(connection, fresh, tables.move_blob(connection, known, fresh))
-    tables.publish(connection, fresh, body.sha256)
+    tables.publish(connection, fresh, content.sha256)
     return fresh
-
-
-def write_save(
-    connection: Connection, limits: SaveLimits, command: WriteCommand
-) -> WriteResult | BytesMissing | SaveError:
-    """Apply the rules W1 to W7 to a PUT. BytesMissing and SaveError change nothing."""
-    player_id, slot = command.context.player_id, command.slot
-    summary, state = tables.load_slot(connection, player_id, slot)
-    if summary.erased_since(command.context.epoch):
-        return is_erasing()
-    decision = decide(connection, command, state)
-    if decision.rule not in WRITES:
-        return _keep_current(connection, limits, command, state, decision)
-    refusal = room_to_write(limits, summary.usage, state.size, command.content.size)
-    if refusal is not None:
-        return refusal
-    blob_id = ensure_blob(connection, command, refs=1)
-    if isinstance(blob_id, BytesMissing):
-        return blob_id
-    return WriteResult(
-        decision, replace_current(connection, limits, command, state, blob_id), created=state.current is None
-    )
-
-
-def _keep_current(
-    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, decision: WriteDecision
-) -> WriteResult | BytesMissing:
-    """Answer a PUT that leaves the current version as it is; keep its bytes as a conflict copy where the rule says."""
-    player_id, slot = command.context.player_id, command.slot
-    base = version_by_tag(connection, player_id, slot, command.condition.base)
-    if decision.rule in (
-        WriteRule.W3_UNCONDITIONAL,
-        WriteRule.W7_NEVER_SEEN,
-    ):  # the response does not say that bytes are kept
-        return WriteResult(decision, state.current, base=base)
-    if decision.stores_copy and not has_room(connection, limits, player_id, command.content.size):
-        return WriteResult(decision, state.current, base=base, dropped=True)
-    blob_id = ensure_blob(connection, command, refs=1 if decision.stores_copy else 0)
-    if isinstance(blob_id, BytesMissing):
-        return blob_id
-    if not decision.stores_copy:
-        return WriteResult(decision, state.current, base=base, yours=decision.yours)
-    yours = store_refused(connection, limits, command, state, base=base, blob_id=blob_id)
-    base = version_by_tag(connection, player_id, slot, command.condition.base)  # the copy may have pushed it out
-    return WriteResult(decision, state.current, base=base, yours=yours)
-
-
-def decide(connection: Connection, command: WriteCommand, state: SlotState) -> WriteDecision:
-    """Which rule answers; only a conflict asks what was written before, and may be none then."""
-    decision = decide_write(state, command.condition, command.content, NOTHING_EARLIER)
-    if decision.rule is not WriteRule.W6_CONFLICT:
-        return decision
-    player_id, base = command.context.player_id, command.condition.base
-    earlier = tables.matching_versions(connection, player_id, command.slot, base, command.content.sha256)
-    return decide_write(state, command.condition, command.content, earlier)
-
-
-def delete_save(connection: Connection, limits: SaveLimits, command: DeleteCommand) -> DeleteResult | SaveError:
-    """A DELETE: the slot becomes empty, its history stays. SaveError changes nothing."""
-    player_id, slot = command.context.player_id, command.slot
-    summary, state = tables.load_slot(connection, player_id, slot)
-    if summary.erased_since(command.context.epoch):
-        return is_erasing()
-    decision = decide_delete(state, command.condition)
-    if decision is DeleteDecision.DELETES and state.current is not None:
-        empty(connection, limits, command, state.last_version + 1, state.current)
-    last = last_version_of(connection, player_id, state)
-    return DeleteResult(
-        decision, state.current, version_by_tag(connection, player_id, slot, command.condition.base), last
-    )
-
-
-def last_version_of(connection: Connection, player_id: str, state: SlotState) -> Version | None:
-    """What an empty slot held when it was deleted, if it is kept."""
-    if state.tombstone is None:
-        return None
-    return tables.find_version(connection, player_id, state.tombstone.slot, state.tombstone.parent)
-
-
-def is_erasing() -> Erased:
-    return Erased("Your saves were erased after this request began; nothing was changed. Read the list, then decide.")
-
-
-def replace_current(
-    connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, blob_id: int
-) -> Version:
-    """Make the body the current version; a player's first slot also makes their row in `shelf`."""
-    top = state.current or state.tombstone
-    parent, parent_tag = top.version if top else None, state.current.tag if state.current else None
-    now = Version(
-        command.slot,
-        state.last_version + 1,
-        parent,
-        parent_tag,
-        VersionKind.WRITE,
-        blob_id,
-        command.content,
-        command.now_ms,
-    )
-    if state.last_version == 0:
-        tables.create_player(connection, command.context.player_id, command.new_epoch)
-    return set_current(connection, limits, command.context.player_id, state, now)
-
-
-def store_refused(
-    connection: Connection,
-    limits: SaveLimits,
-    command: WriteCommand,
-    state: SlotState,
-    *,
-    base: Version | None,
-    blob_id: int,
-) -> Version:
-    """The body becomes a conflict copy."""
-    parent, named, ms = base.version if base else None, command.condition.base, command.now_ms
-    copy = Version(
-        command.slot,
-        state.last_version + 1,
-        parent,
-        named,
-        VersionKind.CONFLICT,
-        blob_id,
-        command.content,
-        ms,
-        retired_ms=ms,
-    )
-    store_conflict_copy(connection, limits, command.context.player_id, copy)
-    return copy
-
-
-def empty(connection: Connection, limits: SaveLimits, command: DeleteCommand, number: int, head: Version) -> None:
-    """A tombstone becomes the newest version."""
-    tombstone = Version(command.slot, number, head.version, head.tag, VersionKind.DELETE, None, None, command.now_ms)
-    mark_deleted(connection, limits, command.context.player_id, head, tombstone)
-
-
-def restore_version(connection: Connection, limits: SaveLimits, command: RestoreCommand) -> WriteResult | SaveError:
-    """A write of bytes that are here already, judged by the same rules; nothing is copied, or kept when refused."""
-    player_id, slot = command.context.player_id, command.slot
-    summary, state = tables.load_slot(connection, player_id, slot)
-    if summary.erased_since(command.context.epoch):
-        return is_erasing()
-    old = tables.find_version(connection, player_id, slot, command.version)
-    if old is None or old.content is None:
-        return _without_bytes(state, slot, command.version, old)
-    base = command.condition.base
-    earlier = tables.matching_versions(connection, player_id, slot, base, old.content.sha256)
-    decision = decide_write(state, command.condition, old.content, earlier)
-    if decision.rule not in WRITES:
-        return WriteResult(decision, state.current, base=version_by_tag(connection, player_id, slot, base), yours=old)
-    refusal = room_to_write(limits, summary.usage, state.size, old.size)
-    if refusal is not None:
-        return refusal
-    top = state.current or state.tombstone
-    parent, parent_tag = top.version if top else None, state.current.tag if state.current else None
-    now = Version(
-        slot, state.last_version + 1, parent, parent_tag, VersionKind.RESTORE, old.blob_id, old.content, command.now_ms
-    )
-    if old.blob_id is not None:
-        tables.add_references(connection, old.blob_id, +1)
-    return WriteResult(decision, set_current(connection, limits, player_id, state, now))
-
-
-def dismiss_conflict(connection: Connection, command: DismissCommand) -> SaveError | None:
-    """The conflict copy goes; None when it did. Only copies can."""
-    player_id, slot = command.context.player_id, command.slot
-    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
-        return is_erasing()
-    copy = tables.find_version(connection, player_id, slot, command.version)
-    if copy is None:
-        return _without_bytes(tables.slot_state(connection, player_id, slot), slot, command.version, copy)
-    if copy.kind is not VersionKind.CONFLICT:
-        return protected_error(copy)
-    delete_version(connection, player_id, copy)
-    bump_slot(connection, player_id, slot)
-    return None
-
-
-def _without_bytes(state: SlotState, slot: str, number: int, version: Version | None) -> SaveError:
-    if not state.exists:
-        return not_found_error(slot)
-    return version_gone_error(slot, number) if version is None else no_bytes_error(version)

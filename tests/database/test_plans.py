@@ -91,7 +91,7 @@ class PlanTest(CommitCase):
         logins = SqliteLoginStore(self.stores.reads, self.stores.auth, house.issuer.keys)
         works: list[Callable[[], Any]] = [
             players.clean_up,
-            CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).sweep,
+            CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).clean_up,
             house.sessions.clean_up,
             lambda: logins.delete_idle_buckets(now_ms()),
         ]

@@ -50,7 +50,7 @@ class CheckingTest(SynchronousTestCase):
         auto, old = (save_tables.slot_state(self.world.connection, PLAYER, slot) for slot in ("auto", "old"))
         self.assertEqual((auto.current.version, auto.last_version, old.current, old.tombstone.parent), (2, 3, None, 1))
         self.world.connection.execute("UPDATE save SET prune_at_ms = 0")
-        cleanup.clean_up(self.world.connection, SaveLimits(), auto.current.created_ms)
+        cleanup.prune_histories(self.world.connection, SaveLimits(), auto.current.created_ms)
         self.assertEqual(len(self.world.history()) + len(self.world.history("old")), 5)
 
     def test_lost_slot_of_copies(self) -> None:

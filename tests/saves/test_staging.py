@@ -138,8 +138,8 @@ class TimeTest(CommitCase):
     """How long staged bytes live."""
 
     def sweep(self) -> None:
-        sweeper = CleanupTask(self.stores, self.limits, lambda: self.house.now_ms, bytes, lambda _: None)
-        self.successResultOf(ensureDeferred(sweeper.sweep()))
+        task = CleanupTask(self.stores, self.limits, lambda: self.house.now_ms, bytes, lambda _: None)
+        self.successResultOf(ensureDeferred(task.clean_up()))
         self.agrees()
 
     def later(self, ms: int) -> None:

@@ -21,14 +21,14 @@ class SweepCase(SaveCase):
         self.changed: list[str] = []
 
     def sweep(self, limits: SaveLimits | None = None) -> None:
-        sweeper = CleanupTask(
+        task = CleanupTask(
             self.stores,
             limits or self.limits,
             lambda: self.house.now_ms,
             lambda size: b"\xfe" * size,
             self.changed.append,
         )
-        self.successResultOf(ensureDeferred(sweeper.sweep()))
+        self.successResultOf(ensureDeferred(task.clean_up()))
         self.agrees()
 
     def later(self, ms: int) -> None:
