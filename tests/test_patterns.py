@@ -135,11 +135,11 @@ TEXTS: Mapping[str, Collection[Text]] = {
     "gamed.providers.base:_SNOWFLAKE": [("", "0", "a")],
     "gamed.timestamps:_RFC3339": [("2026-11-22T09:00:00.", "0", "Z")],
     "gamed.event_log:_BARE": [("", "a", ""), ("", "a", " "), ("", "a", "\n")],
-    "gamed.saves.model:_FORM": [("", "a", ""), ("a.", "1", "x"), ("", "a.", "")],
-    "gamed.saves.validation:_MEMBER": [
+    "gamed.saves.model:_CURSOR": [("", "a", ""), ("a.", "1", "x"), ("", "a.", "")],
+    "gamed.saves.validation:_DIGEST_MEMBER": [
         ("", " ", ":"), ("a=:", "a", ""), ("a=:", "=", ""), ("a=::", " ", "a"), ("", "a", ":"), ("", "*", "="),
     ],
-    "gamed.saves.validation:_MEDIA_TYPE_FORM": [
+    "gamed.saves.validation:_MEDIA_TYPE": [
         ("a/b", "; ", "@"), ("a/b", ";", "@"), ("a/b", " ;", "@"), ("a/b", ";\t ", "@"), ("a/b", ";a=b", "@"),
         ("a/b", "; a=b ", "@"),
         ('a/b;a="', "a", ""), ('a/b;a="', "\\a", "\\"), ('a/b;a="', '\\"', ""), ("a/b", ';a=""', "@"),
@@ -147,7 +147,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("a/b", " ", "@"), ("a/b;a=", "a", "@"), ("a/b;", "a", "@"),
     ],
     "gamed.saves.batch:_SHA256": [("", "0", "g")],
-    "gamed.saves.validation:_SLOT_FORM": [("a", ".", "/"), ("", "a", "A")],
+    "gamed.saves.validation:_SLOT_NAME": [("a", ".", "/"), ("", "a", "A")],
     "gamed.strict_json:_BRACKETS": [("", "[", ""), ("", "a", "")],
     "gamed.strict_json:_STRINGS": [
         ('"', "a", ""), ('"', "\\", ""), ('"', '\\"', "\\"), ("", '"', ""), ("", '""', '"'), ('"', '\\\\', ""),

@@ -1,14 +1,6 @@
-"""What is asked of the store in one transaction, and what comes of it (PROTOCOL 4.1).
+"""This module defines the commands and reads that services send to a store, and their results (PROTOCOL 4).
 
-A body that a client has sent (PROTOCOL 4.1).
-
-What one look at a slot asks and shows (PROTOCOL 4.2).
-
-Several slots changed at once, or none of them (PROTOCOL 4.4).
-
-Each entry is judged as the PUT or DELETE that it stands for; the commit is carried out if all of them stand.
-
-Bytes that are stored for a commit to come (PROTOCOL 4.4).
+A store runs each in one transaction. A transaction may run twice, so a command carries every instant and random value.
 """
 
 from collections.abc import Awaitable, Mapping, Sequence
@@ -29,13 +21,13 @@ class WriteContext(Struct, frozen=True):
 
     player_id: str
     epoch: str
-    """Of the saves as they were then; erasing them draws another one."""
+    """The epoch of the saves at that time; an erase changes it."""
     usage: Usage = Usage()
 
 
 @redacts("data")
 class WriteCommand(Struct, frozen=True):
-    """A PUT whose bytes are all here. Everything random or timed comes along: the transaction may run twice."""
+    """A PUT whose body is complete."""
 
     context: WriteContext
     slot: str
@@ -43,47 +35,50 @@ class WriteCommand(Struct, frozen=True):
     content: SaveContent
     now_ms: int
     new_epoch: str
-    """For a first write; every other one has its shelf's."""
+    """The epoch for the player's first write; later writes do not use it."""
     data: bytes | None = None
     """The bytes of a small body."""
     appended_blob: int | None = None
-    """The blob that a larger body was appended as."""
+    """The blob to which a larger body was appended."""
     checked_blob: int | None = None
-    """A blob of the player that was seen to hold exactly these bytes."""
+    """A blob of the player that holds exactly these bytes, as a check has shown."""
 
 
 class BytesMissing(Struct, frozen=True):
-    """Nothing was changed: the bytes are not in the store, or nobody has checked the blob that should hold them."""
+    """The result that the store needs a blob with the bytes and changed nothing.
+
+    `known_blob` is a blob that should hold them, but was not checked.
+    """
 
     known_blob: int | None
 
 
 class WriteResult(Struct, frozen=True):
-    """A PUT was judged, and carried out where the rule says so."""
+    """The decision on a PUT or restore, and the slot afterwards."""
 
     decision: WriteDecision
     current: Version | None
     created: bool = False
-    """The slot held nothing before."""
+    """The slot was empty before."""
     base: Version | None = None
     """The version that the condition names, if it is kept."""
     yours: Version | None = None
-    """The refused bytes, as they are kept now."""
+    """The version that holds the refused bytes."""
     dropped: bool = False
-    """The refused bytes found no room."""
+    """The refused bytes did not fit into the history and were not kept."""
 
     @property
     def changed(self) -> bool:
-        """Check whether the slot has one version more: a current one, or a copy of the refused bytes."""
+        """Check whether the slot has a new version: a current one, or a copy of the refused bytes."""
         return self.decision.rule in WRITES or (self.decision.stores_copy and self.yours is not None)
 
     def uses_blob(self, blob_id: int) -> bool:
-        """Whether an appended blob is wanted."""
+        """Check whether a version of this result has its bytes in this blob."""
         return any(version is not None and version.blob_id == blob_id for version in (self.current, self.yours))
 
 
 class RestoreCommand(Struct, frozen=True):
-    """Make an old version current again."""
+    """A request to make an old version current again."""
 
     context: WriteContext
     slot: str
@@ -93,7 +88,7 @@ class RestoreCommand(Struct, frozen=True):
 
 
 class DismissCommand(Struct, frozen=True):
-    """Let go of a conflict copy."""
+    """A request to delete a conflict copy."""
 
     context: WriteContext
     slot: str
@@ -101,7 +96,7 @@ class DismissCommand(Struct, frozen=True):
 
 
 class DeleteCommand(Struct, frozen=True):
-    """A DELETE."""
+    """A DELETE of a slot."""
 
     context: WriteContext
     slot: str
@@ -110,105 +105,105 @@ class DeleteCommand(Struct, frozen=True):
 
 
 class DeleteResult(Struct, frozen=True):
-    """A DELETE was judged, and carried out where it may be."""
+    """The decision on a DELETE, and the slot afterwards."""
 
     decision: DeleteDecision
     current: Version | None = None
     base: Version | None = None
     last: Version | None = None
-    """What the slot held when it was deleted."""
+    """The version that was current when the slot was deleted."""
 
 
 class ReceivedSave(Struct, frozen=True, eq=False):
-    """A body that is all here, small in `data` or larger in `spool`; the caller closes the spool."""
+    """The complete body of a PUT: a small one in `data`, a larger one in `spool`, which the caller closes."""
 
     slot: str
     condition: Condition
     content: SaveContent
     expected_sha256: bytes | None
-    """The SHA-256 that Content-Digest promised."""
+    """The SHA-256 of Content-Digest."""
     blank: BlankDetector
     data: bytes | None = None
     spool: BinaryIO | None = None
 
     def __repr__(self) -> str:
-        """Not the bytes."""
-        return f"<Arrival {self.slot} {self.content.size}>"
+        """Return a text without the bytes."""
+        return f"<ReceivedSave {self.slot} {self.content.size}>"
 
 
 class ReadRequest(Struct, frozen=True):
-    """A GET or HEAD."""
+    """A GET or HEAD of a save."""
 
     slot: str
     conditions: Conditions
     with_bytes: bool
-    """The bytes are asked for too."""
+    """The client wants the bytes, too."""
     range: str | None = None
     """The Range header."""
     version: int | None = None
-    """One of the history; None: the current one."""
+    """The number of a version; None is the current one."""
 
 
 class SlotSnapshot(Struct, frozen=True):
-    """A slot at one instant, and what the conditions say about it."""
+    """A slot at one instant, with the result of the request's conditions."""
 
     state: SlotState
     target: Version | None = None
-    """What was looked at: the current version, or the one asked for. None when there is no such."""
+    """The requested version; None if it is not kept."""
     last: Version | None = None
-    """What an empty slot held when it was deleted."""
+    """In an empty slot, the version that was current when the slot was deleted."""
     base: Version | None = None
     """The version that If-Match names."""
     precondition: Precondition = Precondition.PROCEED
     representation: Representation | None = None
     data: bytes | None = None
-    """The bytes, when asked for and small."""
+    """The bytes of a small save, if the client wants them."""
     damaged: bool = False
-    """The bytes are not those that were acknowledged."""
+    """The bytes are not those that the server acknowledged."""
 
     def __repr__(self) -> str:
-        """Not the bytes."""
-        return f"<Sight {self.precondition.name} {self.target}>"
+        """Return a text without the bytes."""
+        return f"<SlotSnapshot {self.precondition.name} {self.target}>"
 
 
 class SavePartReader(Protocol):
-    """Bytes that are read piece by piece, where there is no room for a copy; closed by the reader."""
+    """A reader of the stored bytes in parts, used if the disk is too full for a copy; the caller closes it."""
 
     @property
     def part_bytes(self) -> int:
-        """The size of every part but the last."""
+        """Return the size of every part but the last, in bytes."""
 
     def part(self, n: int) -> Awaitable[bytes]: ...
 
     def close(self) -> None: ...
 
 
-SnapshotContent = bytes | IO[bytes] | SavePartReader
+SaveBody = bytes | IO[bytes] | SavePartReader
 
 
 class ReadResult(Struct, frozen=True):
-    """What a GET or HEAD found. `content` is None when it is not modified or only the head was asked for."""
+    """The version that a GET or HEAD read; `body` is None if it is not modified, or the client wants only the head."""
 
     version: Version
     modified: bool
     range: ByteRange | None = None
-    """What of the bytes is asked for; None: all."""
-    body: SnapshotContent | None = None
+    """The part of the bytes that the client wants; None is all of them."""
+    body: SaveBody | None = None
 
     def __repr__(self) -> str:
-        """Not the bytes."""
-        return f"<Reading {self.version}>"
+        """Return a text without the bytes."""
+        return f"<ReadResult {self.version}>"
 
 
 class VersionHistory(Struct, frozen=True):
-    """Everything kept of a slot, newest first."""
+    """All kept versions of a slot, newest first."""
 
     state: SlotState
     versions: Sequence[Version]
 
 
 class StagedContent(Struct, frozen=True):
-    """Bytes that are staged, and what goes with them: 32 bytes of SHA-256, media type, Save-Meta in one line."""
+    """The staged bytes that a commit names: SHA-256 (32 bytes), media type, and Save-Meta in one line."""
 
     sha256: bytes
     content_type: str
@@ -219,7 +214,7 @@ class StagedContent(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What a commit wants of one slot; without content it is to be deleted."""
+    """One entry of a commit: a write of staged bytes, or without content a delete."""
 
     slot: str
     condition: Condition
@@ -227,45 +222,45 @@ class Change(Struct, frozen=True):
 
 
 class CommitCommand(Struct, frozen=True):
-    """A commit. Everything random or timed comes along: the transaction may run twice."""
+    """A commit: several slots change, or none."""
 
     context: WriteContext
     changes: Sequence[Change]
-    """Each of another slot."""
+    """At most one for each slot."""
     now_ms: int
     new_epoch: str
-    """For a first write."""
+    """The epoch for the player's first write."""
     checked_blobs: Mapping[bytes, int]
-    """SHA-256 -> the player's blob that was seen to hold exactly these bytes."""
+    """By SHA-256, the player's blobs that hold exactly these bytes, as a check has shown."""
 
     @property
     def digests(self) -> frozenset[bytes]:
-        """Of all bytes that are named."""
+        """Return the SHA-256 of all bytes that the commit names."""
         return frozenset(change.content.sha256 for change in self.changes if change.content)
 
 
 class BlobsMissing(Struct, frozen=True):
-    """Nothing was changed: for these bytes there is no blob that was checked."""
+    """The result that the store needs checked blobs with these bytes and changed nothing."""
 
     digests: Sequence[bytes]
 
 
 class CommitConflict(Struct, frozen=True):
-    """Nothing was changed; refused bytes are kept. Only the entries that do not stand."""
+    """A commit that changed no current version, because the entries in `outcomes` do not fit."""
 
     outcomes: Sequence[tuple[Change, WriteResult | DeleteResult]]
     changed: bool
-    """Whether bytes are kept that were not before."""
+    """Refused bytes became new conflict copies."""
 
 
 class Committed(Struct, frozen=True):
-    """All is in place, now or before."""
+    """A commit that took effect, now or at an earlier attempt."""
 
     cursor: Cursor
     slots: Sequence[Version | SlotEntry]
-    """In the order of the changes: the current version, or when the slot was deleted."""
+    """In the order of the changes: the current version, or the entry of a deleted slot."""
     changed: bool
-    """Whether any slot has another version than before."""
+    """A slot has another version than before."""
 
 
 SUCCESSFUL_WRITES = frozenset(
@@ -275,19 +270,19 @@ SUCCESSFUL_DELETES = frozenset({DeleteDecision.DELETES, DeleteDecision.ALREADY_D
 
 
 def succeeds(decision: WriteDecision | DeleteDecision) -> bool:
-    """Whether an entry can be carried out, or was before."""
+    """Check whether an entry of a commit can take effect, or took effect before."""
     return decision.rule in SUCCESSFUL_WRITES if isinstance(decision, WriteDecision) else decision in SUCCESSFUL_DELETES
 
 
 @redacts("data")
 class ReceivedBlob(Struct, frozen=True):
-    """Bytes that are all here, small in `data` or larger in `spool`; the caller closes the spool."""
+    """The complete bytes to stage: small ones in `data`, larger ones in `spool`, which the caller closes."""
 
     sha256: bytes
-    """What the path says they are."""
+    """The SHA-256 in the path."""
     content: SaveContent
     expected_sha256: bytes | None
-    """The SHA-256 that Content-Digest promised."""
+    """The SHA-256 of Content-Digest."""
     blank: BlankDetector
     data: bytes | None = None
     spool: BinaryIO | None = None
@@ -295,27 +290,27 @@ class ReceivedBlob(Struct, frozen=True):
 
 @redacts("data")
 class StageCommand(Struct, frozen=True):
-    """Keep these bytes for a while. Everything timed comes along: the transaction may run twice."""
+    """A request to keep these bytes for a commit."""
 
     context: WriteContext
     content: SaveContent
-    """Of which only hash and size count."""
+    """Only its hash and size count."""
     now_ms: int
     expired_ms: int
-    """What was staged then or before does not count any more."""
+    """Bytes that were staged at this instant or earlier have expired."""
     data: bytes | None = None
     """The bytes of a small body."""
     appended_blob: int | None = None
-    """The blob that a larger body was appended as."""
+    """The blob to which a larger body was appended."""
     checked_blob: int | None = None
-    """A blob of the player that was seen to hold exactly these bytes."""
+    """A blob of the player that holds exactly these bytes, as a check has shown."""
 
 
 class Staged(Struct, frozen=True):
-    """The bytes are there."""
+    """The result that the bytes are stored in this blob."""
 
     blob_id: int
 
     def uses_blob(self, blob_id: int) -> bool:
-        """Whether an appended blob is wanted."""
+        """Check whether the bytes are in this blob."""
         return blob_id == self.blob_id

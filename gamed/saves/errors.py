@@ -1,13 +1,13 @@
-"""What a shelf of saves may say instead of yes (PROTOCOL 4); the text of each tells a person what to do.
-
-`members` are further members of the answer; `retry_after` is in seconds.
-"""
+"""This module defines the errors of saves (PROTOCOL 4); their texts say what a developer or player can do."""
 
 from collections.abc import Mapping
 
 
 class SaveError(Exception):
-    """A request about saves that was not carried out; nothing current was changed."""
+    """A rejected request; it changed no current version.
+
+    `members` are added to the problem details of the response.
+    """
 
     def __init__(self, detail: str, members: Mapping[str, object] | None = None) -> None:
         super().__init__(detail)
@@ -15,19 +15,19 @@ class SaveError(Exception):
 
 
 class InvalidSlot(SaveError):
-    """Not a slot's name."""
+    """The name is not one that a slot may have."""
 
 
 class InvalidSaveRequest(SaveError):
-    """A header or parameter that has no code of its own."""
+    """A header or parameter is invalid, and has no problem code of its own."""
 
 
 class InvalidCommit(SaveError):
-    """Entries of a commit that cannot be read; the member `errors` has a pointer (RFC 6901) and a detail for each."""
+    """Entries of a commit are invalid; the member `errors` has a JSON pointer (RFC 6901) and a detail for each."""
 
 
 class InvalidCondition(SaveError):
-    """Two conditions, an unquoted tag, or a condition that this method does not take."""
+    """The request has two conditions, an unquoted entity-tag, or a condition that its method does not allow."""
 
 
 class BadMeta(SaveError):
@@ -35,59 +35,59 @@ class BadMeta(SaveError):
 
 
 class BadRangePut(SaveError):
-    """A part of a save cannot be written."""
+    """A PUT has Content-Range, but a save is written whole."""
 
 
 class DigestMismatch(SaveError):
-    """Other bytes arrived than Content-Digest or the path says, or it says nothing readable."""
+    """The received bytes are not those of Content-Digest or of the path, or Content-Digest is malformed."""
 
 
 class ContentEncoded(SaveError):
-    """The body is compressed; bytes are kept as they are."""
+    """The body has a Content-Encoding; the server stores bytes as they are."""
 
 
 class LengthRequired(SaveError):
-    """Neither Content-Length nor chunked."""
+    """The request has neither Content-Length nor chunked transfer coding."""
 
 
 class SaveTooLarge(SaveError):
-    """One save over `save_bytes`."""
+    """The save is larger than the limit `save_bytes`."""
 
 
 class QuotaExceeded(SaveError):
-    """All current saves of the player over `bytes`."""
+    """The player's current saves would be larger than the limit `bytes`."""
 
 
 class TooManySlots(SaveError):
-    """A new slot over `slots`."""
+    """The player would have more saves than the limit `slots`."""
 
 
 class BlankSave(SaveError):
-    """No bytes, or only zeros: what a crashed game leaves behind."""
+    """The body has no bytes, or only zeros, as after a crash while the game was saving."""
 
 
 class SaveNotFound(SaveError):
-    """The slot never held anything."""
+    """The slot was never used."""
 
 
 class SaveDeleted(SaveError):
-    """The slot is empty now, and held something."""
+    """The save in this slot was deleted."""
 
 
 class BlobNotStaged(SaveError):
-    """There are no such bytes of this player."""
+    """The player has no bytes with this hash."""
 
 
 class BlobMissing(SaveError):
-    """A commit names bytes that are not staged, or not any more; the member `missing` lists them."""
+    """A commit names bytes that are not staged; the member `missing` lists them."""
 
 
 class VersionGone(SaveError):
-    """The version was pruned, or there never was one of this number."""
+    """The version was pruned, or never existed."""
 
 
 class VersionProtected(SaveError):
-    """Only a conflict copy can be dismissed."""
+    """The version is not a conflict copy, so the player cannot dismiss it."""
 
 
 class Erased(SaveError):
@@ -95,11 +95,11 @@ class Erased(SaveError):
 
 
 class PreconditionRequired(SaveError):
-    """The slot holds or held something, and the request does not say what it knows of it."""
+    """The slot holds or held a save, and the request has no condition."""
 
 
 class ConflictError(SaveError):
-    """The condition is false; the members show the sides of the disagreement."""
+    """The condition is false; the members show the sides of the conflict."""
 
 
 class VersionConflict(ConflictError):
@@ -107,16 +107,16 @@ class VersionConflict(ConflictError):
 
 
 class DeletedConflict(ConflictError):
-    """The slot was deleted since."""
+    """The save was deleted since the client read it."""
 
 
 class WeakValidator(ConflictError):
-    """A weak entity-tag was sent."""
+    """The condition has a weak entity-tag."""
 
 
 class Superseded(ConflictError):
-    """These bytes were written in time, and replaced since."""
+    """The bytes were stored by an earlier attempt of the client, and replaced since."""
 
 
 class CorruptBlob(SaveError):
-    """Stored bytes are not those that were acknowledged."""
+    """The stored bytes are not those that the server acknowledged."""

@@ -1,8 +1,6 @@
-"""What a player may keep (PROTOCOL 7); sizes in bytes.
+"""This module limits what a player stores, how often they change it, and how much disk uploads reserve (PROTOCOL 7).
 
-How often one player may change something (PROTOCOL 7); kept in memory, so a restart forgives.
-
-The disk of the stores: how full it may become, and what uploads and exports reserve of it (PROTOCOL 7).
+Sizes are bytes. Rates and reservations are in memory: a restart resets them.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,48 +14,48 @@ from gamed.saves.errors import QuotaExceeded, SaveError, SaveTooLarge, TooManySl
 KIB = 1024
 MIB = 1024 * KIB
 INLINE_BYTES = 256 * KIB
-"""Bodies up to here stay in memory and ride the deciding transaction; larger ones go by way of files."""
+"""Bodies up to this size stay in memory and are stored by the transaction that decides; larger ones go to a file."""
 
 
 class SaveLimits(Struct, frozen=True):
-    """The defaults of PROTOCOL 7."""
+    """The limits of a player, with the defaults of PROTOCOL 7."""
 
     save_bytes: int = 16 * MIB
     slots: int = 256
     bytes: int = 256 * MIB
-    """All current versions of one player."""
+    """The current versions of one player together."""
     history_bytes: int = 512 * MIB
-    """Everything else that is kept of one player."""
+    """All other stored versions of one player together."""
     meta_bytes: int = 2048
     keep_versions: int = 10
     keep_hours: int = 24
     keep_days: int = 30
     conflict_copies: int = 5
-    """Per slot, the newest."""
+    """The newest of each slot that are kept."""
     commit_writes: int = 64
     writes_per_minute: int = 60
-    """0 = off."""
+    """0 is no limit."""
     wait_seconds: int = 25
     upload_seconds: int = 600
     min_free_bytes: int = 256 * MIB
-    """The owner's disk: below it nothing is written."""
+    """Free bytes on the server's disk below which the server stores nothing."""
     allow_blank_saves: bool = False
 
 
 class Usage(Struct, frozen=True):
-    """What a player keeps now; sizes are counted for each version, also where two share their bytes."""
+    """A player's usage; each version counts with its full size, even if two versions share a blob."""
 
     slots: int = 0
     bytes: int = 0
     history_bytes: int = 0
 
     def remaining(self, limits: SaveLimits) -> int:
-        """Return how many bytes the player may keep beyond these; 0 where a limit was lowered since."""
+        """Return how many more bytes the player may store; 0 if a limit was lowered below the usage."""
         return max(0, limits.bytes + limits.history_bytes - self.bytes - self.history_bytes)
 
 
 def check_size(limits: SaveLimits, size: int) -> None:
-    """SaveTooLarge when one save is over the limit; for a declared size, and again as bytes arrive."""
+    """Check the declared size of one save, or the bytes received so far; raise SaveTooLarge."""
     if size > limits.save_bytes:
         raise SaveTooLarge(
             f"A save may have {limits.save_bytes} bytes at most; nothing was stored.",
@@ -66,16 +64,16 @@ def check_size(limits: SaveLimits, size: int) -> None:
 
 
 def room_to_write(limits: SaveLimits, usage: Usage, old: int | None, new: int) -> SaveError | None:
-    """Why a current version of `new` bytes may not take the place of one of `old` (None: an empty slot)."""
+    """Return the error if `new` bytes may not replace `old` bytes in a slot; None as `old` is an empty slot."""
     return room_to_change(limits, usage, [(old, new)])
 
 
 def room_to_change(
     limits: SaveLimits, usage: Usage, changes: Sequence[tuple[int | None, int | None]]
 ) -> SaveError | None:
-    """Why several slots may not change together, each from and to so many bytes; None is an empty slot.
+    """Return the error if these slots may not change together, each from and to a size; None is an empty slot.
 
-    A change that makes saves no larger and no more is always allowed (PROTOCOL 4.3, R6).
+    A change that adds neither slots nor bytes is always allowed (PROTOCOL 4.3, R6).
     """
     more = sum((new is not None) - (old is not None) for old, new in changes)
     if more > 0 and usage.slots + more > limits.slots:
@@ -94,7 +92,7 @@ def room_to_change(
 
 
 def room_to_stage(limits: SaveLimits, staged: int, size: int) -> SaveError | None:
-    """Why `size` bytes more may not wait for a commit beside the `staged` ones: no commit could keep them all."""
+    """Return the error if `size` more bytes may not be staged: with the `staged` ones no commit could store them."""
     if staged + size <= limits.bytes:
         return None
     return QuotaExceeded(
@@ -108,58 +106,58 @@ def _measured(limit: int, usage: int) -> dict[str, object]:
     return {"limit": limit, "usage": usage}
 
 
-MAX_REMEMBERED_PLAYERS = 10_000
-"""Players remembered before those who are quiet are forgotten."""
+MAX_BUCKETS = 10_000
+"""Buckets in memory; above this number the limiter discards those that are empty again."""
 
 
 class WriteRateLimiter(Struct):
-    """One bucket per player."""
+    """The rate limits of all players: a bucket each (see gamed.rate_limit), in memory only."""
 
     _rate: RateLimit
-    _next_allowed_ms: dict[str, int] = field(default_factory=dict)
+    _buckets: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, limits: SaveLimits) -> "WriteRateLimiter":
-        """Half a minute's worth at once, then evenly; 0 is no limit."""
+        """Return a limiter for changes: half a minute's writes at once, then evenly."""
         count = limits.writes_per_minute
         return cls(RateLimit(60_000 // count if count else 0, max(1, count // 2)))
 
     @classmethod
     def of_staging(cls, limits: SaveLimits) -> "WriteRateLimiter":
-        """A bucket of its own, so that a whole commit can be staged at once."""
+        """Return a limiter for staging, which allows the bytes of one whole commit at once."""
         count = limits.writes_per_minute
         return cls(RateLimit(60_000 // count if count else 0, max(limits.commit_writes, count // 2)))
 
     def acquire(self, player_id: str, now_ms: int) -> None:
-        """One change more; RateLimited leaves everything as it was."""
-        self._next_allowed_ms[player_id] = self._rate.acquire(self._next_allowed_ms.get(player_id), now_ms)
-        if len(self._next_allowed_ms) > MAX_REMEMBERED_PLAYERS:
-            self._next_allowed_ms = {player: ms for player, ms in self._next_allowed_ms.items() if ms > now_ms}
+        """Count one write; raise RateLimited, which counts nothing."""
+        self._buckets[player_id] = self._rate.acquire(self._buckets.get(player_id), now_ms)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets = {player: ms for player, ms in self._buckets.items() if ms > now_ms}
 
 
-UPLOADS = 4
-"""Of one player at the same time."""
+MAX_UPLOADS = 4
+"""Concurrent uploads of one player."""
 STEP_BYTES = 256 * 1024
-"""After so many bytes more of a body the disk is checked again; a body of unknown length reserves as many at once."""
+"""Bytes of a body between two checks of the disk; a body of unknown length reserves its space in such steps."""
 RETRY_MS = 5000
 
 
 class DiskNearlyFull(DiskFull):
-    """Less is free than the owner wants to keep free."""
+    """The error that the disk has less free space than `min_free_bytes`."""
 
     retry_after = 300
 
 
 class TooManyUploads(RateLimited):
-    """As many uploads of this player are under way as may be at once."""
+    """The error that a player has MAX_UPLOADS uploads under way."""
 
     def __init__(self) -> None:
         super().__init__(RETRY_MS)
-        self.args = (f"{UPLOADS} of your uploads are under way, which is the limit. {self.args[0]}",)
+        self.args = (f"{MAX_UPLOADS} of your uploads are under way, which is the limit. {self.args[0]}",)
 
 
 class _Uploading(Struct, eq=False):
-    """The uploads of one player, and the bytes that they have reserved together."""
+    """The number of one player's uploads, and the bytes that they have reserved together."""
 
     player_id: str
     count: int = 0
@@ -167,46 +165,46 @@ class _Uploading(Struct, eq=False):
 
 
 class DiskReservations(Struct):
-    """The bytes that uploads and exports have reserved on the disk, and have neither stored nor given up yet.
+    """The bytes that uploads and exports have reserved on the disk and have not yet written or released.
 
-    Exports are written at once, so they count in full. Uploads arrive at the speed of their clients, or never: what all
-    of them have reserved counts as half of the free room at most. So announcing bytes, by however many players, never
-    refuses another player's save that fits into the other half. What has really arrived lies on the disk and is missing
-    from its free bytes; the disk is checked again while a body arrives.
+    Exports are written at full speed, so their reservations count in full. Uploads arrive at the speed of their
+    clients, or never, so all their reservations together count as at most half of the free space: clients that only
+    announce large bodies cannot block a save that fits into the other half. Received bytes lie on the disk and lower
+    its free space themselves; the disk is checked again while a body arrives.
     """
 
     _free_bytes: Callable[[], int]
-    """Returns what the stores' disk has left."""
+    """Returns the free bytes of the disk that has the databases."""
     _min_free_bytes: int
     bytes: int = 0
-    """By uploads and exports together."""
+    """The reservations of uploads and exports together."""
     _uploads: int = 0
-    """By uploads alone."""
+    """The reservations of uploads."""
     _players: dict[str, _Uploading] = field(default_factory=dict)
 
     def check(self, size: int) -> None:
-        """Raise DiskNearlyFull if the disk has no room for so many bytes more."""
-        room = self._free_bytes() - self._min_free_bytes - (self.bytes - self._uploads)
-        if room - min(self._uploads, max(0, room) // 2) < size:
+        """Raise DiskNearlyFull if `size` more bytes do not fit on the disk."""
+        free = self._free_bytes() - self._min_free_bytes - (self.bytes - self._uploads)
+        if free - min(self._uploads, max(0, free) // 2) < size:
             raise DiskNearlyFull("The server's disk is nearly full; nothing was stored. Its owner must make room.")
 
     def reserve(self, size: int) -> None:
-        """Reserve bytes for an export, which gives them back itself; raise DiskNearlyFull."""
+        """Reserve bytes for an export, which lowers `bytes` itself when it is done; raise DiskNearlyFull."""
         self.check(size)
         self.bytes += size
 
-    def begin_upload(self, player_id: str, left: int) -> "UploadSpace":
-        """Begin an upload of a player who may keep `left` bytes more; raise TooManyUploads."""
+    def begin_upload(self, player_id: str, remaining: int) -> "UploadSpace":
+        """Begin an upload of a player who may store `remaining` more bytes; raise TooManyUploads."""
         player = self._players.get(player_id)
         if player is None:
             player = self._players[player_id] = _Uploading(player_id)
-        if player.count >= UPLOADS:
+        if player.count >= MAX_UPLOADS:
             raise TooManyUploads
         player.count += 1
-        return UploadSpace(self, player, left)
+        return UploadSpace(self, player, remaining)
 
     def _reserve(self, player: _Uploading, size: int) -> None:
-        """Add `size` bytes, fewer than 0 to give them back, to what the player's uploads have reserved."""
+        """Add `size` bytes to the reservation of the player's uploads; a negative size releases bytes."""
         self.bytes += size
         self._uploads += size
         player.bytes += size
@@ -215,35 +213,35 @@ class DiskReservations(Struct):
 
 
 class UploadSpace(Struct, eq=False):
-    """What one upload has reserved, and its place among the uploads of its player."""
+    """The disk space that one upload has reserved; until its body is complete it counts towards MAX_UPLOADS."""
 
     _reservations: DiskReservations
     _player: _Uploading
     _remaining: int
-    """What the player may keep beyond what they keep now: all their uploads together reserve no more than that."""
+    """Bytes that the player may still store; all uploads of the player together reserve no more."""
     _size: int = 0
     _reserved: int = 0
-    """How much of `_size` is reserved."""
+    """The part of `_size` that is reserved."""
     _arriving: bool = True
 
     def grow(self, size: int) -> None:
-        """Reserve `size` bytes in all, or check the disk again if they are reserved; raise DiskNearlyFull."""
+        """Reserve `size` bytes in total, or only check the disk again if they are reserved; raise DiskNearlyFull."""
         more = max(0, size - self._size)
         self._reservations.check(more)
-        counted = min(more, max(0, self._remaining - self._player.bytes))
+        reserved = min(more, max(0, self._remaining - self._player.bytes))
         self._size += more
-        self._reserved += counted
-        self._reservations._reserve(self._player, counted)
+        self._reserved += reserved
+        self._reservations._reserve(self._player, reserved)
 
     def arrived(self) -> None:
-        """Let the player begin another upload; what is reserved stays reserved."""
+        """Allow the player another upload, because this body is complete; its reservation stays."""
         if self._arriving:
             self._arriving = False
             self._player.count -= 1
             self._reservations._reserve(self._player, 0)
 
     def release(self) -> None:
-        """Give everything back."""
+        """Release the whole reservation."""
         self.arrived()
-        counted, self._reserved = self._reserved, 0
-        self._reservations._reserve(self._player, -counted)
+        reserved, self._reserved = self._reserved, 0
+        self._reservations._reserve(self._player, -reserved)

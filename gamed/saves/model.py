@@ -1,11 +1,4 @@
-"""One version of a save, as it is kept (PROTOCOL 4).
-
-Where a client stands in the changes of its shelf (PROTOCOL 4.2).
-
-One slot in a list of saves (PROTOCOL 4.2).
-
-One player's shelf as a whole.
-"""
+"""This module defines the values of saves: versions, slot entries, cursors, and the totals of a player (PROTOCOL 4)."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -22,7 +15,7 @@ from gamed.tokens import base64url
 
 
 class VersionKind(StrEnum):
-    """How a version came to be."""
+    """The request that made a version: a PUT, a restore, a refused PUT, or a DELETE."""
 
     WRITE = "write"
     RESTORE = "restore"
@@ -31,7 +24,7 @@ class VersionKind(StrEnum):
 
 
 class SaveContent(Struct, frozen=True):
-    """What a client wants kept: 32 bytes of SHA-256, bytes in all, media type, Save-Meta as sent."""
+    """The description of a save's bytes: SHA-256 (32 bytes), size, media type, and Save-Meta as the client sent it."""
 
     sha256: bytes
     size: int
@@ -45,9 +38,9 @@ class Version(Struct, frozen=True):
     slot: str
     version: int
     parent: int | None
-    """The version it was written on top of."""
+    """The version that this one replaced; of a conflict copy, the version that the client named."""
     parent_tag: str | None
-    """That version's entity-tag without quotes, as the client named it."""
+    """The entity-tag of the version that the client built on, without quotes."""
     kind: VersionKind
     blob_id: int | None
     """None for a delete."""
@@ -55,7 +48,7 @@ class Version(Struct, frozen=True):
     """None for a delete."""
     created_ms: int
     retired_ms: int | None = None
-    """When it stopped being current."""
+    """The instant at which this version stopped being current."""
 
     @property
     def size(self) -> int:
@@ -63,7 +56,7 @@ class Version(Struct, frozen=True):
 
     @property
     def tag(self) -> str:
-        """The entity-tag without quotes; a delete has the bare version."""
+        """Return the entity-tag without quotes; that of a delete is the bare version number."""
         return tag_of(self.version, self.content.sha256) if self.content else str(self.version)
 
     @property
@@ -72,28 +65,31 @@ class Version(Struct, frozen=True):
 
 
 def tag_of(version: int, sha256: bytes) -> str:
-    """`9-9f86d081884c7d65`: the version, and the first 16 hex digits of the bytes' SHA-256."""
+    """Return a tag such as `9-9f86d081884c7d65`: the version and the first 16 hex digits of the SHA-256."""
     return f"{version}-{sha256[:8].hex()}"
 
 
 def version_number(text: str) -> int:
-    """As it stands in a path; what is no number of any version is 0."""
+    """Parse a version number from a path; return 0, which no version has, if the text is not one."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and text[0] != "0" else 0
 
 
 def version_of_tag(tag: str) -> int | None:
-    """The version that a tag speaks of, or None when it is not one of ours."""
+    """Return the version number in an entity-tag; return None if this server does not make such tags."""
     number, dash, digest = tag.partition("-")
-    ours = bool(dash) and number.isascii() and number.isdigit() and len(number) <= 18 and len(digest) == 16
-    return int(number) if ours else None
+    well_formed = bool(dash) and number.isascii() and number.isdigit() and len(number) <= 18 and len(digest) == 16
+    return int(number) if well_formed else None
 
 
 EPOCH_BYTES = 6
-_FORM: Final = compile(r"([A-Za-z0-9_-]{1,32})\.([0-9]{1,18})", ASCII)
+_CURSOR: Final = compile(r"([A-Za-z0-9_-]{1,32})\.([0-9]{1,18})", ASCII)
 
 
 class Cursor(Struct, frozen=True):
-    """`k3x9.1234`: the epoch, redrawn when the shelf's past is gone, and the number of the last change."""
+    """A player's position in the changes of their saves, such as `k3x9.1234`: the epoch and the number of a change.
+
+    The epoch changes when earlier changes no longer exist: after an erase, and after a restored backup.
+    """
 
     epoch: str
     seq: int
@@ -106,17 +102,17 @@ class Cursor(Struct, frozen=True):
         return EntityTag(str(self))
 
     def follows(self, since: "Cursor") -> bool:
-        """Whether both are of one past, and `since` is not ahead."""
+        """Check that `since` has the same epoch and is not ahead of this cursor."""
         return since.epoch == self.epoch and since.seq <= self.seq
 
 
 EMPTY_CURSOR: Final = Cursor("0", 0)
-"""Of a player who never saved anything: no epoch is drawn before the first write."""
+"""The cursor of a player who never saved anything: the first write draws the epoch."""
 
 
 def parse_cursor(text: str) -> Cursor:
-    """As an earlier answer gave it, or InvalidSaveRequest."""
-    match = _FORM.fullmatch(text)
+    """Parse the cursor of an earlier response; raise InvalidSaveRequest."""
+    match = _CURSOR.fullmatch(text)
     if match is None:
         raise InvalidSaveRequest("since takes the cursor of an earlier answer as it was; without it you get all.")
     return Cursor(match[1], int(match[2]))
@@ -127,7 +123,7 @@ def new_epoch(random: Random) -> str:
 
 
 class SlotEntry(Struct, frozen=True):
-    """A current version with its conflict copies; or, without one, when the slot was deleted and by which version."""
+    """A slot in a list: its current version and conflict copies, or when and by which version it was deleted."""
 
     slot: str
     current: Version | None
@@ -137,37 +133,37 @@ class SlotEntry(Struct, frozen=True):
 
 
 class Listing(Struct, frozen=True):
-    """The shelf at a cursor; `entries` is None when the client said it knows this cursor."""
+    """A player's saves at a cursor; `entries` is None if the client already has this cursor (If-None-Match)."""
 
     cursor: Cursor
     entries: Sequence[SlotEntry] | None
     reset: bool = False
-    """Changes were asked for, since a past that is gone: this is everything."""
+    """The client asked for changes since a cursor of an older epoch, so `entries` lists everything."""
 
     def has_changes(self, since: Cursor | None) -> bool:
-        """Whether it tells a client more than it knows, who asked for changes since `since`."""
+        """Check whether a client that asked for changes since `since` learns anything from this list."""
         return self.entries is not None and self.cursor != since
 
 
 class SavesSummary(Struct, frozen=True):
-    """Counted exactly, in the same transaction as each change."""
+    """The totals of a player's saves, updated in the same transaction as each change."""
 
     cursor: Cursor = EMPTY_CURSOR
     usage: Usage = Usage()
     erased_ms: int | None = None
-    """When everything was erased last."""
+    """The instant of the last erase."""
     erasing: bool = False
-    """Rows of an erased shelf are still going; nothing new may come between them."""
+    """An erase is still deleting rows; until it ends the player can write nothing."""
 
     def covers(self, since: Cursor) -> bool:
-        """Whether what changed after `since` can be told.
+        """Check whether the server can list the changes after `since`.
 
-        Who knew nothing yet misses nothing, unless what they wrote themselves was erased meanwhile.
+        A client that knew nothing misses nothing, except after an erase, which may have deleted its own writes.
         """
         return self.erased_ms is None if since == EMPTY_CURSOR else self.cursor.follows(since)
 
     def erased_since(self, epoch: str) -> bool:
-        """Whether the shelf was erased after a request saw this epoch, or is being erased; needs no clock."""
+        """Check, without a clock, whether an erase began after a request read this epoch."""
         if self.erasing:
             return True
         return epoch != self.cursor.epoch and (self.erased_ms is not None or self.cursor == EMPTY_CURSOR)

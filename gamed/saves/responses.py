@@ -1,11 +1,4 @@
-"""How a version is shown to clients: SaveInfo of PROTOCOL 4, and what lists and refusals add to it.
-
-What judged changes come to for the client: the version that is current, or a typed refusal (PROTOCOL 4.1).
-
-The body of `GET /game/` (PROTOCOL 4.2).
-
-Stored bytes that are not what was acknowledged: what is left to offer (PROTOCOL 4.2).
-"""
+"""This module builds the JSON of responses about saves, and the errors that explain a rejected request (PROTOCOL 4)."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -37,22 +30,22 @@ from gamed.timestamps import rfc3339
 
 
 def save_info(version: Version) -> dict[str, object]:
-    """The members of SaveInfo; a delete has null for what only bytes have."""
-    body = version.content
+    """Return the members of SaveInfo; in a delete those that describe bytes are null."""
+    content = version.content
     return {
         "slot": version.slot,
         "version": version.version,
-        "etag": str(version.entity_tag) if body else None,
-        "size": body.size if body else 0,
-        "sha256": body.sha256.hex() if body else None,
-        "content_type": body.content_type if body else None,
+        "etag": str(version.entity_tag) if content else None,
+        "size": content.size if content else 0,
+        "sha256": content.sha256.hex() if content else None,
+        "content_type": content.content_type if content else None,
         "modified": rfc3339(version.created_ms),
-        "meta": _meta(body.meta) if body and body.meta is not None else None,
+        "meta": _decode_meta(content.meta) if content and content.meta is not None else None,
     }
 
 
-def _meta(text: str) -> object:
-    """Return the Save-Meta object; StoreCorrupt when the stored text is none."""
+def _decode_meta(text: str) -> object:
+    """Return the Save-Meta object; raise DatabaseCorrupt if the stored text is not JSON."""
     try:
         return decode(text)
     except DecodeError:
@@ -60,31 +53,31 @@ def _meta(text: str) -> object:
 
 
 def version_info(version: Version) -> dict[str, object]:
-    """The same in a history: how it came to be, and on top of what."""
+    """Return the members of a version in a history: SaveInfo with its kind and parent."""
     return {**save_info(version), "kind": version.kind, "parent": version.parent}
 
 
 def conflict_side(version: Version | None) -> dict[str, object] | None:
-    """One side of a disagreement: SaveInfo and where its bytes are; null when there is none."""
+    """Return one side of a conflict: SaveInfo and the path of its bytes; None if there is no version."""
     return None if version is None else {**save_info(version), "href": href(version)}
 
 
 def href(version: Version) -> str:
-    """The path of exactly this version; slots need no escaping."""
+    """Return the path of exactly this version; the name of a slot needs no escaping."""
     return f"/game/saves/{version.slot}/versions/{version.version}"
 
 
 def conflict_members(
     slot: str, base: Version | None, current: Version | None, yours: Version | None, dropped: str | None = None
 ) -> dict[str, object]:
-    """What a 412 adds: the version named, the current one, and the refused bytes as they are kept, or why not."""
+    """Return the members of a 412: the named version, the current one, and the refused bytes or why they are lost."""
     sides: dict[str, object] = {"slot": slot, "base": conflict_side(base), "current": conflict_side(current)}
     sides["yours"] = conflict_side(yours)
     return sides if dropped is None else {**sides, "yours_dropped": dropped}
 
 
 def list_response(listing: Listing) -> dict[str, object]:
-    """The body of `GET /game/saves`."""
+    """Return the body of `GET /game/saves`."""
     body: dict[str, object] = {
         "cursor": str(listing.cursor),
         "saves": [entry_info(slot) for slot in listing.entries or ()],
@@ -93,20 +86,20 @@ def list_response(listing: Listing) -> dict[str, object]:
 
 
 def commit_response(cursor: Cursor, slots: Sequence[Version | SlotEntry]) -> dict[str, object]:
-    """The body of a commit's answer: the slots in its order, each as it is now; a deleted one as in the list."""
+    """Return the body of a commit's response: its slots in order, each as it is now."""
     saves = [save_info(slot) if isinstance(slot, Version) else entry_info(slot) for slot in slots]
     return {"cursor": str(cursor), "saves": saves}
 
 
 def entry_info(slot: SlotEntry) -> dict[str, object]:
-    """A slot in a list, also one that was deleted."""
+    """Return a slot as in a list; it may be deleted."""
     if slot.current is not None:
         return {**save_info(slot.current), "conflicts": list(slot.conflicts)}
     return {"slot": slot.slot, "deleted": rfc3339(slot.deleted_ms or 0), "version": slot.tombstone_version}
 
 
 def version_list(limits: SaveLimits, slot: str, head: int | None, versions: Sequence[Version]) -> dict[str, object]:
-    """The body of the versions list; `versions` are newest first."""
+    """Return the body of the versions list; `versions` are newest first."""
     entries = []
     for version in versions:
         ends_ms = expires_ms(limits, version, head, versions)
@@ -115,35 +108,59 @@ def version_list(limits: SaveLimits, slot: str, head: int | None, versions: Sequ
     return {"slot": slot, "versions": entries}
 
 
-_REFUSED = {WriteRule.W5_SUPERSEDED, WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN}
+def summary_response(
+    player_id: str, owner: bool, summary: SavesSummary, limits: SaveLimits, now_ms: int
+) -> dict[str, object]:
+    """Return the player, the server's time, the cursor and usage of the player's saves, and the limits."""
+    usage = summary.usage
+    return {
+        "player": {"id": player_id, "owner": owner},
+        "time": rfc3339(now_ms),
+        "epoch": summary.cursor.epoch,
+        "cursor": str(summary.cursor),
+        "usage": {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes},
+        "limits": {
+            "save_bytes": limits.save_bytes,
+            "slots": limits.slots,
+            "bytes": limits.bytes,
+            "history_bytes": limits.history_bytes,
+            "meta_bytes": limits.meta_bytes,
+            "commit_writes": limits.commit_writes,
+            "writes_per_minute": limits.writes_per_minute,
+            "wait_seconds": limits.wait_seconds,
+            "keep_versions": limits.keep_versions,
+            "keep_days": limits.keep_days,
+        },
+    }
+
+
+_CONFLICTS = {WriteRule.W5_SUPERSEDED, WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN}
 REASONS: Mapping[type[SaveError], str] = {
     VersionConflict: "version_conflict",
     DeletedConflict: "deleted",
     WeakValidator: "weak_validator",
     Superseded: "superseded",
 }
-"""What each entry of a refused commit says of its slot: the code that its PUT or DELETE would have had."""
-NO_ROOM = "history_bytes"
-"""Why refused bytes were not kept: the limit that left no room."""
+"""The `code` of each entry of a rejected commit: that of its own PUT or DELETE."""
 
 
 def write_error(slot: str, condition: Condition, written: WriteResult) -> SaveError | None:
-    """Why a PUT was not carried out; None when it was."""
+    """Return the error of a rejected PUT; None if it succeeded."""
     if written.decision.rule is WriteRule.W3_UNCONDITIONAL:
         return PreconditionRequired(_unconditional(written.current))
-    if written.decision.rule not in _REFUSED:
+    if written.decision.rule not in _CONFLICTS:
         return None
-    dropped = NO_ROOM if written.dropped else None
+    dropped = "history_bytes" if written.dropped else None  # the limit that left no space for the refused bytes
     sides = conflict_members(slot, written.base, written.current, written.yours, dropped)
-    return _conflict(written, condition)(_explained(written, condition), sides)
+    return _conflict_type(written, condition)(_explain_conflict(written, condition), sides)
 
 
 def restore_error(slot: str, condition: Condition, written: WriteResult) -> SaveError | None:
-    """Why an old version was not made current; None when it was, now or before. The version itself stays kept."""
+    """Return the error of a rejected restore; None if it succeeded now or before. It deletes no version."""
     rule, current = written.decision.rule, written.current
     if rule is WriteRule.W3_UNCONDITIONAL:
         return PreconditionRequired(_unconditional(current))
-    if rule not in _REFUSED:
+    if rule not in _CONFLICTS:
         return None
     sides = conflict_members(slot, written.base, current, written.yours)
     if rule is WriteRule.W5_SUPERSEDED:
@@ -161,7 +178,7 @@ def restore_error(slot: str, condition: Condition, written: WriteResult) -> Save
 
 
 def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> SaveError | None:
-    """Why a DELETE was not carried out; None when it was, now or before."""
+    """Return the error of a rejected DELETE; None if it succeeded now or before."""
     match outcome.decision:
         case DeleteDecision.DELETES | DeleteDecision.ALREADY_DONE:
             return None
@@ -181,13 +198,13 @@ def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> Save
 
 
 def commit_error(outcomes: Sequence[tuple[Change, WriteResult | DeleteResult]], entries: int) -> ConflictError:
-    """Why nothing of a commit was carried out: of its `entries`, these do not fit what is current.
+    """Return the error of a rejected commit: of its `entries` these do not fit the current versions.
 
-    Where all have the same reason it is the whole's too.
+    If all have the same type of error the commit has it, too.
     """
-    refusals = [_refusal_of_change(change, outcome) for change, outcome in outcomes]
-    kinds = {type(refusal) for refusal in refusals}
-    conflicts = [{**refusal.members, "code": REASONS[type(refusal)]} for refusal in refusals]
+    errors = [_change_error(change, outcome) for change, outcome in outcomes]
+    kinds = {type(error) for error in errors}
+    conflicts = [{**error.members, "code": REASONS[type(error)]} for error in errors]
     return (kinds.pop() if len(kinds) == 1 else VersionConflict)(
         f"Nothing was changed: of {entries} entries {len(conflicts)} do not fit what is current, see conflicts. Choose "
         "for each, then commit all again with the etags of current.",
@@ -195,20 +212,20 @@ def commit_error(outcomes: Sequence[tuple[Change, WriteResult | DeleteResult]], 
     )
 
 
-def _refusal_of_change(change: Change, outcome: WriteResult | DeleteResult) -> ConflictError:
-    """A delete of nothing is a disagreement here: the commit was refused, not the slot looked for."""
+def _change_error(change: Change, outcome: WriteResult | DeleteResult) -> ConflictError:
+    """Return the error of one entry; the delete of an empty slot is a conflict here, not a 404 or 410."""
     if isinstance(outcome, WriteResult):
-        refusal = write_error(change.slot, change.condition, outcome)
+        error = write_error(change.slot, change.condition, outcome)
     else:
-        refusal = delete_error(change.slot, change.condition, outcome)
-    if isinstance(refusal, ConflictError):
-        return refusal
-    kind = DeletedConflict if isinstance(refusal, SaveDeleted) else VersionConflict
-    return kind(str(refusal), conflict_members(change.slot, outcome.base, outcome.current, None))
+        error = delete_error(change.slot, change.condition, outcome)
+    if isinstance(error, ConflictError):
+        return error
+    kind = DeletedConflict if isinstance(error, SaveDeleted) else VersionConflict
+    return kind(str(error), conflict_members(change.slot, outcome.base, outcome.current, None))
 
 
 def read_error(slot: str, conditions: Conditions, snapshot: SlotSnapshot) -> SaveError:
-    """Why a GET with If-Match or If-Unmodified-Since gives no bytes."""
+    """Return the error of a GET whose If-Match or If-Unmodified-Since is false."""
     sides = conflict_members(slot, snapshot.base, snapshot.state.current, None)
     if conditions.if_match and any(tag.weak for tag in conditions.if_match.listed):
         return WeakValidator(_WEAK, sides)
@@ -216,7 +233,7 @@ def read_error(slot: str, conditions: Conditions, snapshot: SlotSnapshot) -> Sav
 
 
 def unreadable_error(request: ReadRequest, snapshot: SlotSnapshot) -> SaveError:
-    """Why there are no bytes to look at."""
+    """Return the error of a GET of a version that does not exist or has no bytes."""
     if not snapshot.state.exists:
         return not_found_error(request.slot)
     if request.version is None:
@@ -242,7 +259,7 @@ def version_gone_error(slot: str, number: int) -> VersionGone:
 
 
 def no_bytes_error(version: Version) -> SaveDeleted:
-    """A delete is a version too, of nothing."""
+    """Return the error for a version without bytes, which is a delete."""
     earlier = f"; version {version.parent} is what it deleted" if version.parent else ""
     return SaveDeleted(
         f"Version {version.version} is a delete and holds no bytes{earlier}.",
@@ -259,14 +276,14 @@ def protected_error(version: Version) -> VersionProtected:
 
 
 def deleted_error(slot: str, last: Version | None) -> SaveDeleted:
-    """An empty slot; the member `last` shows what it held."""
+    """Return the error for an empty slot; the member `last` is the version that was deleted."""
     detail = f"This save was deleted. GET /game/saves/{slot}/versions lists what is kept of it; "
     return SaveDeleted(
         f"{detail}PUT with If-None-Match: * writes a new one.", {"slot": slot, "last": conflict_side(last)}
     )
 
 
-def _conflict(written: WriteResult, condition: Condition) -> type[ConflictError]:
+def _conflict_type(written: WriteResult, condition: Condition) -> type[ConflictError]:
     if written.decision.rule is WriteRule.W5_SUPERSEDED:
         return Superseded
     if condition.weak:
@@ -276,8 +293,8 @@ def _conflict(written: WriteResult, condition: Condition) -> type[ConflictError]
     return VersionConflict
 
 
-def _explained(written: WriteResult, condition: Condition) -> str:
-    """What happened, then what became of the bytes."""
+def _explain_conflict(written: WriteResult, condition: Condition) -> str:
+    """Return the detail of a 412: what happened, then where the refused bytes are."""
     if written.decision.rule is WriteRule.W5_SUPERSEDED:
         return "These bytes were stored in time and something newer since. Take the current version and go on from it."
     if condition.weak:
@@ -291,13 +308,10 @@ def _explained(written: WriteResult, condition: Condition) -> str:
         happened = "The save was deleted since. To bring it back with these bytes, send If-None-Match: *."
     else:
         happened = "Another version is current. Read it, merge or choose, then write again with its etag in If-Match."
-    return f"{happened} {_kept(written)}"
-
-
-def _kept(written: WriteResult) -> str:
     if written.yours is not None:
-        return f"Your bytes are kept as version {written.yours.version}."
-    return "Your bytes were not kept: your history has no room." if written.dropped else "Nothing was stored."
+        return f"{happened} Your bytes are kept as version {written.yours.version}."
+    kept = "Your bytes were not kept: your history has no room." if written.dropped else "Nothing was stored."
+    return f"{happened} {kept}"
 
 
 def _unconditional(current: Version | None) -> str:
@@ -312,43 +326,13 @@ def _unconditional(current: Version | None) -> str:
 _WEAK = "The entity-tag is weak (W/): a proxy between may have changed it. Send the etag without W/."
 
 
-def summary_response(
-    player_id: str, owner: bool, summary: SavesSummary, limits: SaveLimits, now_ms: int
-) -> dict[str, object]:
-    """Return the player, the server's time, the cursor and usage of the player's saves, and the limits."""
-    usage = summary.usage
-    return {
-        "player": {"id": player_id, "owner": owner},
-        "time": rfc3339(now_ms),
-        "epoch": summary.cursor.epoch,
-        "cursor": str(summary.cursor),
-        "usage": {"slots": usage.slots, "bytes": usage.bytes, "history_bytes": usage.history_bytes},
-        "limits": _limits(limits),
-    }
-
-
-def _limits(limits: SaveLimits) -> dict[str, object]:
-    return {
-        "save_bytes": limits.save_bytes,
-        "slots": limits.slots,
-        "bytes": limits.bytes,
-        "history_bytes": limits.history_bytes,
-        "meta_bytes": limits.meta_bytes,
-        "commit_writes": limits.commit_writes,
-        "writes_per_minute": limits.writes_per_minute,
-        "wait_seconds": limits.wait_seconds,
-        "keep_versions": limits.keep_versions,
-        "keep_days": limits.keep_days,
-    }
-
-
 Check = Callable[[int], Awaitable[None]]
-"""Hashes the bytes of a blob again; raises BlobGone, BlobCorrupt, or StoreCorrupt where SQLite cannot read them."""
+"""Hashes the bytes of a blob again; raises BlobNotFound, BlobCorrupt, or DatabaseCorrupt if SQLite cannot read it."""
 
 
-async def corrupt_blob_error(check: Check, version: Version, past: VersionHistory) -> CorruptBlob:
+async def corrupt_blob_error(check: Check, version: Version, history: VersionHistory) -> CorruptBlob:
     """Return the error for damaged bytes; it names the newest version whose bytes are good."""
-    good = await _newest_good(check, past, {version.blob_id})
+    good = await _newest_good(check, history, {version.blob_id})
     advice = (
         f"Version {good.version} is the newest that is good." if good else "No older version is good."
     ) + " If your game still has the bytes, PUT them again: that repairs the save."
@@ -356,8 +340,8 @@ async def corrupt_blob_error(check: Check, version: Version, past: VersionHistor
     return CorruptBlob(f"The stored bytes of version {version.version} are damaged. {advice}", members)
 
 
-async def _newest_good(check: Check, past: VersionHistory, bad: set[int | None]) -> Version | None:
-    for version in past.versions:
+async def _newest_good(check: Check, history: VersionHistory, bad: set[int | None]) -> Version | None:
+    for version in history.versions:
         if version.blob_id is None or version.blob_id in bad:
             continue
         try:

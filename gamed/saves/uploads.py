@@ -22,7 +22,7 @@ from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, SaveL
 from gamed.saves.model import SaveContent
 from gamed.saves.service import SaveService
 from gamed.saves.validation import (
-    DEFAULT,
+    DEFAULT_MEDIA_TYPE,
     BlankDetector,
     check_media_type,
     check_meta,
@@ -215,7 +215,7 @@ class StagedUpload(Component, frozen=True):
         """The whole body; a file belongs to this upload and ends with abort()."""
         incoming = self._body
         data, spool = await incoming.finish()
-        body = SaveContent(incoming.sha256, incoming.size, DEFAULT)
+        body = SaveContent(incoming.sha256, incoming.size, DEFAULT_MEDIA_TYPE)
         return ReceivedBlob(self._sha256, body, self._expected_sha256, incoming.blank, data, spool)
 
 

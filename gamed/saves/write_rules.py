@@ -1,9 +1,7 @@
-"""The condition under which a slot may be changed (PROTOCOL 4.1): exactly one, or none.
+"""This module decides whether a request may change a slot: the rules W1 to W7 of PROTOCOL 4.1, as pure functions.
 
-Whether a slot may be changed, and what is kept either way: W1 to W7 of PROTOCOL 4.1, pure.
-
-The promise: nothing current is replaced by a writer who has not seen it, refused bytes are kept, and a repeated
-request finds its own effect and calls it success.
+They promise three things. A client that has not seen the current version cannot replace it; refused bytes are kept;
+and a repeated request recognises its own effect and succeeds.
 """
 
 from enum import Enum, auto
@@ -15,16 +13,16 @@ from gamed.saves.errors import InvalidCondition
 from gamed.saves.model import SaveContent, Version
 
 MAX_LENGTH = 1024
-"""Characters of a condition: a commit's body could hold one of 256 KiB."""
+"""Characters of a condition: the JSON of a commit could hold one of 256 KiB."""
 MAX_TAG = 64
-"""Characters; what is kept with refused bytes is bounded."""
+"""Characters of an entity-tag: the server stores the tag with refused bytes."""
 
 
 class ConditionKind(Enum):
-    """What the slot must be for the change to happen."""
+    """The state that the slot must have for the change to happen."""
 
     ANYTHING = auto()
-    """Nothing was said."""
+    """The request has no condition."""
     THIS = auto()
     """If-Match with a tag."""
     PRESENT = auto()
@@ -34,17 +32,17 @@ class ConditionKind(Enum):
 
 
 class Condition(Struct, frozen=True):
-    """What the client said it knows of the slot."""
+    """The condition of a write: at most one of If-Match and If-None-Match."""
 
     kind: ConditionKind = ConditionKind.ANYTHING
     tag: EntityTag | None = None
 
-    def holds(self, head: Version | None) -> bool:
-        """Against the current version; None is a slot that is deleted or was never there."""
-        return self.allows(None if head is None else head.entity_tag)
+    def holds(self, current: Version | None) -> bool:
+        """Evaluate the condition against the current version; None is a slot that is deleted or was never used."""
+        return self.allows(None if current is None else current.entity_tag)
 
     def allows(self, current: EntityTag | None) -> bool:
-        """Against the tag of what is there now, if anything is. Tags compare strongly."""
+        """Evaluate the condition against the current entity-tag, if there is one, by strong comparison."""
         match self.kind:
             case ConditionKind.THIS:
                 return self.tag is not None and current is not None and self.tag.strongly_equals(current)
@@ -56,7 +54,7 @@ class Condition(Struct, frozen=True):
 
     @property
     def base(self) -> str | None:
-        """The tag without quotes of the version that the client built on, when it named one."""
+        """Return the tag, without quotes, of the version that the client built on; None if it named none."""
         return self.tag.opaque if self.tag else None
 
     @property
@@ -68,7 +66,10 @@ UNCONDITIONAL = Condition()
 
 
 def writing_condition(header: Header) -> Condition:
-    """For PUT: `If-Match: "<etag>"`, `If-Match: *`, `If-None-Match: *` or nothing; else BadPrecondition."""
+    """Read the condition of a PUT: `If-Match: "<etag>"`, `If-Match: *`, `If-None-Match: *` or none.
+
+    Raise InvalidCondition for anything else.
+    """
     match, none_match = _tags(header, "if-match"), _tags(header, "if-none-match")
     if match and none_match:
         raise InvalidCondition("Send If-Match or If-None-Match, not both.")
@@ -80,7 +81,7 @@ def writing_condition(header: Header) -> Condition:
 
 
 def deleting_condition(header: Header) -> Condition:
-    """For DELETE: `If-Match: "<etag>"`, `If-Match: *` or nothing; else BadPrecondition."""
+    """Read the condition of a DELETE: `If-Match: "<etag>"`, `If-Match: *` or none; raise InvalidCondition."""
     if header("if-none-match") is not None:
         raise InvalidCondition('To delete, send If-Match: "<etag>"; If-None-Match makes no sense here.')
     return _matching(_tags(header, "if-match"))
@@ -113,11 +114,11 @@ def _tags(header: Header, name: str) -> EntityTagList | None:
 
 
 class WriteRule(Enum):
-    """Which row of PROTOCOL 4.1 answers."""
+    """The row of the table in PROTOCOL 4.1 that applies to a PUT."""
 
     W1_ALREADY_THERE = auto()
     W1_RELABELLED = auto()
-    """The same bytes and type under another Save-Meta."""
+    """The same bytes and media type with another Save-Meta."""
     W2_FIRST = auto()
     W3_UNCONDITIONAL = auto()
     W4_WRITTEN = auto()
@@ -127,15 +128,15 @@ class WriteRule(Enum):
 
 
 WRITES = frozenset({WriteRule.W1_RELABELLED, WriteRule.W2_FIRST, WriteRule.W4_WRITTEN})
-"""These make a new current version."""
+"""The rules that make a new current version."""
 
 
 class DeleteDecision(Enum):
-    """What a DELETE comes to."""
+    """The decision on a DELETE."""
 
     DELETES = auto()
     ALREADY_DONE = auto()
-    """The slot was deleted on top of the version named: this request, answered again (RFC 9110 13.1.1)."""
+    """The slot was deleted on top of the named version, so this repeats an earlier request (RFC 9110 13.1.1)."""
     NEVER_SEEN = auto()
     ALREADY_DELETED = auto()
     UNCONDITIONAL = auto()
@@ -143,7 +144,11 @@ class DeleteDecision(Enum):
 
 
 class SlotState(Struct, frozen=True):
-    """What decides: the highest version ever given out (0: never seen), the current version, the tombstone on top."""
+    """A slot as the rules see it.
+
+    `last_version` is the highest version number ever used, 0 in a slot that was never used. `tombstone` is the version
+    of the DELETE that emptied the slot.
+    """
 
     last_version: int = 0
     current: Version | None = None
@@ -155,40 +160,42 @@ class SlotState(Struct, frozen=True):
 
     @property
     def size(self) -> int | None:
-        """Bytes of the current version; None for an empty slot."""
+        """Return the size of the current version in bytes; None for an empty slot."""
         return self.current.size if self.current else None
 
 
 class WriteDecision(Struct, frozen=True):
-    """A rule, and the version in history that the answer shows as the client's own (W5, or W6 repeated)."""
+    """The rule that applies to a PUT, and the earlier version that holds the client's bytes (W5, or a repeated W6)."""
 
     rule: WriteRule
     yours: Version | None = None
 
     @property
     def stores_copy(self) -> bool:
-        """W6 for the first time: the refused bytes are kept beside the current ones."""
+        """Check whether the refused bytes become a conflict copy: only the first time (W6)."""
         return self.rule is WriteRule.W6_CONFLICT and self.yours is None
 
 
 class MatchingVersions(Struct, frozen=True):
-    """Versions of this slot that hold the same bytes and were written on top of the version named, if any."""
+    """Versions of the slot that hold the same bytes and were written on top of the version that the client names."""
 
     written: Version | None = None
-    """It was current once."""
+    """A version that was current once."""
     copied: Version | None = None
-    """It was refused."""
+    """A conflict copy."""
 
 
 NOTHING_EARLIER = MatchingVersions()
 
 
-def decide_write(state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions) -> WriteDecision:
-    """The first rule that fits; `earlier` was looked up by Condition.base and the body's SHA-256."""
-    head, holds = state.current, condition.holds(state.current)
-    if head is not None and head.content is not None and _same(head.content, body):
-        changed = head.content.meta != body.meta and holds
-        return WriteDecision(WriteRule.W1_RELABELLED if changed else WriteRule.W1_ALREADY_THERE)
+def decide_write(
+    state: SlotState, condition: Condition, content: SaveContent, earlier: MatchingVersions
+) -> WriteDecision:
+    """Return the first rule that fits; the caller found `earlier` by Condition.base and the content's SHA-256."""
+    current, holds = state.current, condition.holds(state.current)
+    if current is not None and current.content is not None and _same(current.content, content):
+        relabelled = current.content.meta != content.meta and holds
+        return WriteDecision(WriteRule.W1_RELABELLED if relabelled else WriteRule.W1_ALREADY_THERE)
     if condition.kind is ConditionKind.ANYTHING:
         return WriteDecision(WriteRule.W3_UNCONDITIONAL if state.exists else WriteRule.W2_FIRST)
     if holds:
@@ -201,11 +208,12 @@ def decide_write(state: SlotState, condition: Condition, body: SaveContent, earl
 
 
 def decide_delete(state: SlotState, condition: Condition) -> DeleteDecision:
-    """A slot without a current version is judged before the condition (RFC 9110 13.2.1)."""
+    """Decide on a DELETE; a slot without a current version needs no condition (RFC 9110 13.2.1)."""
     if not state.exists:
         return DeleteDecision.NEVER_SEEN
     if state.current is None:
-        return DeleteDecision.ALREADY_DONE if _made(state.tombstone, condition) else DeleteDecision.ALREADY_DELETED
+        repeated = _may_have_made(state.tombstone, condition)
+        return DeleteDecision.ALREADY_DONE if repeated else DeleteDecision.ALREADY_DELETED
     if condition.kind is ConditionKind.ANYTHING:
         return DeleteDecision.UNCONDITIONAL
     return DeleteDecision.DELETES if condition.holds(state.current) else DeleteDecision.CONFLICT
@@ -215,8 +223,8 @@ def _same(one: SaveContent, other: SaveContent) -> bool:
     return one.sha256 == other.sha256 and one.size == other.size and one.content_type == other.content_type
 
 
-def _made(tombstone: Version | None, condition: Condition) -> bool:
-    """Whether this very DELETE may have left the tombstone."""
+def _may_have_made(tombstone: Version | None, condition: Condition) -> bool:
+    """Check whether this DELETE may have made the tombstone."""
     if condition.kind is ConditionKind.PRESENT:
         return True
     named = condition.base is not None and not condition.weak

@@ -12,7 +12,7 @@ from gamed.http.conditional import EntityTag, sha256_field
 from gamed.saves.errors import BadMeta, BlankSave, DigestMismatch, InvalidCondition, InvalidSaveRequest, InvalidSlot
 from gamed.saves.model import tag_of, version_of_tag
 from gamed.saves.validation import (
-    DEFAULT,
+    DEFAULT_MEDIA_TYPE,
     BlankDetector,
     check_digest,
     check_media_type,
@@ -80,7 +80,7 @@ DIGESTS = [
 BAD_DIGESTS = ["", "sha-256", f"sha-256={ZERO64}", f"sha-256=:{ZERO64}", "sha-256=::", "sha-256=:AAAA:", "sha-256=:!:"]
 BAD_DIGESTS += [f"sha-256=:{ZERO64[:-1]}:", f"SHA-256=:{ZERO64}:", f"sha-256=:{ZERO64}:;", f"sha-256=:{ZERO64}:,"]
 
-TYPES = ["text/plain", "application/x-save; v=1", 'a/b;c="d e\\"f"', "a/b;", DEFAULT]
+TYPES = ["text/plain", "application/x-save; v=1", 'a/b;c="d e\\"f"', "a/b;", DEFAULT_MEDIA_TYPE]
 BAD_TYPES = [
     "",
     "text",
@@ -238,7 +238,7 @@ class MediaTypeTest(SynchronousTestCase):
         """A media type is kept as sent; without one the bytes are just bytes."""
         for text in TYPES:
             self.assertEqual(check_media_type(text), text)
-        self.assertEqual(check_media_type(None), DEFAULT)
+        self.assertEqual(check_media_type(None), DEFAULT_MEDIA_TYPE)
 
     def test_bad(self) -> None:
         """What could not go into a header again is refused."""

@@ -3,7 +3,7 @@
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.rate_limit import RateLimited
-from gamed.saves.limits import MAX_REMEMBERED_PLAYERS, SaveLimits, WriteRateLimiter
+from gamed.saves.limits import MAX_BUCKETS, SaveLimits, WriteRateLimiter
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.sessions.fixtures import BERT
 from tests.support.covers import covers
@@ -75,9 +75,9 @@ class RateTest(SynchronousTestCase):
     def test_memory(self) -> None:
         """Who is quiet is forgotten."""
         rate = WriteRateLimiter.of(SaveLimits())
-        for number in range(3 * MAX_REMEMBERED_PLAYERS):
+        for number in range(3 * MAX_BUCKETS):
             rate.acquire(f"ply_{number}", number * 10)
-        self.assertLessEqual(len(rate._next_allowed_ms), MAX_REMEMBERED_PLAYERS + 1)
+        self.assertLessEqual(len(rate._buckets), MAX_BUCKETS + 1)
 
 
 class DiskTest(SaveCase):
