@@ -43,7 +43,7 @@ from gamed.saves.commands import SlotSnapshot, WriteCommand, WriteResult
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.model import SaveContent, SavesSummary, Version, VersionKind
 from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveService, SaveStore
+from gamed.saves.service import SaveEnvironment, SaveService, SaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.saves.write_rules import SlotState, WriteDecision, WriteRule
 from gamed.sessions.credentials import AuthenticatedSession
@@ -132,7 +132,8 @@ class Inside:
         limits = SaveLimits(writes_per_minute=0)
         waits = ChangeWaiters(cast(Any, fake), fake)
         store = cast(SaveStore, self._store)
-        saves = SaveService(store, fake, limits, now_ms, os.urandom, waits, WriteRateLimiter.of(limits))
+        environment = SaveEnvironment(limits, now_ms, os.urandom, waits)
+        saves = SaveService(store, fake, environment, WriteRateLimiter.of(limits))
         body_policy = SaveBodyPolicy(
             saves, limits, UploadAdmission(limits, Path(tempfile.gettempdir()), DiskReservations(lambda: LARGE_DISK, 0))
         )

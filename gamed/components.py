@@ -60,7 +60,7 @@ from gamed.saves.export import ExportService
 from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveService
+from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from gamed.sessions.credentials import SessionPolicy
@@ -209,29 +209,22 @@ class SaveComponents:
         self.change_waiters = ChangeWaiters(self._waiters, DatabaseChangeSource(context.databases))
         self._exports: ExportService | None = None
         self._cleanup = CleanupTask(
-            context.databases, self._limits, context.now_ms, token_bytes, self.change_waiters.changed
+            context.databases, self._limits, context.now_ms, token_bytes, self.change_waiters.notify
         )
 
     def routes(self, sessions: SessionService) -> Sequence[RouteGroup]:
         """Return the routes for saves, commits and exports."""
-        context, limits, waiters = self._context, self._limits, self.change_waiters
-        databases, clock, tasks = context.databases, context.now_ms, context.tasks
+        context, limits = self._context, self._limits
+        databases, tasks = context.databases, context.tasks
         folder = context.settings.data / "tmp"
         disk = DiskReservations(lambda: disk_usage(context.settings.data).free, limits.min_free_bytes)
         store = SqliteSaveStore(databases, context.keys.indexer, limits)
-        saves = SaveService(store, sessions, limits, clock, token_bytes, waiters, WriteRateLimiter.of(limits))
+        environment = SaveEnvironment(limits, context.now_ms, token_bytes, self.change_waiters)
+        saves = SaveService(store, sessions, environment, WriteRateLimiter.of(limits))
         uploads = UploadAdmission(limits, folder, disk, self._in_thread)
-        commits = CommitService(
-            saves,
-            store,
-            limits,
-            context.settings.game.staged_seconds,
-            clock,
-            token_bytes,
-            waiters,
-            WriteRateLimiter.of_staging(limits),
-        )
-        erase = EraseService(saves, SqliteEraseStore(databases, token_bytes), clock, token_bytes, waiters)
+        staging_rate = WriteRateLimiter.of_staging(limits)
+        commits = CommitService(saves, store, environment, context.settings.game.staged_seconds, staging_rate)
+        erase = EraseService(saves, SqliteEraseStore(databases, token_bytes), environment)
         self._exports = ExportService(saves, partial(SqliteExport, databases, folder), disk)
         return (
             SaveRoutes(saves, tasks, SaveBodyPolicy(saves, limits, uploads), erase),

@@ -146,7 +146,7 @@ TEXTS: Mapping[str, Collection[Text]] = {
         ("", "a", "@"), ("a/", "a", "@"),
         ("a/b", " ", "@"), ("a/b;a=", "a", "@"), ("a/b;", "a", "@"),
     ],
-    "gamed.saves.batch:_SHA256": [("", "0", "g")],
+    "gamed.saves.validation:_SHA256_HEX": [("", "0", "g")],
     "gamed.saves.validation:_SLOT_NAME": [("a", ".", "/"), ("", "a", "A")],
     "gamed.strict_json:_BRACKETS": [("", "[", ""), ("", "a", "")],
     "gamed.strict_json:_STRINGS": [

@@ -1,7 +1,4 @@
-"""The room of commits: bytes are staged, then several slots change at once (PROTOCOL 4.4).
-
-The room of exports (PROTOCOL 4).
-"""
+"""This module answers the requests that stage bytes, commit slots together, and export all saves (PROTOCOL 4)."""
 
 from collections.abc import Mapping
 
@@ -22,7 +19,14 @@ from gamed.saves.export import ExportContent, ExportService
 from gamed.saves.limits import SaveLimits
 from gamed.saves.problems import SAVE_ERRORS
 from gamed.saves.responses import commit_response
-from gamed.saves.uploads import CommitBody, CommitBodyPolicy, StageBodyPolicy, StagedUpload, UploadAdmission, digest_in
+from gamed.saves.uploads import (
+    CommitBody,
+    CommitBodyPolicy,
+    StageBodyPolicy,
+    StagedUpload,
+    UploadAdmission,
+    sha256_of_path,
+)
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
@@ -35,13 +39,16 @@ class CommitRequest(Struct):
 
 
 class CommitRoutes(Component, frozen=True):
-    """Changes run detached: a client that leaves does not stop them half way."""
+    """The routes of staged bytes and commits.
+
+    Changes run in `_tasks`, so that they are completed if the client disconnects.
+    """
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/blobs", "/game/commit")
     _commits: CommitService
     _limits: SaveLimits
-    _detached: ShieldedTasks
+    _tasks: ShieldedTasks
     _admission: UploadAdmission
 
     @property
@@ -55,72 +62,72 @@ class CommitRoutes(Component, frozen=True):
     async def stage_blob(self, request: Request, sha256: str) -> bytes:
         upload = request.body
         if not isinstance(upload, StagedUpload):
-            raise TypeError("this route's gate takes uploads")
-        size = await self._detached.run(self._stage(upload))
+            raise TypeError("the body policy of this route returns a StagedUpload")
+        size = await self._tasks.run(self._stage(upload))
         request.setHeaders(PRIVATE)
         return write_json(request, 201, {"sha256": sha256, "size": size})
 
     @app.route("/game/blobs/<string:sha256>", methods=["HEAD"])
     async def head_blob(self, request: Request, sha256: str) -> None:
-        digest = digest_in(sha256)
+        digest = sha256_of_path(sha256)
         size = await self._commits.size_of(access_token(request.head), digest)
         request.setHeaders({**PRIVATE, "Content-Length": str(size)})
         request.write(b"")
 
     @app.route("/game/commit", methods=["POST"])
     async def commit(self, request: Request) -> bytes:
-        sink = request.body
-        if not isinstance(sink, CommitBody):
-            raise TypeError("this route's gate knows who commits")
-        sink.space.release()
+        body = request.body
+        if not isinstance(body, CommitBody):
+            raise TypeError("the body policy of this route returns a CommitBody")
+        body.space.release()
         changes = parse_commit(read_json(request, CommitRequest).writes, self._limits)
-        done = await self._detached.run(self._commits.commit(sink.context, changes))
+        result = await self._tasks.run(self._commits.commit(body.context, changes))
         request.setHeaders(PRIVATE)
-        return write_json(request, 200, commit_response(done.cursor, done.slots))
+        return write_json(request, 200, commit_response(result.cursor, result.slots))
 
     async def _stage(self, upload: StagedUpload) -> int:
         try:
-            delivery = await upload.receive()
-            await self._commits.stage(upload.context, delivery)
-            return delivery.content.size
+            received = await upload.receive()
+            await self._commits.stage(upload.context, received)
+            return received.content.size
         finally:
             upload.abort()
 
 
 SEND_SECONDS = 3600
-"""For one answer: a place is not kept for ever by who reads a byte now and then. A range goes on from there."""
+"""The longest time for one response: a slow client must not keep an export for ever; it can resume with a range."""
 
 
 class ExportRoutes(Component, frozen=True):
-    """Made detached: a client that leaves frees its place when the step under way is done."""
+    """The route of exports; after a disconnect the running step is completed, then the next client may export."""
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/export",)
     body_policies = DEFAULT_BODY_POLICIES
     _exports: ExportService
-    _detached: ShieldedTasks
+    _tasks: ShieldedTasks
     _clock: IReactorTime
 
     @app.route("/game/export", methods=["GET"])
     async def export(self, request: Request) -> bytes | None:
-        conditions, whole = read_conditions(request.head.header), request.head.method != "HEAD"
+        conditions, with_bytes = read_conditions(request.head.header), request.head.method != "HEAD"
         export = await self._exports.open(access_token(request.head))
         try:
-            wanted = request.head.header("range") if whole else None
-            parcel = await self._detached.run(export.build(conditions, wanted))
-            if parcel is None:
+            range_field = request.head.header("range") if with_bytes else None
+            content = await self._tasks.run(export.build(conditions, range_field))
+            if content is None:
                 raise ShuttingDown
-            sending = Deferred.fromCoroutine(_answered(request, parcel, whole=whole))
+            sending = Deferred.fromCoroutine(_send(request, content, with_bytes=with_bytes))
             return await sending.addTimeout(SEND_SECONDS, self._clock)
         finally:
             export.close()
 
 
-async def _answered(request: Request, parcel: ExportContent, *, whole: bool) -> bytes | None:
-    headers = {**PRIVATE, "ETag": str(parcel.tag), "Accept-Ranges": "bytes", "Content-Security-Policy": "sandbox"}
+async def _send(request: Request, content: ExportContent, *, with_bytes: bool) -> bytes | None:
+    headers = {**PRIVATE, "ETag": str(content.tag), "Accept-Ranges": "bytes", "Content-Security-Policy": "sandbox"}
     headers |= {"Content-Type": "application/zip", "Content-Disposition": 'attachment; filename="saves.zip"'}
-    request.setHeaders({**headers, "Repr-Digest": sha256_field(parcel.sha256)})
-    if not parcel.modified:
+    request.setHeaders({**headers, "Repr-Digest": sha256_field(content.sha256)})
+    if not content.modified:
         request.setResponseCode(304)
         return None
-    return await send_part(request, parcel.file if whole else None, parcel.size, parcel.range)
+    return await send_part(request, content.file if with_bytes else None, content.size, content.range)

@@ -1,4 +1,4 @@
-"""Who waits for changes of which player's saves (PROTOCOL 4.2)."""
+"""This module registers the clients that wait for changes of a player's saves, and notifies them (PROTOCOL 4.2)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,74 +10,82 @@ from gamed.long_poll import LongPollRegistry, Waiter
 from gamed.saves.model import EMPTY_CURSOR, Cursor
 
 MAX_WAITERS = 4
-"""Of one player; the next one to come takes the oldest's place, which is answered."""
+"""Waiting requests of one player; one more supersedes the oldest, which is answered."""
 
 
 class ChangeSource(Protocol):
-    """Where word of changes comes from that this process did not make itself."""
+    """A source of changes that other processes made; it notifies the waiters while there are any."""
 
-    def start(self, waits: "ChangeWaiters") -> None:
-        """Somebody waits."""
+    def start(self, waiters: "ChangeWaiters") -> None:
+        """Begin to watch, because the first client waits."""
 
     def stop(self) -> None:
-        """Nobody waits any more."""
+        """End the watch, because no client waits."""
 
 
 class _Waiter(Struct, eq=False):
     number: int
+    """0 to MAX_WAITERS - 1; a waiter with the same number supersedes this one in the registry."""
     key: bytes
     known: Cursor
+    """The cursor that the client knows."""
 
 
 class ChangeWaiters(Struct, eq=False):
-    """Waiting requests by player. A session that ends is news too: who wakes shows the token again."""
+    """The waiting requests of each player.
+
+    The end of a session notifies them, too: each request authenticates again when it wakes.
+    """
 
     _registry: LongPollRegistry
     _source: ChangeSource
     _players: dict[str, list[_Waiter]] = field(default_factory=dict)
 
     @contextmanager
-    def register(self, player_id: str, seen: Cursor) -> Iterator[Waiter]:
-        """A place for a request that knows the shelf as it was at `seen`."""
+    def register(self, player_id: str, known: Cursor) -> Iterator[Waiter]:
+        """Register a request whose client knows the saves at this cursor, until the context ends."""
         if not self._players:
             self._source.start(self)
         waiters = self._players.setdefault(player_id, [])
-        place = _free_place(waiters)
-        waiter = _Waiter(place, f"{player_id}/{place}".encode(), seen)
+        if len(waiters) >= MAX_WAITERS:
+            number = waiters.pop(0).number
+        else:
+            number = min(set(range(MAX_WAITERS)) - {waiter.number for waiter in waiters})
+        waiter = _Waiter(number, f"{player_id}/{number}".encode(), known)
         waiters.append(waiter)
         try:
-            with self._registry.open(waiter.key) as slot:
-                yield slot
+            with self._registry.open(waiter.key) as opened:
+                yield opened
         finally:
-            self._leave(player_id, waiter)
+            self._remove(player_id, waiter)
 
-    def changed(self, player_id: str) -> None:
-        """Something of this player's saves was changed."""
+    def notify(self, player_id: str) -> None:
+        """Wake all requests of this player, because a save changed."""
         for waiter in tuple(self._players.get(player_id, ())):
             self._registry.wake(waiter.key)
 
     def revoked(self, player_id: str) -> None:
-        """A session of this player has ended."""
-        self.changed(player_id)
+        """Wake all requests of this player, because one of their sessions ended."""
+        self.notify(player_id)
 
-    def all_changed(self) -> None:
-        """Anything may have changed."""
+    def notify_all(self) -> None:
+        """Wake all requests of all players."""
         for player_id in tuple(self._players):
-            self.changed(player_id)
+            self.notify(player_id)
 
-    def compare(self, now: Mapping[str, Cursor]) -> None:
-        """Where each shelf stands, of all that are waited for; a player without one is left out."""
+    def notify_changed(self, cursors: Mapping[str, Cursor]) -> None:
+        """Wake the requests that do not know the current cursor of their player; `cursors` omits empty players."""
         for player_id, waiters in tuple(self._players.items()):
-            cursor = now.get(player_id, EMPTY_CURSOR)
+            cursor = cursors.get(player_id, EMPTY_CURSOR)
             if any([waiter.known != cursor for waiter in waiters]):
-                self.changed(player_id)
+                self.notify(player_id)
 
     @property
     def players(self) -> list[str]:
-        """Whose saves are waited for."""
+        """Return the players who have waiting requests."""
         return list(self._players)
 
-    def _leave(self, player_id: str, waiter: _Waiter) -> None:
+    def _remove(self, player_id: str, waiter: _Waiter) -> None:
         waiters = self._players.get(player_id, [])
         if waiter in waiters:
             waiters.remove(waiter)
@@ -85,10 +93,3 @@ class ChangeWaiters(Struct, eq=False):
                 del self._players[player_id]
                 if not self._players:
                     self._source.stop()
-
-
-def _free_place(waiters: list[_Waiter]) -> int:
-    """The lowest that is free, else the oldest waiter's, who is out then."""
-    if len(waiters) >= MAX_WAITERS:
-        return waiters.pop(0).number
-    return min(set(range(MAX_WAITERS)) - {waiter.number for waiter in waiters})

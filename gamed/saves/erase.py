@@ -1,24 +1,22 @@
-"""A player erases everything they keep, and starts anew (PROTOCOL 4)."""
+"""This module erases all saves of a player with their history (PROTOCOL 4); the player then has a new epoch."""
 
 from collections.abc import Awaitable
 from typing import Protocol
 
 from msgspec import Struct
 
-from gamed.crypto import Random, Secret
-from gamed.saves.change_waits import ChangeWaiters
+from gamed.crypto import Secret
 from gamed.saves.errors import ConflictError, PreconditionRequired, SaveError, VersionConflict, WeakValidator
 from gamed.saves.model import Cursor, SavesSummary, new_epoch
-from gamed.saves.service import SaveService
+from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision
 from gamed.structs import Component
-from gamed.timestamps import Now
 
-AGAIN = "Look at GET /game/ again, then erase with its ETag in If-Match."
+_HELP = "Look at GET /game/ again, then erase with its ETag in If-Match."
 
 
 class EraseCommand(Struct, frozen=True):
-    """Erase a shelf if it is as the client saw it."""
+    """A request to erase a player's saves if the condition holds for their cursor."""
 
     player_id: str
     condition: Condition
@@ -27,57 +25,55 @@ class EraseCommand(Struct, frozen=True):
 
 
 class EraseStore(Protocol):
-    """StoreError."""
+    """The store of erases; its methods raise DatabaseError."""
 
     def begin(self, command: EraseCommand) -> Awaitable[tuple[DeleteDecision, Cursor]]:
-        """Judge, and count everything as gone; -> where the shelf stood."""
+        """Decide on the erase and mark it as begun; return the decision and the cursor before it."""
 
     def finish(self, player_id: str) -> Awaitable[bool]:
         """Delete the rows and bytes that are left; return whether this ended an erase that had begun."""
 
 
 class EraseService(Component, frozen=True):
-    """Counts as a change like any other, towards the rate too."""
+    """The erases of all players; each counts as one change towards the player's rate."""
 
     _saves: SaveService
     _store: EraseStore
-    _now_ms: Now
-    _random: Random
-    _waits: ChangeWaiters
+    _environment: SaveEnvironment
 
     async def erase(self, token: Secret, condition: Condition) -> None:
-        """Nothing is left when this returns; SaveError when nothing was erased."""
+        """Erase everything before this returns; raise SaveError if nothing was erased."""
+        environment = self._environment
         player_id = (await self._saves.authorize_write(token)).player_id
-        command = EraseCommand(player_id, condition, new_epoch(self._random), self._now_ms())
+        command = EraseCommand(player_id, condition, new_epoch(environment.random), environment.now_ms())
         decision, cursor = await self._store.begin(command)
         if decision is DeleteDecision.DELETES:
-            self._waits.changed(player_id)
-        refusal = erase_error(decision, condition, cursor)
-        if refusal is not None:
-            raise refusal
+            environment.waiters.notify(player_id)
+        error = erase_error(decision, condition, cursor)
+        if error is not None:
+            raise error
         if await self._store.finish(player_id):
-            self._waits.changed(player_id)
+            environment.waiters.notify(player_id)
 
 
 def decide_erase(summary: SavesSummary, condition: Condition, *, empty: bool) -> DeleteDecision:
-    """Whether the whole shelf may go; `empty` when nothing is kept on it, not even a deleted slot.
+    """Decide whether all saves may be erased; `empty` means that the player has no versions, not even of deleted slots.
 
-    A repeated request finds its own effect and calls it success: it names a past that was erased, and nothing was
-    saved since (RFC 9110 13.1.1).
+    A repeated request succeeds if it names an epoch that was erased and nothing was saved since (RFC 9110 13.1.1).
     """
     if condition.kind is ConditionKind.ANYTHING:
         return DeleteDecision.UNCONDITIONAL
     if condition.allows(summary.cursor.entity_tag):
         return DeleteDecision.DELETES
-    gone = summary.erasing or (empty and summary.erased_ms is not None)
-    return DeleteDecision.ALREADY_DONE if gone and not condition.weak else DeleteDecision.CONFLICT
+    erased = summary.erasing or (empty and summary.erased_ms is not None)
+    return DeleteDecision.ALREADY_DONE if erased and not condition.weak else DeleteDecision.CONFLICT
 
 
 def erase_error(decision: DeleteDecision, condition: Condition, cursor: Cursor) -> SaveError | None:
-    """Why nothing was erased; None when it was, now or before."""
+    """Return the error of a rejected erase; None if it succeeded now or before."""
     if decision is DeleteDecision.UNCONDITIONAL:
-        return PreconditionRequired(f"This erases all your saves for good. {AGAIN}")
+        return PreconditionRequired(f"This erases all your saves for good. {_HELP}")
     if decision is not DeleteDecision.CONFLICT:
         return None
     kind: type[ConflictError] = WeakValidator if condition.weak else VersionConflict
-    return kind(f"Your saves are others than you saw last, so nothing was erased. {AGAIN}", {"cursor": str(cursor)})
+    return kind(f"Your saves are others than you saw last, so nothing was erased. {_HELP}", {"cursor": str(cursor)})

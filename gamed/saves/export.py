@@ -1,4 +1,4 @@
-"""Everything that a player keeps, as one file to take away (PROTOCOL 4)."""
+"""This module exports all versions of a player's saves as one zip file (PROTOCOL 4)."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -25,39 +25,42 @@ from gamed.saves.model import Cursor
 from gamed.saves.service import SaveService
 
 MAX_EXPORTS = 2
-"""In the whole service, for different players: each takes as much of the disk as the player keeps, until it is read."""
+"""Exports at a time, each of another player: an export needs as much disk as the player's saves until it is sent."""
 
 
 class TooManyExports(DatabaseBusy):
-    """Every place is taken, the player has one already, or the service goes down."""
+    """The error that too many exports are under way, that the player has one, or that the service shuts down."""
 
     retry_after = 30
 
 
 class Archive(Protocol):
-    """A zip that is written step by step to a file without a name; StoreError, and Erased once the saves are going."""
+    """A zip archive that is written in steps to an unnamed file.
+
+    Its methods raise DatabaseError, and Erased if an erase of the saves has begun.
+    """
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """Return the number of bytes written so far."""
 
     @property
     def sha256(self) -> bytes:
-        """Of all of them, once it is whole."""
+        """Return the SHA-256 of the complete archive."""
 
     @property
     def file(self) -> IO[bytes]:
-        """The file, once it is whole; close() closes it."""
+        """Return the file of the complete archive; close() closes it."""
 
     def step(self) -> Awaitable[bool]:
-        """Whether there is more to do."""
+        """Write the next part; return False once the archive is complete."""
 
     def close(self) -> None:
-        """Not while a step is under way."""
+        """Close and delete the file; do not call this while a step runs."""
 
 
 class ExportContent(Struct, frozen=True):
-    """The whole zip, and what of it answers a request."""
+    """The complete zip file, and the part of it that a request asks for."""
 
     tag: EntityTag
     sha256: bytes
@@ -68,53 +71,53 @@ class ExportContent(Struct, frozen=True):
 
 
 class ExportJob:
-    """One place, from the moment it is given until close(), which may come at any time and more than once."""
+    """One export, which counts towards MAX_EXPORTS until close(); that may be called at any time, and repeatedly."""
 
     def __init__(
         self,
         archive: Archive,
         cursor: Cursor,
         expected_bytes: int,
-        announced: DiskReservations,
-        left: Callable[[], object],
+        reservations: DiskReservations,
+        on_end: Callable[[], object],
     ) -> None:
-        """`announced` has the expected bytes already; `left` is called once, when the place is free again."""
+        """Take over the reservation of the expected bytes; call `on_end` once, when the export is over."""
         self._archive = archive
         self._cursor = cursor
         self._expected = expected_bytes
-        self._announced = announced
-        self._left = left
-        self._claim = expected_bytes
+        self._reservations = reservations
+        self._on_end = on_end
+        self._reserved = expected_bytes
         self._working = False
         self._closed = False
 
-    async def build(self, conditions: Conditions, wanted: str | None) -> ExportContent | None:
-        """All of it, on disk and hashed, then judged; `wanted` is the Range header. SaveError, StoreError.
+    async def build(self, conditions: Conditions, range_field: str | None) -> ExportContent | None:
+        """Write the archive to disk and evaluate the conditions; raise SaveError or DatabaseError.
 
-        None if the place was closed meanwhile: then nothing is waited for but the step under way.
+        Return None if the export was closed meanwhile, as soon as the running step ends.
         """
         self._working = True
         try:
             while not self._closed and await self._archive.step():
-                self._claims(max(0, self._expected - self._archive.size))
+                self._reserve(max(0, self._expected - self._archive.size))
         finally:
             self._working = False
             if self._closed:
-                self._leave()
+                self._end()
         if self._closed:
             return None
-        self._claims(0)
-        return self._judged(conditions, wanted)
+        self._reserve(0)
+        return self._evaluate(conditions, range_field)
 
     def close(self) -> None:
-        """Whoever asked has left, or has all of it."""
+        """End the export: its client has the whole file or has disconnected, or the service shuts down."""
         if not self._closed:
             self._closed = True
             if not self._working:
-                self._leave()
+                self._end()
 
-    def _judged(self, conditions: Conditions, wanted: str | None) -> ExportContent:
-        """There is no date that would tell one export from another: only tags count (RFC 9110 13.1.3, 13.1.4)."""
+    def _evaluate(self, conditions: Conditions, range_field: str | None) -> ExportContent:
+        """Evaluate the conditions by tag alone: no date distinguishes two exports (RFC 9110 13.1.3, 13.1.4)."""
         archive = self._archive
         tag = EntityTag(f"{self._cursor}-{archive.sha256[:8].hex()}")
         now = Representation(tag, 0, date_is_strong=False)
@@ -123,36 +126,36 @@ class ExportJob:
         if outcome is Precondition.FAILED:
             raise VersionConflict("Your saves are others than when you exported them last. Export them anew.")
         modified = outcome is not Precondition.NOT_MODIFIED
-        part = parse_range(wanted, archive.size) if modified and range_holds(conditions, now) else None
+        part = parse_range(range_field, archive.size) if modified and range_holds(conditions, now) else None
         return ExportContent(tag, archive.sha256, archive.size, archive.file, modified, part)
 
-    def _claims(self, size: int) -> None:
-        """So much more is still to come to the disk."""
-        self._announced.bytes += size - self._claim
-        self._claim = size
+    def _reserve(self, size: int) -> None:
+        """Change the reservation to the bytes that are still to be written."""
+        self._reservations.bytes += size - self._reserved
+        self._reserved = size
 
-    def _leave(self) -> None:
-        self._claims(0)
+    def _end(self) -> None:
+        self._reserve(0)
         self._archive.close()
-        self._left()
+        self._on_end()
 
 
 class ExportService:
-    """All exports that are being made or read."""
+    """The exports of all players that are being written or sent."""
 
     def __init__(
-        self, saves: SaveService, begin: Callable[[str, Cursor], Archive], announced: DiskReservations
+        self, saves: SaveService, begin: Callable[[str, Cursor], Archive], reservations: DiskReservations
     ) -> None:
-        """`begin` starts the archive of a player's saves at this cursor."""
+        """Write archives that `begin` returns for a player's saves at a cursor."""
         self._saves = saves
         self._begin = begin
-        self._announced = announced
+        self._reservations = reservations
         self._open: dict[str, ExportJob] = {}
-        """By player."""
+        """The exports by player."""
         self._closed = False
 
     async def open(self, token: Secret) -> ExportJob:
-        """A place for the player, to be closed whatever happens; SessionError, ExportsBusy, StoreFull."""
+        """Begin an export, which the caller closes in any case; raise SessionError, TooManyExports or DiskFull."""
         caller, summary = await self._saves.read_summary(token, reading=True)
         if self._closed or len(self._open) >= MAX_EXPORTS:
             raise TooManyExports("As many exports as this server makes at once are under way. Try again in a moment.")
@@ -160,19 +163,19 @@ class ExportService:
         if player_id in self._open:
             raise TooManyExports("Your last export is still under way. Try again once it has ended.")
         expected = summary.usage.bytes + summary.usage.history_bytes
-        self._announced.reserve(expected)
-        archive, left = self._begin(player_id, summary.cursor), partial(self._open.pop, player_id, None)
-        export = ExportJob(archive, summary.cursor, expected, self._announced, left)
+        self._reservations.reserve(expected)
+        archive, on_end = self._begin(player_id, summary.cursor), partial(self._open.pop, player_id, None)
+        export = ExportJob(archive, summary.cursor, expected, self._reservations, on_end)
         self._open[player_id] = export
         return export
 
     @property
     def running(self) -> int:
-        """Places that are taken."""
+        """Return the number of open exports."""
         return len(self._open)
 
     def close(self) -> None:
-        """Nothing new is begun, and what is being made ends after its step."""
+        """Begin no more exports; those under way end after their current step."""
         self._closed = True
         for export in tuple(self._open.values()):
             export.close()

@@ -1,4 +1,4 @@
-"""The errors of the saves feature as rows of its apps: error class -> (status, problem code)."""
+"""This module lists the status and problem code of each error of saves, for the routes."""
 
 from gamed.http.problems import ErrorTable
 from gamed.saves import errors

@@ -1,4 +1,4 @@
-"""The room of saves (PROTOCOL 4)."""
+"""This module answers the requests about saves and their history (PROTOCOL 4)."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from gamed.http.conditional import prefer_wait, sha256_field
 from gamed.http.json_body import read_query, write_json
 from gamed.http.request import Request
 from gamed.http.streaming import PRIVATE, read_conditions, send_part
-from gamed.saves.commands import ReadRequest, ReadResult, WriteResult
+from gamed.saves.commands import ReadRequest, WriteResult
 from gamed.saves.erase import EraseService
 from gamed.saves.model import Cursor, Version, parse_cursor, version_number
 from gamed.saves.problems import SAVE_ERRORS
@@ -17,28 +17,28 @@ from gamed.saves.responses import list_response, save_info
 from gamed.saves.service import SaveService
 from gamed.saves.uploads import SaveBodyPolicy, SaveUpload
 from gamed.saves.validation import check_slot
-from gamed.saves.write_rules import Condition, deleting_condition, writing_condition
+from gamed.saves.write_rules import deleting_condition, writing_condition
 from gamed.sessions.problems import SESSION_ERRORS
 from gamed.sessions.routes import access_token
 from gamed.structs import Component
 from gamed.timestamps import http_date
 
-READ = {
+_SAVE_HEADERS = {
     **PRIVATE,
     "Accept-Ranges": "bytes",
     "Content-Disposition": "attachment",
     "Content-Security-Policy": "sandbox",
 }
-"""On every answer that has a save's bytes, or could have them."""
+"""The header fields of every response with a save's bytes, and of the same response without them."""
 
 
 class SaveRoutes(Component, frozen=True):
-    """Changes run detached: a client that leaves does not stop them half way."""
+    """The routes of saves; changes run in `_tasks`, so that they are completed if the client disconnects."""
 
     app = make_app(SAVE_ERRORS, SESSION_ERRORS)
     prefixes = ("/game/",)
     _saves: SaveService
-    _detached: ShieldedTasks
+    _tasks: ShieldedTasks
     _write_policy: SaveBodyPolicy
     _erase: EraseService
 
@@ -55,7 +55,7 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/", methods=["DELETE"])
     async def erase_saves(self, request: Request) -> None:
         condition = deleting_condition(request.head.header)
-        await self._detached.run(self._erase.erase(access_token(request.head), condition))
+        await self._tasks.run(self._erase.erase(access_token(request.head), condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves", methods=["GET"])
@@ -84,18 +84,17 @@ class SaveRoutes(Component, frozen=True):
     async def write_save(self, request: Request, slot: str) -> bytes:
         upload = request.body
         if not isinstance(upload, SaveUpload):
-            raise TypeError("this route's gate takes uploads")
-        written = await self._detached.run(self._store(upload))
-        current = written.current
-        if current is None:
-            raise TypeError("a PUT that was not refused leaves a current version")
-        request.setHeaders({**PRIVATE, **_identified(current)})
-        return write_json(request, 201 if written.created else 200, save_info(current))
+            raise TypeError("the body policy of this route returns a SaveUpload")
+        result = await self._tasks.run(self._write(upload))
+        if result.current is None:
+            raise TypeError("a successful PUT leaves a current version")
+        request.setHeaders({**PRIVATE, **_version_headers(result.current)})
+        return write_json(request, 201 if result.created else 200, save_info(result.current))
 
     @app.route("/game/saves/<text:slot>", methods=["DELETE"])
     async def delete_save(self, request: Request, slot: str) -> None:
         name, condition = check_slot(slot), deleting_condition(request.head.header)
-        await self._detached.run(self._remove(request, name, condition))
+        await self._tasks.run(self._saves.delete(access_token(request.head), name, condition))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions", methods=["GET"])
@@ -108,44 +107,36 @@ class SaveRoutes(Component, frozen=True):
     @app.route("/game/saves/<text:slot>/versions/<string:number>", methods=["DELETE"])
     async def dismiss_version(self, request: Request, slot: str, number: str) -> None:
         name, n = check_slot(slot), version_number(number)
-        await self._detached.run(self._saves.dismiss(access_token(request.head), name, n))
+        await self._tasks.run(self._saves.dismiss(access_token(request.head), name, n))
         request.setResponseCode(204)
 
     @app.route("/game/saves/<text:slot>/versions/<string:number>/restore", methods=["POST"])
     async def restore_version(self, request: Request, slot: str, number: str) -> bytes:
         name, n, condition = check_slot(slot), version_number(number), writing_condition(request.head.header)
-        now = await self._detached.run(self._saves.restore(access_token(request.head), name, n, condition))
-        request.setHeaders({**PRIVATE, **_identified(now)})
-        return write_json(request, 200, save_info(now))
+        current = await self._tasks.run(self._saves.restore(access_token(request.head), name, n, condition))
+        request.setHeaders({**PRIVATE, **_version_headers(current)})
+        return write_json(request, 200, save_info(current))
 
     async def _read(self, request: Request, slot: str, version: int | None = None) -> bytes | None:
-        whole, header = request.head.method != "HEAD", request.head.header
-        look = ReadRequest(slot, read_conditions(header), whole, header("range"), version)
-        return await _answered(request, await self._saves.read(access_token(request.head), look))
+        with_bytes, header = request.head.method != "HEAD", request.head.header
+        read_request = ReadRequest(slot, read_conditions(header), with_bytes, header("range"), version)
+        result = await self._saves.read(access_token(request.head), read_request)
+        request.setHeaders(_save_headers(result.version))
+        if not result.modified:
+            request.setResponseCode(304)
+            return None
+        return await send_part(request, result.body, result.version.size, result.range)
 
-    async def _store(self, upload: SaveUpload) -> WriteResult:
+    async def _write(self, upload: SaveUpload) -> WriteResult:
         try:
             return await self._saves.write(upload.context, await upload.receive())
         finally:
             upload.abort()
 
-    async def _remove(self, request: Request, slot: str, condition: Condition) -> None:
-        context = await self._saves.authorize_write(access_token(request.head))
-        await self._saves.delete(context, slot, condition)
 
-
-async def _answered(request: Request, reading: ReadResult) -> bytes | None:
-    """Status, head and bytes of a save; None when they are written already or there are none."""
-    request.setHeaders(_described(reading.version))
-    if not reading.modified:
-        request.setResponseCode(304)
-        return None
-    return await send_part(request, reading.body, reading.version.size, reading.range)
-
-
-def _described(version: Version) -> dict[str, str]:
-    """The head of PROTOCOL 4.2, the same for GET and HEAD."""
-    headers = {**READ, **_identified(version), "Last-Modified": http_date(version.created_ms)}
+def _save_headers(version: Version) -> dict[str, str]:
+    """Return the header fields of PROTOCOL 4.2, which GET and HEAD share."""
+    headers = {**_SAVE_HEADERS, **_version_headers(version), "Last-Modified": http_date(version.created_ms)}
     if version.content is not None:
         headers["Content-Type"] = version.content.content_type
         headers["Repr-Digest"] = sha256_field(version.content.sha256)
@@ -154,7 +145,7 @@ def _described(version: Version) -> dict[str, str]:
     return headers
 
 
-def _identified(version: Version) -> dict[str, str]:
+def _version_headers(version: Version) -> dict[str, str]:
     tag = version.entity_tag
     return {"ETag": str(tag), "Save-Version": tag.opaque}
 

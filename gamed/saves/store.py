@@ -75,7 +75,7 @@ class DatabaseChangeSource(Struct, eq=False):
     def _auth_changed(self) -> None:
         """Let every waiting client authenticate again: a session may have ended, or a player may be blocked."""
         if self._waits is not None:
-            self._waits.all_changed()
+            self._waits.notify_all()
 
     def _state_changed(self) -> None:
         looking = Deferred.fromCoroutine(self._compare())
@@ -87,7 +87,7 @@ class DatabaseChangeSource(Struct, eq=False):
         players = self._waits.players
         cursors = await self._databases.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
         if self._waits is not None:
-            self._waits.compare(cursors)
+            self._waits.notify_changed(cursors)
 
 
 def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:

@@ -1,8 +1,7 @@
-"""Bytes to be kept, on their way: judged from the head, then counted, hashed, spooled as they arrive (PROTOCOL 4).
+"""This module receives the bodies of saves, staged bytes and commits (PROTOCOL 4).
 
-Bodies of saves (PROTOCOL 4.1).
-
-Bodies of what is staged, and of the commits that name it (PROTOCOL 4.4).
+A body policy checks the request head, the token and the limits; then the body is counted, hashed and spooled as it
+arrives. The order of the checks is that of PROTOCOL 4: syntax, token, size and coding, disk.
 """
 
 from hashlib import sha256
@@ -15,7 +14,7 @@ from twisted.internet.defer import Deferred
 from gamed.http.bodies import MemoryBody, RequestHead, SmallBodyPolicy
 from gamed.http.conditional import Header
 from gamed.http.spool import SpooledBody, SpoolThreads, run_inline
-from gamed.saves.batch import CommitService, sha256_in
+from gamed.saves.batch import CommitService
 from gamed.saves.commands import ReceivedBlob, ReceivedSave, WriteContext
 from gamed.saves.errors import BadRangePut, ContentEncoded, InvalidSaveRequest, LengthRequired
 from gamed.saves.limits import INLINE_BYTES, STEP_BYTES, DiskReservations, SaveLimits, UploadSpace, check_size
@@ -28,6 +27,7 @@ from gamed.saves.validation import (
     check_meta,
     check_slot,
     parse_content_digest,
+    parse_sha256,
 )
 from gamed.saves.write_rules import Condition, writing_condition
 from gamed.sessions.routes import access_token
@@ -35,7 +35,7 @@ from gamed.structs import Component
 
 
 class Hash(Protocol):
-    """A digest in the making."""
+    """A hash of hashlib."""
 
     def update(self, data: bytes, /) -> None: ...
 
@@ -43,21 +43,24 @@ class Hash(Protocol):
 
 
 class UploadBody(Struct, eq=False):
-    """A body that is counted and hashed, small in memory, larger in a file. Torn, it leaves no trace."""
+    """A body that is counted, checked and hashed as it arrives; a small one is kept in memory, a larger one in a file.
+
+    abort() deletes everything, also after an incomplete body.
+    """
 
     _limits: SaveLimits
     _spool: SpooledBody
     _space: UploadSpace
     _max_bytes: int
-    """How many bytes may arrive in all."""
+    """The most bytes that may arrive."""
     _checked_bytes: int
-    """How many bytes may arrive before the disk is checked again."""
+    """The bytes that may arrive before the disk is checked again."""
     size: int = 0
     blank: BlankDetector = field(default_factory=BlankDetector)
     _hash: Hash = field(default_factory=sha256)
 
     def write(self, data: bytes) -> Deferred[None] | None:
-        """SaveTooLarge at the first byte too many; StoreFull when the disk takes no more."""
+        """Add a piece of the body; raise SaveTooLarge or DiskNearlyFull."""
         self.size += len(data)
         check_size(self._limits, self.size)
         if self.size > self._checked_bytes:
@@ -68,19 +71,19 @@ class UploadBody(Struct, eq=False):
         return self._spool.write(data)
 
     def abort(self) -> None:
-        """Let go of everything."""
+        """Release the reserved disk space and delete the file."""
         self._space.release()
         self._spool.discard()
 
     @property
     def sha256(self) -> bytes:
-        """Of all bytes so far."""
+        """Return the SHA-256 of the bytes received so far."""
         return self._hash.digest()
 
     async def finish(self) -> tuple[bytes | None, BinaryIO | None]:
-        """Everything, once it is all here: in memory or as a file, which ends with abort().
+        """Return the complete body, either in memory or as a file that abort() deletes.
 
-        A small body is no upload any more; a larger one is until its file ends.
+        A small body stops counting as an upload now, a larger one when its file is deleted.
         """
         content = await self._spool.finish()
         if isinstance(content, bytes):
@@ -90,18 +93,18 @@ class UploadBody(Struct, eq=False):
 
 
 class UploadAdmission(Component, frozen=True):
-    """Judges size, coding and room on the disk, all from the head."""
+    """The checks of an upload by its head: framing, size, content coding, and space on the disk."""
 
     _limits: SaveLimits
     _folder: Path
-    """Where larger bodies wait, on the disk of the stores."""
+    """The folder for the files of larger bodies, on the same disk as the databases."""
     _reservations: DiskReservations
     _disk: SpoolThreads = run_inline
 
     def open(self, head: RequestHead, context: WriteContext) -> UploadBody:
         """Begin an upload; raise TooManyUploads, SaveError or DiskNearlyFull.
 
-        A body of known length reserves it from its head, any other as it arrives.
+        A body of known length reserves its disk space now, any other as it arrives.
         """
         space = self.begin(context)
         try:
@@ -114,16 +117,17 @@ class UploadAdmission(Component, frozen=True):
         except BaseException:
             space.release()
             raise
-        most, checked = (self._limits.save_bytes, 0) if head.length is None else (head.length, STEP_BYTES)
-        return UploadBody(self._limits, SpooledBody(self._folder, INLINE_BYTES, self._disk), space, most, checked)
+        max_bytes, checked = (self._limits.save_bytes, 0) if head.length is None else (head.length, STEP_BYTES)
+        spool = SpooledBody(self._folder, INLINE_BYTES, self._disk)
+        return UploadBody(self._limits, spool, space, max_bytes, checked)
 
     def begin(self, context: WriteContext) -> UploadSpace:
-        """Count one more upload of this player, which has reserved nothing yet; raise TooManyUploads."""
+        """Count one more upload of this player, without a reservation yet; raise TooManyUploads."""
         return self._reservations.begin_upload(context.player_id, context.usage.remaining(self._limits))
 
 
 class UploadHeaders(Struct, frozen=True):
-    """What a PUT says before its body."""
+    """The slot, condition and description of a save, from the head of its PUT."""
 
     slot: str
     condition: Condition
@@ -133,8 +137,8 @@ class UploadHeaders(Struct, frozen=True):
 
     @classmethod
     def of(cls, slot: str, header: Header, limits: SaveLimits) -> "UploadHeaders":
-        """Everything that is wrong in itself is refused before the token is looked at; SaveError."""
-        refuse_part(header)
+        """Validate everything that the head alone shows; raise SaveError."""
+        reject_content_range(header)
         return cls(
             check_slot(slot),
             writing_condition(header),
@@ -144,14 +148,14 @@ class UploadHeaders(Struct, frozen=True):
         )
 
 
-def refuse_part(header: Header) -> None:
-    """BadRangePut."""
+def reject_content_range(header: Header) -> None:
+    """Raise BadRangePut if the request would write a part of a save."""
     if header("content-range") is not None:
         raise BadRangePut("A save is written whole. Send all its bytes, without Content-Range.")
 
 
 class SaveUpload(Component, frozen=True):
-    """A save on its way."""
+    """The body of a PUT of a save, with the authenticated player."""
 
     context: WriteContext
     _headers: UploadHeaders
@@ -164,41 +168,41 @@ class SaveUpload(Component, frozen=True):
         self._body.abort()
 
     async def receive(self) -> ReceivedSave:
-        """The whole body; a file belongs to this upload and ends with abort()."""
-        intent, incoming = self._headers, self._body
-        data, spool = await incoming.finish()
-        body = SaveContent(incoming.sha256, incoming.size, intent.content_type, intent.meta)
-        return ReceivedSave(intent.slot, intent.condition, body, intent.expected_sha256, incoming.blank, data, spool)
+        """Return the complete save; its file, if any, belongs to this upload until abort()."""
+        headers, body = self._headers, self._body
+        data, spool = await body.finish()
+        content = SaveContent(body.sha256, body.size, headers.content_type, headers.meta)
+        return ReceivedSave(headers.slot, headers.condition, content, headers.expected_sha256, body.blank, data, spool)
 
 
 class SaveBodyPolicy(Component, frozen=True):
-    """Who may send a save, in the order of PROTOCOL 4: syntax, token, size and coding, disk."""
+    """The body policy of a PUT of a save."""
 
     _saves: SaveService
     _limits: SaveLimits
     _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> SaveUpload:
-        intent = UploadHeaders.of(head.kwargs["slot"], head.header, self._limits)
+        headers = UploadHeaders.of(head.kwargs["slot"], head.header, self._limits)
         context = await self._saves.authorize_write(access_token(head))
-        return SaveUpload(context, intent, self._admission.open(head, context))
+        return SaveUpload(context, headers, self._admission.open(head, context))
 
 
 COMMIT_BYTES = 256 * 1024
-"""Of a commit's JSON (PROTOCOL 1)."""
+"""The largest JSON of a commit (PROTOCOL 1)."""
 _JSON = SmallBodyPolicy("application/json", COMMIT_BYTES)
 
 
-def digest_in(path: str) -> bytes:
-    """The hash in an address, or InvalidSaveRequest."""
-    sha256 = sha256_in(path)
+def sha256_of_path(text: str) -> bytes:
+    """Return the SHA-256 at the end of the path; raise InvalidSaveRequest."""
+    sha256 = parse_sha256(text)
     if sha256 is None:
         raise InvalidSaveRequest("The address ends in the SHA-256 of the bytes: 64 lower-case hex digits.")
     return sha256
 
 
 class StagedUpload(Component, frozen=True):
-    """Bytes for a commit, on their way."""
+    """The body of bytes to stage, with the authenticated player."""
 
     context: WriteContext
     _sha256: bytes
@@ -212,29 +216,30 @@ class StagedUpload(Component, frozen=True):
         self._body.abort()
 
     async def receive(self) -> ReceivedBlob:
-        """The whole body; a file belongs to this upload and ends with abort()."""
-        incoming = self._body
-        data, spool = await incoming.finish()
-        body = SaveContent(incoming.sha256, incoming.size, DEFAULT_MEDIA_TYPE)
-        return ReceivedBlob(self._sha256, body, self._expected_sha256, incoming.blank, data, spool)
+        """Return the complete bytes; their file, if any, belongs to this upload until abort()."""
+        body = self._body
+        data, spool = await body.finish()
+        content = SaveContent(body.sha256, body.size, DEFAULT_MEDIA_TYPE)
+        return ReceivedBlob(self._sha256, content, self._expected_sha256, body.blank, data, spool)
 
 
 class StageBodyPolicy(Component, frozen=True):
-    """Who may stage bytes, in the order of PROTOCOL 4."""
+    """The body policy of bytes to stage."""
 
     _commits: CommitService
     _admission: UploadAdmission
 
     async def accept(self, head: RequestHead) -> StagedUpload:
         header = head.header
-        refuse_part(header)
-        sha256, announced = digest_in(head.kwargs["sha256"]), parse_content_digest(header("content-digest"))
+        reject_content_range(header)
+        sha256 = sha256_of_path(head.kwargs["sha256"])
+        expected_sha256 = parse_content_digest(header("content-digest"))
         context = await self._commits.authorize_stage(access_token(head))
-        return StagedUpload(context, sha256, announced, self._admission.open(head, context))
+        return StagedUpload(context, sha256, expected_sha256, self._admission.open(head, context))
 
 
 class CommitBody(MemoryBody):
-    """The JSON of a commit, and who sends it."""
+    """The JSON of a commit, with the authenticated player; it counts as an upload until `space` is released."""
 
     def __init__(self, context: WriteContext, space: UploadSpace) -> None:
         super().__init__(COMMIT_BYTES)
@@ -247,7 +252,7 @@ class CommitBody(MemoryBody):
 
 
 class CommitBodyPolicy(Component, frozen=True):
-    """Who may commit, in the order of PROTOCOL 4."""
+    """The body policy of a commit."""
 
     _commits: CommitService
     _admission: UploadAdmission

@@ -52,6 +52,14 @@ def check_digest(expected: bytes | None, received: bytes) -> None:
         raise DigestMismatch("Other bytes arrived than Content-Digest says; nothing was stored. Send it again.")
 
 
+_SHA256_HEX: Final = compile(r"[0-9a-f]{64}", ASCII)
+
+
+def parse_sha256(text: str) -> bytes | None:
+    """Return the bytes of 64 lower-case hex digits, or None if the text is anything else."""
+    return bytes.fromhex(text) if _SHA256_HEX.fullmatch(text) else None
+
+
 _META_FORM = "Save-Meta is one line of ASCII with a JSON object, other characters as \\uXXXX"
 
 

@@ -26,7 +26,7 @@ from gamed.saves.export import ExportService
 from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveService
+from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.saves.state_machine import flaws, spoil
@@ -83,13 +83,14 @@ class SaveCase(SynchronousTestCase):
         self.waits_of = ChangeWaiters(self.waiters, DatabaseChangeSource(self.stores))
         now_ms, paced = lambda: self.house.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
         rate, staging = WriteRateLimiter.of(paced), WriteRateLimiter.of_staging(paced)
-        saves = SaveService(store, self.house.sessions, limits, now_ms, random, self.waits_of, rate)
-        commits = CommitService(saves, store, limits, STAGED_SECONDS, now_ms, random, self.waits_of, staging)
+        environment = SaveEnvironment(limits, now_ms, random, self.waits_of)
+        saves = SaveService(store, self.house.sessions, environment, rate)
+        commits = CommitService(saves, store, environment, STAGED_SECONDS, staging)
         self.detached = ShieldedTasks()
         self.reservations = DiskReservations(lambda: self.free, limits.min_free_bytes)
         intake = UploadAdmission(limits, self.folder, self.reservations, self.disk)
         shelves = SqliteEraseStore(self.stores, random)
-        erasure = EraseService(saves, shelves, now_ms, random, self.waits_of)
+        erasure = EraseService(saves, shelves, environment)
         self.routes = SaveRoutes(saves, self.detached, SaveBodyPolicy(saves, limits, intake), erasure)
         committing = CommitRoutes(commits, limits, self.detached, intake)
         self.exports = ExportService(saves, partial(SqliteExport, self.stores, self.folder), self.reservations)

@@ -29,7 +29,7 @@ from gamed.saves.export import ExportService
 from gamed.saves.export_store import SqliteExport
 from gamed.saves.limits import DiskReservations, SaveLimits, WriteRateLimiter
 from gamed.saves.routes import SaveRoutes
-from gamed.saves.service import SaveService
+from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
 from tests.sessions.fixtures import Counting
@@ -130,10 +130,11 @@ class StreamTest(TestCase):
         store = SqliteSaveStore(house.stores, house.issuer.keys.indexer, limits)
         waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(house.stores))
         rate = WriteRateLimiter(RateLimit(0, 1))
-        saves = SaveService(store, house.sessions, limits, lambda: house.now_ms, Counting(), waits, rate)
+        environment = SaveEnvironment(limits, lambda: house.now_ms, Counting(), waits)
+        saves = SaveService(store, house.sessions, environment, rate)
         gate = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
         detached, shelves = ShieldedTasks(), SqliteEraseStore(house.stores, Counting())
-        erasure = EraseService(saves, shelves, lambda: house.now_ms, Counting(), waits)
+        erasure = EraseService(saves, shelves, environment)
         exports = ExportService(saves, partial(SqliteExport, house.stores, data / "tmp"), reservations)
         site = build_server(
             [SaveRoutes(saves, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],

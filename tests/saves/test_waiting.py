@@ -209,7 +209,7 @@ class WaitTest(WaitCase):
         waiting = self.wait()
         self.house.now_ms += 3600_000
         self.in_state(lambda c: c.execute("UPDATE player_saves SET seq = seq + 1").rowcount)
-        self.waits_of.all_changed()
+        self.waits_of.notify_all()
         self.pass_seconds(0.1)
         self.assertEqual(waiting.answer.status, 200)
 
