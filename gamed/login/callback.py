@@ -96,7 +96,7 @@ class CallbackService(Component, frozen=True):
     async def _exchange(
         self, callback: CallbackParameters, attempt: AuthorizationAttempt, login: LoginTransaction, request_id: str
     ) -> None:
-        """Redeem the code and write the identity, or why there is none."""
+        """Exchange the code, and write the identity or the failure."""
         try:
             identity = await self._redeem(callback, attempt)
         except (ProviderFailure, DecryptionFailed) as e:

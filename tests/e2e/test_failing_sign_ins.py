@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from tests.e2e.by_hand import HandCase
 from tests.e2e.wire import Answer
 from tests.login.browser_fixtures import Page
-from tests.login.test_pages import code
+from tests.login.test_browser_routes import code
 
 PATIENCE_SECONDS = 60
 

@@ -6,7 +6,7 @@ import threading
 from tests.e2e.by_hand import HandCase
 from tests.e2e.providers import DISCORD
 from tests.login.browser_fixtures import Page
-from tests.login.test_pages import code
+from tests.login.test_browser_routes import code
 
 
 class KilledSignIns(HandCase):

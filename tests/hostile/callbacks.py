@@ -47,7 +47,7 @@ def by(cookie: Callable[[str], str | None], query: str = "state={state}&code={co
     """A browser whose cookie is made of the right one's."""
 
     def act(case: "HostileCase", trip: "Trip") -> Page:
-        stranger = case.surfer()
+        stranger = case.new_browser()
         stranger.cookie = cookie(str(trip.browser.cookie))
         filled = query.replace("{state}", trip.state).replace("{code}", trip.code)
         page = stranger.get(f"/auth/idp/callback?{filled}")
@@ -75,7 +75,7 @@ def _of_another_browser(case: "HostileCase", trip: "Trip") -> Page:
 
 def _of_another_login(case: "HostileCase", trip: "Trip") -> Page:
     """A stranger who began an attempt of his own at the victim's link carries the victim's state."""
-    stranger = case.surfer()
+    stranger = case.new_browser()
     page = stranger.post(stranger.get(trip.game.url).form("/continue"))
     case.assertEqual(page.status, 303)
     return stranger.get(case.callback(trip))

@@ -17,8 +17,8 @@ from gamed.ops.logging import LoggedSignInFailures
 from gamed.outcomes import LoginFailure
 from gamed.providers.registry import build_providers
 from tests.hostile.fake_provider import ACCESS, CLIENT_SECRET, FARS, ISSUER, MARK, SUBJECT, settings_of
-from tests.login.browser_fixtures import BASE, Game, Page, Surfer, WebCase
-from tests.login.test_pages import code as code_on
+from tests.login.browser_fixtures import BASE, BrowserCase, Game, Page, PageBrowser
+from tests.login.test_browser_routes import code as code_on
 from tests.support.http import Connection
 
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
@@ -33,7 +33,7 @@ class Trip(Struct, eq=False):
     """A game that waits, and its browser, which is at the provider."""
 
     game: Game
-    browser: Surfer
+    browser: PageBrowser
     url: str
     """Where the browser was sent."""
     code: str
@@ -54,7 +54,7 @@ class Trip(Struct, eq=False):
         return (self.state, self.code, self.query.get("nonce") or self.state, self.query["code_challenge"])
 
 
-class HostileCase(WebCase):
+class HostileCase(BrowserCase):
     """`self.far` is the provider, `self.heard` what the owner's log says."""
 
     name = "idp"
@@ -63,10 +63,10 @@ class HostileCase(WebCase):
     def serve_hostile(self, name: str = "idp", agent: Any = None, clock: Any = None, home: str = "") -> None:
         """In oauth mode with one provider; `agent` and `clock` other than those in memory."""
         self.prepare(mode=ServerMode.OAUTH, ttl_seconds=3600)
-        desk = self.desk
-        access = replace(desk.access, log=LoggedSignInFailures())
-        desk.authorize = replace(desk.authorize, _access=access)
-        desk.callbacks = replace(desk.callbacks, _access=access)
+        server = self.server
+        access = replace(server.access, log=LoggedSignInFailures())
+        server.authorize = replace(server.authorize, _access=access)
+        server.callbacks = replace(server.callbacks, _access=access)
         self.enable(name, agent, clock, home)
         self.trips: list[Trip] = []
         self.heard: list[tuple[LogLevel, str]] = []
@@ -75,35 +75,37 @@ class HostileCase(WebCase):
 
     def enable(self, name: str, agent: Any = None, clock: Any = None, home: str = "") -> None:
         """This provider, beside those there are; from now on it is `self.far`."""
-        self.name, desk = name, self.desk
-        self.far = FARS[name](desk.now_ms)
+        self.name, server = name, self.server
+        self.far = FARS[name](server.now_ms)
         self.wire = RequestTraversalAgent(self.far)
         settings = {name: settings_of(name, home)}
-        desk.providers.update(build_providers(settings, BASE, agent or self.wire, clock or desk.clock, desk.now_ms))
-        self.open_rooms()
+        server.providers.update(
+            build_providers(settings, BASE, agent or self.wire, clock or server.clock, server.now_ms)
+        )
+        self.open_site()
 
     def mend(self) -> None:
         """The provider is honest again."""
         held, seen = self.far.held, self.far.seen
-        self.far.__init__(self.desk.now_ms)
+        self.far.__init__(self.server.now_ms)
         self.far.held, self.far.seen = held, seen
 
     def pass_time(self, seconds: float) -> None:
-        self.desk.clock.advance(seconds)
+        self.server.clock.advance(seconds)
         self.wire.flush()
 
     # -- the parties --
 
-    def begin(self) -> tuple[Game, Surfer, Page]:
+    def begin(self) -> tuple[Game, PageBrowser, Page]:
         """A game has started, and its browser has pressed the button."""
-        game, browser = self.game(provider=self.name), self.surfer()
+        game, browser = self.game(provider=self.name), self.new_browser()
         return game, browser, browser.post(browser.get(game.url).form("/continue"))
 
     def depart(self) -> Trip:
         game, browser, page = self.begin()
         return self.departed(game, browser, page)
 
-    def departed(self, game: Game, browser: Surfer, page: Page) -> Trip:
+    def departed(self, game: Game, browser: PageBrowser, page: Page) -> Trip:
         self.assertEqual(page.status, 303, page.text)
         url = page.headers["location"]
         self.far.visited(url)
@@ -111,7 +113,7 @@ class HostileCase(WebCase):
         self.trips.append(trip)
         return trip
 
-    def trip(self, game: Game, browser: Surfer, poll: Connection, url: str = "") -> Trip:
+    def trip(self, game: Game, browser: PageBrowser, poll: Connection, url: str = "") -> Trip:
         return Trip(game, browser, url, f"code-{len(self.trips) + 7}", poll)
 
     def callback(self, trip: Trip, **query: str) -> str:
@@ -136,10 +138,10 @@ class HostileCase(WebCase):
 
     def told(self, trip: Trip) -> dict[str, Any]:
         """What the waiting game is answered, within a second of now."""
-        began = self.desk.clock.seconds()
+        began = self.server.clock.seconds()
         while True:
-            while not trip.poll.answers and self.desk.clock.seconds() < began + PROMPTLY_SECONDS:
-                self.desk.clock.advance(0.05)
+            while not trip.poll.answers and self.server.clock.seconds() < began + PROMPTLY_SECONDS:
+                self.server.clock.advance(0.05)
             self.assertTrue(trip.poll.answers, "the game is not told")
             answer = trip.poll.answer
             if answer.status != 202:
@@ -158,12 +160,12 @@ class HostileCase(WebCase):
     # -- what must be true --
 
     def lasting(self) -> list[Any]:
-        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in LASTING]
+        return [self.server.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in LASTING]
 
     def saves(self) -> list[Any]:
         """All of state.db."""
-        tables = self.desk.rows("SELECT name FROM state.sqlite_master WHERE type = 'table' ORDER BY name")
-        return [self.desk.rows(f"SELECT * FROM state.{name}") for (name,) in tables]
+        tables = self.server.rows("SELECT name FROM state.sqlite_master WHERE type = 'table' ORDER BY name")
+        return [self.server.rows(f"SELECT * FROM state.{name}") for (name,) in tables]
 
     def owner_lines(self) -> list[str]:
         return [line for level, line in self.heard if level >= LogLevel.warn]
@@ -189,7 +191,7 @@ class HostileCase(WebCase):
 
     def nothing_leaks(self) -> None:
         """No secret and no word of the provider's in log, page, answer or row."""
-        rows = [self.desk.rows(f"SELECT * FROM {name}") for name in ("login", "authorization_attempt", *LASTING)]
+        rows = [self.server.rows(f"SELECT * FROM {name}") for name in ("login", "authorization_attempt", *LASTING)]
         secrets = {CLIENT_SECRET, quote(CLIENT_SECRET), quote_plus(CLIENT_SECRET), ACCESS, SUBJECT, MARK, "eyJ"}
         for trip in self.trips:
             secrets |= set(trip.secrets())

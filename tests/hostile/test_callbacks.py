@@ -9,7 +9,7 @@ from tests.hostile.callbacks import BURNING, NO_EFFECT, Bad
 from tests.hostile.fake_provider import ISSUER, MARK, TOKEN, Reply
 from tests.hostile.helpers import HostileCase, Trip, method_name
 from tests.login.browser_fixtures import Page
-from tests.login.fake_provider import FarProvider
+from tests.login.fake_provider import FakeProvider
 from tests.support.covers import covers
 
 PROMISED = "authorization_response_iss_parameter_supported"
@@ -18,7 +18,7 @@ PROMISED = "authorization_response_iss_parameter_supported"
 class CallbackCase(HostileCase):
     def setUp(self) -> None:
         self.serve_hostile()
-        self.desk.providers["discord"] = FarProvider("discord")
+        self.server.providers["discord"] = FakeProvider("discord")
 
     def untouched(self, trip: Trip, page: Page) -> None:
         """Nothing was asked of the provider, nothing written for good, and the access log has the request's id."""
@@ -170,7 +170,7 @@ class Late(CallbackCase):
         held.write(self.far.write(held, self.far.usual[TOKEN](None)))
         held.finish()
         self.wire.flush()
-        self.desk.clock.advance(0)
+        self.server.clock.advance(0)
         self.assertEqual((first.answer.status, second.answer.status), (303, 409))
         self.assertEqual([call.form["code"] for call in self.far.calls(TOKEN)], ["one"])
 

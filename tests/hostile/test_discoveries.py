@@ -21,7 +21,7 @@ class DiscoveryCase(HostileCase):
 
     def pressed(self, mode: Mode) -> tuple[Any, Any, Page, Any]:
         """The button, and a game that waits meanwhile."""
-        game, browser = self.game(provider=self.name), self.surfer()
+        game, browser = self.game(provider=self.name), self.new_browser()
         form = browser.get(game.url).form("/continue")
         poll = game.wait(wait=25, seen=WORDS[0])
         sent = browser.headers(Sec_Fetch_Site="same-origin", Sec_Fetch_Dest="document")

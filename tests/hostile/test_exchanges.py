@@ -15,7 +15,7 @@ class ExchangeCase(HostileCase):
         self.heard.clear()
         before, saves = self.lasting(), self.saves()
         if mode.late_seconds:
-            self.far.clock_ms = lambda: self.desk.now_ms() - mode.late_seconds * 1000
+            self.far.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
             self.far.now_ms = self.far.clock_ms
         mode.twist(self.far)
         trip = self.depart()

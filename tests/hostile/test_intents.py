@@ -5,9 +5,9 @@ from typing import Any, ClassVar
 from gamed.login.transaction import LoginIntent
 from tests.hostile.helpers import HostileCase, tests_of
 from tests.hostile.modes import EXCHANGES, Mode
-from tests.login.browser_fixtures import Game, Page, Surfer
+from tests.login.browser_fixtures import Game, Page, PageBrowser
 from tests.login.fixtures import ANNA, PASSWORD
-from tests.login.test_pages import code as code_on
+from tests.login.test_browser_routes import code as code_on
 from tests.support.covers import covers
 
 OTHERS = {"idp": "discord", "discord": "idp"}
@@ -21,10 +21,10 @@ class IntentCase(HostileCase):
     token: str | None = None
     typed: ClassVar[dict[str, str]]
 
-    def begin(self) -> tuple[Game, Surfer, Page]:
+    def begin(self) -> tuple[Game, PageBrowser, Page]:
         """As whoever this is, with this intent."""
         game = self.game(token=self.token, provider=self.name, intent=self.intent.value)
-        browser = self.surfer()
+        browser = self.new_browser()
         return game, browser, browser.post(browser.get(game.url).form("/continue"), self.typed)
 
     def prepared(self, mode: Mode) -> str:
@@ -32,13 +32,13 @@ class IntentCase(HostileCase):
         raise NotImplementedError
 
     def people(self) -> list[Any]:
-        return [self.desk.rows(f"SELECT player_id FROM {table} ORDER BY 1") for table in ("player", "local_account")]
+        return [self.server.rows(f"SELECT player_id FROM {table} ORDER BY 1") for table in ("player", "local_account")]
 
     def tried(self, mode: Mode) -> None:
         """Refused; then, at an honest provider, done, for the right player and no new one."""
         player_id = self.prepared(mode)
         if mode.late_seconds:
-            self.far.clock_ms = lambda: self.desk.now_ms() - mode.late_seconds * 1000
+            self.far.clock_ms = lambda: self.server.now_ms() - mode.late_seconds * 1000
             self.far.now_ms = self.far.clock_ms
         mode.twist(self.far)
         trip = self.depart()
@@ -53,7 +53,7 @@ class IntentCase(HostileCase):
         self.pass_time(mode.heals)
         self.signs_in()
         self.assertEqual(self.people(), people)
-        rows = self.desk.rows("SELECT player_id FROM identity WHERE provider = :name", name=self.name)
+        rows = self.server.rows("SELECT player_id FROM identity WHERE provider = :name", name=self.name)
         self.assertEqual(rows, [(player_id,)])
 
 

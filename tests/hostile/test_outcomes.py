@@ -20,12 +20,12 @@ class OutcomeCase(HostileCase):
 
     def turned_away(self) -> int:
         """A start is refused before a browser is opened; the seconds to wait, which both header and body say."""
-        logins = self.desk.rows("SELECT count(*) FROM login")
+        logins = self.server.rows("SELECT count(*) FROM login")
         answer = self.game(provider=self.name).answer
         self.assertEqual((answer.status, answer.code), (503, "provider_unavailable"))
         seconds = int(answer.headers["retry-after"])
         self.assertEqual(answer.json["retry_after"], seconds)
-        self.assertEqual(self.desk.rows("SELECT count(*) FROM login"), logins)
+        self.assertEqual(self.server.rows("SELECT count(*) FROM login"), logins)
         return seconds
 
 
@@ -157,7 +157,7 @@ class ClockTests(OutcomeCase):
 
     def late(self, seconds: int, date: bool = True) -> None:
         self.serve_hostile()
-        true_ms = lambda: self.desk.now_ms() - seconds * 1000  # noqa: E731
+        true_ms = lambda: self.server.now_ms() - seconds * 1000  # noqa: E731
         self.far.now_ms = true_ms
         if date:
             self.far.clock_ms = true_ms
@@ -185,7 +185,7 @@ class ClockTests(OutcomeCase):
     def test_not_an_excuse(self) -> None:
         """A wrong Date excuses no token that is out of time by it as well."""
         self.late(0)
-        self.far.clock_ms = lambda: self.desk.now_ms() - 7_200_000
+        self.far.clock_ms = lambda: self.server.now_ms() - 7_200_000
         self.far.changes["exp"] = self.far.now_ms() // 1000 - 50_000
         self.fails(LoginFailure.PROVIDER_ERROR, "exp is over")
 
@@ -252,7 +252,7 @@ class MisconfiguredTests(OutcomeCase):
         waiting: list[Any] = []
         games: list[Any] = []
         for _ in range(20):
-            game, browser = self.game(provider="idp", client={"name": "x"}), self.surfer()
+            game, browser = self.game(provider="idp", client={"name": "x"}), self.new_browser()
             form = browser.get(game.url).form("/continue")
             kind = {"Content-Type": "application/x-www-form-urlencoded"}
             sent = browser.headers(Sec_Fetch_Site="same-origin", Sec_Fetch_Dest="document")

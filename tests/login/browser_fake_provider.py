@@ -1,4 +1,4 @@
-"""The server in oauth mode, with the development provider in memory as its Discord and its Google."""
+"""This module runs the server in oauth mode with the development provider in memory as Discord and Google."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gamed.dev import documents
 from gamed.dev.grants import ResponseMode
 from gamed.providers.discovery import namespace_indexes
 from gamed.providers.registry import build_providers
-from tests.login.browser_fixtures import Page, Surfer, WebCase
+from tests.login.browser_fixtures import BrowserCase, Page, PageBrowser
 from tests.support.provider import (
     BASE,
     DISCORD_CLIENT,
@@ -45,38 +45,38 @@ GOOGLE = Provider(
 )
 
 
-class FarCase(WebCase):
-    """`self.far` is the provider."""
+class ProviderCase(BrowserCase):
+    """A test with a provider, `self.fake`."""
 
-    far: WatchedProvider
+    fake: WatchedProvider
 
     def serve_oauth(self, *providers: Provider, kind: type[WatchedProvider] = WatchedProvider, **terms: Any) -> None:
-        """With these providers, or both."""
+        """Configure these providers, by default both."""
         configured = {each.name: each for each in providers or (DISCORD, GOOGLE)}
         self.prepare(mode=Mode.OAUTH, **terms)
-        self.far = development_provider(self.desk.clock, kind)
-        self.wire = RequestTraversalAgent(self.far.app.resource())
-        made = build_providers(configured, GAME, self.wire, self.desk.clock, self.desk.now_ms)
-        self.desk.providers.update(made)
-        self.realms = namespace_indexes(self.desk.keys.indexer, configured.values())
-        self.open_rooms()
+        self.fake = development_provider(self.server.clock, kind)
+        self.wire = RequestTraversalAgent(self.fake.app.resource())
+        made = build_providers(configured, GAME, self.wire, self.server.clock, self.server.now_ms)
+        self.server.providers.update(made)
+        self.realms = namespace_indexes(self.server.keys.indexer, configured.values())
+        self.open_site()
 
     def pass_time(self, seconds: float) -> None:
-        """What the provider answers meanwhile arrives."""
-        self.desk.clock.advance(seconds)
+        """Advance the clock and deliver what the provider has answered."""
+        self.server.clock.advance(seconds)
         self.wire.flush()
 
     def at_provider(self, page: Page, person: str = "anna", manner: ResponseMode = ResponseMode.AT_ONCE) -> str:
-        """The browser follows to the provider, where somebody is chosen; the callback's address."""
+        """Follow the redirect to the provider and choose a person; return the address of the callback."""
         self.assertEqual(page.status, 303, page.text)
-        return self.far.sign_in(page.headers["location"], person, manner)
+        return self.fake.sign_in(page.headers["location"], person, manner)
 
-    def go_on(self, browser: Surfer, url: str) -> Page:
-        """The page, and its first button."""
+    def go_on(self, browser: PageBrowser, url: str) -> Page:
+        """Open the page and press its first button."""
         return browser.post(browser.get(url).form("/continue"))
 
-    def signed_in(self, browser: Surfer, url: str, person: str = "anna") -> Page:
-        """As far as done."""
+    def signed_in(self, browser: PageBrowser, url: str, person: str = "anna") -> Page:
+        """Sign in up to the result page."""
         back = browser.get(self.at_provider(self.go_on(browser, url), person))
         self.assertEqual(back.status, 303, back.text)
         return browser.get(back.headers["location"])

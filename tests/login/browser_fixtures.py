@@ -1,4 +1,4 @@
-"""The two rooms of the handoff behind the real site: a game and browsers that speak HTTP to them."""
+"""This module sends HTTP requests of a game and of browsers to the routes of a login."""
 
 from html.parser import HTMLParser
 from json import dumps
@@ -14,14 +14,14 @@ from gamed.http.client_address import HttpSettings
 from gamed.login.browser_routes import BrowserRoutes, CallbackRoutes, PageResponder, ResultRoutes
 from gamed.login.csrf import BrowserGuard
 from gamed.login.routes import LoginRoutes
-from tests.login.fixtures import PASSWORD, TERMS, Desk
+from tests.login.fixtures import PASSWORD, TERMS, LoginServer
 from tests.support.http import BASE_HOST, Answer, Browser, Connection
 
 BASE = f"https://{BASE_HOST}"
 
 
 class Page(HTMLParser):
-    """What a person and a browser find in a page."""
+    """A page as a person and a browser read it."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()
@@ -66,13 +66,13 @@ class Page(HTMLParser):
         return self.titles["h1"]
 
     def form(self, action: str, **marks: str) -> dict[str, Any]:
-        """The form to `.../{action}` whose fields hold `marks`; without, the first."""
+        """Return the form to `.../{action}` whose fields hold `marks`, by default the first."""
         found = [f for f in self.forms if f["action"].endswith(action) and marks.items() <= f["fields"].items()]
         return found[0]
 
 
-class Surfer:
-    """One browser: it keeps its cookie, follows nothing by itself, and sends what a browser sends."""
+class PageBrowser:
+    """A browser with a cookie that sends a browser's headers and follows no redirect by itself."""
 
     def __init__(self, site: Browser) -> None:
         self.site = site
@@ -103,7 +103,7 @@ class Surfer:
 
 
 class Game:
-    """One game client with a login of its own."""
+    """A game client with one login."""
 
     def __init__(self, site: Browser, token: str | None = None, **body: Any) -> None:
         self.site = site
@@ -120,7 +120,7 @@ class Game:
         return self.site.post_json("/auth/login/collect", body, self.bearer)
 
     def wait(self, **body: Any) -> Connection:
-        """A collect that may be answered later."""
+        """Begin a collect that may be answered later."""
         headers = {"Content-Type": "application/json", **self.bearer}
         return self.site.send("POST", "/auth/login/collect", headers, dumps(body).encode())
 
@@ -128,40 +128,40 @@ class Game:
         return self.site.request("POST", "/auth/login/cancel", self.bearer)
 
 
-class WebCase(SynchronousTestCase):
-    """A server with both rooms, Anna's account, and a game to start with."""
+class BrowserCase(SynchronousTestCase):
+    """A test with the routes of a login, Anna's account, and a game."""
 
     base = BASE
     server_name: str | None = "Anna's Arena"
 
     def serve(self, passwords_per_minute: int = 0, **terms: Any) -> Browser:
         self.prepare(passwords_per_minute, **terms)
-        return self.open_rooms()
+        return self.open_site()
 
     def prepare(self, passwords_per_minute: int = 0, **terms: Any) -> None:
-        self.desk = Desk(replace(TERMS, **terms), passwords_per_minute)
+        self.server = LoginServer(replace(TERMS, **terms), passwords_per_minute)
 
-    def open_rooms(self, policy: HttpSettings | None = None) -> Browser:
-        desk, detached = self.desk, ShieldedTasks()
-        guard = BrowserGuard(desk.keys.indexer, desk.random, self.base.startswith("https:"))
-        pages = PageResponder(guard, lambda: self.base, self.server_name, desk.now_ms, detached)
-        local = desk.local if desk.terms.mode is Mode.LOCAL else None
-        labels = {name: provider.label for name, provider in desk.providers.items()}
+    def open_site(self, policy: HttpSettings | None = None) -> Browser:
+        server, detached = self.server, ShieldedTasks()
+        guard = BrowserGuard(server.keys.indexer, server.random, self.base.startswith("https:"))
+        pages = PageResponder(guard, lambda: self.base, self.server_name, server.now_ms, detached)
+        local = server.local if server.terms.mode is Mode.LOCAL else None
+        labels = {name: provider.label for name, provider in server.providers.items()}
         groups = [
-            LoginRoutes(desk.context, desk.starts, desk.lifecycle, desk.collects, lambda: self.base, detached),
-            BrowserRoutes(desk.browsers, desk.authorize, local, labels, desk.terms.registration, pages),
-            CallbackRoutes(desk.callbacks, pages),
-            ResultRoutes(desk.results, pages),
+            LoginRoutes(server.context, server.starts, server.lifecycle, server.collects, lambda: self.base, detached),
+            BrowserRoutes(server.browsers, server.authorize, local, labels, server.terms.registration, pages),
+            CallbackRoutes(server.callbacks, pages),
+            ResultRoutes(server.results, pages),
         ]
-        self.site = Browser(groups, policy, clock=desk.clock, now_ms=desk.now_ms)
+        self.site = Browser(groups, policy, clock=server.clock, now_ms=server.now_ms)
         return self.site
 
     def game(self, **body: Any) -> Game:
-        """`token`: an access token that it sends along."""
+        """Start a login; `token` is an access token to send."""
         return Game(self.site, **body)
 
-    def surfer(self) -> Surfer:
-        return Surfer(self.site)
+    def new_browser(self) -> PageBrowser:
+        return PageBrowser(self.site)
 
 
 def _path(url: str) -> str:

@@ -1,4 +1,4 @@
-"""A login to try arrows on, and random bytes that repeat per test."""
+"""This module has an example of a login, and random bytes that repeat per test."""
 
 from itertools import count
 
@@ -13,8 +13,8 @@ BROWSER = Index(b"b" * 32)
 OTHER = Index(b"o" * 32)
 
 
-class Counting:
-    """Never the same bytes twice, always the same run."""
+class CountingRandom:
+    """A random source that never repeats bytes and always returns the same sequence."""
 
     def __init__(self) -> None:
         self._drawn = count(1)
@@ -24,11 +24,11 @@ class Counting:
 
 
 def keys() -> Keys:
-    return Keys.of(Secret(b"k" * 32), Counting())
+    return Keys.of(Secret(b"k" * 32), CountingRandom())
 
 
 def a_login(stage: LoginStage = LoginStage.PENDING, stage_ms: int = START_MS, **changes: object) -> LoginTransaction:
-    """A login in the given stage, with everything a stage may hold."""
+    """Return a login in this stage, with all that the stage may hold."""
     login = LoginTransaction(
         login_id="lgn_example",
         secret_index=Index(b"s" * 32),

@@ -1,4 +1,4 @@
-"""The far end of a sign-in, as small as can be: it remembers what it was sent, and answers when the test wants."""
+"""This module has a small fake provider that records its requests and answers when the test says so."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -13,8 +13,8 @@ from gamed.providers.messages import challenge_of
 ISSUER = "https://id.example"
 
 
-class FarProvider(Struct, eq=False):
-    """Speaks OpenID Connect if it has an issuer. A code is `<subject>|<anything>`."""
+class FakeProvider(Struct, eq=False):
+    """A fake provider, with OpenID Connect if it has an issuer; a code is `<subject>|<anything>`."""
 
     name: str = "discord"
     label: str = "Discord"
@@ -47,7 +47,7 @@ class FarProvider(Struct, eq=False):
     def identify(
         self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
     ) -> "Deferred[ExternalIdentity]":
-        """As the real one: the verifier must be the one of a journey, and each code works once."""
+        """Check that the verifier belongs to a request and that each code is used once, as a real provider does."""
         self.calls.append({"code": code.reveal(), "nonce": nonce, "redirect_uri": redirect_uri, "login_id": login_id})
         journey = next(each for each in self.journeys if each.challenge == challenge_of(verifier))
         assert (journey.nonce, journey.redirect_uri) == (nonce, redirect_uri)
@@ -63,7 +63,7 @@ class FarProvider(Struct, eq=False):
         return answer
 
     def answer(self, failure: BaseException | None = None) -> None:
-        """To the oldest that waits."""
+        """Answer the oldest waiting call."""
         answer, identity = self._held.pop(0)
         if failure is None:
             answer.callback(identity)

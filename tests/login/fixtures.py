@@ -1,4 +1,4 @@
-"""A whole handoff over real lanes in memory: a clock that is moved by hand, random bytes that repeat per test."""
+"""This module builds the services of a login over databases in memory, with a manual clock and repeatable bytes."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -39,7 +39,7 @@ from gamed.providers.base import IdentityProvider
 from gamed.sessions.credentials import CredentialIssuer, SessionPolicy
 from gamed.sessions.service import SessionService
 from gamed.sessions.store import SqliteSessionStore
-from tests.login.examples import BROWSER, START_MS, Counting
+from tests.login.examples import BROWSER, START_MS, CountingRandom
 from tests.support.databases import InlineReactor, InlineThreads, memory_databases
 
 T = TypeVar("T")
@@ -52,8 +52,8 @@ BASE = "https://game.example"
 ADDRESS, REQUEST = "203.0.113.7", "req-1"
 
 
-class Lines:
-    """The owner's log."""
+class FailureLines:
+    """The operator's log as a list of lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -65,8 +65,8 @@ class Lines:
         self.lines.append(f"rejected {provider} {check} {request_id}")
 
 
-class Desk:
-    """Everything of one server that takes part in a handoff; one player, Anna, has an account."""
+class LoginServer:
+    """A login server in memory with one player, Anna, who has a local account."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Desk:
         self.clock = Clock()
         self.shift_ms = 0
         reactor = InlineReactor()
-        self.random = Counting()
+        self.random = CountingRandom()
         self.keys = Keys.of(Secret(b"k" * 32), self.random)
         self.stores = memory_databases(self.now_ms, reactor)
         self.waiters = LongPollRegistry(self.clock)
@@ -88,7 +88,7 @@ class Desk:
         self.context = LoginContext(self.keys, self.random, self.now_ms, self.terms, audit)
         self.store = SqliteLoginStore(self.stores.reads, self.stores.auth, self.keys)
         self.providers = dict(providers or {})
-        self.log = Lines()
+        self.log = FailureLines()
         self.access = ProviderAccess(self.providers, lambda: BASE, self.log)
         issuer = CredentialIssuer(self.keys, terms.session, self.random)
         self.sessions = SessionService(
@@ -111,7 +111,7 @@ class Desk:
         return CollectService(self.context, self.store, self.waiters)
 
     def now_ms(self) -> int:
-        """The wall clock, which is set by `shift_ms`; timers run on."""
+        """Return the wall clock, which `shift_ms` sets; timers do not follow it."""
         return START_MS + round(self.clock.seconds() * 1000) + self.shift_ms
 
     def write(self, unit: Any) -> Any:
@@ -121,7 +121,7 @@ class Desk:
         return list(done(self.stores.reads.submit(lambda c: c.execute(query, values).fetchall())))
 
     def login(self, started: StartedLogin) -> LoginTransaction:
-        """As it stands in the store."""
+        """Return the login as the database holds it."""
         found = done(self.store.find(LoginLookup.id(started.login.login_id)))
         assert found is not None
         return found
@@ -131,41 +131,43 @@ class Desk:
     def start(
         self, port: int | None = None, intent: LoginIntent = LoginIntent.LOGIN, token: str | None = None, **more: str
     ) -> StartedLogin:
-        """At `provider`, or the first there is; from `address`; `more` are words of the client."""
+        """Start at `provider`, by default the first, from `address`; `more` are members of the client."""
         provider, address = more.pop("provider", next(iter(self.providers), None)), more.pop("address", ADDRESS)
         return done(self.starts.start(StartRequest(provider, intent, more, port, address, token)))
 
-    def enter(
+    def open_link(
         self, started: StartedLogin, browser: Index = BROWSER, site: str | None = None, address: str = ADDRESS
     ) -> Any:
-        """The link is opened; `site` as Sec-Fetch-Site."""
+        """Open the link; `site` is Sec-Fetch-Site."""
         return done(self.authorize.open_link(SignInForm(started.token, browser, address, request_id=REQUEST), site))
 
-    def go(self, started: StartedLogin, browser: Index = BROWSER, name: str = "", password: str = "") -> Any:
-        """The button is pressed."""
+    def press_continue(
+        self, started: StartedLogin, browser: Index = BROWSER, name: str = "", password: str = ""
+    ) -> Any:
+        """Press the button that continues to the provider."""
         return done(self.authorize.continue_(SignInForm(started.token, browser, ADDRESS, name, password, REQUEST)))
 
-    def depart(self, started: StartedLogin, browser: Index = BROWSER, **typed: str) -> str:
-        """As go(); the state that the browser takes along."""
-        answer = self.go(started, browser, **typed)
+    def redirect_state(self, started: StartedLogin, browser: Index = BROWSER, **typed: str) -> str:
+        """Continue to the provider; return the state that the browser takes along."""
+        answer = self.press_continue(started, browser, **typed)
         assert isinstance(answer, RedirectToProvider), answer
         return parse_qs(urlsplit(answer.url).query)["state"][0]
 
-    def come_back(self, state: str, browser: Index | None = BROWSER, who: str = "anna", **other: str) -> Any:
-        """The work behind a callback: with a code of `who`, or whatever else the provider says; from `address`."""
+    def callback(self, state: str, browser: Index | None = BROWSER, who: str = "anna", **other: str) -> Any:
+        """Begin a callback from `address`, by default with a code of `who`."""
         provider = other.pop("provider", next(iter(self.providers), "discord"))
         address = other.pop("address", ADDRESS)
         query = urlencode({"state": state, **(other or {"code": f"{who}|{state}"})}).encode()
         return self.callbacks.complete(CallbackRequest(provider, query, browser, address, REQUEST))
 
-    def returned(self, *arguments: Any, **other: Any) -> Any:
-        """As come_back(), for answers that come at once."""
-        return done(self.come_back(*arguments, **other))
+    def finish_callback(self, *arguments: Any, **other: Any) -> Any:
+        """Complete a callback() that does not wait."""
+        return done(self.callback(*arguments, **other))
 
     def signed_in(self, who: str = "anna", **start: Any) -> StartedLogin:
-        """Ready to be collected."""
+        """Sign in up to the stage `ready`."""
         started = self.start(**start)
-        back = self.returned(self.depart(started), who=who, provider=started.login.provider)
+        back = self.finish_callback(self.redirect_state(started), who=who, provider=started.login.provider)
         assert isinstance(back, RedirectToResult), back
         return started
 
@@ -183,26 +185,26 @@ class Desk:
     def decline(self, started: StartedLogin, browser: Index = BROWSER) -> RedirectToResult | None:
         return done(self.browsers.decline(started.token, browser, REQUEST))
 
-    def done_page(self, started: StartedLogin, browser: Index | None = BROWSER) -> Any:
+    def result(self, started: StartedLogin, browser: Index | None = BROWSER) -> Any:
         return done(self.results.get(started.login.login_id, browser))
 
     def code(self, started: StartedLogin, browser: Index = BROWSER) -> str:
-        """The finish code, as the browser is shown it."""
-        shown = self.done_page(started, browser)
+        """Return the finish code as the browser shows it."""
+        shown = self.result(started, browser)
         assert isinstance(shown, ShowFinishCode), shown
         return shown.code
 
     def ticket(self, started: StartedLogin) -> str:
-        """The ticket, as the browser carries it to the loopback port."""
-        sent = self.done_page(started)
+        """Return the ticket that the browser sends to the loopback port."""
+        sent = self.result(started)
         assert isinstance(sent, ReturnToGame), sent
         return sent.ticket
 
     def secret(self, started: StartedLogin) -> Index:
         return secret_index(self.keys.indexer, started.device_secret)
 
-    def asked(self, started: StartedLogin, **collect: Any) -> Deferred[Collected]:
-        """A collect that may wait, as the room makes it."""
+    def begin_collect(self, started: StartedLogin, **collect: Any) -> Deferred[Collected]:
+        """Begin a collect that may wait, as the route does."""
         ask = CollectRequest(self.secret(started), request_id=REQUEST, **collect)
 
         async def both() -> Collected:
@@ -212,17 +214,17 @@ class Desk:
         return Deferred.fromCoroutine(both())
 
     def collect(self, started: StartedLogin, code: str | None = None, ticket: str | None = None, **collect: Any) -> Any:
-        """A collect that is answered at once."""
+        """Collect without waiting."""
         presented = PresentedProof.finish_code(code) if code is not None else None
         presented = PresentedProof.ticket(ticket) if ticket is not None else presented
-        return done(self.asked(started, presented=presented, **collect))
+        return done(self.begin_collect(started, presented=presented, **collect))
 
     def cancel(self, started: StartedLogin) -> None:
         done(self.lifecycle.cancel(self.secret(started)))
 
 
 def done(work: Any) -> Any:
-    """The result of something that does not wait; its error is raised."""
+    """Return the result of work that does not wait, or raise its error."""
     results: list[Any] = []
     deferred = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
     deferred.addBoth(results.append)
@@ -232,15 +234,15 @@ def done(work: Any) -> Any:
     return results[0]
 
 
-class HandoffCase(SynchronousTestCase):
-    """A test of a whole handoff."""
+class LoginCase(SynchronousTestCase):
+    """A test of complete logins."""
 
-    def desk(self, passwords_per_minute: int = 0, **terms: Any) -> Desk:
-        return Desk(replace(TERMS, **terms), passwords_per_minute)
+    def local_server(self, passwords_per_minute: int = 0, **terms: Any) -> LoginServer:
+        return LoginServer(replace(TERMS, **terms), passwords_per_minute)
 
-    def oauth(self, *providers: IdentityProvider, **terms: Any) -> Desk:
-        """A server in oauth mode."""
-        return Desk(replace(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers})
+    def oauth_server(self, *providers: IdentityProvider, **terms: Any) -> LoginServer:
+        """Return a server in oauth mode."""
+        return LoginServer(replace(TERMS, mode=Mode.OAUTH, **terms), providers={each.name: each for each in providers})
 
 
 CLOSED, APPROVAL, OFF = Registration.CLOSED, Registration.APPROVAL, ReturnProofSetting.OFF

@@ -1,4 +1,4 @@
-"""Every page a browser can get, in each of its forms, with words that are short, long, and of other scripts."""
+"""The gallery has every page of a browser in each of its forms, with short and long texts and other scripts."""
 
 from collections.abc import Iterator, Mapping
 
@@ -56,7 +56,7 @@ COMMON = sorted(
 
 
 class Shown(Struct, frozen=True):
-    """One page under a name for people; `failure`: somebody must be told what to do now."""
+    """A page with a name; `failure`: the page has to say what to do now."""
 
     name: str
     html: bytes
@@ -74,7 +74,7 @@ def every_page() -> list[Shown]:
 
 
 def sign_ins() -> Iterator[Shown]:
-    """The page of local mode: by registration, by what came back, by words."""
+    """Yield the sign-in pages of local mode, by registration, form error and client texts."""
     plain = SERVERS["plain"]
     for registration in Registration:
         yield Shown(f"sign-in {registration.value}", forms.sign_in_page(plain, asked(), registration))
@@ -92,7 +92,7 @@ def sign_ins() -> Iterator[Shown]:
 
 
 def at_providers() -> Iterator[Shown]:
-    """The page before a provider: by intent, by what came back, by words."""
+    """Yield the pages before a provider, by intent, form error and client texts."""
     for intent in LoginIntent:
         wanted = forms.ProviderPrompt(LABEL, intent, "Anna" if intent is LoginIntent.LINK else None)
         yield Shown(f"provider {intent.value}", forms.provider_page(SERVERS["plain"], asked(), wanted))
@@ -121,7 +121,7 @@ def afterwards() -> Iterator[Shown]:
 
 
 def failures() -> Iterator[Shown]:
-    """Every outcome, every refusal of a browser room, every problem such a room can meet."""
+    """Yield the pages of every outcome, rejection and problem that a browser can receive."""
     yield Shown("collected", results.ended_page(None, SERVERS["plain"]))
     for outcome in LoginFailure:
         yield Shown(f"outcome {outcome.value}", results.ended_page(outcome, SERVERS["plain"]), failure=True)

@@ -1,271 +1,427 @@
-"""The eight checks of PROTOCOL 3.3: each alone, the first failure wins, and what each leaves undone."""
+"""These tests complete callbacks: one exchange, one outcome, and no effect on other logins (PROTOCOL 3.3, 3.4)."""
 
-from itertools import product
-from typing import Any
-from urllib.parse import quote
-
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
-from twisted.trial.unittest import SynchronousTestCase
+from twisted.internet.defer import Deferred
 
-from gamed.crypto import Index
-from gamed.login.attempt import AttemptStatus, AuthorizationAttempt
-from gamed.login.callback_rules import (
-    INVALIDATES_ATTEMPT,
-    PARAMETERS,
-    QUERY_BYTES,
-    CallbackCheck,
-    CallbackContext,
-    CallbackDecision,
-    CallbackParameters,
-    decide_callback,
-    parse,
+from gamed.database.errors import DatabaseBusy
+from gamed.login.browser import Ended, InProgress, RedirectToResult, ReturnToGame, ShowFinishCode
+from gamed.login.callback import AlreadyConsumed
+from gamed.login.callback_rules import CallbackCheck, CallbackRejected
+from gamed.login.collect import Complete, Failed, Pending
+from gamed.login.errors import CallbackMalformed, InvalidProof, LoginEnded, WrongBrowser
+from gamed.login.transaction import EXCHANGE_GRACE_MS, LoginStage
+from gamed.outcomes import LoginFailure
+from gamed.providers.base import (
+    ProviderDenied,
+    ProviderError,
+    ProviderFailure,
+    ProviderMisconfigured,
+    ProviderUnavailable,
+    ServerClockSkew,
 )
-from gamed.login.errors import CallbackMalformed
-from gamed.login.transaction import FINAL, LoginStage, LoginTransaction
-from tests.login.examples import BROWSER, OTHER, START_MS, TTL_MS, a_login
+from gamed.sessions import tables as session_tables
+from gamed.sessions.errors import SessionRevoked
+from tests.login.examples import BROWSER, OTHER
+from tests.login.fake_provider import ISSUER, FakeProvider
+from tests.login.fixtures import BASE, LoginCase, LoginServer, done
+from tests.login.test_login import lasting
 from tests.support.covers import covers
 
-ISSUER = "https://id.example"
-AUTHORIZING = a_login(LoginStage.AUTHORIZING)
-ATTEMPT = AuthorizationAttempt(
-    attempt_id="att_example",
-    state_index=Index(b"i" * 32),
-    login_id=AUTHORIZING.login_id,
-    browser_index=BROWSER,
-    provider="discord",
-    iss_promised=False,
-    created_ms=START_MS,
-    sealed_verifier=b"verifier",
-)
-CALLBACK = parse("discord", b"state=s&code=c")
-KNOWN = CallbackContext(BROWSER, True, None, START_MS)
+NO_EFFECT = (CallbackCheck.PROVIDER_UNKNOWN, CallbackCheck.STATE_UNKNOWN, CallbackCheck.OTHER_BROWSER)
 
 
-def judged(
-    attempt: AuthorizationAttempt | None = ATTEMPT,
-    login: LoginTransaction | None = AUTHORIZING,
-    callback: CallbackParameters = CALLBACK,
-    **known: Any,
-) -> CallbackDecision:
-    return decide_callback(attempt, login, callback, replace(KNOWN, **known))
+@covers("1/9")
+class GoodPaths(LoginCase):
+    def test_to_the_end(self) -> None:
+        """A sign-in works to the credentials; the game sees each stage, and the provider's requests are right."""
+        server = self.oauth_server(fake := FakeProvider("google", issuer=ISSUER))
+        started = server.start(name="MyGame")
+        state = server.redirect_state(started)
+        self.assertEqual(server.collect(started), Pending("at_provider", 600))
+        self.assertEqual(server.finish_callback(state), RedirectToResult(started.login.login_id))
+        self.assertEqual(server.collect(started), Pending("proof_required", 600))
+        complete = server.collect(started, code=server.code(started))
+        self.assertIsInstance(complete, Complete)
+        self.assertTrue(complete.result.created)
+        [call] = fake.calls
+        self.assertEqual((call["code"], call["redirect_uri"]), (f"anna|{state}".encode(), CALLBACK))
+        self.assertEqual(call["login_id"], started.login.login_id)
+        self.assertEqual(server.rows("SELECT provider, client FROM session"), [("google", '{"name":"MyGame"}')])
+        token = complete.result.pair.access
+        caller = server.write(lambda c: session_tables.authenticate(c, server.keys.indexer, token, server.now_ms()))
+        self.assertEqual(caller.player_id, complete.result.player_id)
+
+    def test_through_the_port(self) -> None:
+        """The browser takes the ticket to the game's port, once."""
+        server = self.oauth_server(FakeProvider())
+        started = server.start(port=51004)
+        server.finish_callback(server.redirect_state(started))
+        sent = server.result(started)
+        self.assertIsInstance(sent, ReturnToGame)
+        self.assertIsInstance(server.result(started), ShowFinishCode)
+        self.assertIsInstance(server.collect(started, ticket=sent.ticket), Complete)
+
+    def test_nothing_lasts_before_the_proof(self) -> None:
+        """No player, identity or session exists before the first proven collect."""
+        server = self.oauth_server(FakeProvider())
+        server.collect(known := server.signed_in("anna"), code=server.code(known))
+        before = lasting(server)
+        for who in ("anna", "bo"):
+            started = server.signed_in(who)
+            server.collect(started)
+            with self.assertRaises(InvalidProof):
+                server.collect(started, code="XXX-XXX")
+            self.assertEqual(lasting(server), before)
+
+    def test_the_game_is_told_at_once(self) -> None:
+        """A waiting collect ends with each stage: authorizing, exchanging, ready."""
+        server = self.oauth_server(fake := FakeProvider(holding=True))
+        started = server.start()
+        waiting = server.begin_collect(started, wait_seconds=25)
+        state = server.redirect_state(started)
+        self.assertEqual(self.successResultOf(waiting), Pending("at_provider", 600))
+        waiting = server.begin_collect(started, wait_seconds=25, seen="at_provider")
+        back = Deferred.fromCoroutine(server.callback(state))
+        self.assertEqual(self.successResultOf(waiting), Pending("exchanging", 600))
+        self.assertIsInstance(server.result(started), InProgress)
+        waiting = server.begin_collect(started, wait_seconds=25, seen="exchanging")
+        self.assertNoResult(waiting)
+        fake.answer()
+        self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
+        self.assertEqual(self.successResultOf(waiting), Pending("proof_required", 600))
+
+    @covers("2.2/11", "2.2/12", "threats/47")
+    def test_secrets_at_rest(self) -> None:
+        """A used state erases verifiers and nonces of all attempts; no value is stored in clear."""
+        server = self.oauth_server(fake := FakeProvider("google", issuer=ISSUER, holding=True))
+        started = server.start()
+        first, second = server.redirect_state(started), server.redirect_state(started, OTHER)
+        Deferred.fromCoroutine(server.callback(first))
+        rows = server.rows("SELECT status, sealed_verifier, sealed_nonce FROM authorization_attempt ORDER BY number")
+        self.assertEqual(rows, [("used", None, None), ("open", None, None)])
+        fake.answer()
+        tables = ("login", "authorization_attempt", "identity")
+        everything = repr([server.rows(f"SELECT * FROM {table}") for table in tables])
+        for word in (first, second, "anna", ISSUER, *[journey.nonce or "-" for journey in fake.journeys]):
+            self.assertNotIn(word, everything)
 
 
-class Parse(SynchronousTestCase):
-    """Check 1."""
-
-    def malformed(self, *queries: bytes) -> None:
-        for query in queries:
-            with self.assertRaises(CallbackMalformed, msg=query[:60]):
-                parse("discord", query)
-
-    def test_good_ones(self) -> None:
-        """Everything decoded once; the order does not matter; empty is as good as absent."""
-        callback = parse("google", b"iss=https%3A%2F%2Fid.example&code=4%2F0abc%2B&state=a-b_c&scope=openid&authuser=0")
-        assert callback.code is not None
-        self.assertEqual((callback.provider, callback.state.reveal()), ("google", b"a-b_c"))
-        self.assertEqual((callback.code.reveal(), callback.error, callback.iss), (b"4/0abc+", None, ISSUER))
-        refused = parse("discord", b"error=access_denied&state=s&error_description=The+person+said+no&code=")
-        self.assertEqual((refused.code, refused.error, refused.iss), (None, "access_denied", None))
-        self.assertEqual(parse("discord", b"code=x").state.reveal(), b"")
-
-    def test_each_parameter_once(self) -> None:
-        """Twice is malformed, also if both are equal, empty, or hidden by an escape; unknown ones may come twice."""
-        for name in PARAMETERS:
-            for values in (("a", "a"), ("a", "b"), ("", "a"), ("a", "")):
-                twice = "&".join(f"{name}={value}" for value in values).encode()
-                self.malformed(b"state=s&code=c&" + twice if name in ("error", "iss") else twice + b"&code=c&state=s")
-        self.malformed(b"state=s&%63ode=d&code=c", b"state=s&code=c&iss&iss=x")
-        self.assertEqual(parse("discord", b"state=s&code=c&x=1&x=2").state.reveal(), b"s")
-
-    def test_code_or_error(self) -> None:
-        """Exactly one of both."""
-        self.malformed(b"", b"state=s", b"state=s&code=", b"state=s&error=", b"state=s&code=c&error=e")
-
-    def test_strict_utf8(self) -> None:
-        """Anywhere, in a name too: no replacement characters."""
-        self.malformed(
-            b"state=%ff&code=c",
-            b"state=s&code=%C3",
-            b"state=s&code=c&%80=x",
-            b"state=s&code=c&x=\xff",
-            b"code=%ED%A0%80",
-        )
-        self.assertEqual(parse("discord", b"state=%C3%A4&code=c&x=%C3%B6").state.reveal(), "ä".encode())
-
-    @covers("threats/22")
-    def test_grammar_of_code(self) -> None:
-        """Refuse a code with any character outside %x20-7E (RFC 6749 Appendix A.11)."""
-        every = "".join(map(chr, range(0x20, 0x7F)))
-        code = parse("discord", f"state=s&code={quote(every)}".encode()).code
-        assert code is not None
-        self.assertEqual(code.reveal(), every.encode())
-        for character in (*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA1)), "é", "\u2028", "\uff41", "\U0001f600"):
-            for value in (character, f"4/0{character}abc", f"c{character}"):
-                self.malformed(f"state=s&code={quote(value)}".encode())
-
-    def test_grammar_of_error(self) -> None:
-        """Refuse an error with any character outside %x20-21 / %x23-5B / %x5D-7E (RFC 6749 Appendix A.7)."""
-        every = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in '"\\')
-        self.assertEqual(parse("discord", f"state=s&error={quote(every)}".encode()).error, every)
-        for character in (*map(chr, range(0x20)), '"', "\\", *map(chr, range(0x7F, 0xA1)), "é", "\U0001f600"):
-            self.malformed(f"state=s&error=access_denied{quote(character)}".encode())
-
-    def test_state_and_iss_have_checks_of_their_own(self) -> None:
-        """Let any `state` and `iss` pass: an unknown state fails at check 3, another issuer burns at check 6."""
-        callback = parse("google", b"state=%01%7F%C3%A4&code=c&iss=%00%C3%A4")
-        self.assertEqual((callback.state.reveal(), callback.iss), (b"\x01\x7f\xc3\xa4", "\0ä"))
-
-    def test_size(self) -> None:
-        """4 KiB and not a byte more."""
-        head = b"state=s&code="
-        self.assertIsNotNone(parse("discord", head + b"c" * (QUERY_BYTES - len(head))).code)
-        self.malformed(head + b"c" * (QUERY_BYTES - len(head) + 1))
-
-    def test_nothing_is_shown(self) -> None:
-        """State, code, error and iss stay out of logs and traces."""
-        shown = repr(parse("discord", b"state=ALPHA&code=BETA&iss=GAMMA")) + repr(parse("x", b"error=DELTA"))
-        for word in ("ALPHA", "BETA", "GAMMA", "DELTA"):
-            self.assertNotIn(word, shown)
-
-    @given(st.binary(max_size=200))
-    def test_any_bytes(self, query: bytes) -> None:
-        """A callback or CallbackMalformed, never anything else."""
-        try:
-            callback = parse("discord", query)
-        except CallbackMalformed:
-            return
-        self.assertNotEqual(callback.code is None, callback.error is None)
+CALLBACK = f"{BASE}/auth/google/callback"
 
 
-@covers("2.3/7", "4/11")
-class Judge(SynchronousTestCase):
-    """Checks 2 to 8."""
-
-    def test_good_ones(self) -> None:
-        """The attempt's browser brings the provider's answer in time: the login is its own from now on."""
-        for callback in (CALLBACK, parse("discord", b"state=s&error=access_denied")):
-            verdict = judged(callback=callback)
-            assert verdict.login is not None
-            self.assertEqual((verdict.check, verdict.attempt), (CallbackCheck.EXCHANGE, ATTEMPT))
-            self.assertIs(verdict.login.stage, LoginStage.EXCHANGING)
-            self.assertTrue(verdict.login.belongs_to(BROWSER))
-
-    def test_2_provider(self) -> None:
-        """Not enabled (any more): nothing else is looked at."""
-        self.assertEqual(judged(enabled=False), CallbackDecision(CallbackCheck.PROVIDER_UNKNOWN))
-
-    def test_3_state(self) -> None:
-        """Nothing is found under it."""
-        self.assertEqual(judged(attempt=None, login=None), CallbackDecision(CallbackCheck.STATE_UNKNOWN))
-
-    def test_4_browser(self) -> None:
-        """No cookie, or another one: the state stays unspent, in whatever stage."""
-        for browser, stage in product((None, OTHER, Index(BROWSER[:-1] + b"x"), Index(b"")), LoginStage):
-            self.assertEqual(
-                judged(login=a_login(stage), browser=browser), CallbackDecision(CallbackCheck.OTHER_BROWSER)
-            )
-
-    @covers("threats/13")
-    def test_5_provider_of_the_attempt(self) -> None:
-        """An answer at another provider's path: mixed up, or meant to be."""
-        verdict = judged(callback=parse("google", b"state=s&code=c"))
-        self.assertEqual(verdict, CallbackDecision(CallbackCheck.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
-
-    @covers("threats/13")
-    def test_6_issuer(self) -> None:
-        """RFC 9207: byte for byte if it is there; there, if it was promised; no matter where no issuer is known."""
-        for iss, promised, ruling in (
-            (ISSUER, True, CallbackCheck.EXCHANGE),
-            (ISSUER, False, CallbackCheck.EXCHANGE),
-            (None, False, CallbackCheck.EXCHANGE),
-            (None, True, CallbackCheck.OTHER_ISSUER),
-            (ISSUER + "/", False, CallbackCheck.OTHER_ISSUER),
-            (ISSUER.upper(), True, CallbackCheck.OTHER_ISSUER),
-            ("https://evil.example", False, CallbackCheck.OTHER_ISSUER),
-            ("https://evil.example", True, CallbackCheck.OTHER_ISSUER),
-            ("ä", True, CallbackCheck.OTHER_ISSUER),
+class Refused(LoginCase):
+    def test_without_effect(self) -> None:
+        """Checks 1 to 4 change no row and send nothing; the right browser can still finish."""
+        server = self.oauth_server(fake := FakeProvider("google", issuer=ISSUER))
+        started = server.start()
+        state = server.redirect_state(started)
+        before = [server.rows("SELECT * FROM login"), server.rows("SELECT * FROM authorization_attempt")]
+        with self.assertRaises(CallbackMalformed):
+            server.finish_callback(state, code="c", error="e")
+        for ruling, browser, other in (
+            (CallbackCheck.PROVIDER_UNKNOWN, BROWSER, {"provider": "nobody"}),
+            (CallbackCheck.PROVIDER_UNKNOWN, BROWSER, {"provider": "login"}),
+            (CallbackCheck.OTHER_BROWSER, OTHER, {}),
+            (CallbackCheck.OTHER_BROWSER, None, {}),
+            (CallbackCheck.OTHER_BROWSER, OTHER, {"error": "access_denied"}),
         ):
-            attempt, callback = replace(ATTEMPT, iss_promised=promised), replace(CALLBACK, iss=iss)
-            self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).check, ruling, (iss, promised))
-            self.assertIs(judged(attempt, callback=callback, issuer=None).check, CallbackCheck.EXCHANGE)
+            with self.assertRaises(CallbackRejected) as refused:
+                server.finish_callback(state, browser, **other)
+            self.assertIs(refused.exception.check, ruling)
+        for unknown in (state[:-1], state + "A", "", "A" * 43):
+            with self.assertRaises(CallbackRejected) as refused:
+                server.finish_callback(unknown)
+            self.assertIs(refused.exception.check, CallbackCheck.STATE_UNKNOWN)
+        self.assertEqual(
+            [server.rows("SELECT * FROM login"), server.rows("SELECT * FROM authorization_attempt")], before
+        )
+        self.assertEqual((fake.calls, server.log.lines), ([], []))
+        self.assertEqual(
+            server.finish_callback(state, iss=ISSUER, code="anna"), RedirectToResult(started.login.login_id)
+        )
 
-    def test_7_over(self) -> None:
-        """A final login, one that only the clock has ended, a burned attempt: 410; the outcome is the login's."""
-        for stage in FINAL:
-            login = a_login(stage)
-            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.ENDED, ATTEMPT, login))
-        late = judged(now_ms=START_MS + TTL_MS)
-        assert late.login is not None
-        self.assertEqual((late.check, late.login.stage), (CallbackCheck.ENDED, LoginStage.EXPIRED))
-        burned = replace(ATTEMPT, status=AttemptStatus.INVALIDATED)
-        self.assertIs(judged(burned).check, CallbackCheck.ENDED)
-
-    @covers("2.3/3", "2.3/8", "threats/14")
-    def test_7_used(self) -> None:
-        """A state is spent once, whatever became of its login."""
-        for stage in set(LoginStage) - FINAL:
-            self.assertIs(
-                judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).check, CallbackCheck.ALREADY_USED
+    def test_burned(self) -> None:
+        """Checks 5 and 6 invalidate the attempt and log one line with the check; the login can continue."""
+        for name, other in (
+            ("other_provider", {"provider": "discord"}),
+            ("other_issuer", {"code": "c", "iss": "EVIL"}),
+        ):
+            server = self.oauth_server(google := FakeProvider("google", issuer=ISSUER), discord := FakeProvider())
+            started = server.start()
+            state = server.redirect_state(started)
+            with self.assertRaises(CallbackRejected):
+                server.finish_callback(state, **other)
+            self.assertEqual(server.log.lines, [f"rejected {other.get('provider', 'google')} {name} req-1"])
+            self.assertEqual(
+                server.rows("SELECT status, sealed_verifier FROM authorization_attempt"), [("invalidated", None)]
+            )
+            with self.assertRaises(CallbackRejected) as again:
+                server.finish_callback(state)
+            self.assertIs(again.exception.check, CallbackCheck.ENDED)
+            self.assertEqual((google.calls, discord.calls), ([], []))
+            self.assertIs(server.login(started).stage, LoginStage.AUTHORIZING)
+            self.assertEqual(
+                server.finish_callback(server.redirect_state(started)), RedirectToResult(started.login.login_id)
             )
 
-    def test_8_compare_and_set(self) -> None:
-        """An open attempt of a login that another one has won comes too late."""
-        for stage in (LoginStage.EXCHANGING, LoginStage.READY, LoginStage.DELIVERED):
-            login = a_login(stage)
-            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.ALREADY_USED, ATTEMPT, login))
+    @covers("threats/13")
+    def test_promised_issuer(self) -> None:
+        """`iss` is required if the metadata promised it when the browser was redirected, not when it returns."""
+        server = self.oauth_server(fake := FakeProvider("google", issuer=ISSUER, iss_promised=True))
+        state = server.redirect_state(server.start())
+        fake.iss_promised = False
+        with self.assertRaises(CallbackRejected):
+            server.finish_callback(state)
 
-    def test_in_time(self) -> None:
-        """To the last millisecond."""
-        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).check, CallbackCheck.EXCHANGE)
+    def test_over(self) -> None:
+        """A cancelled, declined or expired login is 410 with its outcome, and the code is never sent."""
+        for end, outcome in (
+            (lambda server, started: server.cancel(started), LoginFailure.LOGIN_CANCELLED),
+            (lambda server, started: server.decline(started), LoginFailure.LOGIN_DENIED),
+            (lambda server, started: server.clock.advance(600), LoginFailure.LOGIN_EXPIRED),
+        ):
+            server = self.oauth_server(fake := FakeProvider())
+            started = server.start()
+            state = server.redirect_state(started)
+            end(server, started)
+            with self.assertRaises(LoginEnded) as over:
+                server.finish_callback(state)
+            self.assertEqual((over.exception.outcome, fake.calls), (outcome, []))
 
-    def test_first_failure_wins(self) -> None:
-        """Every combination of failing checks is told the first of them."""
-        spoilers: list[tuple[CallbackCheck, dict[str, Any]]] = [
-            (CallbackCheck.PROVIDER_UNKNOWN, {"enabled": False}),
-            (CallbackCheck.STATE_UNKNOWN, {"attempt": None, "login": None}),
-            (CallbackCheck.OTHER_BROWSER, {"browser": OTHER}),
-            (CallbackCheck.OTHER_PROVIDER, {"callback": parse("google", b"state=s&code=c&iss=x")}),
-            (CallbackCheck.OTHER_ISSUER, {"issuer": ISSUER}),
-            (CallbackCheck.ENDED, {"now_ms": START_MS + TTL_MS}),
-            (CallbackCheck.ALREADY_USED, {"used": True}),
+    def test_twice(self) -> None:
+        """A second callback waits for the first one's exchange, at most 15 s; its code is never sent."""
+        server = self.oauth_server(fake := FakeProvider(holding=True))
+        started = server.start()
+        state = server.redirect_state(started)
+        first = Deferred.fromCoroutine(server.callback(state))
+        second, third = (Deferred.fromCoroutine(server.callback(state, who=who)) for who in ("bo", "anna"))
+        spent = AlreadyConsumed(started.login.login_id, own=True)
+        self.assertEqual(self.successResultOf(second), spent)
+        self.assertNoResult(third)
+        fake.answer()
+        self.assertEqual(self.successResultOf(first), RedirectToResult(started.login.login_id))
+        self.assertEqual(self.successResultOf(third), spent)
+        self.assertEqual(server.finish_callback(state), spent)
+        self.assertEqual(len(fake.calls), 1)
+
+    def test_twice_and_no_end(self) -> None:
+        """The second callback is answered after 15 s, even if the first one has no end."""
+        server = self.oauth_server(FakeProvider(holding=True))
+        state = server.redirect_state(started := server.start())
+        Deferred.fromCoroutine(server.callback(state))
+        second = Deferred.fromCoroutine(server.callback(state))
+        server.clock.advance(EXCHANGE_GRACE_MS / 1000 - 1)
+        self.assertNoResult(second)
+        server.clock.advance(1.3)
+        self.assertEqual(self.successResultOf(second), AlreadyConsumed(started.login.login_id, own=True))
+
+    def test_twice_while_the_service_ends(self) -> None:
+        """A second callback does not wait while the service stops."""
+        server = self.oauth_server(FakeProvider(holding=True))
+        state = server.redirect_state(server.start())
+        Deferred.fromCoroutine(server.callback(state))
+        second = Deferred.fromCoroutine(server.callback(state))
+        server.waiters.close()
+        self.assertTrue(self.successResultOf(second).own)
+
+    def test_two_tabs(self) -> None:
+        """With two tabs of one browser the later one finds the earlier one's result; its own code is not sent."""
+        server = self.oauth_server(fake := FakeProvider())
+        started = server.start()
+        one, two = server.redirect_state(started), server.redirect_state(started)
+        server.finish_callback(two)
+        self.assertEqual(server.finish_callback(one, who="bo"), AlreadyConsumed(started.login.login_id, own=True))
+        self.assertEqual(len(fake.calls), 1)
+
+
+class TwoBrowsers(LoginCase):
+    @covers("threats/3")
+    def test_both_orders(self) -> None:
+        """The first callback gets the login; the other browser gets an error, does not wait, and sees no result."""
+        for winner, loser in ((BROWSER, OTHER), (OTHER, BROWSER)):
+            server = self.oauth_server(fake := FakeProvider(holding=True))
+            started = server.start()
+            states = {browser: server.redirect_state(started, browser) for browser in (BROWSER, OTHER)}
+            won = Deferred.fromCoroutine(server.callback(states[winner], winner, who="anna"))
+            self.assertEqual(
+                server.finish_callback(states[loser], loser, who="bo"),
+                AlreadyConsumed(started.login.login_id, own=False),
+            )
+            fake.answer()
+            self.assertIsInstance(self.successResultOf(won), RedirectToResult)
+            with self.assertRaises(WrongBrowser):
+                server.result(started, loser)
+            self.assertIsInstance(server.collect(started, code=server.code(started, winner)), Complete)
+            self.assertEqual([call["code"].partition(b"|")[0] for call in fake.calls], [b"anna"])
+
+    @covers("threats/14")
+    def test_a_stranger_brings_the_callback(self) -> None:
+        """A stolen callback address has no effect in another browser, and still works in its own."""
+        server = self.oauth_server(FakeProvider())
+        started = server.start()
+        state = server.redirect_state(started)
+        server.redirect_state(started, OTHER)
+        with self.assertRaises(CallbackRejected):
+            server.finish_callback(state, OTHER)
+        self.assertEqual(server.finish_callback(state), RedirectToResult(started.login.login_id))
+
+
+@covers("7/5")
+class Failures(LoginCase):
+    def failed(self, server: LoginServer, outcome: LoginFailure, **other: str) -> None:
+        started = server.start()
+        state = server.redirect_state(started)
+        self.assertEqual(server.finish_callback(state, **other), RedirectToResult(started.login.login_id))
+        self.assertEqual(server.collect(started), Failed(outcome))
+        self.assertEqual(server.result(started), Ended(outcome))
+        [line] = server.log.lines
+        self.assertTrue(line.startswith(f"failed discord {outcome.value} req-1: "), line)
+
+    def test_errors_of_the_redirect(self) -> None:
+        """Errors of the redirect give PROTOCOL's outcomes; their texts never reach the log, and no code is sent."""
+        for error, outcome in (
+            ("access_denied", LoginFailure.PROVIDER_DENIED),
+            ("temporarily_unavailable", LoginFailure.PROVIDER_UNAVAILABLE),
+            ("server_error", LoginFailure.PROVIDER_UNAVAILABLE),
+            ("invalid_scope", LoginFailure.PROVIDER_MISCONFIGURED),
+            ("unauthorized_client", LoginFailure.PROVIDER_MISCONFIGURED),
+            ("Access_Denied", LoginFailure.PROVIDER_MISCONFIGURED),
+            ("{0} <b>forged line", LoginFailure.PROVIDER_MISCONFIGURED),
+        ):
+            server = self.oauth_server(fake := FakeProvider())
+            self.failed(server, outcome, error=error, error_description="SAID BY THE PROVIDER")
+            self.assertEqual(fake.calls, [])
+            for word in ("SAID", "forged", "Access_Denied"):
+                self.assertNotIn(word, server.log.lines[0])
+
+    def test_failures_of_the_exchange(self) -> None:
+        """Each failure of the exchange has its outcome, for the game at once; only the log has the cause."""
+        kinds: list[ProviderFailure] = [
+            ProviderDenied("the account was refused"),
+            ProviderError("token_endpoint: no id_token"),
+            ProviderMisconfigured("token_endpoint: 401 invalid_client"),
+            ProviderUnavailable("token_endpoint: no connection"),
+            ServerClockSkew("5 minutes behind"),
         ]
-        for chosen in product((False, True), repeat=len(spoilers)):
-            failing = [spoiler for spoiler, wanted in zip(spoilers, chosen, strict=True) if wanted]
-            arguments: dict[str, Any] = {"callback": replace(CALLBACK, iss="x")}
-            for _, spoiler in failing:
-                arguments |= spoiler
-            if arguments.pop("used", False) and arguments.get("attempt", ATTEMPT) is not None:
-                arguments["attempt"] = replace(ATTEMPT, status=AttemptStatus.USED)
-            expected = failing[0][0] if failing else CallbackCheck.EXCHANGE
-            self.assertIs(judged(**arguments).check, expected, [ruling for ruling, _ in failing])
+        for failure in kinds:
+            server = self.oauth_server(FakeProvider(failure=failure))
+            self.failed(server, failure.outcome)
+            self.assertIn(str(failure), server.log.lines[0])
 
-    def test_what_burns(self) -> None:
-        """Only what the attempt's own browser brings can burn it: a stranger spends nothing."""
-        self.assertEqual(INVALIDATES_ATTEMPT, {CallbackCheck.OTHER_PROVIDER, CallbackCheck.OTHER_ISSUER})
-        stranger = judged(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
-        self.assertNotIn(stranger.check, INVALIDATES_ATTEMPT)
+    @covers("threats/21")
+    def test_a_waiting_game(self) -> None:
+        """A waiting game is answered when the provider has failed."""
+        server = self.oauth_server(fake := FakeProvider(holding=True))
+        started = server.start()
+        back = Deferred.fromCoroutine(server.callback(server.redirect_state(started)))
+        waiting = server.begin_collect(started, wait_seconds=25, seen="exchanging")
+        self.assertNoResult(waiting)
+        fake.answer(ProviderError("token_endpoint: answered 500"))
+        self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.PROVIDER_ERROR))
+        self.successResultOf(back)
 
-    @given(
-        st.tuples(
-            st.sampled_from(LoginStage),
-            st.sampled_from(AttemptStatus),
-            st.sampled_from([BROWSER, OTHER, None]),
-            st.sampled_from([(None, False), (ISSUER, False), (ISSUER, True)]),
-            st.tuples(st.sampled_from(["discord", "google"]), st.sampled_from([None, ISSUER, "https://evil.example"])),
-            st.integers(-1, 2),
+    def test_a_defect(self) -> None:
+        """An unexpected error ends the login at once and is raised."""
+        server = self.oauth_server(FakeProvider(failure=ZeroDivisionError("a defect")))
+        started = server.start()
+        with self.assertRaises(ZeroDivisionError):
+            server.finish_callback(server.redirect_state(started))
+        self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
+
+    @covers("2.2/12")
+    def test_damaged_rows(self) -> None:
+        """A verifier or nonce that was changed or belongs to another attempt decrypts nothing and sends nothing."""
+        damages = (
+            "UPDATE authorization_attempt SET sealed_verifier = zeroblob(114)",
+            "UPDATE authorization_attempt SET sealed_nonce = zeroblob(71)",
+            "UPDATE authorization_attempt SET sealed_verifier = NULL",
+            "UPDATE authorization_attempt SET attempt_id = 'att_x' || number",
+            "UPDATE authorization_attempt AS a SET sealed_verifier ="
+            " (SELECT sealed_verifier FROM authorization_attempt WHERE number <> a.number)",
         )
-    )
-    def test_exchange_means_everything_holds(self, case: Any) -> None:
-        """Whatever comes together: a code is redeemed only if each of the checks alone would let it pass."""
-        stage, status, browser, (issuer, promised), (path, iss), late = case
-        attempt = replace(ATTEMPT, status=status, iss_promised=promised)
-        callback = replace(CALLBACK, provider=path, iss=iss)
-        verdict = judged(
-            attempt, a_login(stage), callback, browser=browser, issuer=issuer, now_ms=START_MS + TTL_MS * late
+        for damage in damages:
+            server = self.oauth_server(fake := FakeProvider("google", issuer=ISSUER))
+            started = server.start()
+            state, _ = server.redirect_state(started), server.redirect_state(started)
+            server.write(lambda c, damage=damage: c.execute(damage) and None)
+            self.assertEqual(server.finish_callback(state), RedirectToResult(started.login.login_id))
+            self.assertEqual((server.collect(started), fake.calls), (Failed(LoginFailure.LOGIN_INTERRUPTED), []))
+            self.assertEqual(server.result(started), Ended(LoginFailure.LOGIN_INTERRUPTED))
+            [line] = server.log.lines
+            self.assertRegex(line, r"^failed google login_interrupted req-1: (PKCE|NONCE) of att_\S+ cannot be opened$")
+
+    def test_a_busy_store(self) -> None:
+        """The provider's result is written although the database was busy for a moment."""
+        server = self.oauth_server(FakeProvider())
+        tries = []
+
+        class Busy:
+            async def advance(self, key, step):  # type: ignore[no-untyped-def]
+                tries.append(key)
+                if len(tries) < 3:
+                    raise DatabaseBusy
+                return await server.store.advance(key, step)
+
+        busy = replace(server.browsers, _store=Busy())
+        server.callbacks = replace(server.callbacks, _browsers=busy)
+        started = server.start()
+        self.assertEqual(
+            server.finish_callback(server.redirect_state(started)), RedirectToResult(started.login.login_id)
         )
-        named = issuer is None or iss == issuer or (iss is None and not promised)
-        fresh = status is AttemptStatus.OPEN and stage is LoginStage.AUTHORIZING and late < 1
-        all_hold = browser == BROWSER and path == "discord" and named and fresh
-        self.assertEqual(verdict.check is CallbackCheck.EXCHANGE, all_hold)
+        self.assertEqual(server.collect(started), Pending("proof_required", 600))
+
+
+class Time(LoginCase):
+    def test_a_late_exchange(self) -> None:
+        """An exchange that began in the last second may end 15 s late; after that the login has expired."""
+        for late, told in ((14.9, Pending("proof_required", 0)), (16.0, Failed(LoginFailure.LOGIN_EXPIRED))):
+            server = self.oauth_server(fake := FakeProvider(holding=True))
+            started = server.start()
+            state = server.redirect_state(started)
+            server.clock.advance(599)
+            back = Deferred.fromCoroutine(server.callback(state))
+            server.clock.advance(1)
+            done(server.lifecycle.expire())
+            self.assertEqual(server.collect(started), Pending("exchanging", 0))
+            server.clock.advance(late)
+            fake.answer()
+            self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
+            self.assertEqual(server.collect(started), told)
+
+    def test_a_restart_while_exchanging(self) -> None:
+        """A restart ends the exchange of the old process; a code that arrives again is not sent again."""
+        server = self.oauth_server(fake := FakeProvider(holding=True))
+        exchanging, waiting = server.start(), server.start()
+        state, other = server.redirect_state(exchanging), server.redirect_state(waiting)
+        Deferred.fromCoroutine(server.callback(state))
+        done(server.lifecycle.recover())
+        self.assertEqual(server.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
+        with self.assertRaises(LoginEnded):
+            server.finish_callback(state)
+        self.assertEqual(len(fake.calls), 1)
+        fake.answer()
+        self.assertEqual(server.collect(exchanging), Failed(LoginFailure.LOGIN_INTERRUPTED))
+        fake.holding = False
+        self.assertEqual(server.finish_callback(other), RedirectToResult(waiting.login.login_id))
+
+    def test_cancelled_while_exchanging(self) -> None:
+        """A result that arrives after a cancel belongs to no player."""
+        server = self.oauth_server(fake := FakeProvider(holding=True))
+        started = server.start()
+        back = Deferred.fromCoroutine(server.callback(server.redirect_state(started)))
+        server.cancel(started)
+        fake.answer()
+        self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
+        self.assertEqual(server.result(started), Ended(LoginFailure.LOGIN_CANCELLED))
+        self.assertEqual(server.rows("SELECT sealed_identity, sealed_proof FROM login"), [(None, None)])
+
+    @covers("threats/12")
+    def test_cancelled_after_collect(self) -> None:
+        """A cancel after the collect revokes the session."""
+        server = self.oauth_server(FakeProvider())
+        started = server.signed_in()
+        complete = server.collect(started, code=server.code(started))
+        server.cancel(started)
+        with self.assertRaises(SessionRevoked):
+            token = complete.result.pair.access
+            server.write(lambda c: session_tables.authenticate(c, server.keys.indexer, token, server.now_ms()))

@@ -1,4 +1,4 @@
-"""`GET /auth/{provider}/callback` over HTTP: statuses, pages, headers, and what each leaves undone (PROTOCOL 3.3)."""
+"""These tests send `GET /auth/{provider}/callback` over HTTP: statuses, pages, headers, effects (PROTOCOL 3.3)."""
 
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
@@ -10,33 +10,33 @@ from gamed.dev.provider import SLOW_SECONDS
 from gamed.login.pages import texts
 from gamed.login.policy import NO_LIMITS
 from gamed.providers.client import TIMEOUT_SECONDS
-from tests.login.browser_fake_provider import DISCORD, FarCase
-from tests.login.browser_fixtures import BASE, Game, Page, Surfer
-from tests.login.test_pages import OTHER_SENTENCE, code
+from tests.login.browser_fake_provider import DISCORD, ProviderCase
+from tests.login.browser_fixtures import BASE, Game, Page, PageBrowser
+from tests.login.test_browser_routes import OTHER_SENTENCE, code
 from tests.support.covers import covers
 from tests.support.http import Connection
 from tests.support.provider import BASE as FAR
 
 
-class RoomCase(FarCase):
+class RoomCase(ProviderCase):
     def setUp(self) -> None:
         self.serve_oauth()
         self.begin("discord")
 
     def begin(self, provider: str, person: str = "anna", manner: ResponseMode = ResponseMode.AT_ONCE) -> None:
-        """A browser on its way back."""
+        """Sign in at the provider; keep the address of the callback."""
         self.player: Game = self.game(provider=provider)
-        self.browser: Surfer = self.surfer()
+        self.browser: PageBrowser = self.new_browser()
         self.back = self.at_provider(self.go_on(self.browser, self.player.url), person, manner)
         self.query = dict(parse_qsl(urlsplit(self.back).query))
 
-    def callback(self, browser: Surfer | None = None, provider: str = "discord", **query: str) -> Page:
-        """The callback with other parameters; an empty one is left out."""
+    def callback(self, browser: PageBrowser | None = None, provider: str = "discord", **query: str) -> Page:
+        """Send the callback with other parameters; an empty one is left out."""
         parameters = {name: value for name, value in {**self.query, **query}.items() if value}
         return (browser or self.browser).get(f"/auth/{provider}/callback?{urlencode(parameters)}")
 
     def waiting(self, url: str) -> Connection:
-        """The browser's request, without an answer yet perhaps."""
+        """Send the browser's request, which may be answered later."""
         return self.site.send("GET", url.removeprefix(BASE), {"Cookie": str(self.browser.cookie)})
 
     def refused(self, page: Page, status: int, sentence: str) -> None:
@@ -45,7 +45,7 @@ class RoomCase(FarCase):
         self.assertNotIn("location", page.headers)
 
     def finishes(self) -> None:
-        """The honest parties, after whatever was tried."""
+        """Finish the sign-in with the right browser and game."""
         page = self.browser.get(self.browser.get(self.back).headers["location"])
         self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
 
@@ -53,7 +53,7 @@ class RoomCase(FarCase):
 @covers("4/11", "7/8")
 class NoEffect(RoomCase):
     def test_malformed(self) -> None:
-        """Check 1: doubled, both, neither, not UTF-8, too long."""
+        """Check 1 rejects a doubled parameter, both or neither of code and error, invalid UTF-8, and a long query."""
         query = urlencode(self.query)
         for raw in ("", "code=c&" + query, query + "&error=e", "state=" + self.query["state"], query + "&iss=a&iss=b"):
             self.refused(self.browser.get(f"/auth/discord/callback?{raw}"), 400, texts.CALLBACK_MALFORMED)
@@ -62,16 +62,16 @@ class NoEffect(RoomCase):
         self.finishes()
 
     def test_code_outside_its_grammar(self) -> None:
-        """Check 1: refuse what no provider issues as a code or error; nothing is sent and the state stays unspent."""
+        """Check 1 rejects characters that no provider issues; nothing is sent and the state stays unused."""
         for value in ("\0", "4/0\n", "\x7f", "ä", "\U0001f600"):
             self.refused(self.callback(code=value), 400, texts.CALLBACK_MALFORMED)
         for error in ('"', "\\", "access_denied\r\n", "ä"):
             self.refused(self.callback(code="", error=error), 400, texts.CALLBACK_MALFORMED)
-        self.assertEqual(self.far.requests(documents.DISCORD_TOKEN), [])
+        self.assertEqual(self.fake.requests(documents.DISCORD_TOKEN), [])
         self.finishes()
 
     def test_too_many(self) -> None:
-        """Over the limit a callback is a page, 429 with Retry-After, without effect: a reload finishes the sign-in."""
+        """A callback over the limit is a page with 429 and Retry-After, without effect: a reload finishes it."""
         limits = replace(NO_LIMITS, callbacks_per_minute=2)
         self.serve_oauth(limits=limits)
         self.begin("discord")
@@ -80,12 +80,12 @@ class NoEffect(RoomCase):
         for page in (self.browser.get(self.back), self.browser.get("/auth/nobody/callback?x")):
             self.refused(page, 429, "Wait 30 seconds, then reload this page.")
             self.assertEqual(page.headers["retry-after"], "30")
-        self.assertEqual(self.far.requests(documents.DISCORD_TOKEN), [])
+        self.assertEqual(self.fake.requests(documents.DISCORD_TOKEN), [])
         self.pass_time(30)
         self.finishes()
 
     def test_no_such_provider(self) -> None:
-        """Check 2: a page, for any segment; a longer path is a page too."""
+        """Check 2 gives a page for any provider name; a longer path is a page, too."""
         for name in ("nobody", "login", "config", "session", "Discord", "%2e%2e", "a b".replace(" ", "%20")):
             page = self.callback(provider=name)
             self.assertEqual((page.status, page.headers["content-type"]), (404, "text/html; charset=utf-8"), name)
@@ -95,24 +95,24 @@ class NoEffect(RoomCase):
         self.finishes()
 
     def test_unknown_state(self) -> None:
-        """Check 3."""
+        """Check 3 rejects an unknown state."""
         for state in ("", "x", self.query["state"].lower(), self.query["state"] + " "):
             self.refused(self.callback(state=state), 400, texts.CALLBACK_UNKNOWN)
         self.finishes()
 
     @covers("threats/4")
     def test_another_browser(self) -> None:
-        """Check 4: no cookie, a fresh one, a forged one; the state is unspent and the code unsent."""
-        stranger, forged = self.surfer(), self.surfer()
+        """Check 4 rejects no cookie, a new one and a forged one; state and code stay unused."""
+        stranger, forged = self.new_browser(), self.new_browser()
         forged.cookie = "__Host-gl=" + "A" * 43
-        for browser in (stranger, forged, self.surfer()):
+        for browser in (stranger, forged, self.new_browser()):
             self.refused(self.callback(browser), 403, "Open the link again from the game.")
             self.assertIsNone(stranger.cookie)
-        self.assertEqual(self.far.requests(documents.DISCORD_TOKEN), [])
+        self.assertEqual(self.fake.requests(documents.DISCORD_TOKEN), [])
         self.finishes()
 
     def test_not_a_page(self) -> None:
-        """Prefetched, in a frame, asked for by HEAD or POST: nothing is spent."""
+        """A prefetch, a frame, HEAD and POST use up nothing."""
         path = self.back.removeprefix(BASE)
         self.assertEqual(self.browser.get(path, Sec_Purpose="prefetch;prerender").status, 503)
         for place in ("iframe", "image", "empty"):
@@ -126,24 +126,24 @@ class NoEffect(RoomCase):
 class Burned(RoomCase):
     @covers("threats/13")
     def test_wrong_path(self) -> None:
-        """Check 5: the other provider's callback; the link, opened again, still works."""
+        """Check 5 rejects the other provider's path; the link, opened again, still works."""
         self.refused(self.callback(provider="google", iss=FAR), 400, texts.CALLBACK_INVALID)
         self.refused(self.callback(), 410, texts.CALLBACK_INVALID)
-        [line] = self.desk.log.lines
+        [line] = self.server.log.lines
         self.assertTrue(line.startswith("rejected google other_provider "), line)
         self.assertNotIn(self.query["state"], line)
-        self.assertEqual([sent.path for sent in self.far.sent if "oken" in sent.path], [])
+        self.assertEqual([sent.path for sent in self.fake.sent if "oken" in sent.path], [])
         self.back = self.at_provider(self.go_on(self.browser, self.player.url))
         self.finishes()
 
     @covers("threats/13")
     def test_wrong_issuer(self) -> None:
-        """Check 6: another, a slash too much, none though the metadata promised it."""
+        """Check 6 rejects another issuer, an extra slash, and a missing `iss` that the metadata promised."""
         for iss in ("https://evil.example", FAR + "/", ""):
-            self.desk.log.lines.clear()
+            self.server.log.lines.clear()
             self.begin("google")
             self.refused(self.callback(provider="google", iss=iss), 400, texts.CALLBACK_INVALID)
-            self.assertIn("rejected google other_issuer", self.desk.log.lines[0])
+            self.assertIn("rejected google other_issuer", self.server.log.lines[0])
             self.back = self.at_provider(self.go_on(self.browser, self.player.url))
             self.finishes()
 
@@ -151,24 +151,24 @@ class Burned(RoomCase):
 @covers("4/5", "4/6", "7/8")
 class Spent(RoomCase):
     def test_over(self) -> None:
-        """Check 7: 410 and how it ended."""
+        """Check 7 is 410 with the outcome."""
         self.player.cancel()
         page = self.browser.get(self.back)
         self.assertEqual((page.status, page.heading), (410, "The game gave up waiting"))
 
     def test_twice(self) -> None:
-        """409 with Refresh: 0 to done, a button for who waits in vain, no code and no state in it."""
+        """A second callback is 409 with Refresh to the result and a button, without code and state."""
         self.browser.get(self.back)
         page = self.browser.get(self.back)
         done = f"{BASE}/auth/login/done?login_id={self.player.login['login_id']}"
         self.assertEqual((page.status, page.headers["refresh"], page.links), (409, f"0; url={done}", [done]))
         for secret in (self.query["code"], self.query["state"]):
             self.assertNotIn(secret, page.html + repr(page.headers))
-        self.assertEqual(len(self.far.requests(documents.DISCORD_TOKEN)), 1)
+        self.assertEqual(len(self.fake.requests(documents.DISCORD_TOKEN)), 1)
         self.assertEqual(self.player.collect(finish_code=code(self.browser.get(done))).json["status"], "complete")
 
     def test_twice_at_once(self) -> None:
-        """The second answer waits for the first exchange; both lead to the same page."""
+        """A second callback waits for the first exchange; both lead to the same page."""
         self.begin("discord", "bo", ResponseMode.SLOW)
         first, second = self.waiting(self.back), self.waiting(self.back)
         self.assertEqual((first.answers, second.answers), ([], []))
@@ -177,8 +177,8 @@ class Spent(RoomCase):
         self.assertIn(first.answer.headers["location"], second.answer.headers["refresh"])
 
     def test_two_browsers(self) -> None:
-        """Both have attempts, the second to come back is told, and sees neither code nor outcome."""
-        late = self.surfer()
+        """Of two browsers with attempts, the second one gets an error and sees neither code nor outcome."""
+        late = self.new_browser()
         other = self.at_provider(self.go_on(late, self.player.url), "bo")
         self.finishes()
         page = late.get(other)
@@ -189,7 +189,7 @@ class Spent(RoomCase):
 
 class Leaving(RoomCase):
     def test_the_browser_leaves(self) -> None:
-        """At any point: the exchange ends all the same, and the browser finds its code when it comes again."""
+        """The browser disconnects at any point: the exchange ends, and the browser finds its code when it returns."""
         self.begin("discord", "anna", ResponseMode.SLOW)
         connection = self.waiting(self.back)
         self.assertEqual(self.player.collect().json["stage"], "exchanging")
@@ -200,30 +200,30 @@ class Leaving(RoomCase):
         self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
 
     def test_while_it_is_judged(self) -> None:
-        """Before check 8 is on disk: the callback has been taken all the same, its code is sent, and sent once."""
-        self.desk.stores.auth.pause()
+        """The browser disconnects before check 8 is written: the callback still counts, and its code is sent once."""
+        self.server.stores.auth.pause()
         connection = self.waiting(self.back)
         connection.leave()
         self.assertEqual(self.player.collect().json["stage"], "at_provider")
-        self.desk.stores.auth.resume()
+        self.server.stores.auth.resume()
         self.assertEqual(self.player.collect().json["stage"], "proof_required")
-        self.assertEqual(len(self.far.requests(documents.DISCORD_TOKEN)), 1)
+        self.assertEqual(len(self.fake.requests(documents.DISCORD_TOKEN)), 1)
         page = self.browser.get(self.browser.get(self.player.url).headers["location"])
         self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
 
     def test_at_done(self) -> None:
-        """Before the way to the port is written down, or after it: the next visit finds the way, or the code."""
+        """The browser disconnects at the result: the next visit redirects to the port, or shows the code."""
         for seen in (False, True):
-            game, browser = self.game(provider="discord", loopback_port=51004), self.surfer()
+            game, browser = self.game(provider="discord", loopback_port=51004), self.new_browser()
             done = browser.get(self.at_provider(browser.get(game.url))).headers["location"]
-            self.desk.stores.auth.pause()
+            self.server.stores.auth.pause()
             connection = self.site.send("GET", done.removeprefix(BASE), browser.headers())
             if seen:
-                self.desk.stores.auth.resume()
+                self.server.stores.auth.resume()
                 self.assertEqual(connection.answer.status, 200)
             connection.leave()
             if not seen:
-                self.desk.stores.auth.resume()
+                self.server.stores.auth.resume()
             self.assertEqual(game.collect().json["stage"], "proof_required")
             page = browser.get(done)
             self.assertEqual(bool(page.links), not seen)
@@ -234,22 +234,22 @@ class Leaving(RoomCase):
             self.assertEqual(game.collect(**proof).json["status"], "complete")
 
     def test_a_provider_that_never_answers(self) -> None:
-        """After 10 s: typed for the game, a page for the browser, a line for the owner."""
+        """A provider that never answers fails after 10 s with an outcome, a page and a log line."""
         self.begin("discord", "anna", ResponseMode.SLOW)
         connection = self.waiting(self.back)
-        self.desk.clock.advance(TIMEOUT_SECONDS - 0.1)
+        self.server.clock.advance(TIMEOUT_SECONDS - 0.1)
         self.assertEqual(connection.answers, [])
-        self.desk.clock.advance(0.1)
+        self.server.clock.advance(0.1)
         self.assertEqual(self.player.collect().json["problem"]["code"], "provider_unavailable")
         self.assertEqual(connection.answer.status, 303)
-        self.assertIn("within 10 s", self.desk.log.lines[0])
+        self.assertIn("within 10 s", self.server.log.lines[0])
 
 
 @covers("4/5", "4/6")
 class Headers(RoomCase):
     @covers("threats/14")
     def test_of_the_redirect(self) -> None:
-        """303, no store, no referrer; nothing of code or state goes on to done."""
+        """The redirect is 303 with no-store and no-referrer, without code and state."""
         page = self.browser.get(self.back)
         self.assertEqual((page.status, page.html), (303, ""))
         self.assertEqual((page.headers["cache-control"], page.headers["referrer-policy"]), ("no-store", "no-referrer"))
@@ -257,32 +257,32 @@ class Headers(RoomCase):
 
     @covers("threats/23")
     def test_words_of_the_provider(self) -> None:
-        """Markup in any parameter never comes back in a page."""
+        """Markup in a parameter never appears in a page."""
         for name in ("error", "error_description", "state", "iss", "scope"):
             page = self.browser.get(f"/auth/discord/callback?{name}={quote('<script>alert(1)</script>')}&code=c")
             self.assertNotIn("alert", page.html)
         page = self.callback(code="", error="<script>alert(1)</script>", error_description="<b>alert</b>")
         page = self.browser.get(page.headers["location"])
         self.assertNotIn("alert", page.html)
-        self.assertNotIn("alert", " ".join(self.desk.log.lines))
+        self.assertNotIn("alert", " ".join(self.server.log.lines))
 
 
-class LocalMode(FarCase):
+class LocalMode(ProviderCase):
     def test_no_callback(self) -> None:
-        """In local mode there is no provider to come back from."""
+        """Local mode has no callback."""
         self.serve()
-        page = self.surfer().get("/auth/discord/callback?state=s&code=c")
+        page = self.new_browser().get("/auth/discord/callback?state=s&code=c")
         self.assertEqual((page.status, texts.CALLBACK_UNKNOWN_PROVIDER in page.text), (404, True))
 
     def test_no_way_on(self) -> None:
-        """Nor one to be sent to; trying it ends nothing."""
+        """Local mode has no redirect to a provider; trying it ends nothing."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         form = browser.get(game.url).form("/local")
         self.assertEqual(browser.post({**form, "action": form["action"].replace("/local", "/continue")}).status, 404)
         self.assertEqual(browser.sign_in(game.url).status, 303)
 
     def test_one_provider(self) -> None:
-        """What is not in the file is not enabled."""
+        """A provider that is not configured is not enabled."""
         self.serve_oauth(DISCORD)
-        self.assertEqual(self.surfer().get("/auth/google/callback?state=s&code=c").status, 404)
+        self.assertEqual(self.new_browser().get("/auth/google/callback?state=s&code=c").status, 404)

@@ -1,4 +1,4 @@
-"""The page in docs/ says what the table says."""
+"""These tests compare docs/login-states.md with the transition table."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ class Diagram(SynchronousTestCase):
         self.assertEqual((DOCS / "login-states.md").read_text("utf-8"), page())
 
     def test_the_clock(self) -> None:
-        """The page gives the deadlines that the code computes, also of an exchange that ends after the lifetime."""
+        """The page gives the deadlines of the code, also for an exchange that ends late."""
         rows = {line.split("`")[1]: line.split(" | ")[1] for line in page().splitlines() if line.startswith("| `")}
         late = a_login(LoginStage.READY, stage_ms=START_MS + TTL_MS)
         in_time = a_login(LoginStage.READY, stage_ms=START_MS + TTL_MS - 1)
@@ -30,7 +30,7 @@ class Diagram(SynchronousTestCase):
         self.assertEqual(rows["exchanging"], "60 s after it began; 15 s after `device_transaction_ttl` at the latest")
 
     def test_every_arrow_is_drawn(self) -> None:
-        """One line per arrow, and every event is explained."""
+        """The page has a line per transition, and explains every event."""
         for (before, event), after in NEXT.items():
             self.assertIn(f"\n    {before.value} --> {after.value}: {event.value}\n", page())
         self.assertEqual(set(MEANING), set(LoginEvent))

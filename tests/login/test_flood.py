@@ -1,6 +1,6 @@
-"""Fifty thousand sign-ins are begun from as many addresses: the file stays small, and others sign in (PROTOCOL 3.9).
+"""These tests start fifty thousand logins from as many addresses: the file stays small, others sign in (PROTOCOL 3.9).
 
-With few examples everything is a tenth of that: the starts, the limits, the size allowed.
+With few examples all figures are a tenth: the starts, the limits, the size allowed.
 """
 
 from pathlib import Path
@@ -17,8 +17,8 @@ from gamed.login.collect import Complete
 from gamed.login.policy import LoginQuota, address_indexes
 from gamed.login.transaction import ClientInfo
 from gamed.rate_limit import RateLimited
-from tests.login.examples import Counting, a_login, keys
-from tests.login.fixtures import HandoffCase
+from tests.login.examples import CountingRandom, a_login, keys
+from tests.login.fixtures import LoginCase
 from tests.support.databases import data_folder
 from tests.support.examples import examples
 
@@ -31,11 +31,11 @@ LIMITS = replace(AuthLimits(), live_logins=AuthLimits().live_logins // SCALE)
 
 
 class Flood:
-    """Starts as the lane makes them, without the wire in front: each from an address of its own."""
+    """Starts as the write queue runs them, without HTTP, each from another address."""
 
     def __init__(self, connection: Connection, words: ClientInfo) -> None:
         self.words = words
-        self.connection, self.indexer, self.random = connection, keys().indexer, Counting()
+        self.connection, self.indexer, self.random = connection, keys().indexer, CountingRandom()
         self.now_ms, self.made = a_login().created_ms, 0
 
     def start(self) -> None:
@@ -65,13 +65,13 @@ class Flood:
             self.connection.execute("COMMIT")
 
 
-class FileTests(HandoffCase):
+class FileTests(LoginCase):
     def test_the_file_stays_small(self) -> None:
-        """So many wait, some outcomes are remembered, and from there on nothing grows."""
+        """Waiting and ended logins are limited, so the file stops growing."""
         self.flood(ClientInfo("MyGame", "1.4.2", "windows", "ANNA-PC"))
 
     def test_whatever_the_devices_say(self) -> None:
-        """The longest words there can be do not make the file larger than allowed, either."""
+        """The longest client descriptions do not exceed the allowed size either."""
         self.flood(ClientInfo(*(letter * 64 for letter in "\U00010400\U00010401\U00010402\U00010403")))
 
     def flood(self, words: ClientInfo) -> None:
@@ -90,31 +90,31 @@ class FileTests(HandoffCase):
         self.assertLess(size(folder), BYTES)
 
     def test_others_sign_in(self) -> None:
-        """In the middle of it a player starts, opens the link, signs in and collects; a greedy address may not."""
-        desk = self.desk(limits=replace(AuthLimits(), live_logins=50, starts_per_minute=2))
+        """During the flood a player starts, opens the link, signs in and collects; a greedy address is limited."""
+        server = self.local_server(limits=replace(AuthLimits(), live_logins=50, starts_per_minute=2))
         addresses = iter(f"10.1.{number >> 8}.{number & 255}" for number in range(1000))
 
         def flood() -> None:
             for _ in range(45):
-                desk.start(address=next(addresses))
+                server.start(address=next(addresses))
 
         flood()
         for _ in range(3):
-            started = desk.start()
+            started = server.start()
             flood()
-            desk.enter(started)
-            desk.sign_in(started)
+            server.open_link(started)
+            server.sign_in(started)
             flood()
             flood()
-            self.assertIsInstance(desk.collect(started, code=desk.code(started)), Complete)
-            desk.clock.advance(60)
+            self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)
+            server.clock.advance(60)
         for _ in range(2):
-            desk.start(address="10.1.0.0")
+            server.start(address="10.1.0.0")
         with self.assertRaises(RateLimited):
-            desk.start(address="10.1.0.0")
-        self.assertLessEqual(len(desk.rows("SELECT 1 FROM login WHERE stage = 'pending'")), 50)
+            server.start(address="10.1.0.0")
+        self.assertLessEqual(len(server.rows("SELECT 1 FROM login WHERE stage = 'pending'")), 50)
 
 
 def size(folder: Path) -> int:
-    """Bytes of auth.db."""
+    """Return the bytes of auth.db."""
     return (folder / "auth.db").stat().st_size

@@ -1,48 +1,48 @@
-"""The owner gives an account a new password: what was proved with the old one counts no more (PROTOCOL 3.5, 3.8)."""
+"""These tests change a password while logins that used the old one are under way (PROTOCOL 3.5, 3.8)."""
 
 from gamed.login.collect import Complete, Failed
 from gamed.login.transaction import LoginIntent
 from gamed.outcomes import LoginFailure
 from gamed.players.tables import set_password
-from tests.login.fake_provider import FarProvider
-from tests.login.fixtures import ANNA, PASSWORD, PASSWORD_HASH, Desk, HandoffCase
+from tests.login.fake_provider import FakeProvider
+from tests.login.fixtures import ANNA, PASSWORD, PASSWORD_HASH, LoginCase, LoginServer
 
 
-class NewPasswordTests(HandoffCase):
-    def change(self, desk: Desk) -> None:
-        desk.write(lambda connection: set_password(connection, ANNA, PASSWORD_HASH, desk.now_ms()))
+class NewPasswordTests(LoginCase):
+    def change(self, server: LoginServer) -> None:
+        server.write(lambda connection: set_password(connection, ANNA, PASSWORD_HASH, server.now_ms()))
 
     def test_sign_in_under_way(self) -> None:
-        """Typed before, collected after: no session. A sign-in begun after it is none the worse."""
-        desk = self.desk()
-        started = desk.start()
-        desk.sign_in(started)
-        code = desk.code(started)
-        desk.clock.advance(1)
-        self.change(desk)
-        self.assertEqual(desk.collect(started, code=code), Failed(LoginFailure.SESSION_REVOKED))
-        self.assertEqual(desk.rows("SELECT count(*) FROM session"), [(0,)])
-        desk.clock.advance(1)
-        started = desk.start()
-        desk.sign_in(started)
-        self.assertIsInstance(desk.collect(started, code=desk.code(started)), Complete)
+        """A sign-in with the old password gets no session at the collect; a later sign-in works."""
+        server = self.local_server()
+        started = server.start()
+        server.sign_in(started)
+        code = server.code(started)
+        server.clock.advance(1)
+        self.change(server)
+        self.assertEqual(server.collect(started, code=code), Failed(LoginFailure.SESSION_REVOKED))
+        self.assertEqual(server.rows("SELECT count(*) FROM session"), [(0,)])
+        server.clock.advance(1)
+        started = server.start()
+        server.sign_in(started)
+        self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)
 
     def test_adoption_under_way(self) -> None:
-        """Nor does an account at a provider get the player of a password that is no more."""
-        desk = self.oauth(FarProvider())
-        started = desk.start(intent=LoginIntent.ADOPT)
-        state = desk.depart(started, name="Anna", password=PASSWORD)
-        desk.clock.advance(1)
-        self.change(desk)
-        desk.returned(state)
-        self.assertEqual(desk.collect(started, code=desk.code(started)), Failed(LoginFailure.SESSION_REVOKED))
-        self.assertEqual(desk.rows("SELECT count(*) FROM identity"), [(0,)])
+        """An adoption with the old password links nothing."""
+        server = self.oauth_server(FakeProvider())
+        started = server.start(intent=LoginIntent.ADOPT)
+        state = server.redirect_state(started, name="Anna", password=PASSWORD)
+        server.clock.advance(1)
+        self.change(server)
+        server.finish_callback(state)
+        self.assertEqual(server.collect(started, code=server.code(started)), Failed(LoginFailure.SESSION_REVOKED))
+        self.assertEqual(server.rows("SELECT count(*) FROM identity"), [(0,)])
 
     def test_a_clock_set_back(self) -> None:
-        """A change that lies in the future keeps nobody out."""
-        desk = self.desk()
-        self.change(desk)
-        desk.shift_ms = -86_400_000
-        started = desk.start()
-        desk.sign_in(started)
-        self.assertIsInstance(desk.collect(started, code=desk.code(started)), Complete)
+        """A change that lies in the future refuses no player."""
+        server = self.local_server()
+        self.change(server)
+        server.shift_ms = -86_400_000
+        started = server.start()
+        server.sign_in(started)
+        self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)

@@ -1,4 +1,4 @@
-"""What the pages say: each sentence is shown somewhere, each failure says what to do, nothing speaks to machines."""
+"""These tests read the texts of the pages: each is shown, each failure says what to do, none holds protocol terms."""
 
 import ast
 import html
@@ -31,13 +31,13 @@ MACHINES = re.compile(
 
 
 def words(shown: bytes) -> str:
-    """The text of a page as a person reads it."""
+    """Return the text of a page as a person reads it."""
     body = shown.decode().partition("</head>")[2]
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
 def catalogue() -> Iterator[tuple[str, str]]:
-    """Every sentence of the catalogue and its name."""
+    """Yield every text of the catalogue with its name."""
     for name, value in vars(texts).items():
         if not name.isupper() or name.startswith("_"):
             continue
@@ -69,7 +69,7 @@ class WordTests(SynchronousTestCase):
         self.assertGreater(len(made), 9)
 
     def test_every_sentence_is_shown(self) -> None:
-        """No sentence of the catalogue is left that no page says."""
+        """Every text of the catalogue is shown on a page."""
         said = [words(page.html) for page in every_page()]
         statuses = [words(error_page(status, "", "It failed.", request_id="")) for status in (*texts.ERROR_TITLE, 418)]
         unsaid = []
@@ -81,45 +81,45 @@ class WordTests(SynchronousTestCase):
         self.assertEqual(unsaid, [])
 
     def test_every_failure_says_what_to_do(self) -> None:
-        """Every outcome, every refusal, every problem a browser can meet: the page names something to do."""
+        """Every outcome, rejection and problem for a browser has a page that says what to do."""
         self.assertEqual([page.name for page in failures() if not ADVICE.search(words(page.html))], [])
         names = {page.name for page in failures()}
         self.assertEqual({f"outcome {outcome.value}" for outcome in LoginFailure} - names, set())
         self.assertEqual({f"problem {code}" for code in COMMON} - names, set())
 
     def test_nothing_speaks_to_machines(self) -> None:
-        """No status, no code, no word of the protocol on a page that tells a person what went wrong."""
+        """A page for a failure has no status, code or protocol term."""
         found = {page.name: MACHINES.findall(words(page.html)) for page in failures()}
         self.assertEqual({name: terms for name, terms in found.items() if any(terms)}, {})
 
     def test_planted_faults(self) -> None:
-        """The two checks above find what they are for."""
+        """The two checks above find planted faults."""
         for code in ("unsupported_media_type", "head_too_large", "method_not_allowed", "bad_request"):
             self.assertIsNone(ADVICE.search(CODES[code].detail), code)
         for sentence in ("Send the body as application/json.", "Error 403.", "login_denied", "A bad request."):
             self.assertIsNotNone(MACHINES.search(sentence), sentence)
 
     def test_a_problem_without_words_of_its_own(self) -> None:
-        """A wait in seconds is kept: it comes from the error itself."""
+        """A problem without a text of its own shows the error's wait in seconds."""
         self.assertIn(
             "Try again in 12 seconds.",
             words(error_page(429, "rate_limited", "Try again in 12 seconds.", request_id="")),
         )
 
     def test_one_second(self) -> None:
-        """A wait that is nearly over is not one of "1 seconds"."""
+        """A wait that is nearly over is not "1 seconds"."""
         said = {page.name: words(page.html) for page in every_page()}
         self.assertIn("Wait 1 second, then try again.", said["sign-in limit nearly over"])
         self.assertEqual([name for name, text in said.items() if "1 seconds" in text], [])
 
     def test_two_failures_are_told_apart(self) -> None:
-        """No two outcomes read the same."""
+        """No two outcomes have the same text."""
         read = [words(ended_page(outcome, SERVERS["plain"])) for outcome in LoginFailure]
         self.assertEqual(len(set(read)), len(read))
 
     @covers("threats/8")
     def test_nothing_of_the_device_is_markup(self) -> None:
-        """Whatever the device says, the page has no element that is not ours."""
+        """The client's description adds no element to the page."""
         for page in every_page():
             self.assertNotIn(b"<script", page.html, page.name)
             self.assertEqual(page.html.count(b"<h1>"), 1, page.name)

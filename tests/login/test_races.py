@@ -1,6 +1,6 @@
-"""Two parties at once: whoever commits first wins, the other answers from what it finds (PROTOCOL 3).
+"""These tests let two parties act at once: the first commit decides, the other party sees its result (PROTOCOL 3).
 
-The write lane is held while both have submitted, so both decided on the same sight of the login and ride one batch.
+The write queue is paused until both have submitted, so both decided on the same snapshot and share one batch.
 """
 
 from collections.abc import Callable
@@ -24,17 +24,17 @@ from gamed.outcomes import LoginFailure
 from gamed.sessions import tables as session_tables
 from gamed.sessions.errors import SessionError, SessionRevoked
 from tests.login.examples import BROWSER, OTHER
-from tests.login.fixtures import Desk, HandoffCase, done
+from tests.login.fixtures import LoginCase, LoginServer, done
 from tests.support.covers import covers
 
 Act = Callable[[], Any]
 
 
-def together(desk: Desk, *acts: Act) -> list[Any]:
-    """Starts all while nothing can be written, in this order; their results or errors."""
-    desk.stores.auth.pause()
+def together(server: LoginServer, *acts: Act) -> list[Any]:
+    """Start all in this order while the write queue is paused; return their results or errors."""
+    server.stores.auth.pause()
     works = [Deferred.fromCoroutine(act()) for act in acts]
-    desk.stores.auth.resume()
+    server.stores.auth.resume()
     return [result_of(work) for work in works]
 
 
@@ -45,141 +45,145 @@ def result_of(work: Any) -> Any:
         return e
 
 
-class Browsers(HandoffCase):
+class Browsers(LoginCase):
     @covers("threats/3")
     def test_two_browsers(self) -> None:
-        """Both type a right password: the first one written wins, the other is told, and only one proof exists."""
+        """Two right passwords: the first one written gets the login, the other gets an error, and one proof exists."""
         for first, second in permutations((BROWSER, OTHER)):
-            desk = self.desk()
-            started = desk.start()
-            forms = [desk.form(started, browser) for browser in (first, second)]
-            won, lost = together(desk, *(partial(desk.local.sign_in, form) for form in forms))
+            server = self.local_server()
+            started = server.start()
+            forms = [server.form(started, browser) for browser in (first, second)]
+            won, lost = together(server, *(partial(server.local.sign_in, form) for form in forms))
             self.assertEqual(won, RedirectToResult(started.login.login_id))
             self.assertIsInstance(lost, WrongBrowser)
-            self.assertTrue(desk.login(started).belongs_to(first))
-            self.assertIsInstance(desk.collect(started, code=desk.code(started, first)), Complete)
+            self.assertTrue(server.login(started).belongs_to(first))
+            self.assertIsInstance(server.collect(started, code=server.code(started, first)), Complete)
 
     def test_a_wrong_password_beside_a_right_one(self) -> None:
-        """A refused form in a second browser says that another browser has finished, once one has."""
-        desk = self.desk()
-        started = desk.start()
+        """A rejected form in a second browser reports that another browser has finished, once one has."""
+        server = self.local_server()
+        started = server.start()
         right, wrong = together(
-            desk,
-            lambda: desk.local.sign_in(desk.form(started, BROWSER)),
-            lambda: desk.local.sign_in(desk.form(started, OTHER, password="wrong horse")),
+            server,
+            lambda: server.local.sign_in(server.form(started, BROWSER)),
+            lambda: server.local.sign_in(server.form(started, OTHER, password="wrong horse")),
         )
         self.assertEqual(right, RedirectToResult(started.login.login_id))
         self.assertIsInstance(wrong, WrongBrowser)
 
     def test_a_decline_before_the_sign_in(self) -> None:
-        """Whoever said no first: nobody signs in any more."""
+        """A decline before the sign-in: the sign-in fails."""
         for decliner in (BROWSER, OTHER):
-            desk = self.desk()
-            started = desk.start()
-            no = partial(desk.browsers.decline, started.token, decliner)
-            declined, over = together(desk, no, partial(desk.local.sign_in, desk.form(started)))
+            server = self.local_server()
+            started = server.start()
+            no = partial(server.browsers.decline, started.token, decliner)
+            declined, over = together(server, no, partial(server.local.sign_in, server.form(started)))
             self.assertIsNone(declined)
             self.assertIsInstance(over, LoginEnded)
-            self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_DENIED))
+            self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_DENIED))
 
     def test_a_decline_after_the_sign_in(self) -> None:
-        """The winner may still say no; a stranger comes too late and the game gets its credentials."""
+        """After the sign-in its own browser may decline; another browser cannot, and the game gets credentials."""
         for decliner in (BROWSER, OTHER):
-            desk = self.desk()
-            started = desk.start()
-            no = partial(desk.browsers.decline, started.token, decliner)
-            signed_in, answer = together(desk, partial(desk.local.sign_in, desk.form(started)), no)
+            server = self.local_server()
+            started = server.start()
+            no = partial(server.browsers.decline, started.token, decliner)
+            signed_in, answer = together(server, partial(server.local.sign_in, server.form(started)), no)
             self.assertIsInstance(signed_in, RedirectToResult)
             if decliner is BROWSER:
                 self.assertIsNone(answer)
-                self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_DENIED))
+                self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_DENIED))
             else:
                 self.assertIsInstance(answer, WrongBrowser)
-                self.assertIsInstance(desk.collect(started, code=desk.code(started)), Complete)
+                self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)
 
     def test_two_visits_of_done(self) -> None:
-        """One of two first visits is sent to the port, the other sees the code: the ticket leaves once."""
-        desk = self.desk()
-        started = desk.start(port=51004)
-        desk.sign_in(started)
-        visits = together(desk, *[lambda: desk.results.get(started.login.login_id, BROWSER)] * 2)
+        """The first of two result pages redirects to the port, the other shows the code: the ticket is sent once."""
+        server = self.local_server()
+        started = server.start(port=51004)
+        server.sign_in(started)
+        visits = together(server, *[lambda: server.results.get(started.login.login_id, BROWSER)] * 2)
         self.assertEqual([type(visit).__name__ for visit in visits], ["ReturnToGame", "ShowFinishCode"])
 
 
 @covers("threats/12")
-class Games(HandoffCase):
-    def ready(self, desk: Desk) -> tuple[StartedLogin, CollectRequest]:
-        started = desk.start()
-        desk.sign_in(started)
-        return started, CollectRequest(desk.secret(started), presented=PresentedProof.finish_code(desk.code(started)))
+class Games(LoginCase):
+    def ready(self, server: LoginServer) -> tuple[StartedLogin, CollectRequest]:
+        started = server.start()
+        server.sign_in(started)
+        return started, CollectRequest(
+            server.secret(started), presented=PresentedProof.finish_code(server.code(started))
+        )
 
     def test_two_collects(self) -> None:
-        """Both prove it: one session is made, and both are given it."""
-        desk = self.desk()
-        _, collect = self.ready(desk)
-        one, two = together(desk, *[lambda: desk.collects.collect(collect)] * 2)
+        """Two proven collects make one session, and both return it."""
+        server = self.local_server()
+        _, collect = self.ready(server)
+        one, two = together(server, *[lambda: server.collects.collect(collect)] * 2)
         self.assertEqual((one.login, one.result.player_id), (two.login, two.result.player_id))
         self.assertTrue(one.result.pair.refresh.matches(two.result.pair.refresh))
-        self.assertEqual(len(desk.rows("SELECT 1 FROM session")), 1)
+        self.assertEqual(len(server.rows("SELECT 1 FROM session")), 1)
 
     def test_cancel_before_collect(self) -> None:
-        """Nothing is made, and the collect says why."""
-        desk = self.desk()
-        _, collect = self.ready(desk)
-        cancel = partial(desk.lifecycle.cancel, collect.secret)
-        results = together(desk, cancel, partial(desk.collects.collect, collect))
+        """A cancel before the collect: no session is made, and the collect returns the outcome."""
+        server = self.local_server()
+        _, collect = self.ready(server)
+        cancel = partial(server.lifecycle.cancel, collect.secret)
+        results = together(server, cancel, partial(server.collects.collect, collect))
         self.assertEqual(results, [None, Failed(LoginFailure.LOGIN_CANCELLED)])
-        self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
+        self.assertEqual(server.rows("SELECT 1 FROM session"), [])
 
     def test_cancel_after_collect(self) -> None:
-        """The credentials that were just made are dead by the time of the 204, and kept nowhere."""
-        desk = self.desk()
-        _, collect = self.ready(desk)
-        cancel = partial(desk.lifecycle.cancel, collect.secret)
-        complete, cancelled = together(desk, partial(desk.collects.collect, collect), cancel)
+        """A cancel after the collect: the new credentials are revoked with the 204, and not stored."""
+        server = self.local_server()
+        _, collect = self.ready(server)
+        cancel = partial(server.lifecycle.cancel, collect.secret)
+        complete, cancelled = together(server, partial(server.collects.collect, collect), cancel)
         self.assertIsNone(cancelled)
         token = complete.result.pair.access
         with self.assertRaises(SessionRevoked):
-            desk.write(lambda c: session_tables.authenticate(c, desk.keys.indexer, token, desk.now_ms()))
-        self.assertEqual(desk.rows("SELECT stage, sealed_result FROM login"), [("cancelled", None)])
+            server.write(lambda c: session_tables.authenticate(c, server.keys.indexer, token, server.now_ms()))
+        self.assertEqual(server.rows("SELECT stage, sealed_result FROM login"), [("cancelled", None)])
 
     def test_first_use_against_cancel(self) -> None:
-        """A credential used first cannot be cancelled away; cancelled first it cannot be used."""
-        desk = self.desk()
-        _, collect = self.ready(desk)
-        complete = done(desk.collects.collect(collect))
-        desk.stores.auth.pause()
-        used = desk.stores.auth.submit(
-            lambda c: session_tables.mark_used(c, complete.login.session_id, 1, desk.now_ms())
+        """A credential that is used first cannot be cancelled; cancelled first it cannot be used."""
+        server = self.local_server()
+        _, collect = self.ready(server)
+        complete = done(server.collects.collect(collect))
+        server.stores.auth.pause()
+        used = server.stores.auth.submit(
+            lambda c: session_tables.mark_used(c, complete.login.session_id, 1, server.now_ms())
         )
-        cancelled = Deferred.fromCoroutine(desk.lifecycle.cancel(collect.secret))
-        desk.stores.auth.resume()
+        cancelled = Deferred.fromCoroutine(server.lifecycle.cancel(collect.secret))
+        server.stores.auth.resume()
         done(used)
         self.assertIsInstance(result_of(cancelled), LoginCollected)
 
     @covers("threats/9")
     def test_five_wrong_codes_at_once(self) -> None:
-        """Each is counted though all were sent together: the sixth is not judged."""
-        desk = self.desk()
-        _, right = self.ready(desk)
+        """Of six wrong codes sent at once the first five count; the sixth is not checked."""
+        server = self.local_server()
+        _, right = self.ready(server)
         wrong = CollectRequest(right.secret, presented=PresentedProof.finish_code("BBBBBB"))
-        answers = together(desk, *[lambda: desk.collects.collect(wrong)] * 6, lambda: desk.collects.collect(right))
+        answers = together(
+            server, *[lambda: server.collects.collect(wrong)] * 6, lambda: server.collects.collect(right)
+        )
         self.assertEqual([type(answer) for answer in answers], [InvalidProof] * 5 + [Failed] * 2)
         self.assertEqual([answer.members["attempts_left"] for answer in answers[:5]], [4, 3, 2, 1, 0])
 
     def test_the_sweep_against_a_collect(self) -> None:
-        """An old login forgotten between look and write is unknown, not an error."""
-        desk = self.desk()
-        _, collect = self.ready(desk)
-        desk.clock.advance(600)
-        done(desk.lifecycle.expire())
-        desk.clock.advance(3601)
-        _, answer = together(desk, desk.lifecycle.expire, lambda: desk.collects.collect(collect))
+        """A login that is deleted between read and write is unknown, not an error."""
+        server = self.local_server()
+        _, collect = self.ready(server)
+        server.clock.advance(600)
+        done(server.lifecycle.expire())
+        server.clock.advance(3601)
+        _, answer = together(server, server.lifecycle.expire, lambda: server.collects.collect(collect))
         self.assertIsInstance(answer, DeviceSecretInvalid)
 
 
 class Slow(Struct, frozen=True):
-    """Passwords that take a second to be found right."""
+    """A password hasher that takes a second."""
 
     clock: Clock
 
@@ -191,76 +195,76 @@ class Slow(Struct, frozen=True):
         return True
 
 
-class Edges(HandoffCase):
+class Edges(LoginCase):
     @covers("3/6")
     def test_the_last_millisecond(self) -> None:
-        """Signed in and collected in it: credentials. One later: expired, for every party."""
+        """In the last millisecond sign-in and collect succeed; one later the login is expired for every party."""
         for late in (False, True):
-            desk = self.desk()
-            started = desk.start()
-            desk.sign_in(started)
-            code = desk.code(started)
-            desk.clock.advance(599.999)
+            server = self.local_server()
+            started = server.start()
+            server.sign_in(started)
+            code = server.code(started)
+            server.clock.advance(599.999)
             if late:
-                desk.clock.advance(0.001)
-                self.assertEqual(desk.collect(started, code=code), Failed(LoginFailure.LOGIN_EXPIRED))
-                self.assertEqual(desk.rows("SELECT 1 FROM session"), [])
+                server.clock.advance(0.001)
+                self.assertEqual(server.collect(started, code=code), Failed(LoginFailure.LOGIN_EXPIRED))
+                self.assertEqual(server.rows("SELECT 1 FROM session"), [])
             else:
-                self.assertIsInstance(desk.collect(started, code=code), Complete)
+                self.assertIsInstance(server.collect(started, code=code), Complete)
 
     def test_a_password_checked_across_the_end(self) -> None:
-        """The form is posted in time and the check ends too late: nobody is signed in."""
-        desk = self.desk()
-        desk.local = replace(desk.local, _passwords=replace(desk.passwords, _hasher=Slow(desk.clock)))
-        started = desk.start()
-        desk.clock.advance(599)
+        """A form that is sent in time but checked too late signs in no player."""
+        server = self.local_server()
+        server.local = replace(server.local, _passwords=replace(server.passwords, _hasher=Slow(server.clock)))
+        started = server.start()
+        server.clock.advance(599)
         with self.assertRaises(LoginEnded):
-            desk.sign_in(started)
-        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_EXPIRED))
+            server.sign_in(started)
+        self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_EXPIRED))
 
     def test_a_late_exchange(self) -> None:
-        """Begun in time, ended 10 s late: the game sees it through, but not for more than 15 s."""
+        """An exchange that began in time may end 15 s late, and no later."""
         for collected in (True, False):
-            desk = self.desk()
-            started = desk.start()
-            desk.clock.advance(595)
-            step(desk, started, lambda login, now: login.apply(LoginEvent.OPEN, now).bound_to(BROWSER, now))
-            desk.clock.advance(15)
-            done(desk.lifecycle.expire())
-            self.assertEqual(desk.collect(started), Pending("exchanging", 0))
-            ready = step(desk, started, lambda login, now: login.identified(b"who", b"proof", now))
+            server = self.local_server()
+            started = server.start()
+            server.clock.advance(595)
+            step(server, started, lambda login, now: login.apply(LoginEvent.OPEN, now).bound_to(BROWSER, now))
+            server.clock.advance(15)
+            done(server.lifecycle.expire())
+            self.assertEqual(server.collect(started), Pending("exchanging", 0))
+            ready = step(server, started, lambda login, now: login.identified(b"who", b"proof", now))
             self.assertIs(ready.stage, LoginStage.READY)
-            self.assertEqual(desk.collect(started), Pending("proof_required", 0))
-            desk.clock.advance(4.999 if collected else EXCHANGE_GRACE_MS / 1000 - 10)
+            self.assertEqual(server.collect(started), Pending("proof_required", 0))
+            server.clock.advance(4.999 if collected else EXCHANGE_GRACE_MS / 1000 - 10)
             expected = Pending("proof_required", 0) if collected else Failed(LoginFailure.LOGIN_EXPIRED)
-            self.assertEqual(desk.collect(started), expected)
+            self.assertEqual(server.collect(started), expected)
 
     def test_an_exchange_nobody_ends(self) -> None:
-        """What came of it was lost: after a minute the sweep tells the game, which need not wait for the ttl."""
-        desk = self.desk()
-        started = desk.start()
-        step(desk, started, lambda login, now: login.apply(LoginEvent.OPEN, now).bound_to(BROWSER, now))
-        desk.clock.advance(59)
-        done(desk.lifecycle.expire())
-        self.assertIsInstance(desk.collect(started), Pending)
-        desk.clock.advance(1)
-        done(desk.lifecycle.expire())
-        self.assertEqual(desk.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
+        """An exchange without a result is interrupted after a minute by the cleanup, long before the deadline."""
+        server = self.local_server()
+        started = server.start()
+        step(server, started, lambda login, now: login.apply(LoginEvent.OPEN, now).bound_to(BROWSER, now))
+        server.clock.advance(59)
+        done(server.lifecycle.expire())
+        self.assertIsInstance(server.collect(started), Pending)
+        server.clock.advance(1)
+        done(server.lifecycle.expire())
+        self.assertEqual(server.collect(started), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_the_clock_goes_back(self) -> None:
-        """A login lives longer then; nothing breaks and nothing is collected twice."""
-        desk = self.desk()
-        started = desk.start()
-        desk.sign_in(started)
-        code = desk.code(started)
-        desk.clock.rightNow -= 86_400
-        self.assertIsInstance(desk.collect(started, code=code), Complete)
-        self.assertIsInstance(desk.collect(started), Complete)
-        self.assertEqual(len(desk.rows("SELECT 1 FROM session")), 1)
+        """After the clock was set back a login lives longer, and is still collected once."""
+        server = self.local_server()
+        started = server.start()
+        server.sign_in(started)
+        code = server.code(started)
+        server.clock.rightNow -= 86_400
+        self.assertIsInstance(server.collect(started, code=code), Complete)
+        self.assertIsInstance(server.collect(started), Complete)
+        self.assertEqual(len(server.rows("SELECT 1 FROM session")), 1)
 
 
-def step(desk: Desk, started: StartedLogin, move: Callable[..., Any]) -> Any:
-    """One arrow, as the provider's side takes it."""
-    now_ms = desk.now_ms()
-    key = LoginLookup.token(desk.keys.indexer, started.token)
-    return done(desk.browsers.advance(key, lambda login: move(login.at_time(now_ms), now_ms))).after
+def step(server: LoginServer, started: StartedLogin, move: Callable[..., Any]) -> Any:
+    """Apply one step to the login, as the provider's side does."""
+    now_ms = server.now_ms()
+    key = LoginLookup.token(server.keys.indexer, started.token)
+    return done(server.browsers.advance(key, lambda login: move(login.at_time(now_ms), now_ms))).after

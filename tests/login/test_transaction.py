@@ -1,4 +1,4 @@
-"""The handoff's table: every stage meets every event, and no list of events does what must not be (PROTOCOL 3)."""
+"""These tests apply every event in every stage, and random lists of events, to the transition table (PROTOCOL 3)."""
 
 from itertools import product
 
@@ -56,7 +56,7 @@ ARROWS = {
 class Table(SynchronousTestCase):
     @covers("3/1", "3/2")
     def test_every_stage_meets_every_event(self) -> None:
-        """An arrow leads where the drawing says; every other pair is OutOfOrder and changes nothing."""
+        """A transition leads where the drawing says; every other pair is InvalidTransition and changes nothing."""
         for stage, event in product(LoginStage, LoginEvent):
             login, wanted = a_login(stage), ARROWS.get(stage.value, {}).get(event.value)
             if wanted is None:
@@ -66,23 +66,23 @@ class Table(SynchronousTestCase):
                 self.assertEqual(login.apply(event, START_MS).stage.value, wanted)
 
     def test_final_stages_are_final(self) -> None:
-        """No arrow leaves a final stage, and every other stage can be left."""
+        """No transition leaves a final stage, and every other stage can be left."""
         leaving = {stage for stage, _ in NEXT}
         self.assertEqual(leaving, set(LoginStage) - FINAL)
 
     def test_every_stage_can_be_reached(self) -> None:
-        """Nothing in the table is dead."""
+        """Every stage can be reached."""
         self.assertEqual(set(NEXT.values()) | {LoginStage.PENDING}, set(LoginStage))
 
     def test_final_stages_keep_no_secret(self) -> None:
-        """Identity, proof and result are erased with the arrow that ends a login."""
+        """A final stage erases identity, proof and result."""
         for (stage, event), after in NEXT.items():
             login = a_login(stage).apply(event, START_MS)
             if after in FINAL:
                 self.assertEqual([getattr(login, name) for name in SECRETS], [None] * 3, event)
 
     def test_every_end_without_credentials_has_an_outcome(self) -> None:
-        """A game is told why, except by a collected login, which gave it something."""
+        """Every end except `collected` has an outcome."""
         expected = {
             LoginEvent.DECLINE: LoginFailure.LOGIN_DENIED,
             LoginEvent.CANCEL: LoginFailure.LOGIN_CANCELLED,
@@ -99,12 +99,12 @@ class Table(SynchronousTestCase):
         )
 
     def test_a_second_attempt_changes_nothing(self) -> None:
-        """Opening again while authorizing leaves the row as it was: no write is needed."""
+        """A second attempt leaves an authorizing login as it is: no write is needed."""
         login = a_login(LoginStage.AUTHORIZING)
         self.assertIs(login.apply(LoginEvent.OPEN, START_MS + 5), login)
 
     def test_collect_swaps_identity_and_proof_for_the_result(self) -> None:
-        """Once delivered, neither who signed in nor the proof is kept."""
+        """A delivered login holds neither identity nor proof."""
         login = a_login(LoginStage.READY).delivered("ses_1", b"sealed", START_MS)
         self.assertEqual((login.sealed_identity, login.sealed_proof, login.sealed_result), (None, None, b"sealed"))
 
@@ -112,7 +112,7 @@ class Table(SynchronousTestCase):
 class Time(SynchronousTestCase):
     @covers("2.1/24", "3/3", "8/7")
     def test_the_ttl_ends_every_stage_before_the_first_collect(self) -> None:
-        """At the last millisecond everything works, at the next nothing but to be expired, swept or not."""
+        """Up to the last millisecond every event works; at the next the login is expired, before any cleanup."""
         for stage in (LoginStage.PENDING, LoginStage.AUTHORIZING, LoginStage.READY):
             login = a_login(stage)
             self.assertIs(login.at_time(EXPIRES_MS - 1), login)
@@ -122,7 +122,7 @@ class Time(SynchronousTestCase):
                     login.apply(event, EXPIRES_MS)
 
     def test_an_exchange_may_end_late(self) -> None:
-        """Begun in time, it ends up to 15 s late; what it found can be collected until then, and then expired wins."""
+        """An exchange that began in time may end 15 s late; its result can be collected until then."""
         end = EXPIRES_MS + EXCHANGE_GRACE_MS
         exchanging = a_login(LoginStage.AUTHORIZING).bound_to(BROWSER, EXPIRES_MS - 1)
         ready = exchanging.identified(b"who", b"proof", end - 1)
@@ -139,14 +139,14 @@ class Time(SynchronousTestCase):
         self.assertIs(ready.at_time(EXPIRES_MS).stage, LoginStage.EXPIRED)
 
     def test_an_exchange_that_comes_to_nothing(self) -> None:
-        """Its answer was lost, or could not be written down: after a minute it is interrupted, long before the ttl."""
+        """An exchange without a result is interrupted after a minute, long before the deadline."""
         exchanging = a_login(LoginStage.AUTHORIZING).bound_to(BROWSER, START_MS)
         self.assertIs(exchanging.at_time(START_MS + EXCHANGE_MS - 1), exchanging)
         ended = exchanging.at_time(START_MS + EXCHANGE_MS)
         self.assertEqual((ended.stage, ended.outcome), (LoginStage.FAILED, LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_delivery_outlives_the_ttl(self) -> None:
-        """Collected at the last moment, the credentials can be asked for again for ten minutes."""
+        """Credentials that were collected at the last moment can be collected again for ten minutes."""
         delivered = a_login(LoginStage.READY).delivered("ses", b"result", EXPIRES_MS - 1)
         lapses = EXPIRES_MS - 1 + DELIVERED_MS
         self.assertIs(delivered.at_time(lapses - 1), delivered)
@@ -154,23 +154,23 @@ class Time(SynchronousTestCase):
         self.assertEqual((lapsed.stage, lapsed.outcome, lapsed.sealed_result), (LoginStage.COLLECTED, None, None))
 
     def test_an_end_by_the_clock_is_dated_by_the_clock(self) -> None:
-        """The hour a final login is kept counts from when it ended, not from when somebody noticed."""
+        """A timeout is dated by its deadline, not by the first read after it."""
         self.assertEqual(a_login().at_time(EXPIRES_MS + 99_000).stage_ms, EXPIRES_MS)
 
     def test_only_the_winner_is_the_winner(self) -> None:
-        """No browser and another browser are not the one that came first; before it came, nobody is."""
+        """A login belongs only to the browser whose callback was first."""
         login = a_login(LoginStage.EXCHANGING)
         self.assertEqual([login.belongs_to(b) for b in (BROWSER, OTHER, None)], [True, False, False])
         self.assertFalse(a_login().belongs_to(None))
 
 
 class Histories(SynchronousTestCase):
-    """Any list of events at any times."""
+    """Tests with any list of events at any times."""
 
     @covers("threats/12")
     @given(st.lists(st.tuples(st.sampled_from(LoginEvent), st.integers(0, 200_000)), max_size=30))
     def test_no_history_collects_twice(self, history: list[tuple[LoginEvent, int]]) -> None:
-        """At most one collect is ever taken, never after an end, and an ended login holds no secret."""
+        """At most one collect succeeds, never after an end, and an ended login holds no secret."""
         login, now_ms, collects = a_login(), START_MS, 0
         for event, passed in history:
             now_ms += passed
@@ -191,7 +191,7 @@ class Histories(SynchronousTestCase):
 
 
 def taken(login: LoginTransaction, event: LoginEvent, now_ms: int) -> LoginTransaction:
-    """The event with what comes along with it."""
+    """Apply the event with the data that it needs."""
     match event:
         case LoginEvent.CALLBACK:
             return login.bound_to(BROWSER, now_ms)

@@ -10,7 +10,7 @@ from tests.e2e.by_hand import HandCase
 from tests.e2e.service import free_port
 from tests.e2e.wire import Answer
 from tests.login.browser_fixtures import Page
-from tests.login.test_pages import code
+from tests.login.test_browser_routes import code
 from tests.proxies.cases import in_front
 from tests.proxies.programs import HOST, Proxy
 from tests.proxies.samples import Caddy

@@ -118,7 +118,7 @@ def page(title: str, *content: Content, server: ServerName | None = None) -> byt
 
 
 def rendered(tag: Tag) -> bytes:
-    """The tag as bytes; everything in it is at hand, so nothing is waited for."""
+    """Return the tag as bytes; flatten() needs no reactor, because the tag holds no Deferred."""
     written: list[bytes] = []
     failures: list[object] = []
     flatten(None, tag, written.append).addErrback(failures.append)

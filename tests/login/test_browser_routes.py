@@ -1,4 +1,4 @@
-"""The pages as browsers see them (PROTOCOL 3.2 and 3.4)."""
+"""These tests send a browser's requests to the pages of a login (PROTOCOL 3.2 and 3.4)."""
 
 from base64 import b64encode
 from hashlib import sha256
@@ -13,7 +13,7 @@ from gamed.outcomes import LoginFailure
 from gamed.players.names import parse_name
 from gamed.players.passwords import AT_ONCE, QUEUED
 from gamed.sessions import tables as session_tables
-from tests.login.browser_fixtures import BASE, Page, WebCase
+from tests.login.browser_fixtures import BASE, BrowserCase, Page
 from tests.login.fixtures import APPROVAL, CLOSED, OFF, PASSWORD
 from tests.support.covers import covers
 from tests.support.http import Answer
@@ -22,13 +22,13 @@ OTHER_SENTENCE = "Another browser finished this sign-in. If that was not you, ca
 EVIL = "<script>alert(1)</script>\u202egnp.exe\u2066"
 
 
-class Link(WebCase):
+class Link(BrowserCase):
     def test_the_page(self) -> None:
-        """Server, host, the device's words marked as reported, how long ago, both forms, and the way to say no."""
+        """The page shows server, host, the client's description, the age, both forms, and "This was not me"."""
         self.serve()
         game = self.game(client={"name": "MyGame", "version": "1.4.2", "device_name": "ANNA-PC", "platform": "windows"})
-        self.desk.clock.advance(125)
-        page = self.surfer().get(game.url)
+        self.server.clock.advance(125)
+        page = self.new_browser().get(game.url)
         self.assertEqual((page.status, page.heading), (200, "Sign in"))
         for words in ("Anna's Arena", "game.example", "Reported by the device", "Started 2 minutes ago"):
             self.assertIn(words, page.text)
@@ -41,51 +41,51 @@ class Link(WebCase):
 
     @covers("threats/7")
     def test_opening_it_changes_nothing(self) -> None:
-        """However often: no row is written, and the game is told nothing."""
+        """Opening the page writes no row and notifies no game."""
         self.serve()
         game = self.game()
-        before = self.desk.rows("SELECT * FROM login")
-        for browser in (self.surfer(), self.surfer()):
+        before = self.server.rows("SELECT * FROM login")
+        for browser in (self.new_browser(), self.new_browser()):
             browser.get(game.url)
             browser.get(game.url)
-        self.assertEqual(self.desk.rows("SELECT * FROM login"), before)
+        self.assertEqual(self.server.rows("SELECT * FROM login"), before)
 
     def test_registration(self) -> None:
-        """Closed: no form to make an account. Approval: it says what will happen."""
+        """Closed: no form for an account. Approval: the page says that the owner approves accounts."""
         for registration, forms, words in ((CLOSED, 1, ""), (APPROVAL, 2, texts.CREATE_APPROVAL)):
             self.serve(registration=registration)
-            page = self.surfer().get(self.game().url)
+            page = self.new_browser().get(self.game().url)
             self.assertEqual(len([form for form in page.forms if form["action"].endswith("/local")]), forms)
             self.assertIn(words, page.text)
 
     def test_registration_closed_meanwhile(self) -> None:
-        """A form from before the owner closed the door is refused in words, and not shown once more."""
+        """A form that was opened before registration closed is rejected with a sentence, and is not shown again."""
         self.serve(registration=CLOSED)
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         page = browser.post(browser.get(game.url).form("/local"), {"create": "yes", "name": "bo", "password": PASSWORD})
         self.assertIn(texts.REFUSED_CLOSED, page.text)
         self.assertEqual([form["fields"].get("create") for form in page.forms], [None, None])
 
     @covers("threats/8")
     def test_words_of_the_device_stay_words(self) -> None:
-        """Markup and direction marks neither run nor reorder the page; without words the page says so."""
+        """Markup and direction marks of the client have no effect on the page."""
         self.serve()
-        page = self.surfer().get(self.game(client={"name": EVIL}).url)
+        page = self.new_browser().get(self.game(client={"name": EVIL}).url)
         self.assertIn("<bdi>&lt;script&gt;alert(1)&lt;/script&gt;gnp.exe</bdi>", page.html)
         self.assertNotIn("script", page.tags)
-        self.assertIn(texts.DEVICE_SILENT, self.surfer().get(self.game().url).text)
+        self.assertIn(texts.DEVICE_SILENT, self.new_browser().get(self.game().url).text)
 
     def test_without_a_name(self) -> None:
-        """A server without a name is its host."""
+        """A server without a name is shown by its host."""
         self.server_name = None
         self.serve()
-        self.assertIn("sign in on game.example", self.surfer().get(self.game().url).text)
+        self.assertIn("sign in on game.example", self.new_browser().get(self.game().url).text)
 
     def test_unknown_and_malformed(self) -> None:
-        """A token nobody has is 404 as a page, and so is anything that cannot be one."""
+        """An unknown and a malformed token are 404 as a page."""
         self.serve()
         for path in ("/auth/login/" + "A" * 22, "/auth/login/short", "/auth/login/" + "A" * 21 + "!", "/auth/login/"):
-            page = self.surfer().get(path)
+            page = self.new_browser().get(path)
             self.assertEqual((page.status, page.headers["content-type"]), (404, "text/html; charset=utf-8"), path)
 
     def test_methods(self) -> None:
@@ -104,22 +104,22 @@ class Link(WebCase):
                 self.assertEqual(answer.headers["content-type"], "text/html; charset=utf-8")
 
     def test_over(self) -> None:
-        """410 and one sentence for every way a login can end."""
+        """Each end of a login is 410 with its own sentence."""
         self.serve()
         denied, cancelled, expired = self.game(), self.game(), self.game()
-        browser = self.surfer()
+        browser = self.new_browser()
         browser.post(browser.get(denied.url).form("/decline"))
         cancelled.cancel()
-        self.assertEqual(self.surfer().get(denied.url).heading, texts.ENDED[LoginFailure.LOGIN_DENIED][0])
+        self.assertEqual(self.new_browser().get(denied.url).heading, texts.ENDED[LoginFailure.LOGIN_DENIED][0])
         self.assertEqual(browser.get(cancelled.url).heading, texts.ENDED[LoginFailure.LOGIN_CANCELLED][0])
-        self.desk.clock.advance(600)
+        self.server.clock.advance(600)
         page = browser.get(expired.url)
         self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.LOGIN_EXPIRED][0]))
 
 
-class Cookie(WebCase):
+class Cookie(BrowserCase):
     def test_on_https(self) -> None:
-        """__Host-gl, 256 bits, Secure, HttpOnly, SameSite=Lax, Path=/; set once per browser."""
+        """The cookie is __Host-gl with 256 bits, Secure, HttpOnly, SameSite=Lax, Path=/; it is set once per browser."""
         self.serve()
         url = self.game().url.removeprefix(BASE)
         answer = self.site.get(url)
@@ -128,46 +128,46 @@ class Cookie(WebCase):
         self.assertEqual(again.cookies, [])
 
     def test_on_loopback(self) -> None:
-        """`gl` without Secure."""
+        """On loopback the cookie is `gl` without Secure."""
         self.base = "http://127.0.0.1:8080"
         self.serve()
         answer = self.site.get(self.game().url.removeprefix(self.base))
         self.assertRegex(answer.cookies[0], r"\Agl=[A-Za-z0-9_-]{43}; Path=/; HttpOnly; SameSite=Lax\Z")
 
     def test_a_foreign_value_is_replaced(self) -> None:
-        """What we would not have set is no cookie of ours."""
+        """A cookie of another form is replaced."""
         self.serve()
         url = self.game().url.removeprefix(BASE)
         for value in ("", "short", "A" * 44, "A" * 42 + "!"):
             self.assertEqual(len(self.site.get(url, {"Cookie": f"__Host-gl={value}"}).cookies), 1, value)
 
     def test_the_store_has_no_cookie(self) -> None:
-        """Only its HMAC, and only once the browser has won."""
+        """The database holds only the HMAC of the cookie, once the login belongs to the browser."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         browser.get(game.url)
-        self.assertEqual(self.desk.rows("SELECT browser_index FROM login"), [(None,)])
+        self.assertEqual(self.server.rows("SELECT browser_index FROM login"), [(None,)])
         browser.sign_in(game.url)
-        [(index,)] = self.desk.rows("SELECT browser_index FROM login")
+        [(index,)] = self.server.rows("SELECT browser_index FROM login")
         value = str(browser.cookie).partition("=")[2]
         self.assertEqual((len(index), value.encode() in index), (32, False))
 
 
-class Forms(WebCase):
+class Forms(BrowserCase):
     def refused(self, page: Page, status: int = 403) -> None:
         self.assertEqual((page.status, page.headers["content-type"]), (status, "text/html; charset=utf-8"))
-        self.assertEqual(self.desk.rows("SELECT DISTINCT stage FROM login"), [("pending",)])
+        self.assertEqual(self.server.rows("SELECT DISTINCT stage FROM login"), [("pending",)])
 
     @covers("threats/5")
     def test_a_form_needs_its_cookie(self) -> None:
-        """Without one, with another browser's, or with another login's field: 403, no effect."""
+        """A form without a cookie, with another browser's, or with another login's field is 403 without effect."""
         self.serve()
-        game, other, browser = self.game(), self.game(), self.surfer()
+        game, other, browser = self.game(), self.game(), self.new_browser()
         typed = {"name": "Anna", "password": "correct horse"}
         for action in ("/local", "/decline"):
             form = browser.get(game.url).form(action)
-            self.refused(self.surfer().post(form, typed))
-            stranger = self.surfer()
+            self.refused(self.new_browser().post(form, typed))
+            stranger = self.new_browser()
             stranger.get(game.url)
             self.refused(stranger.post(form, typed))
             foreign = browser.get(other.url).form(action)
@@ -176,9 +176,9 @@ class Forms(WebCase):
 
     @covers("threats/5")
     def test_a_form_from_another_site(self) -> None:
-        """From another site, or inside another page: 403, no effect; a browser that says nothing of it is old."""
+        """A form from another site or a frame is 403 without effect; old browsers send no such headers and pass."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         form, typed = browser.get(game.url).form("/local"), {"name": "Anna", "password": "correct horse"}
         for site in ("cross-site", "same-site", "none"):
             self.refused(browser.post(form, typed, Sec_Fetch_Site=site))
@@ -190,23 +190,23 @@ class Forms(WebCase):
 
     @covers("threats/6")
     def test_not_a_document(self) -> None:
-        """A link opened inside another page is 403, a guess of the browser 503, neither sets a cookie."""
+        """A link in a frame is 403, a prefetch 503; neither sets a cookie."""
         self.serve()
         game = self.game()
         for headers, status in (({"Sec_Fetch_Dest": "iframe"}, 403), ({"Sec_Purpose": "prefetch;prerender"}, 503)):
-            browser = self.surfer()
+            browser = self.new_browser()
             page = browser.get(game.url, **headers)
             self.refused(page, status)
             self.assertIsNone(browser.cookie)
         self.assertIn("retry-after", page.headers)
         self.assertEqual(
-            self.surfer().get(game.url, Sec_Fetch_Dest="document", Sec_Fetch_Site="cross-site").status, 200
+            self.new_browser().get(game.url, Sec_Fetch_Dest="document", Sec_Fetch_Site="cross-site").status, 200
         )
 
     def test_bad_forms(self) -> None:
-        """JSON, broken UTF-8, a doubled field, 9 KiB: refused as pages, no effect."""
+        """JSON, invalid UTF-8, a doubled field, and 9 KiB are rejected as pages without effect."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         form = browser.get(game.url).form("/local")
         headers = {"Cookie": str(browser.cookie)}
         self.assertEqual(self.site.post_json(form["action"], {}, headers).status, 415)
@@ -216,9 +216,9 @@ class Forms(WebCase):
             self.refused(Page(answer), status)
 
     def test_refused_sign_ins(self) -> None:
-        """200, the form again with the name typed, one sentence, the same for unknown name and wrong password."""
+        """A wrong name or password is 200 with the form, the typed name, and the same sentence for both."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         wrong = browser.sign_in(game.url, "Anna", "wrong horse")
         unknown = browser.sign_in(game.url, "nobody", "wrong horse")
         self.assertEqual((wrong.status, unknown.status), (200, 200))
@@ -229,11 +229,11 @@ class Forms(WebCase):
         self.assertEqual(browser.post(wrong.form("/local"), {"name": "Anna", "password": "correct horse"}).status, 303)
 
     def test_a_busy_server(self) -> None:
-        """503, the form again with the name typed, and the id by which the owner finds the request in the log."""
+        """A full password queue is 503 with the form, the typed name, and the request id for the owner."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         form = browser.get(game.url).form("/local")
-        turns = self.desk.passwords._hasher._free
+        turns = self.server.passwords._hasher._free
         for _ in range(AT_ONCE + QUEUED):
             turns.acquire()
         page = browser.post(form, {"name": "Anna", "password": "correct horse"})
@@ -241,9 +241,9 @@ class Forms(WebCase):
         self.assertIn(page.headers["x-request-id"], page.text)
 
     def test_refused_accounts(self) -> None:
-        """The folded form comes back open, with what to do; no password is repeated."""
+        """A rejected new account opens its form with an instruction; no password is repeated."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         for name, password, sentence in (
             ("anna", "a password", texts.REFUSED_TAKEN),
             ("a b", "a password", texts.REFUSED_NAME),
@@ -257,9 +257,9 @@ class Forms(WebCase):
             self.assertNotIn(password, page.html)
 
     def test_too_many_tries(self) -> None:
-        """429 with Retry-After, and still a page with the form."""
+        """Too many tries are 429 with Retry-After and the form."""
         self.serve(passwords_per_minute=1)
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         browser.sign_in(game.url, password="wrong horse")
         page = browser.sign_in(game.url)
         self.assertEqual((page.status, page.headers["retry-after"]), (429, "60"))
@@ -267,12 +267,12 @@ class Forms(WebCase):
         self.assertEqual(browser.get(game.url).status, 200)
 
 
-class Done(WebCase):
+class Done(BrowserCase):
     @covers("threats/30")
     def test_straight_to_the_port(self) -> None:
-        """303 to done; there Refresh: 2 and a link, both to the game's port, and a second link to the code."""
+        """The form redirects to the result; Refresh: 2 and a link lead to the game's port, a second to the code."""
         self.serve()
-        game, browser = self.game(loopback_port=51004), self.surfer()
+        game, browser = self.game(loopback_port=51004), self.new_browser()
         answer = browser.sign_in(game.url)
         self.assertEqual(answer.status, 303)
         self.assertEqual(answer.headers["location"], f"{BASE}/auth/login/done?login_id={game.login['login_id']}")
@@ -291,40 +291,40 @@ class Done(WebCase):
         self.assertEqual(back.headers["refresh"], "20")
 
     def test_the_game_is_elsewhere(self) -> None:
-        """The second link of the page that leads to the port shows the code instead."""
+        """The second link of the return page shows the code."""
         self.serve()
-        game, browser = self.game(loopback_port=51004), self.surfer()
+        game, browser = self.game(loopback_port=51004), self.new_browser()
         page = browser.get(browser.sign_in(game.url).headers["location"])
         shown = browser.get(page.links[1])
         self.assertEqual((shown.status, shown.heading, shown.links), (200, texts.CODE_TITLE, []))
         self.assertEqual(game.collect(finish_code=code(shown)).status, 200)
 
     def test_the_code_page_moves_on(self) -> None:
-        """While the code is good its page asks again by itself, and so does the next until the game has signed in."""
+        """The page with the code reloads itself until the game has signed in."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         where = browser.sign_in(game.url).headers["location"]
         page = browser.get(where)
         self.assertEqual(page.headers["refresh"], "20")
         self.assertEqual(game.collect(finish_code=code(page)).status, 200)
         delivered = browser.get(where)
         self.assertEqual((delivered.heading, delivered.headers["refresh"]), (texts.BACK_TITLE, "20"))
-        [(session_id,)] = self.desk.rows("SELECT session_id FROM session")
-        self.desk.write(lambda c: session_tables.mark_used(c, session_id, 1, self.desk.now_ms()))
+        [(session_id,)] = self.server.rows("SELECT session_id FROM session")
+        self.server.write(lambda c: session_tables.mark_used(c, session_id, 1, self.server.now_ms()))
         collected = browser.get(where)
         self.assertEqual((collected.heading, "refresh" in collected.headers), (texts.BACK_TITLE, False))
 
     def test_an_end_moves_on_no_more(self) -> None:
-        """Cancelled before or after the collect, or expired: the next page says so and stays."""
+        """After a cancel or the deadline the next page shows the end and reloads no more."""
         self.serve()
         collect = lambda game, page: game.collect(finish_code=code(page))  # noqa: E731
         cancel = lambda game, page: game.cancel()  # noqa: E731
         for heading, steps in (
             ("The game gave up waiting", [cancel]),
             ("The game gave up waiting", [collect, cancel]),
-            ("This took too long", [lambda game, page: self.desk.clock.advance(600)]),
+            ("This took too long", [lambda game, page: self.server.clock.advance(600)]),
         ):
-            game, browser = self.game(), self.surfer()
+            game, browser = self.game(), self.new_browser()
             where = browser.sign_in(game.url).headers["location"]
             page = browser.get(where)
             for step in steps:
@@ -333,9 +333,9 @@ class Done(WebCase):
             self.assertEqual((over.heading, "refresh" in over.headers), (heading, False))
 
     def test_waiting_for_approval_moves_on_no_more(self) -> None:
-        """The page of a newcomer who has to be approved shows the code for the owner, and stays."""
+        """The page of a new player who waits for approval shows the code for the owner, and reloads no more."""
         self.serve(registration=APPROVAL)
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         where = browser.create(game.url, "Bert").headers["location"]
         problem = game.collect(finish_code=code(browser.get(where))).json["problem"]
         page = browser.get(where)
@@ -343,9 +343,9 @@ class Done(WebCase):
         self.assertIn(problem["approval_code"], page.text)
 
     def test_the_link_again_shows_the_code(self) -> None:
-        """Nothing listens on the port: the link opened again leads to the finish code and no longer to the port."""
+        """The link, opened again, shows the finish code and redirects no more."""
         self.serve()
-        game, browser = self.game(loopback_port=51004, client={"name": "MyGame"}), self.surfer()
+        game, browser = self.game(loopback_port=51004, client={"name": "MyGame"}), self.new_browser()
         browser.get(browser.sign_in(game.url).headers["location"])
         answer = browser.get(game.url)
         self.assertEqual(answer.status, 303)
@@ -357,9 +357,9 @@ class Done(WebCase):
         self.assertEqual(game.collect(finish_code=code(page)).status, 200)
 
     def test_without_a_port(self) -> None:
-        """The code at once; "This was not me" under it ends the login."""
+        """Without a port the page shows the code at once; "This was not me" below it ends the login."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         page = browser.get(browser.sign_in(game.url).headers["location"])
         self.assertRegex(code(page), r"\A[BCDFGHJKLMNPQRSTVWXZ]{3}-[BCDFGHJKLMNPQRSTVWXZ]{3}\Z")
         denied = browser.post(page.form("/decline"))
@@ -371,12 +371,12 @@ class Done(WebCase):
 
     @covers("threats/3")
     def test_another_browser(self) -> None:
-        """409 and its sentence, from the link and from done, whatever the stage; no code, no ticket, no outcome."""
+        """Another browser gets 409 from link and result in every stage, without code, ticket and outcome."""
         self.serve()
-        game, winner, other = self.game(loopback_port=51004), self.surfer(), self.surfer()
+        game, winner, other = self.game(loopback_port=51004), self.new_browser(), self.new_browser()
         other.get(game.url)
         where = winner.sign_in(game.url).headers["location"]
-        for browser in (other, self.surfer()):
+        for browser in (other, self.new_browser()):
             for url in (game.url, where):
                 page = browser.get(url)
                 self.assertEqual((page.status, OTHER_SENTENCE in page.text), (409, True))
@@ -387,9 +387,9 @@ class Done(WebCase):
         self.assertEqual((winner.get(where).status, winner.get(where).heading), (200, "The game gave up waiting"))
 
     def test_a_second_browser_that_comes_late(self) -> None:
-        """Its form, opened before the other won, is answered 409 and gives its game nothing."""
+        """A form of a second browser, opened before the first one finished, is 409 without effect."""
         self.serve()
-        game, winner, late = self.game(), self.surfer(), self.surfer()
+        game, winner, late = self.game(), self.new_browser(), self.new_browser()
         form = late.get(game.url).form("/local")
         winner.sign_in(game.url)
         page = late.post(form, {"name": "Anna", "password": "correct horse"})
@@ -399,15 +399,15 @@ class Done(WebCase):
         self.assertEqual(game.collect().json["stage"], "proof_required")
 
     def test_no_such_login(self) -> None:
-        """404 for an id nobody has, none at all; 400 for two."""
+        """An unknown or absent id is 404, two ids are 400."""
         self.serve()
         for query, status in (("?login_id=lgn_x", 404), ("", 404), ("?login_id=a&login_id=b", 400)):
-            self.assertEqual(self.surfer().get(f"/auth/login/done{query}").status, status)
+            self.assertEqual(self.new_browser().get(f"/auth/login/done{query}").status, status)
 
     def test_done_is_a_document(self) -> None:
-        """Inside another page or prefetched it shows and spends nothing."""
+        """The result in a frame or as a prefetch shows nothing and records no redirect."""
         self.serve()
-        game, browser = self.game(loopback_port=51004), self.surfer()
+        game, browser = self.game(loopback_port=51004), self.new_browser()
         where = browser.sign_in(game.url).headers["location"]
         self.assertEqual(browser.get(where, Sec_Fetch_Dest="iframe").status, 403)
         self.assertEqual(browser.get(where, Sec_Purpose="prefetch").status, 503)
@@ -415,20 +415,20 @@ class Done(WebCase):
 
     @covers("threats/1")
     def test_no_proof_wanted(self) -> None:
-        """Where return_proof is off, the page shows no code and no way to the port."""
+        """With return_proof off the page shows no code and no link to the port."""
         self.serve(return_proof=OFF)
-        game, browser = self.game(loopback_port=51004), self.surfer()
+        game, browser = self.game(loopback_port=51004), self.new_browser()
         self.assertEqual(game.login["return_proof"], "none")
         page = browser.get(browser.sign_in(game.url).headers["location"])
         self.assertEqual((page.heading, page.links, page.headers["refresh"]), (texts.WAITING_TITLE, [], "20"))
         self.assertEqual(game.collect().json["status"], "complete")
 
 
-class EveryPage(WebCase):
+class EveryPage(BrowserCase):
     def pages(self) -> list[Answer]:
-        """One of each kind."""
+        """Yield one page of each kind."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         url = game.url.removeprefix(BASE)
         first = self.site.get(url)
         cookie = {"Cookie": first.cookies[0].split(";")[0]}
@@ -441,7 +441,7 @@ class EveryPage(WebCase):
 
     @covers("threats/6")
     def test_headers(self) -> None:
-        """The strict policy with the style's own hash, no opener, no store, no referrer; no script anywhere."""
+        """Every page has the strict policy with the style's hash, no opener, no-store, no-referrer, and no script."""
         for answer in self.pages():
             [style] = findall(r"<style>(.*?)</style>", answer.body.decode(), DOTALL)
             digest = b64encode(sha256(style.encode()).digest()).decode()
@@ -456,7 +456,7 @@ class EveryPage(WebCase):
             self.assertNotRegex(answer.body.decode(), r"\sstyle=|\son[a-z]+=")
 
     def test_structure(self) -> None:
-        """One heading, a language, a title, a viewport; every field has a label, every button a type."""
+        """Every page has one heading, a language, a title, a viewport; every field a label, every button a type."""
         for answer in self.pages():
             html = answer.body.decode()
             self.assertEqual(html.count("<h1>"), 1)
@@ -466,7 +466,7 @@ class EveryPage(WebCase):
             self.assertEqual(html.count("<button"), html.count('type="submit"'))
 
     def test_errors(self) -> None:
-        """Every outcome and every status has a page with a heading and a sentence; detail is text, not markup."""
+        """Every outcome and status has a page with a heading and a sentence; the detail is text, not markup."""
         for outcome in LoginFailure:
             html = ended_page(outcome, ServerName(None, "game.example")).decode()
             self.assertIn(texts.ENDED[outcome][0].replace("'", "&#39;").split("&")[0], html)
@@ -477,14 +477,14 @@ class EveryPage(WebCase):
         self.assertIn(texts.ERROR_LEAD_OTHER, error_page(500, "x", "", request_id="").decode())
 
     def test_how_long_ago(self) -> None:
-        """In words, without a zero or a plural of one."""
+        """The age is in words, without a zero or a plural of one."""
         told = [started(seconds) for seconds in (0, 59, 60, 119, 120, 3599)]
         self.assertEqual([word.removeprefix("Started ") for word in told[:2]], ["just now"] * 2)
         self.assertEqual([word.removeprefix("Started ") for word in told[2:4]], ["1 minute ago"] * 2)
         self.assertEqual([word.removeprefix("Started ") for word in told[4:]], ["2 minutes ago", "59 minutes ago"])
 
     def test_the_hints_are_true(self) -> None:
-        """What the page says of names is what the rule takes."""
+        """The hints for names and passwords match the rules."""
         self.assertEqual(parse_name("A.b_c-9"), "A.b_c-9")
         self.assertIn("1 to 32", texts.NAME_HINT)
         self.assertIn("8 to 128", texts.PASSWORD_HINT)

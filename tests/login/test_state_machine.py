@@ -1,4 +1,4 @@
-"""Games, browsers, a provider, the clock and restarts in any order: what must hold, holds after every step."""
+"""These tests run games, browsers, a provider, the clock and restarts in any order, and check invariants."""
 
 import contextlib
 from collections.abc import Callable
@@ -16,16 +16,16 @@ from gamed.outcomes import LoginFailure
 from gamed.providers.base import ProviderError, ProviderUnavailable
 from gamed.rate_limit import RateLimited
 from tests.login.examples import BROWSER, OTHER
-from tests.login.fake_provider import FarProvider
-from tests.login.fixtures import HandoffCase, done
-from tests.login.test_handoff import lasting
+from tests.login.fake_provider import FakeProvider
+from tests.login.fixtures import LoginCase, done
+from tests.login.test_login import lasting
 
 WALKS, STEPS = 60, 30
 DOWN, BAD = ProviderUnavailable("down"), ProviderError("bad")
 
 
 class Walk(Struct):
-    """What is known from outside of one login."""
+    """A login as it is known from outside."""
 
     states: list[tuple[str, Any]] = field(default_factory=list)
     """With the browser that was sent."""
@@ -35,18 +35,18 @@ class Walk(Struct):
     delivered: Any = None
 
 
-class Walks(HandoffCase):
+class Walks(LoginCase):
     def setUp(self) -> None:
-        self.far = FarProvider()
-        self.server = self.oauth(self.far, ttl_seconds=240)
+        self.fake = FakeProvider()
+        self.server = self.oauth_server(self.fake, ttl_seconds=240)
 
     def test_any_order(self) -> None:
-        """No error but a typed one; see `holds` for the rest. Every end is reached."""
+        """Any order of steps raises only expected errors, keeps the invariants of `holds`, and reaches every end."""
         ends: set[object] = set()
         for seed in range(WALKS):
             self.dice, self.walk = Random(seed), Walk()
             self.before = lasting(self.server)
-            self.far.down = self.far.failure = None
+            self.fake.down = self.fake.failure = None
             self.server.clock.advance(60)
             self.started = self.server.start(port=self.dice.choice((None, 51004)), address=f"10.0.{seed}.1")
             self.last = self.server.login(self.started)
@@ -69,7 +69,7 @@ class Walks(HandoffCase):
     # -- what may happen --
 
     def acts(self) -> list[Callable[[], Any]]:
-        """Those that move a login on stand there several times."""
+        """Return the steps; those that advance a login occur several times."""
         return [
             *[self.opens, self.goes_on, self.comes_back, self.looks_at_done] * 3,
             *[self.collects] * 2,
@@ -88,11 +88,13 @@ class Walks(HandoffCase):
 
     def opens(self) -> None:
         browser, site = self.browser(), self.dice.choice((None, "none", "cross-site"))
-        self.sent(browser, self.server.enter(self.started, browser, site, self.dice.choice(("10.0.0.1", "10.9.9.9"))))
+        self.sent(
+            browser, self.server.open_link(self.started, browser, site, self.dice.choice(("10.0.0.1", "10.9.9.9")))
+        )
 
     def goes_on(self) -> None:
         browser = self.browser()
-        self.sent(browser, self.server.go(self.started, browser))
+        self.sent(browser, self.server.press_continue(self.started, browser))
 
     def sent(self, browser: Any, answer: Any) -> None:
         if isinstance(answer, RedirectToProvider):
@@ -105,16 +107,16 @@ class Walks(HandoffCase):
         state, sender = self.dice.choice(self.walk.states)
         browser = self.dice.choice((sender, sender, BROWSER, OTHER, None))
         other = self.dice.choice(({}, {}, {}, {"error": "access_denied"}, {"provider": "nobody", "code": "c"}))
-        calls = len(self.far.calls)
+        calls = len(self.fake.calls)
         try:
-            self.server.returned(state, browser, **({"who": self.who} | other))
+            self.server.finish_callback(state, browser, **({"who": self.who} | other))
         finally:
             if browser is not sender:
-                self.assertEqual(len(self.far.calls), calls)
+                self.assertEqual(len(self.fake.calls), calls)
 
     def looks_at_done(self) -> None:
         browser = self.browser()
-        shown = self.server.done_page(self.started, browser)
+        shown = self.server.result(self.started, browser)
         self.assertTrue(self.server.login(self.started).belongs_to(browser))
         if isinstance(shown, ShowFinishCode):
             self.walk.proofs.add(shown.code)
@@ -158,8 +160,8 @@ class Walks(HandoffCase):
                 self.assertIs(self.stage(), LoginStage.COLLECTED)
 
     def provider_changes(self) -> None:
-        self.far.down = self.dice.choice((None, None, DOWN))
-        self.far.failure = self.dice.choice((None, None, BAD))
+        self.fake.down = self.dice.choice((None, None, DOWN))
+        self.fake.failure = self.dice.choice((None, None, BAD))
 
     def time_passes(self) -> None:
         self.server.clock.advance(self.dice.choice((1, 30, 60, 400)))
@@ -188,7 +190,7 @@ class Walks(HandoffCase):
         self.last = login
         if walk.delivered is None:
             self.assertEqual(lasting(self.server), self.before, "nothing lasting before the proof")
-        codes = [call["code"] for call in self.far.calls]
+        codes = [call["code"] for call in self.fake.calls]
         self.assertEqual(len(codes), len(set(codes)), "a code leaves once")
         kept = self.server.rows(
             "SELECT count(sealed_verifier) FROM authorization_attempt WHERE login_id = :login_id",

@@ -1,4 +1,4 @@
-"""What comes from outside: the device's words, tickets and codes, tokens and ids."""
+"""These tests parse untrusted input: the client's description, tickets and codes, tokens and ids."""
 
 from unicodedata import category, is_normalized
 
@@ -26,7 +26,7 @@ from gamed.outcomes import LoginFailure
 from gamed.sessions.credentials import SessionPolicy, generate_pair, to_bytes
 from gamed.tokens import TokenType
 from gamed.tokens import generate_token as mint_token
-from tests.login.examples import START_MS, Counting, a_login, keys
+from tests.login.examples import START_MS, CountingRandom, a_login, keys
 from tests.support.covers import covers
 from tests.support.effort import growth
 
@@ -34,30 +34,30 @@ PROOF = ReturnProof(ticket=Secret(b"T" * 43), finish_code=Secret(b"BKTRVW"))
 
 
 def clean(text: str) -> str:
-    """A word as it is kept; "" for none."""
+    """Return a member as it is stored, "" for none."""
     return ClientInfo.of({"name": text}).name or ""
 
 
 class Words(SynchronousTestCase):
     @covers("threats/8")
     def test_controls_and_directions_are_removed(self) -> None:
-        """No line break, no escape, no override of the writing direction reaches a page; other text stays."""
+        """Line breaks, escapes and overrides of the writing direction are removed; other text stays."""
         self.assertEqual(clean("AN\u202eNA\x1b[31m\r\n-PC\u2066\u2028"), "ANNA[31m-PC")
         self.assertEqual(
             clean("  \u05d0\u05e0\u05d4 \U0001f469\u200d\U0001f680 "), "\u05d0\u05e0\u05d4 \U0001f469\u200d\U0001f680"
         )
 
     def test_composed(self) -> None:
-        """NFC, also when what stood between letter and accent was removed."""
+        """The text is composed (NFC), also if a character between letter and accent was removed."""
         self.assertEqual(clean("e\u202e\u0301"), "\u00e9")
 
     def test_plain_words(self) -> None:
-        """What has nothing in it to clean stays as it is, but for space around it; nothing is no word."""
+        """Text without such characters stays as it is, except for the space around it; an empty text is None."""
         self.assertEqual(clean("  My Game ~1.4.2 "), "My Game ~1.4.2")
         self.assertEqual(ClientInfo.of({"name": " ", "version": "", "platform": None}), ClientInfo())
 
     def test_64_characters_after_cleaning(self) -> None:
-        """What is removed does not count; the 65th is refused and the word is named."""
+        """Removed characters do not count; the 65th is rejected, and the member is named."""
         words = ClientInfo.of({"name": "\x00" * 9 + "x" * 64})
         self.assertEqual(words, ClientInfo(name="x" * 64))
         with self.assertRaises(ClientInfoTooLong) as caught:
@@ -65,27 +65,27 @@ class Words(SynchronousTestCase):
         self.assertEqual(caught.exception.member, "device_name")
 
     def test_256_code_points_may_become_64(self) -> None:
-        """Refuse no word that fits once it is composed: a letter can be composed of up to four code points."""
+        """A text that fits once it is composed is accepted: a letter can be composed of up to four code points."""
         self.assertEqual(ClientInfo.of({"name": "\u03b1\u0313\u0300\u0345" * 64}), ClientInfo(name="\u1f82" * 64))
         self.assertRaises(ClientInfoTooLong, ClientInfo.of, {"name": "\u03b1\u0313\u0300\u0345" * 64 + "\u0301"})
         self.assertEqual(ClientInfo.of({"name": "\x00" * 8000 + "\u00e9"}), ClientInfo(name="\u00e9"))
 
     def test_long_words_are_little_work(self) -> None:
-        """Normalise only words of a bounded length: 32 times the combining marks are about 32 times the work."""
+        """Only texts of bounded length are normalized: 32 times the combining marks are about 32 times the work."""
         self.assertLess(growth(lambda text: ClientInfo.of({"name": text})), 64)
 
     def test_an_empty_word_is_no_word(self) -> None:
-        """Nothing but spaces and controls is the same as absent."""
+        """A text of spaces and controls counts as absent."""
         self.assertEqual(ClientInfo.of({"name": " \x07 ", "version": None}), ClientInfo())
 
     def test_words_survive_the_store(self) -> None:
-        """To JSON and back."""
+        """The description survives JSON."""
         words = ClientInfo(name='"\u00e9\U0001f680', platform="linux")
         self.assertEqual(ClientInfo.from_json(words.to_json()), words)
 
     @given(st.text())
     def test_clean_is_clean(self, text: str) -> None:
-        """Whatever comes in: NFC comes out, nothing unseen, and cleaning again changes nothing."""
+        """Cleaning any text gives NFC without invisible characters, and cleaning it again changes nothing."""
         try:
             cleaned = clean(text)
         except ClientInfoTooLong:
@@ -98,34 +98,34 @@ class Words(SynchronousTestCase):
 
 class Proofs(SynchronousTestCase):
     def test_codes_are_six_fair_letters(self) -> None:
-        """A byte stands for a letter only while every letter has as many bytes: 240 and above are drawn again."""
+        """Bytes of 240 and above are drawn again, so that each letter has as many bytes."""
         draws = iter([bytes(32), bytes([240, 255, 0, 19, 20, 239]), bytes([250, 1, 2, 3, 4, 5])])
         code = ReturnProof.generate(lambda size: next(draws)).finish_code.reveal()
         self.assertEqual(code.decode(), "".join(ALPHABET[n] for n in (0, 19, 0, 19, 1, 2)))
         self.assertEqual((len(ALPHABET), 240 % len(ALPHABET)), (20, 0))
 
     def test_a_code_is_known_however_it_is_typed(self) -> None:
-        """Case, dashes and spaces do not matter; anything else does."""
+        """Case, dashes and spaces of a typed code do not matter; any other difference does."""
         for typed in ("BKT-RVW", "bkt-rvw", "BKTRVW", " bkt rvw ", "b-k-t-r-v-w", "BKT\u2013RVW"):
             self.assertTrue(PROOF.matches(PresentedProof.finish_code(typed)), typed)
         for typed in ("", "BKT-RV", "BKT-RVWX", "BKT-RVX", "BKT_RVW"):
             self.assertFalse(PROOF.matches(PresentedProof.finish_code(typed)), typed)
 
     def test_ticket_and_code_are_not_each_other(self) -> None:
-        """A code sent as a ticket, or a ticket as a code, proves nothing."""
+        """A code sent as a ticket, or a ticket sent as a code, is wrong."""
         self.assertTrue(PROOF.matches(PresentedProof.ticket("T" * 43)))
         self.assertFalse(PROOF.matches(PresentedProof.ticket("BKTRVW")))
         self.assertFalse(PROOF.matches(PresentedProof.finish_code("T" * 43)))
 
     def test_shown_and_kept(self) -> None:
-        """A page shows BKT-RVW; sealed bytes give the same proof again; no repr shows either half."""
+        """A page shows BKT-RVW; bytes give the same proof again; no repr shows a proof."""
         self.assertEqual(PROOF.formatted_code(), "BKT-RVW")
         again = ReturnProof.from_bytes(PROOF.to_bytes())
         self.assertTrue(again.ticket.matches(PROOF.ticket) and again.finish_code.matches(PROOF.finish_code))
         self.assertNotIn("BKT", repr(PROOF) + repr(PresentedProof.finish_code("BKT-RVW")))
 
     def test_five_wrong_codes_end_it(self) -> None:
-        """Four leave it ready, the fifth fails it."""
+        """Four wrong codes leave the login ready, the fifth fails it."""
         login, wrong = a_login(LoginStage.READY), PresentedProof.finish_code("XXXXXX")
         left = []
         for _ in range(5):
@@ -136,12 +136,12 @@ class Proofs(SynchronousTestCase):
         self.assertEqual((login.stage, login.outcome), (LoginStage.FAILED, LoginFailure.PROOF_ATTEMPTS_EXCEEDED))
 
     def test_wrong_tickets_never_count(self) -> None:
-        """Any number of them changes nothing."""
+        """Wrong tickets change nothing."""
         login = a_login(LoginStage.READY)
         self.assertIs(collect.count_wrong_proof(login, PresentedProof.ticket("wrong"), START_MS), login)
 
     def test_what_is_proven(self) -> None:
-        """Without proof only where none is wanted; a wrong one nowhere."""
+        """A missing proof is right only if no proof is required; a wrong proof never is."""
         wanted, off = a_login(LoginStage.READY), a_login(LoginStage.READY, return_proof=ProofMethod.NONE)
         right, wrong = PresentedProof.finish_code("BKTRVW"), PresentedProof.finish_code("BKTRVX")
         self.assertEqual(
@@ -154,7 +154,7 @@ class Proofs(SynchronousTestCase):
 
 class Admission(SynchronousTestCase):
     def test_known_players(self) -> None:
-        """Only active ones get credentials; one erased meanwhile has to start again."""
+        """Only active players get credentials; a deleted player has to start again."""
         expected = {
             "active": None,
             "pending": LoginFailure.PLAYER_PENDING,
@@ -165,7 +165,7 @@ class Admission(SynchronousTestCase):
         self.assertEqual({state: collect.player_error(state) for state in expected}, expected)
 
     def test_newcomers(self) -> None:
-        """As registration says; a name taken meanwhile is refused unless nobody may come at all."""
+        """New players are admitted by registration; a name that was taken meanwhile is refused."""
         judged = {(r, taken): collect.new_player_error(taken, r) for r in Registration for taken in (False, True)}
         self.assertEqual(
             judged,
@@ -181,18 +181,18 @@ class Admission(SynchronousTestCase):
 
 
 class Kept(SynchronousTestCase):
-    """What is sealed comes back as it was."""
+    """Tests of values that are sealed and read again."""
 
     def test_identities(self) -> None:
-        """Both kinds, told apart; the hash of a password is in no repr."""
+        """Each kind of identity is read as it was written; the hash of a password is in no repr."""
         new = NewAccount("Anna", "$argon2id$secret")
         for who in (ExistingAccount("ply_1"), new):
             self.assertEqual(login_keys.decode_identity(login_keys.encode_identity(who)), who)
         self.assertNotIn("argon2", repr(new))
 
     def test_results(self) -> None:
-        """The same credentials, ids and flags."""
-        pair = generate_pair(Counting(), START_MS, SessionPolicy(900, 3600), START_MS)
+        """A result is read with the same credentials, ids and flags."""
+        pair = generate_pair(CountingRandom(), START_MS, SessionPolicy(900, 3600), START_MS)
         again = CollectResult.from_bytes(CollectResult(pair, "ply_1", created=True, owner=False).to_bytes())
         self.assertEqual((again.player_id, again.created, again.owner), ("ply_1", True, False))
         self.assertEqual(to_bytes(again.pair), to_bytes(pair))
@@ -200,7 +200,7 @@ class Kept(SynchronousTestCase):
 
 class Addresses(SynchronousTestCase):
     def test_the_token_follows_from_id_and_key_only(self) -> None:
-        """22 characters, the same every time, another for another login."""
+        """The token has 22 characters and depends only on the id and the key."""
         indexer = keys().indexer
         token = login_token(indexer, "lgn_1")
         self.assertRegex(token, r"\A[A-Za-z0-9_-]{22}\Z")
@@ -208,7 +208,7 @@ class Addresses(SynchronousTestCase):
         self.assertNotEqual(token, login_token(indexer, "lgn_2"))
 
     def test_only_device_secrets_are_looked_for(self) -> None:
-        """Nothing, another credential, or a slip of the keyboard is refused by its form."""
+        """A missing, malformed or different credential has no index."""
         indexer, secret = keys().indexer, mint_token(TokenType.DEVICE_SECRET, b"x" * 32)
         text = secret.reveal().decode()
         self.assertEqual(presented_secret_index(indexer, text), secret_index(indexer, secret))

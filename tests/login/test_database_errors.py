@@ -1,4 +1,4 @@
-"""auth.db is full, cannot be written, or is locked at a step of a sign-in: a typed answer, and later the step works."""
+"""These tests fill, lock or write-protect auth.db at each step of a sign-in: an error response, later a success."""
 
 from collections.abc import Callable
 from sqlite3 import Connection
@@ -8,17 +8,17 @@ from gamed.database.connection import connect
 from gamed.dev.grants import ResponseMode
 from gamed.dev.provider import SLOW_SECONDS
 from gamed.login.transaction import EXCHANGE_MS
-from tests.login.browser_fake_provider import FarCase
+from tests.login.browser_fake_provider import ProviderCase
 from tests.login.browser_fixtures import BASE, Page
 from tests.login.fixtures import done
-from tests.login.test_pages import code
+from tests.login.test_browser_routes import code
 from tests.support.databases import unwritable
 from tests.support.http import Answer
 
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
 
 
-class StoreFails(FarCase):
+class StoreFails(ProviderCase):
     exchanges = 0
 
     def setUp(self) -> None:
@@ -26,23 +26,23 @@ class StoreFails(FarCase):
         self.hold()
 
     def hold(self) -> None:
-        """Nobody waits for a lock; connections are others after a failure."""
+        """Prepare the connections: no lock is waited for, and a failed connection is replaced."""
         held: list[Connection] = []
-        self.desk.write(held.append)
+        self.server.write(held.append)
         [self.connection] = held
         self.lane("PRAGMA busy_timeout = 0")
-        done(self.desk.stores.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
+        done(self.server.stores.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
 
     def lane(self, pragma: str) -> None:
-        """Of the connection that writes."""
+        """Run a statement on the connection that writes."""
         self.connection.execute(pragma).fetchall()
 
     def read_only(self) -> Callable[[], None]:
-        """Whatever is opened now can only read, as on a disk that is mounted so."""
-        return unwritable(self.desk.stores.auth)
+        """Make every new connection read-only, as on a disk that is mounted read-only."""
+        return unwritable(self.server.stores.auth)
 
     def locked(self) -> Callable[[], None]:
-        """By another process, such as a backup tool that holds its transaction open."""
+        """Hold a write lock, as another process does that keeps its transaction open."""
         [(_, _, uri)] = [row for row in self.connection.execute("PRAGMA database_list") if row[1] == "main"]
         other = connect(f"file:{uri}?vfs=memdb")
         other.execute("BEGIN IMMEDIATE")
@@ -63,7 +63,7 @@ class StoreFails(FarCase):
             self.assertEqual(answer.json["code"], {503: "busy", 507: "storage_full"}[status], what)
 
     def tried(self, fail: Callable[[], Callable[[], None]], status: int) -> None:
-        """Each step that writes, first while the store fails, then again."""
+        """Try each step that writes, first while the database fails, then again."""
 
         def twice(what: str, step: Callable[[], Any], good: int) -> Any:
             self.hold()
@@ -75,15 +75,15 @@ class StoreFails(FarCase):
             self.assertEqual(answer.status, good, what)
             return answer
 
-        site, browser = self.site, self.surfer()
+        site, browser = self.site, self.new_browser()
         start = {"provider": "discord", "loopback_port": 51004}
         login = twice("start", lambda: site.post_json("/auth/login", start), 201).json
         bearer = {"Authorization": f"Bearer {login['device_secret']}"}
         page = browser.get(login["login_url"], Sec_Fetch_Site="cross-site")
         sent = twice("button", lambda: browser.post(page.form("/continue")), 303)
-        callback = self.far.sign_in(sent.headers["location"], "anna")
+        callback = self.fake.sign_in(sent.headers["location"], "anna")
         back = twice("callback", lambda: browser.get(callback), 303)
-        self.assertEqual(len(self.far.requests("/api/v10/oauth2/token")), self.exchanges + 1)
+        self.assertEqual(len(self.fake.requests("/api/v10/oauth2/token")), self.exchanges + 1)
         self.exchanges += 1
         twice("done", lambda: browser.get(back.headers["location"]), 200)
         shown = code(browser.get(back.headers["location"]))
@@ -94,7 +94,7 @@ class StoreFails(FarCase):
         complete = twice("collect", collect, 200).json
         self.assertEqual(complete["status"], "complete")
         twice("cancel", lambda: site.request("POST", "/auth/login/cancel", bearer), 204)
-        self.assertEqual(self.desk.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(0,)])
+        self.assertEqual(self.server.rows("SELECT count(*) FROM session WHERE revoked_ms IS NULL"), [(0,)])
 
         login = site.post_json("/auth/login", {"provider": "discord"}).json
         page = browser.get(login["login_url"])
@@ -102,20 +102,20 @@ class StoreFails(FarCase):
 
     def everything(self) -> list[Any]:
         tables = ("login", "authorization_attempt", *LASTING)
-        return [self.desk.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
+        return [self.server.rows(f"SELECT * FROM {table} ORDER BY 1") for table in tables]
 
     def test_read_only(self) -> None:
-        """507 storage_full with the time to come back, JSON and pages alike."""
+        """A read-only file is 507 storage_full with Retry-After, as JSON and as pages."""
         self.tried(self.read_only, 507)
 
     def test_locked(self) -> None:
-        """503 busy; the provider's code was not spent by a callback that could not be written."""
+        """A locked file is 503 busy; a callback that could not be written did not use up its code."""
         self.tried(self.locked, 503)
 
     def test_at_the_end_of_an_exchange(self) -> None:
-        """What the provider said cannot be kept, and is not asked again: the game is told within a minute."""
+        """The provider's result cannot be written: the game learns the end within a minute."""
         for fail, status in ((self.locked, 503), (self.read_only, 507)):
-            game, browser = self.game(provider="discord"), self.surfer()
+            game, browser = self.game(provider="discord"), self.new_browser()
             callback = self.at_provider(self.go_on(browser, game.url), "anna", ResponseMode.SLOW)
             back = self.site.send("GET", callback.removeprefix(BASE), browser.headers())
             self.hold()
@@ -124,7 +124,7 @@ class StoreFails(FarCase):
             self.refused(Page(back.answer), status, "callback")
             mend()
             self.assertEqual(game.collect().json["stage"], "exchanging")
-            self.desk.clock.advance(EXCHANGE_MS / 1000)
+            self.server.clock.advance(EXCHANGE_MS / 1000)
             self.assertEqual(game.collect().json["problem"]["code"], "login_interrupted")
             self.assertEqual(browser.get(callback).status, 410)
             again = self.game(provider="discord")
@@ -132,8 +132,8 @@ class StoreFails(FarCase):
             self.assertEqual(again.collect(finish_code=shown).json["status"], "complete")
 
     def test_full(self) -> None:
-        """Starts are 507 once the last page is taken; sign-ins under way lose nothing, and go on when there is room."""
-        browsers = [self.surfer() for _ in range(3)]
+        """On a full disk starts are 507; logins under way lose nothing, and continue when there is space."""
+        browsers = [self.new_browser() for _ in range(3)]
         games = [self.game(provider="discord") for _ in browsers]
         backs = [
             self.at_provider(self.go_on(browser, game.url), person)
@@ -146,7 +146,7 @@ class StoreFails(FarCase):
             if answer.status == 507:
                 break
             self.assertEqual(answer.status, 201)
-            self.desk.clock.advance(1)
+            self.server.clock.advance(1)
             answer = self.site.post_json("/auth/login", {"provider": "discord"})
         self.refused(answer, 507, "start")
         self.assertEqual([game.collect().json["stage"] for game in games], ["at_provider"] * 3)

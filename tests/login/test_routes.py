@@ -1,17 +1,17 @@
-"""Start, collect and cancel as a game sees them: members, statuses, codes (PROTOCOL 3.1, 3.5, 3.6)."""
+"""These tests send a game's requests: members, statuses, codes (PROTOCOL 3.1, 3.5, 3.6)."""
 
 from re import search
 
 from msgspec.structs import replace
 
 from gamed.login.policy import NO_LIMITS
-from tests.login.browser_fixtures import BASE, WebCase
+from tests.login.browser_fixtures import BASE, BrowserCase
 from tests.support.covers import covers
 
 
-class Starting(WebCase):
+class Starting(BrowserCase):
     def test_the_members(self) -> None:
-        """Exactly those of PROTOCOL 3.1, with the instants and URLs of this server."""
+        """The response has exactly the members of PROTOCOL 3.1, with this server's instants and URLs."""
         self.serve()
         game = self.game(client={"name": "MyGame", "version": "1.4.2"}, loopback_port=51004)
         self.assertEqual(game.answer.status, 201)
@@ -34,7 +34,7 @@ class Starting(WebCase):
         self.assertEqual(game.answer.headers["gamed-protocol"], "1.0")
 
     def test_nothing_is_required(self) -> None:
-        """An empty object, no body at all, and members of a newer client start a login, too."""
+        """An empty object, an absent body, and unknown members start a login, too."""
         self.serve()
         self.assertEqual(self.game().answer.status, 201)
         self.assertEqual(self.site.request("POST", "/auth/login").status, 201)
@@ -42,7 +42,7 @@ class Starting(WebCase):
         self.assertEqual((answer.status, answer.json["return_proof"]), (201, "code"))
 
     def test_what_is_refused(self) -> None:
-        """Each with its code, and the member that is wrong."""
+        """Each invalid member has its code and pointer."""
         self.serve()
         for body, code, pointer in (
             ({"provider": "discord"}, "provider_unknown", None),
@@ -60,28 +60,28 @@ class Starting(WebCase):
             self.assertEqual((answer.status, answer.code), (400, code), body)
             if pointer is not None:
                 self.assertEqual([error["pointer"] for error in answer.json["errors"]], [pointer])
-        self.assertEqual(self.desk.rows("SELECT 1 FROM login"), [])
+        self.assertEqual(self.server.rows("SELECT 1 FROM login"), [])
 
     def test_refused_ones_count(self) -> None:
-        """Count a start whose body is refused against `starts_per_minute`; then answer 429 before the body counts."""
+        """A start with an invalid body counts against `starts_per_minute`; then 429 precedes the body's error."""
         self.serve(limits=replace(NO_LIMITS, starts_per_minute=3))
         bad = ({"loopback_port": 80}, {"client": {"name": "x" * 65}})
         self.assertEqual([self.game(**body).answer.status for body in bad], [400, 400])
         self.assertEqual(
             self.site.request("POST", "/auth/login", {"Content-Type": "application/json"}, b"{").status, 400
         )
-        before = self.desk.rows("SELECT * FROM limit_bucket")
+        before = self.server.rows("SELECT * FROM limit_bucket")
         for body in ({}, *bad):
             answer = self.game(**body).answer
             self.assertEqual((answer.status, answer.code, answer.headers["retry-after"]), (429, "rate_limited", "20"))
-        self.assertEqual(self.desk.rows("SELECT * FROM limit_bucket"), before)
+        self.assertEqual(self.server.rows("SELECT * FROM limit_bucket"), before)
 
 
-class Collecting(WebCase):
+class Collecting(BrowserCase):
     def test_from_start_to_credentials(self) -> None:
-        """202 with each stage, then 200 with exactly the members of PROTOCOL 3.5."""
+        """The game receives 202 for each stage, then 200 with exactly the members of PROTOCOL 3.5."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         answer = game.collect()
         self.assertEqual(answer.status, 202)
         self.assertEqual(answer.json, {"status": "pending", "stage": "waiting_for_browser", "expires_in": 600})
@@ -106,13 +106,13 @@ class Collecting(WebCase):
             "player": {"id": told["player"]["id"], "created": True, "owner": False},
         }
         self.assertEqual(told, fixed)
-        self.desk.clock.advance(10)
+        self.server.clock.advance(10)
         self.assertEqual(game.collect().json, {**fixed, "expires_in": 890, "refresh_expires_in": 2591990})
 
     def test_a_long_poll_over_http(self) -> None:
-        """Answered when the browser is done, and its 202 when a newer collect or the end of the service comes."""
+        """A long poll ends when the browser is done; a newer collect and the service's end answer it with 202."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         waiting = game.wait(wait=25)
         self.assertEqual(waiting.answers, [])
         browser.sign_in(game.url)
@@ -120,22 +120,22 @@ class Collecting(WebCase):
         older = game.wait(wait=25, seen="proof_required")
         newer = game.wait(wait=25, seen="proof_required")
         self.assertEqual((older.answer.status, newer.answers), (202, []))
-        self.desk.waiters.close()
+        self.server.waiters.close()
         self.assertEqual(newer.answer.status, 202)
 
     def test_a_client_that_leaves(self) -> None:
-        """Nothing is left of its wait, and nothing is logged about it."""
+        """A client that disconnects leaves no waiter and no log line."""
         self.serve()
         game = self.game()
         waiting = game.wait(wait=25)
         self.site.watched(waiting.leave)
-        self.assertEqual((len(self.desk.waiters), self.site.events), (0, []))
+        self.assertEqual((len(self.server.waiters), self.site.events), (0, []))
 
     def test_wrong_codes(self) -> None:
-        """400 with the tries that are left; the fifth ends the login, and every later collect says so."""
+        """A wrong code is 400 with the tries left; the fifth ends the login for every later collect."""
         self.serve()
         game = self.game()
-        self.surfer().sign_in(game.url)
+        self.new_browser().sign_in(game.url)
         for left in (4, 3, 2, 1, 0):
             answer = game.collect(finish_code="BBB-BBB")
             self.assertEqual((answer.status, answer.code, answer.json["attempts_left"]), (400, "invalid_proof", left))
@@ -147,19 +147,19 @@ class Collecting(WebCase):
         self.assertTrue(problem["title"] and problem["detail"])
 
     def test_every_end_is_typed(self) -> None:
-        """Declined, expired, cancelled: 200, `failed`, and the problem's code."""
+        """Declined, expired and cancelled logins are 200 `failed` with the problem's code."""
         self.serve()
         declined, cancelled, expired = self.game(), self.game(), self.game()
-        browser = self.surfer()
+        browser = self.new_browser()
         browser.post(browser.get(declined.url).form("/decline"))
         cancelled.cancel()
         self.assertEqual(declined.collect().json["problem"]["code"], "login_denied")
         self.assertEqual(cancelled.collect().json["problem"]["code"], "login_cancelled")
-        self.desk.clock.advance(600)
+        self.server.clock.advance(600)
         self.assertEqual(expired.collect().json["problem"]["code"], "login_expired")
 
     def test_bad_bodies(self) -> None:
-        """Each wrong member is named; nothing changes."""
+        """Each wrong member is named, and nothing changes."""
         self.serve()
         game = self.game()
         for body, pointer in (
@@ -176,20 +176,20 @@ class Collecting(WebCase):
             self.assertEqual([error["pointer"] for error in answer.json["errors"]], [pointer])
 
     def test_arrivals(self) -> None:
-        """429 with Retry-After after five, and the login goes on."""
+        """After five collects there is a 429 with Retry-After, and the login continues."""
         self.serve()
         game = self.game()
         statuses = [game.collect().status for _ in range(6)]
         self.assertEqual(statuses, [202] * 5 + [429])
         answer = game.collect()
         self.assertEqual((answer.code, answer.headers["retry-after"]), ("rate_limited", "1"))
-        self.desk.clock.advance(5)
+        self.server.clock.advance(5)
         self.assertEqual(game.collect().status, 202)
 
 
-class Secrets(WebCase):
+class Secrets(BrowserCase):
     def test_no_or_wrong_secret(self) -> None:
-        """401 for both routes; invalid_token only where a credential was sent; a URL or cookie carries none."""
+        """Both routes are 401 without a secret; invalid_token needs a sent credential; URL and cookie carry none."""
         self.serve()
         game = self.game()
         secret = game.login["device_secret"]
@@ -208,15 +208,15 @@ class Secrets(WebCase):
         self.assertEqual(self.site.post_json(f"/auth/login/collect?device_secret={secret}", {}).status, 401)
 
     def test_the_secret_is_asked_before_the_body(self) -> None:
-        """Nobody without one learns how a body would be judged."""
+        """Without a secret a client learns nothing about its body."""
         self.serve()
         self.assertEqual(self.site.post_json("/auth/login/collect", {"wait": 99}).status, 401)
 
     @covers("threats/48")
     def test_nothing_secret_in_logs(self) -> None:
-        """A whole sign-in, refused forms and wrong codes: neither log nor events hold a secret, token or password."""
+        """A complete sign-in, rejected forms and wrong codes log no secret, token or password."""
         self.serve()
-        game, browser = self.game(loopback_port=51004), self.surfer()
+        game, browser = self.game(loopback_port=51004), self.new_browser()
         browser.sign_in(game.url, password="wrong horse")
         done = browser.get(browser.sign_in(game.url).headers["location"])
         game.collect(finish_code="BBB-BBB")
@@ -238,9 +238,9 @@ class Secrets(WebCase):
         self.assertIn("/auth/login/{token}/local", seen)
 
 
-class Cancelling(WebCase):
+class Cancelling(BrowserCase):
     def test_cancel(self) -> None:
-        """204 without a body, as often as asked; after the credentials were used 410."""
+        """Cancel is 204 without a body, repeatedly; after the first use of the credentials it is 410."""
         self.serve()
         game = self.game()
         for _ in range(2):
@@ -248,25 +248,25 @@ class Cancelling(WebCase):
             self.assertEqual((answer.status, answer.body), (204, b""))
 
     def test_cancel_takes_a_body(self) -> None:
-        """An empty object does no harm."""
+        """Cancel accepts an empty object."""
         self.serve()
         game = self.game()
         self.assertEqual(self.site.post_json("/auth/login/cancel", {}, game.bearer).status, 204)
 
     def test_collected(self) -> None:
-        """410 login_collected for cancel and collect once the credentials were used or ten minutes have passed."""
+        """Cancel and collect are 410 login_collected after the first use, or after ten minutes."""
         self.serve()
-        game, browser = self.game(), self.surfer()
+        game, browser = self.game(), self.new_browser()
         done = browser.get(browser.sign_in(game.url).headers["location"])
         self.assertEqual(game.collect(finish_code=_code(done.text)).status, 200)
-        self.desk.clock.advance(600)
+        self.server.clock.advance(600)
         for answer in (game.cancel(), game.collect()):
             self.assertEqual((answer.status, answer.code), (410, "login_collected"))
 
 
-class Routes(WebCase):
+class Routes(BrowserCase):
     def test_methods(self) -> None:
-        """The game's three routes are POST and nothing else."""
+        """The game's three routes accept only POST."""
         self.serve()
         for path in ("/auth/login", "/auth/login/collect", "/auth/login/cancel"):
             for method in ("GET", "HEAD", "PUT", "DELETE", "TRACE"):

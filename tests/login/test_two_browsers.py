@@ -1,4 +1,4 @@
-"""Two browsers on one login, a link that is opened again: one of them wins, nobody else sees a code (PROTOCOL 3.4)."""
+"""These tests open one login in two browsers: it belongs to one, and the other never sees a code (PROTOCOL 3.4)."""
 
 from collections.abc import Callable
 from itertools import permutations
@@ -6,37 +6,37 @@ from re import search
 
 from gamed.dev.grants import ResponseMode
 from gamed.dev.provider import SLOW_SECONDS
-from tests.login.browser_fake_provider import FarCase
+from tests.login.browser_fake_provider import ProviderCase
 from tests.login.browser_fixtures import BASE, Game, Page
-from tests.login.test_handoff import lasting
-from tests.login.test_pages import OTHER_SENTENCE, code
+from tests.login.test_browser_routes import OTHER_SENTENCE, code
+from tests.login.test_login import lasting
 
 CODE = r"\b[B-DF-HJ-NP-TV-XZ]{3}-[B-DF-HJ-NP-TV-XZ]{3}\b"
 
 
-class WhoWins(FarCase):
+class WhoWins(ProviderCase):
     def setUp(self) -> None:
         self.serve_oauth()
         self.player: Game = self.game(provider="discord")
-        self.browser, self.stranger = self.surfer(), self.surfer()
+        self.browser, self.stranger = self.new_browser(), self.new_browser()
 
     def reopened(self, winner: int, stranger: int) -> None:
-        """By the honest browser and by another one; the other is shown no code and no ticket, and changes nothing."""
+        """Open the link again in both browsers; the other one sees no code and no ticket, and changes nothing."""
         for browser, status in ((self.browser, winner), (self.stranger, stranger)):
-            before = self.desk.rows("SELECT * FROM login")
+            before = self.server.rows("SELECT * FROM login")
             page = browser.get(self.player.url)
             self.assertEqual(page.status, status, page.text)
             if browser is self.stranger:
                 self.nothing_shown(page)
                 self.nothing_shown(browser.get(f"/auth/login/done?login_id={self.player.login['login_id']}"))
-                self.assertEqual(self.desk.rows("SELECT * FROM login"), before)
+                self.assertEqual(self.server.rows("SELECT * FROM login"), before)
 
     def nothing_shown(self, page: Page) -> None:
         self.assertIsNone(search(CODE, page.text))
         self.assertNotIn("ticket", page.html + repr(page.headers))
 
     def test_the_link_in_every_stage(self) -> None:
-        """The page while nobody has won; then done for the winner, 409 for others; 410 for all at the end."""
+        """The link shows the page while undecided, then the result or 409 to another browser, 410 at the end."""
         self.reopened(200, 200)
         callback = self.at_provider(self.go_on(self.browser, self.player.url), "anna", ResponseMode.SLOW)
         self.reopened(200, 200)
@@ -49,15 +49,15 @@ class WhoWins(FarCase):
         self.assertEqual(self.player.collect(finish_code=shown).json["status"], "complete")
         self.reopened(303, 409)
         self.nothing_shown(self.browser.get(done))
-        self.desk.write(lambda c: c.execute("UPDATE login SET stage = 'collected', sealed_result = NULL").fetchall())
+        self.server.write(lambda c: c.execute("UPDATE login SET stage = 'collected', sealed_result = NULL").fetchall())
         self.reopened(410, 410)
 
     def test_the_link_after_each_end(self) -> None:
-        """Cancelled, declined, out of time: 410 for both, whoever opened it before."""
+        """After a cancel, a decline and the deadline the link is 410 for both browsers."""
         ends: tuple[Callable[[Game], object], ...] = (
             lambda game: game.cancel(),
             lambda game: self.browser.post(self.browser.get(game.url).form("/decline")),
-            lambda _: self.desk.clock.advance(600),
+            lambda _: self.server.clock.advance(600),
         )
         for end in ends:
             self.player = self.game(provider="discord")
@@ -66,18 +66,17 @@ class WhoWins(FarCase):
             self.reopened(410, 410)
 
     def test_two_browsers(self) -> None:
-        """The code scanned off a screen by somebody else: whoever is back first wins, in both orders; the game gets
-        nothing but by the winner's code, and what the winner's browser shows, the other one never does."""
+        """The first callback gets the login, in both orders; only its browser sees the code that the game needs."""
         for first, second in permutations((self.browser, self.stranger)):
             self.player = self.game(provider="discord")
             early = self.at_provider(self.go_on(first, self.player.url), "anna")
             late = self.at_provider(self.go_on(second, self.player.url), "bo")
-            before = lasting(self.desk)
+            before = lasting(self.server)
             shown = code(first.get(first.get(early).headers["location"]))
             lost = second.get(late)
             self.assertEqual((lost.status, OTHER_SENTENCE in lost.text), (409, True))
             for page in (lost, second.get(self.player.url), second.get(early)):
                 self.nothing_shown(page)
             self.assertEqual(self.player.collect().json["stage"], "proof_required")
-            self.assertEqual(lasting(self.desk), before)
+            self.assertEqual(lasting(self.server), before)
             self.assertEqual(self.player.collect(finish_code=shown).json["status"], "complete")
