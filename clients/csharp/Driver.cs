@@ -38,7 +38,7 @@ sealed class Player : IPerson
         return Task.FromResult(providers.Last());
     }
 
-    /// <summary>It was told when it was opened.</summary>
+    /// <summary>The client got it when it was opened.</summary>
     public void BrowserOpened(string url, bool opened)
     {
     }
@@ -317,8 +317,8 @@ static class Program
             case "signed_in":
                 return await SignedInAsync(seat);
             case "sign_out":
-                bool told = await seat.Client.SignOutAsync(how.Text("scope") ?? "this");
-                return new Dictionary<string, object> { { "told_server", told } };
+                bool notified = await seat.Client.SignOutAsync(how.Text("scope") ?? "this");
+                return new Dictionary<string, object> { { "server_notified", notified } };
             case "whoami":
                 return await seat.Client.WhoamiAsync();
             default:

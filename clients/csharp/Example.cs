@@ -11,7 +11,7 @@ using System.Threading;
 using System.Threading.Tasks;
 using Gamed;
 
-/// <summary>How the sign-in talks to whoever sits at the console. A game shows buttons and a text field.</summary>
+/// <summary>How the sign-in talks to the person at the console. A game shows buttons and a text field.</summary>
 sealed class ConsolePerson : IPerson
 {
     public Task<string> ChooseProviderAsync(IList<string> providers, CancellationToken cancel)
@@ -109,7 +109,7 @@ static class Example
         else if (line == "files")
             await FilesAsync(client);
         else if (line == "leave")
-            Console.WriteLine(await client.SignOutAsync() ? "Signed out." : "Signed out; the server was not told.");
+            Console.WriteLine(await client.SignOutAsync() ? "Signed out." : "Signed out; the server was not notified.");
         foreach (SyncConflict conflict in await sync.ConflictsAsync())
             Console.WriteLine("Both went on: here " + Number(await conflict.MineAsync()) + ", elsewhere " +
                 Number(await conflict.TheirsAsync()) + ". Keep mine or theirs?");
@@ -122,7 +122,7 @@ static class Example
         using (var assets = new Assets(client))
         {
             Manifest found = await assets.DownloadAsync("stable",
-                told => Console.WriteLine(told.Stage + " " + told.Done + " of " + told.Size));
+                progress => Console.WriteLine(progress.Stage + " " + progress.Done + " of " + progress.Size));
             Console.WriteLine(found.Release + " is in " + assets.Switch().Folder);
         }
     }

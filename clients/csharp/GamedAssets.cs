@@ -47,7 +47,7 @@ namespace Gamed
         }
     }
 
-    // --- What a release is: judged before anything of it is used -----------------------------------------------------
+    // --- A release: validated before any part of it is used -----------------------------------------------------
 
     /// <summary>One file of a release (PROTOCOL 5).</summary>
     public sealed class AssetFile
@@ -359,7 +359,7 @@ namespace Gamed
                     return null;
                 string mark = Path.Combine(Use, release + "." + Guid.NewGuid().ToString("N"));
                 IDisposable handle = Disk.TryLock(mark);
-                // whoever removes a release points elsewhere first, and then looks for marks
+                // a removal moves the pointer first, and then reads the marks
                 bool whole = handle != null && Current == release && File.Exists(mark)
                     && File.Exists(FolderOf(release) + ".json");
                 var marked = new Once(() =>
@@ -492,7 +492,7 @@ namespace Gamed
     sealed class Download
     {
         const int Workers = 4, MaxErrorBytes = 1 << 20;
-        const long TellMilliseconds = 100;
+        const long ReportMilliseconds = 100;
 
         readonly AssetAccess access;
         readonly AssetFolder place;
@@ -505,7 +505,7 @@ namespace Gamed
 
         readonly Stopwatch clock = Stopwatch.StartNew();
         readonly AssetProgress progress;
-        long told = long.MinValue / 2;
+        long reported = long.MinValue / 2;
 
         internal Download(AssetAccess access, AssetFolder place, Manifest manifest, Action<AssetProgress> tell,
             CancellationToken cancel)
@@ -748,9 +748,9 @@ namespace Gamed
             lock (gate)
             {
                 long time = clock.ElapsedMilliseconds;
-                if (!now && time - told < TellMilliseconds)
+                if (!now && time - reported < ReportMilliseconds)
                     return;
-                told = time;
+                reported = time;
                 tell(new AssetProgress
                 {
                     Stage = progress.Stage, Release = progress.Release, Done = progress.Done, Size = progress.Size,
@@ -897,7 +897,7 @@ namespace Gamed
             if (!Channels.IsMatch(channel) && !Manifest.Releases.IsMatch(channel))
                 throw new Refused("invalid_channel",
                     "A channel's name has 1-32 of a-z 0-9 - and begins with a letter.");
-            return Task.Run(() => AloneAsync(channel, progress ?? (told => { }), verify, cancel), cancel);
+            return Task.Run(() => AloneAsync(channel, progress ?? (_ => { }), verify, cancel), cancel);
         }
 
         async Task<Manifest> AloneAsync(string channel, Action<AssetProgress> progress, bool verify,

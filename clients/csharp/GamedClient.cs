@@ -1215,7 +1215,7 @@ namespace Gamed
         internal Dictionary<string, string> Headers = new Dictionary<string, string>();
         internal string Bearer;
 
-        /// <summary>Judges the answer as part of a try.</summary>
+        /// <summary>Validates the answer as part of a try.</summary>
         internal Action<Answer> Check;
 
         /// <summary>Bytes.</summary>
@@ -1423,8 +1423,8 @@ namespace Gamed
                 || e is NotSupportedException || e is FormatException;
         }
 
-        /// <summary>Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd
-        /// comes at once.</summary>
+        /// <summary>Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients
+        /// retry at once.</summary>
         internal static double PauseAfter(GamedError error, int attempt)
         {
             if (error.RetryAfter != null)
@@ -2174,7 +2174,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Proofs as they come, or the failure of whoever brings them.</summary>
+    /// <summary>Proofs as they come, or the failure of their source.</summary>
     sealed class Proofs
     {
         readonly ConcurrentQueue<Proof> waiting = new ConcurrentQueue<Proof>();
@@ -3177,7 +3177,7 @@ namespace Gamed
             held = null;
         }
 
-        /// <summary>False: the server could not be told.</summary>
+        /// <summary>False: the server was not reached.</summary>
         async Task<bool> TellLogoutAsync(Credential kept, string scope, CancellationToken cancel)
         {
             var body = new Dictionary<string, object>

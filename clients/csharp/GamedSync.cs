@@ -239,7 +239,7 @@ namespace Gamed
             });
         }
 
-        /// <summary>The server lists this. The same bytes are never a conflict, whoever brought them there.</summary>
+        /// <summary>The server lists this. The same bytes are never a conflict, whichever device wrote them.</summary>
         internal Record Heard(SaveInfo remote, bool deleted = false)
         {
             Record record = With(r =>
@@ -760,7 +760,7 @@ namespace Gamed
         /// <summary>By the monotonic clock, in seconds.</summary>
         internal double Due;
 
-        /// <summary>The server judged the write, and did not do it.</summary>
+        /// <summary>The server rejected the write.</summary>
         internal bool Final
         {
             get { return (Error.Status >= 400 && Error.Status < 500) || Error is LocalDamaged; }
@@ -824,7 +824,7 @@ namespace Gamed
         readonly Dictionary<string, Problem> copyProblems = new Dictionary<string, Problem>();
 
         readonly SortedDictionary<string, Record> records;
-        Dictionary<string, string> told;
+        Dictionary<string, string> reported;
         volatile string cursor;
         volatile GamedError trouble;
         bool closed;
@@ -845,7 +845,7 @@ namespace Gamed
                 store.Dispose();
                 throw;
             }
-            told = Statuses().Where(s => s.Shown && (s.State == SyncStatus.InStep || s.State == SyncStatus.Waiting))
+            reported = Statuses().Where(s => s.Shown && (s.State == SyncStatus.InStep || s.State == SyncStatus.Waiting))
                 .ToDictionary(s => s.Slot, LookOf);
         }
 
@@ -1389,14 +1389,14 @@ namespace Gamed
                 return records.Keys.ToArray();
         }
 
-        /// <summary>What looks different from when the game was last told.</summary>
+        /// <summary>The statuses that have changed since the last report to the game.</summary>
         IList<SyncStatus> News()
         {
             lock (gate)
             {
                 List<SyncStatus> statuses = Statuses().ToList();
-                Dictionary<string, string> before = told, now = statuses.ToDictionary(s => s.Slot, LookOf);
-                told = now;
+                Dictionary<string, string> before = reported, now = statuses.ToDictionary(s => s.Slot, LookOf);
+                reported = now;
                 return statuses.Where(s => s.Shown && (!before.ContainsKey(s.Slot) || before[s.Slot] != now[s.Slot]))
                     .ToList();
             }

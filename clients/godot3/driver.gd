@@ -196,8 +196,8 @@ class Session:
 
 	func do_sign_out(command):
 		var scope = command.get("scope")
-		var told = yield(_client.sign_out(scope if scope else "this"), "completed")
-		return Result.ok({"told_server": told.value}) if told.error == null else told
+		var notified = yield(_client.sign_out(scope if scope else "this"), "completed")
+		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
 
 	func do_whoami(_command):
 		return yield(_client.whoami(), "completed")

@@ -379,7 +379,7 @@ class Origin:
 		var found = _parts(url)
 		return found["rest"] if found else ""
 
-	# {"scheme", "host", "port", "rest"}, not judged yet; null if it is no address.
+	# {"scheme", "host", "port", "rest"}, not validated yet; null if it is no address.
 	static func _parts(url):
 		var at = url.find("://")
 		var found = {"scheme": url.substr(0, at).to_lower(), "port": "", "rest": ""}
@@ -460,7 +460,7 @@ class Answer:
 		return Result.failed(GamedError.new("not_gamed", "The server's answer is not a JSON object.", status))
 
 
-# Judges an answer: its bytes are those the server hashed (`Repr-Digest`, RFC 9530).
+# Checks that the bytes of an answer are those the server hashed (`Repr-Digest`, RFC 9530).
 class DigestCheck:
 	extends Reference
 
@@ -474,7 +474,7 @@ class DigestCheck:
 
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
-# `how`: json, body, headers, bearer, check (judges an answer as part of a try), limit in bytes, timeout in seconds for
+# `how`: json, body, headers, bearer, check (validates an answer as part of a try), limit in bytes, timeout in seconds for
 # each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
 func _request(method, path, how = {}):
 	var _me = self  # a coroutine whose object is let go of still comes to its end
@@ -679,7 +679,7 @@ func _unreachable(what):
 	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
 
 
-# Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd comes at once.
+# Seconds before the next try: what the server asks for, else doubling; spread, so that clients do not all retry at once.
 static func pause_after(error, attempt):
 	var random = RandomNumberGenerator.new()
 	random.randomize()
@@ -1481,11 +1481,11 @@ func sign_out(scope = "this"):
 	claim.drop()
 	if kept == null:
 		return Result.ok(true)
-	var told = yield(_tell_logout(kept, scope), "completed")
-	return Result.ok(told.error == null)
+	var notified = yield(_send_logout(kept, scope), "completed")
+	return Result.ok(notified.error == null)
 
 
-func _tell_logout(kept, scope = "this"):
+func _send_logout(kept, scope = "this"):
 	var body = {"refresh_credential": kept.refresh_credential, "scope": scope}
 	return yield(_request("POST", "/auth/session/logout", {"json": body, "timeout": 5, "tries": 2}), "completed")
 
@@ -1789,5 +1789,5 @@ func keep(complete):
 		return Result.wrong("local_disk", "This device cannot keep the sign-in.")
 	_held = fresh
 	if before != null and before.session_id != fresh.session_id:
-		yield(_tell_logout(before), "completed")
+		yield(_send_logout(before), "completed")
 	return Result.ok(fresh)

@@ -57,7 +57,7 @@ func _init(client, the_folder = ""):
 	folder = the_folder if the_folder != "" else "%s/assets/%s" % [client.folder, client.place()]
 
 
-# --- What a release is: judged before anything of it is used ----------------------------------------------------------
+# --- A release: validated before any part of it is used ----------------------------------------------------------
 
 
 # A Dictionary: release, published, note, meta (the owner's own words for the game), files ({path: {"size", "sha256",
@@ -154,7 +154,7 @@ class Manifest:
 		return false
 
 
-# Judges the answer that brings one: it is the one that its name is the hash of.
+# Checks that a manifest has the hash that its name says.
 class ManifestCheck:
 	extends Reference
 
@@ -271,7 +271,7 @@ func close():
 
 
 func _hold():
-	for _attempt in range(3):  # whoever removes a release points elsewhere first, and then looks for marks
+	for _attempt in range(3):  # a removal moves the pointer first, and then reads the marks
 		var release = _pointer()
 		var manifest = _kept(release) if release != "" else null
 		if manifest == null:

@@ -16,7 +16,7 @@
 # One process at a time for a player's folder. Names and behaviour are those of clients/python/gamed_sync.py.
 extends Reference
 
-signal changed(status)  # while `run` is on: what looks different from when the game was last told
+signal changed(status)  # while `run` is on: what has changed since the last report to the game
 signal trouble_changed(trouble)  # GamedError or null: for a sign that says "offline"
 
 const GamedClient = preload("gamed.gd")
@@ -60,7 +60,7 @@ var _records = {}
 var _cursor = null
 var _problems = {}  # slot: {"error", "due"}, by the engine's own clock, in ms
 var _copy_problems = {}  # the same of each slot's unsent copy: they hold up neither writes nor downloads
-var _told = {}
+var _reported = {}
 var _pumping = false
 var _bell = false
 var _closed = false
@@ -88,7 +88,7 @@ func _init(client, folder = ""):
 			_cursor = _store.cursor()
 	for each in slots():
 		if each["state"] in [IN_STEP, WAITING]:
-			_told[each["slot"]] = _look_of(each)
+			_reported[each["slot"]] = _look_of(each)
 
 
 # Lets another process have the folder. What is pending stays pending.
@@ -171,7 +171,7 @@ class Record:
 			made["dropped"] = record["local"]
 		return made
 
-	# The server lists this. The same bytes are never a conflict, whoever brought them there.
+	# The server lists this. The same bytes are never a conflict, whichever device wrote them.
 	static func heard(record, there, deleted = false):
 		var made = with(record, {"remote": there, "deleted": deleted if there == null else false})
 		var local = made["local"]
@@ -863,16 +863,16 @@ func _listen(mine):
 			yield(Engine.get_main_loop(), "idle_frame")
 
 
-# What looks different from when the game was last told.
+# What has changed since the last report to the game.
 func _news():
 	var found = []
 	var now = {}
 	for slot in _known():
 		var each = status(slot)
 		now[slot] = _look_of(each)
-		if now[slot] != _told.get(slot) and _shown(each):
+		if now[slot] != _reported.get(slot) and _shown(each):
 			found.append(each)
-	_told = now
+	_reported = now
 	return found
 
 

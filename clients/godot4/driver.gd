@@ -195,8 +195,8 @@ class Session:
 
 	func do_sign_out(command):
 		var scope = command.get("scope")
-		var told = await _client.sign_out(scope if scope else "this")
-		return Result.ok({"told_server": told.value}) if told.error == null else told
+		var notified = await _client.sign_out(scope if scope else "this")
+		return Result.ok({"server_notified": notified.value}) if notified.error == null else notified
 
 	func do_whoami(_command):
 		return await _client.whoami()

@@ -100,7 +100,7 @@ const COMMANDS = {
   show_code: (session) => void session.showCode?.(),
   cancel_sign_in: ({ stop }) => stop.abort(),
   signed_in: async ({ client }) => (await client.look(), who(client)),
-  sign_out: async ({ client }, { scope }) => ({ told_server: await client.signOut(scope ?? "this") }),
+  sign_out: async ({ client }, { scope }) => ({ server_notified: await client.signOut(scope ?? "this") }),
   whoami: ({ client }) => client.whoami(),
 
   list_saves: async ({ client }) => ({ saves: (await client.listSaves()).map(infoJson) }),

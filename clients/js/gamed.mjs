@@ -260,7 +260,7 @@ export function errorOf(answer) {
     try {
       problem = answer.json()
     } catch {
-      // judged by its status
+      // its status is checked instead
     }
   }
   const { code, detail, title } = problem
@@ -444,7 +444,7 @@ function parsed(text) {
  * @property {Uint8Array} [body]
  * @property {Record<string, string>} [headers]
  * @property {string} [bearer]
- * @property {(answer: Answer) => unknown} [check] judges the answer as part of a try
+ * @property {(answer: Answer) => unknown} [check] validates the answer as part of a try
  * @property {number} [limit] bytes of an answer
  * @property {number} [timeout] seconds in which nothing arrives
  * @property {number} [tries]
@@ -625,7 +625,7 @@ function networkError(origin, error) {
 }
 
 /**
- * Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd comes at once.
+ * Seconds before the next try: what the server asks for, else doubling; spread, so that clients do not all retry at once.
  * @param {GamedError} error @param {number} attempt
  */
 export function pauseAfter(error, attempt) {
@@ -1093,7 +1093,7 @@ export class SignIn {
   #proofs = new Queue()
   #asked = false
   #cancelled = false
-  #told = false
+  #notified = false
   #stop = new AbortController()
   #over = new AbortController()
   #loginUrl = ""
@@ -1127,7 +1127,7 @@ export class SignIn {
       await this.#show()
       return await keep(await this.#settle())
     } catch (error) {
-      if (!(error instanceof LoginFailed) || (this.#cancelled && !this.#told)) await this.cancel()
+      if (!(error instanceof LoginFailed) || (this.#cancelled && !this.#notified)) await this.cancel()
       throw error // else: over already
     } finally {
       this.options.signal?.removeEventListener("abort", give)
@@ -1140,7 +1140,7 @@ export class SignIn {
   async cancel() {
     this.#cancelled = true
     if (this.#secret) {
-      this.#told = true
+      this.#notified = true
       await this.wire.call("POST", "/auth/login/cancel", { bearer: this.#secret, timeout: 5, tries: 1 }).catch(ifGamed)
     }
     this.#stop.abort(new LoginCancelled("login_cancelled", "The sign-in was cancelled."))

@@ -64,7 +64,7 @@ export class DiskFull extends GamedError {
   static kind = "DiskFull"
 }
 
-// --- What a release is: judged before anything of it is used ---------------------------------------------------------
+// --- A release: validated before any part of it is used ---------------------------------------------------------
 
 const RELEASE = /^r[0-9a-f]{16}$/
 const CHANNEL = /^[a-z][a-z0-9-]{0,31}$/

@@ -186,7 +186,7 @@ class Record {
   }
 
   /**
-   * The server lists this. The same bytes are never a conflict, whoever brought them there.
+   * The server lists this. The same bytes are never a conflict, whichever device wrote them.
    * @param {SaveInfo | null} remote @param {boolean} [deleted] @returns {Record}
    */
   heard(remote, deleted = false) {
@@ -656,7 +656,7 @@ export class SyncConflict {
 
 /** @typedef {{ error: GamedError, due: number }} Problem due: by the monotonic clock, in seconds */
 
-/** The server judged the write, and did not do it. @param {Problem} problem */
+/** The server rejected the write. @param {Problem} problem */
 const final = ({ error }) => (error.status >= 400 && error.status < 500) || error instanceof LocalDamaged
 
 const monotonic = () => performance.now() / 1000
@@ -724,7 +724,7 @@ export class Sync {
   #bell = new Bell()
   #closed = false
   /** @type {Map<string, string>} */
-  #told
+  #reported
   #client
   #store
   #turn = {}
@@ -767,7 +767,7 @@ export class Sync {
     this.#records = new Map(records.map((record) => [record.slot, record]))
     this.#cursor = cursor
     const quiet = this.slots().filter(({ state }) => state === "in_step" || state === "waiting")
-    this.#told = new Map(quiet.map((status) => [status.slot, this.#lookOf(status)]))
+    this.#reported = new Map(quiet.map((status) => [status.slot, this.#lookOf(status)]))
   }
 
   /** Let another tab or process have the folder. What is pending stays pending. */
@@ -1122,12 +1122,12 @@ export class Sync {
     return [...this.#records.keys()].sort()
   }
 
-  /** What looks different from when the game was last told. @returns {Status[]} */
+  /** The statuses that have changed since the last report to the game. @returns {Status[]} */
   #news() {
     const statuses = this.#known().map((slot) => this.status(slot))
-    const told = this.#told
-    this.#told = new Map(statuses.map((status) => [status.slot, this.#lookOf(status)]))
-    return statuses.filter((status) => this.#told.get(status.slot) !== told.get(status.slot) && shown(status))
+    const before = this.#reported
+    this.#reported = new Map(statuses.map((status) => [status.slot, this.#lookOf(status)]))
+    return statuses.filter((status) => this.#reported.get(status.slot) !== before.get(status.slot) && shown(status))
   }
 
   /**

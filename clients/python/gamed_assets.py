@@ -101,7 +101,7 @@ class Stopped(Exception):
     """Another thread of the same download has failed, or the game has left."""
 
 
-# --- What a release is: judged before anything of it is used ----------------------------------------------------------
+# --- A release: validated before any part of it is used ----------------------------------------------------------
 
 _RELEASE = re.compile(r"r[0-9a-f]{16}")
 _CHANNEL = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -396,7 +396,7 @@ class Place:
             mark = self.use / f"{release}.{os.getpid()}-{secrets.token_hex(4)}"
             hold = Hold(release, mark, os.open(mark, os.O_RDWR | os.O_CREAT, 0o600))
             locked = try_lock_file(hold.handle)
-            # whoever removes a release points elsewhere first, and then looks for marks
+            # a removal moves the pointer first, and then reads the marks
             if locked and self.current == release and mark.exists() and self._manifest(release).exists():
                 return hold
             hold.let_go()
@@ -462,7 +462,7 @@ class Line:
         self._connection.close()
 
     def hang_up(self) -> None:
-        """From another thread: whoever waits for an answer need not wait any more."""
+        """End the waits of other threads for an answer."""
         with contextlib.suppress(OSError, AttributeError):
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -888,7 +888,7 @@ class Assets:
         self,
         channel: str = "stable",
         *,
-        progress: Callable[[Progress], object] = lambda told: None,
+        progress: Callable[[Progress], object] = lambda _: None,
         verify: bool = False,
     ) -> Manifest:
         """The channel's release (or one named by its id), whole and current on this device when it returns.

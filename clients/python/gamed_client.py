@@ -398,7 +398,7 @@ class Wire:
     ) -> Answer:
         """A successful answer, or a GamedError.
 
-        Passing failures are tried again, so give only requests that may arrive twice. `check` judges the answer as
+        Passing failures are tried again, so give only requests that may arrive twice. `check` validates the answer as
         part of a try. `limit` is in bytes, `timeout` in seconds for each step on the network.
         """
         fields = {"User-Agent": self.agent, "Connection": "close", **(headers or {})}
@@ -468,7 +468,7 @@ def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
 
 
 def pause_after(error: GamedError, attempt: int) -> float:
-    """Seconds before the next try: what the server asks for, else doubling; spread, so that no crowd comes at once."""
+    """Return the seconds before the next try: Retry-After, else doubling; random, so that clients spread out."""
     if error.retry_after is not None:
         return error.retry_after + random.uniform(0, min(error.retry_after, 3.0) + 0.1)
     return random.uniform(0.1, min(8.0, 0.5 * 2**attempt))
@@ -1366,7 +1366,7 @@ class Terminal(Person):
             self._show_qr(url)
 
     def _show_qr(self, url: str) -> None:
-        """Whoever did not ask for it is not told why it is missing."""
+        """Show a QR code, or say why there is none if an option asks for one."""
         code = qr_code(url, shows_colour())
         if code is not None and fits(code):
             say(f"Or scan this with a phone:\n\n{code}\n")
@@ -1455,7 +1455,7 @@ def parser() -> argparse.ArgumentParser:
     saves = commands.add_parser("save", help="put, get, list saves").add_subparsers(
         dest="save", required=True, metavar="COMMAND"
     )
-    put = saves.add_parser("put", help="write a file ('-': stdin) to a slot; a new one unless told otherwise")
+    put = saves.add_parser("put", help="write a file ('-': stdin) to a slot; a new one unless an option says otherwise")
     put.add_argument("slot")
     put.add_argument("file")
     base = put.add_mutually_exclusive_group()
@@ -1525,9 +1525,11 @@ def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, 
         kept = client.sign_in(Terminal(options.qr), provider=options.provider, adopt=options.adopt, **how)
         return {"player_id": kept.player_id, "session_id": kept.session_id}, f"Signed in as {kept.player_id}."
     if options.command == "logout":
-        told = client.sign_out(options.scope)
-        words = "Signed out." if told else "Signed out here; the server could not be told, its session ends by itself."
-        return {"told_server": told}, words
+        notified = client.sign_out(options.scope)
+        words = (
+            "Signed out." if notified else "Signed out here; the server was not reached, its session ends by itself."
+        )
+        return {"server_notified": notified}, words
     if options.command == "sync":
         sys.modules.setdefault("gamed_client", sys.modules[__name__])  # what it imports is this very module
         from gamed_sync import run_folder

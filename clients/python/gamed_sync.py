@@ -175,7 +175,7 @@ class Record:
         return replace(self, local=local, base=self.remote, dropped=dropped)
 
     def heard(self, remote: SaveInfo | None, deleted: bool = False) -> Record:
-        """The server lists this. The same bytes are never a conflict, whoever brought them there."""
+        """The server lists this. The same bytes are never a conflict, whichever device wrote them."""
         record = replace(self, remote=remote, deleted=deleted if remote is None else False)
         if remote is None:
             return record._settled(None) if self.local is None and not self.sent else record._moved()
@@ -485,7 +485,7 @@ class Problem:
 
     @property
     def final(self) -> bool:
-        """The server judged the write, and did not do it."""
+        """The server rejected the write."""
         return 400 <= self.error.status < 500 or isinstance(self.error, LocalDamaged)
 
 
@@ -520,7 +520,7 @@ class Sync:
             self._store.close()
             raise
         quiet = [status for status in self.slots() if status.state in (IN_STEP, WAITING)]
-        self._told = {status.slot: self._look_of(status) for status in quiet}
+        self._reported = {status.slot: self._look_of(status) for status in quiet}
 
     def close(self) -> None:
         """Let another process have the folder. What is pending stays pending."""
@@ -812,12 +812,12 @@ class Sync:
             return sorted(self._records)
 
     def _news(self) -> list[Status]:
-        """What looks different from when the game was last told."""
+        """Return the statuses that have changed since the last report to the game."""
         with self._lock:
             statuses = {slot: self.status(slot) for slot in self._records}
             now = {slot: self._look_of(status) for slot, status in statuses.items()}
-            told, self._told = self._told, now
-        return [status for slot, status in statuses.items() if now[slot] != told.get(slot) and _shown(status)]
+            before, self._reported = self._reported, now
+        return [status for slot, status in statuses.items() if now[slot] != before.get(slot) and _shown(status)]
 
     def _look_of(self, status: Status) -> Sequence[str | None]:
         """What makes a status another one for the game: where the server's side matters, which one it is."""
@@ -1125,9 +1125,9 @@ def run_folder(client: GamedClient, options: argparse.Namespace) -> tuple[Mappin
                 mirror.settle(conflict, options.keep)
             sync.pump()
         mirror.bring_out()
-        told = [mirror.show(conflict) for conflict in sync.conflicts]
-        if told:
-            raise Conflict("version_conflict", "; ".join(told) + ". Choose with --keep mine or --keep theirs.")
+        shown = [mirror.show(conflict) for conflict in sync.conflicts]
+        if shown:
+            raise Conflict("version_conflict", "; ".join(shown) + ". Choose with --keep mine or --keep theirs.")
         found = sync.slots()
     lines = [f"{s.slot}\t{s.state}\t{s.size}\t{s.problem.code if s.problem else ''}".rstrip() for s in found]
     return {"slots": [_as_json(status) for status in found]}, "\n".join(lines)

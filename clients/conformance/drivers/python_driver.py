@@ -53,7 +53,7 @@ class Player(gc.Person):
         return providers[-1]
 
     def browser_opened(self, url: str, opened: bool) -> None:
-        pass  # it was told when it was opened
+        pass  # the client got it when it was opened
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
         self.show_code = show_code
@@ -168,7 +168,7 @@ class Commands:
         return {"signed_in": True, "player_id": held.player_id, "session_id": held.session_id}
 
     def sign_out(self, seat: Seat, how: Mapping[str, Any]) -> Any:
-        return {"told_server": seat.client.sign_out(how.get("scope") or "this")}
+        return {"server_notified": seat.client.sign_out(how.get("scope") or "this")}
 
     def whoami(self, seat: Seat, how: Mapping[str, Any]) -> Any:
         return seat.client.whoami()

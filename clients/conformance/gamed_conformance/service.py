@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from .wire import listening
+from .http_io import listening
 
 ROOT = Path(__file__).resolve().parents[3]
 PORTS = range(18000, 20000)

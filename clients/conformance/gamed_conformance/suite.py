@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .always import judge
 from .browser import PageFailed
 from .driver import CommandFailed, DriverFailed
+from .invariants import check_invariants
 from .matching import Mismatch, filled
+from .scenario_run import ScenarioRun
 from .service import ServiceFailed
-from .stage import Stage
 from .walk import WALKS
 from .world import World
 
@@ -62,27 +62,27 @@ def run(world: World, scenario: Scenario) -> None:
 def _run_case(world: World, scenario: Scenario, case: Mapping[str, Any]) -> None:
     where = scenario.name + (f" [{case.get('case', case)}]" if case else "")
     doing = "the beginning"
-    stage = None
+    scenario_run = None
     try:
-        stage = Stage(world, scenario.name, case, scenario.data.get("real", False))
+        scenario_run = ScenarioRun(world, scenario.name, case, scenario.data.get("real", False))
         for number, step in enumerate(scenario.data["steps"], 1):
             doing = f"step {number}, {json.dumps(step)[:300]}"
-            perform(stage, step)
+            perform(scenario_run, step)
         doing = "what must hold in every scenario"
-        judge(stage)
+        check_invariants(scenario_run)
         doing = "the end"
-        stage.close()
+        scenario_run.close()
     except (Mismatch, CommandFailed, DriverFailed, PageFailed, ServiceFailed, OSError) as e:
         said = "\n".join(driver.said() for driver in world.drivers)
         world.kill_all()  # the next scenario begins with nothing of this one
         raise ScenarioFailed(f"{where}, {doing}:\n{e}\n\n{scenario.data['about']}\n\nThe driver said:\n{said}") from e
     finally:
-        for end in stage.ends.values() if stage else ():
+        for end in scenario_run.ends.values() if scenario_run else ():
             end.close()
 
 
-def perform(stage: Stage, step: Mapping[str, Any]) -> None:
+def perform(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
     if "walk" in step:
-        WALKS[step["walk"]](stage, filled(dict(step), stage.memory))
+        WALKS[step["walk"]](scenario_run, filled(dict(step), scenario_run.memory))
     else:
-        stage.perform(step)
+        scenario_run.perform(step)

@@ -10,23 +10,23 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from .browser import Browser, fetched
-from .far_end import FarEnd, Rule
+from .fake_server import FakeServer, Rule
+from .http_io import LIMIT_SECONDS, Answer
 from .matching import Mismatch, expect
-from .wire import LIMIT_SECONDS, Answer
 from .world import PASSWORD, World
 
 SIGN_IN = ("GET /auth/config", "POST /auth/login", "POST /auth/login/collect")
 
 
 class Surroundings:
-    """What a Stage has beside commands and rules."""
+    """What a ScenarioRun has beside commands and rules."""
 
     world: World
     memory: dict[str, Any]
     connections: list[socket.socket]
     """Closed at the end."""
 
-    def end(self, name: str) -> FarEnd:
+    def end(self, name: str) -> FakeServer:
         raise NotImplementedError
 
     def _do(self, do: str, step: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from .driver import CommandFailed
 from .matching import Mismatch, decoded
-from .stage import Stage
+from .scenario_run import ScenarioRun
 
 FATES: tuple[Mapping[str, Any], ...] = (
     *[{}] * 12,
@@ -31,16 +31,16 @@ ROUNDS = 8
 class Walk:
     """One walk: who plays, what they have seen, what the server may hold."""
 
-    def __init__(self, stage: Stage, step: Mapping[str, Any]) -> None:
-        self.stage, self.random = stage, Random(step["seed"])
-        self.session: dict[str, Any] = stage.memory[step["session"]]
-        stage.end("main").fate = lambda request: self.random.choice(FATES)
+    def __init__(self, scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
+        self.scenario_run, self.random = scenario_run, Random(step["seed"])
+        self.session: dict[str, Any] = scenario_run.memory[step["session"]]
+        scenario_run.end("main").fate = lambda request: self.random.choice(FATES)
 
     def heal(self) -> None:
-        self.stage.end("main").fate = lambda request: {}
+        self.scenario_run.end("main").fate = lambda request: {}
 
     def call(self, do: str, client: str, **how: Any) -> Any:
-        return decoded(self.stage.send(do, {"client": client, **how}).result())
+        return decoded(self.scenario_run.send(do, {"client": client, **how}).result())
 
     def passes(self, failure: CommandFailed) -> None:
         """A failure of the network is one; any other ends the walk."""
@@ -49,7 +49,7 @@ class Walk:
 
     def at_server(self, path: str) -> Any:
         """Past the network: JSON, or text, or None for what is not there."""
-        connection = HTTPConnection("127.0.0.1", self.stage.world.service.port, timeout=60)
+        connection = HTTPConnection("127.0.0.1", self.scenario_run.world.service.port, timeout=60)
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {self.session['access_token']}"})
             answer = connection.getresponse()
@@ -72,9 +72,9 @@ class Walk:
             raise Mismatch(f"a write to {slot} was doubled: {written}")
 
 
-def saves(stage: Stage, step: Mapping[str, Any]) -> None:
+def saves(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
     """One writer who sends each request again until it is answered: it never conflicts with itself."""
-    walk = Walk(stage, step)
+    walk = Walk(scenario_run, step)
     held: dict[str, tuple[str, str] | None] = {"one": None, "two": None}
     for number in range(step["steps"]):
         slot = walk.random.choice(sorted(held))
@@ -85,7 +85,7 @@ def saves(stage: Stage, step: Mapping[str, Any]) -> None:
             held[slot] = None
         else:
             text = f"value {number}"
-            info = answered(walk, "put", slot=slot, data=stage.bytes_of(text), base=base)
+            info = answered(walk, "put", slot=slot, data=scenario_run.bytes_of(text), base=base)
             held[slot] = text, info["etag"]
         if walk.random.random() < 0.3:
             found = answered(walk, "get", slot=slot, done=("deleted",))
@@ -116,13 +116,13 @@ class Devices(Walk):
 
     slot = "auto"
 
-    def __init__(self, stage: Stage, step: Mapping[str, Any]) -> None:
-        super().__init__(stage, step)
+    def __init__(self, scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
+        super().__init__(scenario_run, step)
         self.held: dict[str, str | None] = {"desk": None, "sofa": None}
         """What the game has in memory."""
         self.seen: dict[str, set[str | None]] = {"desk": {None}, "sofa": {None}}
         self.knew: dict[str | None, set[str | None]] = {None: {None}}
-        """What its writer had seen when a value was written, or was told to replace; of all deletes under None."""
+        """The versions that the writer of each value had seen or replaced; those of all deletes under None."""
         self.count = 0
 
     def wander(self, steps: int) -> None:
@@ -138,7 +138,7 @@ class Devices(Walk):
         self.held[who] = text = f"{who} {self.count}"
         self.seen[who].add(text)
         self.knew[text] = set(self.seen[who])
-        return self.stage.bytes_of(text)
+        return self.scenario_run.bytes_of(text)
 
     def write(self, who: str) -> None:
         self.call("sync_write", who, slot=self.slot, data=self.new(who))
@@ -214,7 +214,7 @@ class Devices(Walk):
         if set(states.values()) != {"in_step"} or set(self.held.values()) != {current}:
             raise Mismatch(f"they do not agree: {states}, {self.held}, the server has {current}")
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Nothing current was replaced by who had not seen it, and nothing is doubled."""
         listed = self.versions(self.slot)
         kept = {version["version"]: version["text"] for version in listed if version["kind"] != "delete"}
@@ -227,11 +227,11 @@ class Devices(Walk):
         self.not_doubled(self.slot)
 
 
-def sync(stage: Stage, step: Mapping[str, Any]) -> None:
-    devices = Devices(stage, step)
+def sync(scenario_run: ScenarioRun, step: Mapping[str, Any]) -> None:
+    devices = Devices(scenario_run, step)
     devices.wander(step["steps"])
     devices.settle()
-    devices.judge()
+    devices.check()
 
 
 WALKS = {"saves": saves, "sync": sync}

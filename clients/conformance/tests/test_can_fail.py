@@ -7,7 +7,7 @@ from shutil import copytree
 from msgspec import Struct
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.kit import CLIENTS, ScenarioFailed, World, lender, run, scenarios
+from clients.conformance.tests.helpers import CLIENTS, ScenarioFailed, World, lender, run, scenarios
 
 CLIENT, SYNC, ASSETS = "gamed_client.py", "gamed_sync.py", "gamed_assets.py"
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from clients.conformance.tests.kit import ConformanceCase
+from clients.conformance.tests.helpers import ConformanceCase
 from clients.csharp.tests.building import CSHARP, built, tool
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from shutil import rmtree, which
 from tempfile import mkdtemp
 
-from clients.conformance.tests.kit import CLIENTS, ConformanceCase
+from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
 
 
 def godot3_server() -> str:

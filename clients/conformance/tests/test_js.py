@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from clients.conformance.tests.kit import CLIENTS, ConformanceCase
+from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
 from tests.support.nodejs import NODE
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from clients.conformance.tests.kit import CLIENTS, ConformanceCase
+from clients.conformance.tests.helpers import CLIENTS, ConformanceCase
 
 
 class Python(ConformanceCase):

@@ -7,7 +7,7 @@ import sys
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.kit import (
+from clients.conformance.tests.helpers import (
     CLIENTS,
     FEATURES,
     DriverFailed,

@@ -7,8 +7,8 @@ from random import Random
 
 from clients.csharp.tests.building import CHECKS, SECONDS, built, ran, tool
 from clients.python.tests.assets.cases import FIRST, SECOND, AssetsCase, tree
-from clients.python.tests.assets.far_edge import manifest
-from clients.python.tests.client.far_edge import Reply
+from clients.python.tests.assets.fake_server import manifest
+from clients.python.tests.client.fake_server import Reply
 
 BIG = {"big.pck": Random(7).randbytes(3 << 20)}
 

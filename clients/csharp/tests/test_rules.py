@@ -42,7 +42,7 @@ class Rules(ClientCase):
         self.assertEqual(self.check("KeptWithoutLibc", self.folder), "")
 
     def test_cancelled_before_it_began(self) -> None:
-        """The person is shown nothing, and the server is told."""
+        """The player sees nothing, and the server is notified."""
         self.assertEqual(self.check("Cancelled", self.server, self.folder), "")
         self.assertEqual(len(self.fake.requests("/auth/login/cancel")), 1)
 

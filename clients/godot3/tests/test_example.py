@@ -9,12 +9,12 @@ from threading import Timer
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.conformance.tests.kit import CLIENTS
+from clients.conformance.tests.helpers import CLIENTS
 from clients.conformance.tests.test_godot3 import godot3_server, own_folders
 from tests.e2e.client import CONFIG
 from tests.e2e.service import Service
 
-from gamed_conformance.browser import Browser, fetched  # isort: skip  (the kit says where it is)
+from gamed_conformance.browser import Browser, fetched  # isort: skip  (the helpers set its path)
 
 PLAY = Path(__file__).with_name("specimens") / "play.gd"
 LIMIT_SECONDS = 90
@@ -30,7 +30,7 @@ class Example(SynchronousTestCase):
         self.addCleanup(self.service.close)
 
     def play(self) -> list[str]:
-        """All that the engine prints; the browser is told to sign in when the game shows the link."""
+        """Run the game; return its output. The browser signs in when the game shows the link."""
         environ = [f"GAMED_SERVER={self.service.base}"]
         project = ["--no-window", "--path", str(CLIENTS / "godot3"), "-s", str(PLAY)]
         game = subprocess.Popen(

@@ -128,7 +128,7 @@ test("an upload refused before it was read is an answer", async (t) => {
   await assert.rejects(client.put("auto", new Uint8Array(20 << 20), { base: null }), gamed.QuotaExceeded)
 })
 
-test("a file that cannot be written is told to the player without error code and path", async (t) => {
+test("the error for a file that is not writable shows no error code and no path", async (t) => {
   const answers = { "GET /game/saves": (_, response) => json(response, { cursor: "1", saves: [] }) }
   const { client } = await signedIn(t, answers)
   const sync = await Sync.open(client)

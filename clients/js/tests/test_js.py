@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Page
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.python.tests.client.far_edge import FakeGamed
+from clients.python.tests.client.fake_server import FakeGamed
 from tests.cli.process import GAMED, ROOT, PorchTestCase, free_port
 from tests.e2e.chromium import Window
 from tests.support.nodejs import NODE, NPM, with_node
@@ -32,11 +32,11 @@ GIVEN_UP = """async () => {
 WHOLE = """async () => {
     const { Assets } = await import("/gamed_assets.mjs")
     const assets = await Assets.open(window.client)
-    let told
-    await assets.download("beta", { progress: (progress) => (told = progress) })
+    let last
+    await assets.download("beta", { progress: (progress) => (last = progress) })
     const again = await Assets.open(window.client)
     const kind = (await again.url("welcome.txt")).split(":")[0]
-    return [kind, (await again.bytes("music/theme.bin")).length, told.size - told.fetched]
+    return [kind, (await again.bytes("music/theme.bin")).length, last.size - last.fetched]
 }"""
 NO_SERVER = """async (base) => {
     const { GamedClient } = await import("/gamed.mjs")
@@ -139,18 +139,18 @@ class BrowserTests(PorchTestCase):
         self.assertGreater(here, 1_000_000)
 
     def test_no_server(self) -> None:
-        """A server that does not answer is told in words, not with the browser's name for its error."""
+        """An unreachable server is reported in words, not with the browser's name for its error."""
 
-        def told(tab: Page) -> str:
+        def message(tab: Page) -> str:
             tab.goto(self.address)
             return str(tab.evaluate(NO_SERVER, f"http://127.0.0.1:{free_port()}"))
 
-        said = self.window.step(told)
+        said = self.window.step(message)
         self.assertIn("does not answer, or does not allow this page", said)
         self.assertNotIn("TypeError", said)
 
     def refreshes(self, first: Page) -> tuple[list[str], list[object]]:
-        """What both tabs asked for, and who they are told to be."""
+        """Return the requests of both tabs, and the players that they get."""
         seen: list[str] = []
         tabs = [first, first.context.new_page()]
         for tab in tabs:
@@ -160,5 +160,5 @@ class BrowserTests(PorchTestCase):
         found.append(tabs[1].evaluate(BROWSER, [self.base, None]))
         for tab in tabs:
             tab.evaluate(ASK)
-        found += [told["player"]["id"] for tab in tabs for told in tab.evaluate("() => window.asked")]
+        found += [answer["player"]["id"] for tab in tabs for answer in tab.evaluate("() => window.asked")]
         return seen, found

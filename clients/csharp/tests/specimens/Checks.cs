@@ -334,7 +334,7 @@ static class Checks
         return Sync.OpenAsync(client).Result;
     }
 
-    /// <summary>Two devices that run: what one saves the other is told of, and asked about when both went on.</summary>
+    /// <summary>Two running devices: a save of one is reported to the other, and is a conflict if both continued.</summary>
     public static void Running(string folder)
     {
         var news = new System.Collections.Concurrent.BlockingCollection<string>();
@@ -344,14 +344,14 @@ static class Checks
             Task first = one.RunAsync(null, stop.Token);
             Task second = other.RunAsync(status => news.Add(status.Slot + " " + status.State), stop.Token);
             one.WriteAsync("shared", new byte[] { 1 }).Wait();
-            string told;
-            while (news.TryTake(out told, 60000) && told != "shared newer")
+            string report;
+            while (news.TryTake(out report, 60000) && report != "shared newer")
             {
             }
-            Expect(told == "shared newer" && other.ReadAsync("shared").Result.Data[0] == 1, "told of what is newer");
+            Expect(report == "shared newer" && other.ReadAsync("shared").Result.Data[0] == 1, "newer save reported");
             Expect(one.Trouble == null && other.Trouble == null, "in touch");
             stop.Cancel();
-            Expect(Task.WaitAll(new[] { first, second }, 60000), "it ends when it is told to");
+            Expect(Task.WaitAll(new[] { first, second }, 60000), "it ends on request");
         }
         using (Sync signedOut = OfAnna(Path.Combine(folder, "one")))
         using (var stop = new CancellationTokenSource())
@@ -413,7 +413,7 @@ static class Checks
         }
     }
 
-    /// <summary>A server that judges an upload by its head answers, and reads no further.</summary>
+    /// <summary>A server that rejects an upload by its head answers, and does not read the body.</summary>
     public static void EarlyAnswer(string folder)
     {
         string problem = "{\"code\":\"save_too_large\",\"detail\":\"Too large.\"}";
@@ -441,11 +441,11 @@ static class Checks
         long fetched = 0, done = 0, size = 0;
         using (var assets = new Assets(new GamedClient(server, options), folder))
         {
-            Manifest found = assets.DownloadAsync("stable", told =>
+            Manifest found = assets.DownloadAsync("stable", progress =>
             {
-                fetched = told.Fetched;
-                done = told.Done;
-                size = told.Size;
+                fetched = progress.Fetched;
+                done = progress.Done;
+                size = progress.Size;
             }).Result;
             LocalRelease release = assets.Switch();
             Expect(release.Id == found.Release && done == size, "whole: " + done + " of " + size);

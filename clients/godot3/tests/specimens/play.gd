@@ -4,7 +4,7 @@ extends SceneTree
 var _pressed = false
 
 
-# Opens no browser on the machine of whoever runs the tests.
+# Opens no browser on the machine that runs the tests.
 class Game:
 	extends "res://example.gd"
 

@@ -5,7 +5,7 @@ from random import Random
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.python.tests.assets.far_edge import FakeAssets
+from clients.python.tests.assets.fake_server import FakeAssets
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
 

@@ -9,8 +9,8 @@ from functools import partial
 from hashlib import sha256
 
 from clients.python.tests.assets.cases import FIRST, PIECE, SECOND, AssetsCase, tree
-from clients.python.tests.assets.far_edge import headers_of, manifest
-from clients.python.tests.client.far_edge import LOST, Reply, problem
+from clients.python.tests.assets.fake_server import headers_of, manifest
+from clients.python.tests.client.fake_server import LOST, Reply, problem
 from tests.support.covers import covers
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc
@@ -28,16 +28,18 @@ class Downloads(AssetsCase):
         release = self.fake.publish(FIRST, note="1.0")
         self.assertIsNone(self.assets.current)
         self.assertRaises(gc.Unreachable, self.assets.path, "data/level1.pck")
-        told: list[ga.Progress] = []
-        found = self.assets.download(progress=told.append)
+        reports: list[ga.Progress] = []
+        found = self.assets.download(progress=reports.append)
         self.assertEqual((found.release, found.note, found.size), (release, "1.0", sum(map(len, FIRST.values()))))
         self.assert_has(FIRST)
         self.assertEqual(self.fake.served, sum(map(len, FIRST.values())) - 900)
         self.assertEqual(self.assets.path("data/level1.pck").read_bytes(), LEVEL1)
         self.assertEqual((self.folder / "current").read_text(), f"{release}\n")
         self.assertEqual(list((self.folder / "staging").iterdir()), [])
-        self.assertEqual([told[0].stage, told[-1].stage], ["looking", "finishing"])
-        self.assertEqual((told[-1].done, told[-1].size, told[-1].fetched), (found.size, found.size, self.fake.served))
+        self.assertEqual([reports[0].stage, reports[-1].stage], ["looking", "finishing"])
+        self.assertEqual(
+            (reports[-1].done, reports[-1].size, reports[-1].fetched), (found.size, found.size, self.fake.served)
+        )
         self.assertRaises(gc.NotFound, self.assets.path, "data/level9.pck")
 
     def test_pieces(self) -> None:

@@ -11,7 +11,7 @@ from tests.support.examples import examples
 from tests.support.python_client import ASSETS_PATH as PATH
 from tests.support.python_client import gamed_assets as ga
 
-MORTAL = Path(__file__).with_name("mortal.py")
+DYING_CLIENT = Path(__file__).with_name("dying_client.py")
 STEP = examples(few=2, many=1)
 """Each so many steps; 1 is every one of them."""
 LIMIT_SECONDS = 60
@@ -21,8 +21,8 @@ LIMIT_SECONDS = 60
 class Killed(AssetsCase):
     def setUp(self) -> None:
         super().setUp()
-        command = [sys.executable, str(MORTAL), str(PATH.parent), self.server, str(self.root / "state")]
-        self.mortal = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, str(DYING_CLIENT), str(PATH.parent), self.server, str(self.root / "state")]
+        self.client_process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(self.end)
         self.old = self.fake.publish(FIRST)
         self.assets.download()
@@ -30,14 +30,14 @@ class Killed(AssetsCase):
         self.new = self.fake.publish(SECOND)
 
     def end(self) -> None:
-        self.mortal.kill()
-        self.mortal.communicate()
+        self.client_process.kill()
+        self.client_process.communicate()
 
     def dies_at(self, number: int, folder: Path) -> bool:
         """False: it was done before."""
-        self.mortal.stdin.write(f"{number} {folder} stable\n")
-        self.mortal.stdin.flush()
-        said = self.mortal.stdout.readline().strip()
+        self.client_process.stdin.write(f"{number} {folder} stable\n")
+        self.client_process.stdin.flush()
+        said = self.client_process.stdout.readline().strip()
         self.assertIn(said, ("killed", "done 0"))
         return said == "killed"
 

@@ -5,7 +5,7 @@ import json
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.assets.cases import FIRST, AssetsCase, tree
-from clients.python.tests.assets.far_edge import manifest
+from clients.python.tests.assets.fake_server import manifest
 from tests.support.covers import covers
 from tests.support.python_client import gamed_assets as ga
 from tests.support.python_client import gamed_client as gc

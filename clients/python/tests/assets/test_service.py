@@ -54,7 +54,7 @@ class ServedCase(SynchronousTestCase):
         return channels["stable"]["release"] if channels else None
 
 
-def quiet(*told: object) -> None: ...
+def quiet(*_: object) -> None: ...
 
 
 class Served(ServedCase):
@@ -64,10 +64,10 @@ class Served(ServedCase):
         self.assertEqual(self.raised(gc.NotFound).code, "channel_not_found")
         first = self.publish(FIRST, note="1.0")
         self.settled(first)
-        told: list[ga.Progress] = []
-        found = self.assets.download(progress=told.append)
+        reports: list[ga.Progress] = []
+        found = self.assets.download(progress=reports.append)
         self.assertEqual((found.release, found.note, tree(self.assets.current.folder)), (first, "1.0", FIRST))
-        self.assertEqual(told[-1].fetched, sum(map(len, FIRST.values())) - 900)
+        self.assertEqual(reports[-1].fetched, sum(map(len, FIRST.values())) - 900)
         second = []
 
         def publish(progress: ga.Progress) -> None:
@@ -79,8 +79,8 @@ class Served(ServedCase):
         self.assertEqual(self.assets.download(progress=publish).release, middle)
         self.assertEqual(tree(self.assets.switch().folder), SECOND)
         self.settled(second[0])
-        self.assertEqual(self.assets.download(progress=told.append).release, second[0])
-        self.assertEqual(told[-1].fetched, 256)
+        self.assertEqual(self.assets.download(progress=reports.append).release, second[0])
+        self.assertEqual(reports[-1].fetched, 256)
 
     def test_players(self) -> None:
         """For players only: refused without a sign-in, and with one the token goes along. What broke off goes on."""
@@ -94,7 +94,7 @@ class Served(ServedCase):
         digest = sha256(FIRST["data/level1.pck"]).hexdigest()
         (staging / f"{digest}.0").write_bytes(FIRST["data/level1.pck"][:4000])
         (staging / f"{digest}.2").write_bytes(FIRST["data/level1.pck"][2 * PIECE : 3 * PIECE])
-        told: list[ga.Progress] = []
-        self.assertEqual(self.assets.download(progress=told.append).release, release)
-        self.assertEqual(told[-1].fetched, len(FIRST["data/level1.pck"]) - 4000 - PIECE)
+        reports: list[ga.Progress] = []
+        self.assertEqual(self.assets.download(progress=reports.append).release, release)
+        self.assertEqual(reports[-1].fetched, len(FIRST["data/level1.pck"]) - 4000 - PIECE)
         self.assertEqual(tree(self.assets.current.folder), {"big": FIRST["data/level1.pck"]})

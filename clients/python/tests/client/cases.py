@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.python.tests.client.far_edge import TICKET, FakeGamed, Player
+from clients.python.tests.client.fake_server import TICKET, FakeGamed, Player
 from tests.support.python_client import gamed_client as gc
 
 OFFER_SECONDS, PATIENCE_SECONDS = gc.RETURN_SECONDS, 60.0

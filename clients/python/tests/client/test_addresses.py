@@ -95,6 +95,6 @@ class Required(SynchronousTestCase):
             self.assertRaises(gc.UntrustedAddress, self.origin.require, url)
 
     def test_says_which_to_enter(self) -> None:
-        """A player who typed another name of the right server is told the name the server has."""
+        """The error for another name of the right server names the server's own name."""
         error = self.assertRaises(gc.UntrustedAddress, self.origin.require, "https://games.example.org/x")
         self.assertIn("https://games.example.org", error.detail)

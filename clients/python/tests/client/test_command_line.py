@@ -11,7 +11,7 @@ import threading
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.cases import ClientCase
-from clients.python.tests.client.far_edge import CODE, problem
+from clients.python.tests.client.fake_server import CODE, problem
 from tests.support.covers import covers
 from tests.support.python_client import CLIENT_PATH as PATH
 

@@ -7,7 +7,7 @@ from stat import S_IMODE
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.cases import ClientCase
-from clients.python.tests.client.far_edge import LOST, Reply, problem
+from clients.python.tests.client.fake_server import LOST, Reply, problem
 from tests.support.covers import covers
 from tests.support.python_client import gamed_client as gc
 
@@ -174,8 +174,8 @@ class Forget(ClientCase):
 class SignOut(ClientCase):
     """Leaving."""
 
-    def test_told(self) -> None:
-        """The server is told with the refresh credential, so that it works beside an expired access token."""
+    def test_server_notified(self) -> None:
+        """Sign-out sends the refresh credential, so that it works with an expired access token."""
         client = self.signed_in()
         self.clock += 10_000
         self.assertTrue(client.sign_out())

@@ -13,7 +13,7 @@ import segno
 from twisted.trial.unittest import SynchronousTestCase
 
 from clients.python.tests.client.cases import ClientCase
-from clients.python.tests.client.far_edge import CODE
+from clients.python.tests.client.fake_server import CODE
 from tests.support.python_client import CLIENT_PATH as PATH
 from tests.support.python_client import gamed_client as gc
 
@@ -140,7 +140,7 @@ class Asking(ClientCase):
         self.assertIn(gc.qr_code(self.url, colour=True), said)
 
     def test_narrow(self) -> None:
-        """A code whose lines would break is not shown; who asked for it is told."""
+        """A code that is wider than the terminal is not shown, with a message if an option asks for it."""
         self.assertEqual(self.drawn(self.on_a_terminal("--no-browser", columns=30)), [])
         self.fake.outcome = None
         said = self.on_a_terminal("--qr", columns=30)

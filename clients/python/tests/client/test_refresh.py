@@ -6,7 +6,7 @@ import sys
 import threading
 
 from clients.python.tests.client.cases import ClientCase
-from clients.python.tests.client.far_edge import LOST, problem
+from clients.python.tests.client.fake_server import LOST, problem
 from tests.support.covers import covers
 from tests.support.python_client import CLIENT_PATH as PATH
 from tests.support.python_client import gamed_client as gc

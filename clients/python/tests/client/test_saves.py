@@ -6,7 +6,7 @@ from socket import create_server, socket
 from threading import Thread
 
 from clients.python.tests.client.cases import ClientCase
-from clients.python.tests.client.far_edge import LOST, Reply, Seen, etag, info, problem, served
+from clients.python.tests.client.fake_server import LOST, Reply, Seen, etag, info, problem, served
 from tests.support.python_client import gamed_client as gc
 
 PLAIN = Seen("GET", "/game/saves/auto", {}, b"")
@@ -169,7 +169,7 @@ class Weather(SaveCase):
             self.assertTrue(all(0 < pause <= 8 for pause in self.pauses))
 
     def test_gives_up(self) -> None:
-        """After some tries the game is told."""
+        """After some tries the game gets the error."""
         self.fake.scripted["GET", "/game/"].extend([problem(503, "busy", 1)] * 99)
         error = self.raised(gc.Busy, "busy", self.client.whoami)
         self.assertEqual((len(self.pauses), error.retry_after), (gc.TRIES - 1, 1.0))

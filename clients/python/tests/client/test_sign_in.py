@@ -4,7 +4,7 @@ import os
 import time
 
 from clients.python.tests.client.cases import OFFER_SECONDS, PATIENCE_SECONDS, ClientCase, returned
-from clients.python.tests.client.far_edge import CODE, LOST, TICKET, Reply, failed, problem
+from clients.python.tests.client.fake_server import CODE, LOST, TICKET, Reply, failed, problem
 from tests.support.covers import covers
 from tests.support.python_client import gamed_client as gc
 
@@ -335,7 +335,7 @@ class Weather(ClientCase):
         self.assertEqual(player.offered, 0)
 
     def test_retry_after(self) -> None:
-        """429 and 503 never end a login; the client waits as long as it is told, and a little more."""
+        """429 and 503 never end a login; the client waits for Retry-After and a little longer."""
         replies = [problem(429, "rate_limited", 7), problem(503, "busy", 2), Reply(502, b"<html>")]
         self.fake.scripted["POST", "/auth/login/collect"].extend(replies)
         self.client.sign_in(self.player(), open_browser=self.browser(self.signs_in, self.comes_back))

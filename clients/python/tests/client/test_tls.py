@@ -14,7 +14,7 @@ from pathlib import Path
 from cryptography.x509 import DNSName, IPAddress
 from twisted.trial.unittest import SynchronousTestCase
 
-from clients.python.tests.client.far_edge import FakeGamed, problem
+from clients.python.tests.client.fake_server import FakeGamed, problem
 from tests.support.certificates import certificate
 from tests.support.covers import covers
 from tests.support.python_client import CLIENT_PATH as PATH

@@ -39,14 +39,14 @@ def always(request: Request) -> Fate | bytes:
 
 
 class Proxy(Struct):
-    """`judge` decides; bytes are an answer of its own, and the request arrives nowhere.
+    """`decide` chooses the fate of each request; bytes are an answer of its own, and the request arrives nowhere.
 
     `next_fates` come first, each for the next request of its method. `seen` is every request, in order.
     """
 
     port: int
     """Of the service; it may be away."""
-    judge: Callable[[Request], Fate | bytes] = always
+    decide: Callable[[Request], Fate | bytes] = always
     offline: bool = False
     next_fates: dict[str, deque[Fate | bytes]] = field(default_factory=dict)
     seen: list[Request] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Proxy(Struct):
         request = _parsed(raw)
         self.seen.append(request)
         waiting = self.next_fates.get(request.method)
-        fate = waiting.popleft() if waiting else self.judge(request)
+        fate = waiting.popleft() if waiting else self.decide(request)
         if isinstance(fate, bytes):
             client.sendall(fate)
         elif fate is Fate.REQUEST_TORN:

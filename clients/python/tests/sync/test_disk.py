@@ -92,8 +92,8 @@ class Disk(SyncCase):
         self.assertEqual(desk.bytes(self.slot), b"start")
         desk.sync.write(self.slot, b"pending")
         self.damage(desk)
-        [told] = desk.sync.pump()
-        self.assertEqual((told.state, told.problem.code), ("refused", "local_damaged"))
+        [status] = desk.sync.pump()
+        self.assertEqual((status.state, status.problem.code), ("refused", "local_damaged"))
         desk.sync.write(self.slot, b"written again")
         desk.sync.pump()
         self.assertEqual(self.current(self.slot), b"written again")
@@ -127,7 +127,7 @@ class Disk(SyncCase):
         self.assertEqual(desk.bytes(self.slot), b"one")
 
     def test_hostile_names(self) -> None:
-        """A server cannot name files: slots and hashes of a list are judged before anything is done with them."""
+        """A server cannot name files: the client validates slots and hashes of a list before it uses them."""
         info = {"slot": "x", "version": 1, "etag": '"1-aa"', "size": 1, "sha256": "../../x"}
         self.raised(gc.NotGamed, "not_gamed", gc.SaveInfo.of, info)
         self.raised(gc.NotGamed, "not_gamed", gc.SaveInfo.of, {**info, "sha256": "a" * 64, "etag": '"a\r\nb"'})

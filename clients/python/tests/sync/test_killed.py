@@ -34,11 +34,11 @@ class Killed(SyncCase):
             device.sync.write(slot, b"0 ")
             self.may_be[slot] = {"0"}
         device.sync.pump()
-        device.proxy.judge = lambda request: self.random.choice([Fate.PASSES] * 12 + list(Fate))
+        device.proxy.decide = lambda request: self.random.choice([Fate.PASSES] * 12 + list(Fate))
         device.stop()
         for number in range(ROUNDS):
             self.plays(device, kills_service=number % 4 == 2)
-        device.proxy.judge = lambda request: Fate.PASSES
+        device.proxy.decide = lambda request: Fate.PASSES
         device.start()
         device.sync.pump()
         self.assertEqual((device.sync.conflicts, device.sync.trouble), ([], None))
@@ -133,13 +133,13 @@ class Gone(SyncCase):
         desk = self.device()
         desk.sync.write(self.slot, b"x")
 
-        def judge(request) -> Fate:
+        def decide(request) -> Fate:
             if request.method == "PUT":
                 self.world.service.kill()
-                desk.proxy.judge = lambda request: Fate.PASSES
+                desk.proxy.decide = lambda request: Fate.PASSES
             return Fate.PASSES
 
-        desk.proxy.judge = judge
+        desk.proxy.decide = decide
         self.assertRaises(gc.Unreachable, desk.sync.pump)
         self.assertRaises(gc.Unreachable, desk.sync.pump)
         self.world.service.start()

@@ -21,7 +21,7 @@ Value = bytes | None
 
 
 class Player(Struct):
-    """One device, and what whoever sits in front of it has seen."""
+    """One device, and the versions that its player has seen."""
 
     name: str
     device: Device
@@ -39,7 +39,7 @@ class World(Struct):
     random: Random
     players: list[Player]
     knew: dict[bytes, set[Value]] = field(default_factory=dict)
-    """What its writer had seen when a value was written, or was told to replace."""
+    """The versions that the writer of each value had seen or replaced."""
     deleted: set[Value] = field(default_factory=lambda: {None})
     """What was seen by who deleted."""
     gave_way: set[bytes] = field(default_factory=set)
@@ -126,7 +126,7 @@ class World(Struct):
     def settle(self) -> None:
         """The network is well again, and the players choose until there is nothing to choose."""
         for player in self.players:
-            player.device.proxy.judge = lambda request: Fate.PASSES
+            player.device.proxy.decide = lambda request: Fate.PASSES
         for _ in range(8):
             for player in self.players:
                 self.pump(player)
@@ -143,7 +143,7 @@ class World(Struct):
         states = {player.device.state(self.slot) for player in self.players}
         return states == {"in_step"} and len({player.held for player in self.players}) == 1
 
-    def judge(self) -> None:
+    def check(self) -> None:
         """Nothing current was replaced by who had not seen it, nothing is doubled, and what gave way is kept."""
         try:
             versions = self.case.server.versions(self.slot)
@@ -168,12 +168,12 @@ class Model(SyncCase):
         fates = [Fate.PASSES] * 8 + list(Fate)
         players = [Player(name, self.device(name)) for name in ("desk", "sofa")]
         for player in players:
-            player.device.proxy.judge = lambda request: random.choice(fates)
+            player.device.proxy.decide = lambda request: random.choice(fates)
         world = World(self, f"{self.slot}-{seed}", random, players)
         for _ in range(STEPS):
             world.step()
         world.settle()
-        world.judge()
+        world.check()
         self._empty()
 
     def test_devices(self) -> None:

@@ -50,8 +50,8 @@ class Resets(SyncCase):
         desk.sync.pump()
         self.assertEqual(desk.bytes(self.slot), b"after the backup")
         self.restart(lambda: self.put_back(store))
-        [told] = [status for status in desk.sync.pump() if status.slot == self.slot]
-        self.assertEqual(told.state, "conflict")
+        [status] = [status for status in desk.sync.pump() if status.slot == self.slot]
+        self.assertEqual(status.state, "conflict")
         [conflict] = desk.sync.conflicts
         self.assertEqual((conflict.mine().data, conflict.theirs().data), (b"after the backup", b"start"))
         self.assertEqual(self.current(self.slot), b"start")

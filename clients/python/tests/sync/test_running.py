@@ -12,9 +12,9 @@ LIMIT_SECONDS = 60
 
 class Running(SyncCase):
     def runs(self, device: Device) -> list:
-        """Its statuses, as they are told; ended with the test."""
-        stop, told = threading.Event(), []
-        thread = threading.Thread(target=device.sync.run, args=(stop, told.append), daemon=True)
+        """Run the sync of a device in a thread until the test ends; return its reports."""
+        stop, reports = threading.Event(), []
+        thread = threading.Thread(target=device.sync.run, args=(stop, reports.append), daemon=True)
         thread.start()
 
         def end() -> None:
@@ -23,7 +23,7 @@ class Running(SyncCase):
             self.assertFalse(thread.is_alive())
 
         self.addCleanup(end)
-        return told
+        return reports
 
     def until(self, condition) -> None:
         limit = time.monotonic() + LIMIT_SECONDS
@@ -35,11 +35,11 @@ class Running(SyncCase):
         """Through a network that loses things and one that is away: written here, read there."""
         desk, sofa = self.two()
         fates = iter([Fate.REQUEST_LOST, Fate.PASSES, Fate.ANSWER_LOST])
-        desk.proxy.judge = lambda request: next(fates, Fate.PASSES)
-        told = self.runs(sofa)
+        desk.proxy.decide = lambda request: next(fates, Fate.PASSES)
+        reports = self.runs(sofa)
         self.runs(desk)
         desk.sync.write(self.slot, b"one")
-        self.until(lambda: "newer" in [status.state for status in told])
+        self.until(lambda: "newer" in [status.state for status in reports])
         self.assertEqual(sofa.bytes(self.slot), b"one")
         desk.proxy.offline = True
         desk.sync.write(self.slot, b"two")

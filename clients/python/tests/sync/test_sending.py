@@ -83,13 +83,13 @@ class Losses(SyncCase):
         desk = self.device()
         desk.sync.write(self.slot, b"one")
 
-        def judge(request: Request) -> Fate:
+        def decide(request: Request) -> Fate:
             if request.method == "PUT" and request.body == b"one":
                 desk.sync.write(self.slot, b"two")
                 self.assertEqual(desk.state(self.slot), "waiting")
             return Fate.PASSES
 
-        desk.proxy.judge = judge
+        desk.proxy.decide = decide
         desk.sync.pump()
         self.assertEqual([request.body for request in desk.proxy.sent("PUT")], [b"one", b"two"])
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", b"two"))
@@ -163,7 +163,7 @@ class Losses(SyncCase):
 
 
 class Refusals(SyncCase):
-    """What is refused stays here, and the game is told why."""
+    """A rejected save stays on the device, and the game gets the reason."""
 
     def test_own_limits(self) -> None:
         """Too large and blank: typed, not sent again at once; a smaller one goes out, on top of what was there."""
@@ -173,8 +173,8 @@ class Refusals(SyncCase):
         cases = [(b"x" * (SAVE_BYTES + 1), gc.QuotaExceeded, "save_too_large"), (bytes(9), gc.Refused, "blank_save")]
         for data, kind, code in cases:
             desk.sync.write(self.slot, data)
-            [told] = desk.sync.pump()
-            self.assertEqual((told.state, type(told.problem), told.problem.code), ("refused", kind, code))
+            [status] = desk.sync.pump()
+            self.assertEqual((status.state, type(status.problem), status.problem.code), ("refused", kind, code))
             count = len(desk.proxy.sent("PUT"))
             desk.sync.pump()
             self.assertEqual((desk.bytes(self.slot), len(desk.proxy.sent("PUT"))), (data, count))
@@ -195,9 +195,9 @@ class Refusals(SyncCase):
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         desk.proxy.next("PUT", problem(507, "storage_full", 300))
-        [told] = desk.sync.pump()
-        self.assertEqual((told.state, type(told.problem)), ("refused", gc.StorageFull))
-        self.assertEqual(told.problem.retry_after, 300)
+        [status] = desk.sync.pump()
+        self.assertEqual((status.state, type(status.problem)), ("refused", gc.StorageFull))
+        self.assertEqual(status.problem.retry_after, 300)
         desk.sync.write(self.slot, b"y")
         desk.sync.pump()
         self.assertEqual(len(desk.proxy.sent("PUT")), 1)
@@ -258,12 +258,12 @@ class Refusals(SyncCase):
         digest = sha256(b"right").digest()
         wrong = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nRepr-Digest: sha-256=:%s:\r\n\r\nwrong"
         listing = b"/game/saves?"
-        desk.proxy.judge = lambda request: (
+        desk.proxy.decide = lambda request: (
             Fate.PASSES if request.path.encode().startswith(listing) else wrong % gc.base64.b64encode(digest)
         )
         desk.sync.pump()
         self.assertEqual((desk.bytes(self.slot), desk.state(self.slot)), (b"start", "refused"))
-        desk.proxy.judge = lambda request: Fate.PASSES
+        desk.proxy.decide = lambda request: Fate.PASSES
         desk.sync.write(self.slot, b"went on")
         desk.sync.pump()
         self.assertEqual([conflict.theirs().data for conflict in desk.sync.conflicts], [b"right"])

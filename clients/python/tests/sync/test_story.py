@@ -24,8 +24,8 @@ class Story(SyncCase):
 
     def conflict(self, device):
         """The pump tells of it; three sides, all of them obtainable even without a network."""
-        [told] = device.sync.pump()
-        self.assertEqual((told.slot, told.state), (self.slot, "conflict"))
+        [status] = device.sync.pump()
+        self.assertEqual((status.slot, status.state), (self.slot, "conflict"))
         device.proxy.offline = True
         device.restart()
         [conflict] = device.sync.conflicts
@@ -144,12 +144,12 @@ class Story(SyncCase):
         sofa.sync.pump()
         desk.sync.write(self.slot, b"level 2")
 
-        def judge(request: Request) -> Fate:
+        def decide(request: Request) -> Fate:
             if request.body == b"level 2":
                 desk.sync.write(self.slot, b"level 9")
             return Fate.PASSES
 
-        desk.proxy.judge = judge
+        desk.proxy.decide = decide
         desk.sync.pump()
         self.assertEqual((desk.sync.conflicts, desk.state(self.slot)), ([], "in_step"))
 
@@ -168,8 +168,8 @@ class Deletions(SyncCase):
         desk.proxy.offline = False
         desk.sync.pump()
         self.assertEqual((desk.state(self.slot), self.current(self.slot)), ("in_step", None))
-        [told] = sofa.sync.pump()
-        self.assertEqual((told.state, told.size), ("newer", None))
+        [status] = sofa.sync.pump()
+        self.assertEqual((status.state, status.size), ("newer", None))
         self.raised(gc.Deleted, "deleted", sofa.sync.read, self.slot)
         self.assertEqual(sofa.sync.dropped(self.slot).data, b"start")
         self.assertIsNone(sofa.sync.read("never"))

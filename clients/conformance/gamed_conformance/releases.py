@@ -11,24 +11,24 @@ from hashlib import sha256
 from typing import Any
 from urllib.parse import unquote
 
-from .wire import Answer, Request
+from .http_io import Answer, Request
 
 RANGE = re.compile(r"bytes=([0-9]+)-([0-9]*)")
 
 
 @dataclass(frozen=True)
-class Delivery:
+class ReleaseFile:
     body: bytes = field(repr=False)
     tag: str
     kind: str
     release: str | None = None
 
 
-class Shelf:
+class FakeReleases:
     """What lies at each path below /assets/."""
 
     def __init__(self) -> None:
-        self.paths: dict[str, Delivery] = {}
+        self.paths: dict[str, ReleaseFile] = {}
 
     def publish(self, channel: str, files: Mapping[str, str], also: Mapping[str, Any], about: Mapping[str, Any]) -> str:
         """Makes a release current. `also`: entries of the manifest that no file stands behind; `about`: its members."""
@@ -37,12 +37,12 @@ class Shelf:
             body = text.encode()
             digest = sha256(body).hexdigest()
             listed[path] = {"size": len(body), "sha256": digest, "type": "application/octet-stream"}
-            self.paths[f"/assets/objects/{digest}"] = Delivery(body, digest, "application/octet-stream")
+            self.paths[f"/assets/objects/{digest}"] = ReleaseFile(body, digest, "application/octet-stream")
         known = {"format": 1, "published": "2030-01-01T00:00:00.000Z", "note": "1.0", "meta": {}}
         raw = json.dumps({**known, "files": {**listed, **also}, **about}, ensure_ascii=False).encode()
         release = f"r{sha256(raw).hexdigest()[:16]}"
         for name in (release, channel):
-            self.paths[f"/assets/{name}"] = Delivery(raw, release, "application/json", release)
+            self.paths[f"/assets/{name}"] = ReleaseFile(raw, release, "application/json", release)
             for path, entry in listed.items():
                 self.paths[f"/assets/{name}/{path}"] = self.paths[f"/assets/objects/{entry['sha256']}"]
         return release
@@ -61,7 +61,7 @@ class Shelf:
             return Answer(304, fields, b"")
         return self._ranged(request, found, fields)
 
-    def _ranged(self, request: Request, found: Delivery, fields: list[tuple[str, str]]) -> Answer:
+    def _ranged(self, request: Request, found: ReleaseFile, fields: list[tuple[str, str]]) -> Answer:
         asked, size = RANGE.fullmatch(request.headers.get("range", "")), len(found.body)
         if asked is None or request.headers.get("if-range", f'"{found.tag}"') != f'"{found.tag}"':
             return Answer(200, fields, found.body)

@@ -1,4 +1,4 @@
-"""The far end of a download: releases in memory, ranges, and every way to misbehave that `FakeGamed` has."""
+"""A fake server of downloads has releases in memory, ranges, and every way to misbehave that `FakeGamed` has."""
 
 import json
 import re
@@ -6,7 +6,9 @@ from base64 import b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 
-from clients.python.tests.client.far_edge import FakeGamed, Reply, Seen, problem
+from msgspec import field
+
+from clients.python.tests.client.fake_server import FakeGamed, Reply, Seen, problem
 
 RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
@@ -30,17 +32,15 @@ def headers_of(data: bytes, etag: str) -> dict[str, str]:
     return {"ETag": f'"{etag}"', "Repr-Digest": f"sha-256=:{digest}:", "Accept-Ranges": "bytes"}
 
 
-class FakeAssets(FakeGamed):
-    """`publish` what the test says. `served` counts the bytes of files that went out."""
+class FakeAssets(FakeGamed, dict=True):
+    """A fake server of releases that a test publishes; `served` counts the bytes of files that it sent."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.channels: dict[str, str] = {}
-        self.releases: dict[str, bytes] = {}
-        self.objects: dict[str, bytes] = {}
-        self.private = False
-        self.ranges = True
-        self.served = 0
+    channels: dict[str, str] = field(default_factory=dict)
+    releases: dict[str, bytes] = field(default_factory=dict)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    private: bool = False
+    ranges: bool = True
+    served: int = 0
 
     def publish(self, files: Mapping[str, bytes], channel: str = "stable", **more: object) -> str:
         return self.publish_raw(manifest(files, **more), files, channel)

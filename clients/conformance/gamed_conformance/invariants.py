@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from .far_end import SECRET
+from .fake_server import SECRET
 from .matching import Mismatch
-from .stage import Stage
+from .scenario_run import ScenarioRun
 
 INTERNAL = re.compile(r"\((?:[A-Z]\w*|\w*error)\)|\b\w*[a-z](?:Error|Exception)\b|\bE[A-Z]{4,}\b")
 """`(TypeError)`, `(gaierror)`, `WebException`, `ECONNREFUSED`: names from a program, not words for a person."""
 
 
-def judge(stage: Stage) -> None:
+def check_invariants(scenario_run: ScenarioRun) -> None:
     for check in (
         no_secret_elsewhere,
         no_secret_in_urls,
@@ -27,13 +27,13 @@ def judge(stage: Stage) -> None:
         files_are_private,
         nothing_unexpected,
     ):
-        check(stage)
+        check(scenario_run)
 
 
-def no_secret_elsewhere(stage: Stage) -> None:
+def no_secret_elsewhere(scenario_run: ScenarioRun) -> None:
     """What one server gave is never sent to another (PROTOCOL 1: Rules for clients)."""
-    handed = {name: {s for s in end.given if s} for name, end in stage.ends.items()}
-    for name, end in stage.ends.items():
+    handed = {name: {s for s in end.given if s} for name, end in scenario_run.ends.items()}
+    for name, end in scenario_run.ends.items():
         foreign = set().union(*(given for other, given in handed.items() if other != name))
         for request in end.seen:
             sent = set(SECRET.findall(repr((request.line, request.headers)).encode() + request.body))
@@ -41,9 +41,9 @@ def no_secret_elsewhere(stage: Stage) -> None:
                 raise Mismatch(f"{request.line} at {name} carries a secret of another server")
 
 
-def no_secret_in_urls(stage: Stage) -> None:
+def no_secret_in_urls(scenario_run: ScenarioRun) -> None:
     """Credentials travel in the Authorization header or a JSON body only (PROTOCOL 1)."""
-    for end in stage.ends.values():
+    for end in scenario_run.ends.values():
         for request in end.seen:
             if SECRET.search(request.path.encode()):
                 raise Mismatch(f"a secret in the address of {request.method}")
@@ -51,24 +51,24 @@ def no_secret_in_urls(stage: Stage) -> None:
                 raise Mismatch(f"a cookie in {request.line}")
 
 
-def no_secret_said(stage: Stage) -> None:
+def no_secret_said(scenario_run: ScenarioRun) -> None:
     """Neither results nor what the client prints show one."""
-    secrets = set().union(*(end.secrets for end in stage.ends.values()))
-    for driver in stage.world.drivers:
+    secrets = set().union(*(end.secrets for end in scenario_run.ends.values()))
+    for driver in scenario_run.world.drivers:
         for line in list(driver.lines):
             if secrets & set(SECRET.findall(line.encode())):
                 raise Mismatch(f"a secret was printed: {SECRET.sub(b'...', line.encode()).decode()}")
 
 
-def no_class_names(stage: Stage) -> None:
+def no_class_names(scenario_run: ScenarioRun) -> None:
     """A game shows `detail` to the player: it has no name of a class, and no errno."""
-    for error in errors_said(stage):
+    for error in errors_said(scenario_run):
         if error.get("kind") != "Driver" and INTERNAL.search(str(error.get("detail"))):
             raise Mismatch(f"a text for players names a class: {error['detail']!r}")
 
 
-def errors_said(stage: Stage) -> Iterator[Mapping[str, Any]]:
-    for driver in stage.world.drivers:
+def errors_said(scenario_run: ScenarioRun) -> Iterator[Mapping[str, Any]]:
+    for driver in scenario_run.world.drivers:
         for line in list(driver.lines):
             with contextlib.suppress(ValueError, AttributeError):  # an engine's banner, a line that a kill cut off
                 error = json.loads(line).get("error")
@@ -76,17 +76,17 @@ def errors_said(stage: Stage) -> Iterator[Mapping[str, Any]]:
                     yield error
 
 
-def files_are_private(stage: Stage) -> None:
+def files_are_private(scenario_run: ScenarioRun) -> None:
     """Only this user can read a file with a secret in it."""
     if os.name != "posix":
         return
-    for path in Path(stage.memory["folder"]).rglob("*"):
+    for path in Path(scenario_run.memory["folder"]).rglob("*"):
         if path.is_file() and SECRET.search(path.read_bytes()) and path.stat().st_mode & 0o077:
             raise Mismatch(f"{path.name} holds a secret and has the mode {path.stat().st_mode & 0o777:o}")
 
 
-def nothing_unexpected(stage: Stage) -> None:
+def nothing_unexpected(scenario_run: ScenarioRun) -> None:
     """A scenario without a real server answers each request by a rule."""
-    for name, end in stage.ends.items():
+    for name, end in scenario_run.ends.items():
         if end.unexpected:
             raise Mismatch(f"nobody expected at {name}: {end.unexpected}")

@@ -16,7 +16,7 @@ MAX_HEAD_BYTES = 1 << 16
 
 
 def listening(ports: range) -> socket.socket:
-    """On a free one of them: not one that the system gives to whoever asks, who may be about to bind it elsewhere."""
+    """Listen on a free port of these; a port of the ephemeral range may be in use a moment later."""
     for port in random.sample(ports, len(ports)):
         with contextlib.suppress(OSError):
             return socket.create_server(("127.0.0.1", port), backlog=50)
@@ -136,7 +136,7 @@ def fields_of(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def read_request(connection: socket.socket, now: Callable[[], float]) -> Request:
-    """Raises Torn or OSError. Who expects it is told to go on."""
+    """Read a request, and send 100 Continue if the client expects it; raise Torn or OSError."""
     if connection.recv(1, socket.MSG_PEEK) == b"\x16":
         raise Torn  # the beginning of TLS
     stream = Stream(connection)

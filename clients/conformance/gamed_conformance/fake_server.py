@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from .http_io import LIMIT_SECONDS, Answer, Request, Torn, forward, listening, read_request
 from .matching import matches
+from .releases import FakeReleases
 from .service import Service
-from .shelf import Shelf
-from .wire import LIMIT_SECONDS, Answer, Request, Torn, forward, listening, read_request
 
 PORTS = range(20000, 32000)
 SECRET = re.compile(rb"g(?:at|rc|ds)_[A-Za-z0-9_-]{8,}")
@@ -83,7 +83,7 @@ def _objects(*values: Any) -> bool:
 
 
 @dataclass
-class FarEnd:
+class FakeServer:
     """`seen` are the requests, in order. Without a `service` what no rule fits is 404, and among the `unexpected`."""
 
     service: Service | None = None
@@ -96,7 +96,7 @@ class FarEnd:
     """Those that this end handed out."""
     fate: Callable[[Request], Mapping[str, Any] | None] = lambda request: None
     """For requests that no rule fits: what happens, as in a rule."""
-    shelf: Shelf = field(default_factory=Shelf)
+    releases: FakeReleases = field(default_factory=FakeReleases)
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
@@ -158,7 +158,7 @@ class FarEnd:
             connection.shutdown(socket.SHUT_WR)
 
     def _pour(self, connection: socket.socket, limit: int) -> None:
-        """JSON that does not end. Whoever reads `limit` bytes of it has no bound of its own."""
+        """JSON that does not end. A client that reads `limit` bytes of it has no bound of its own."""
         connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nGamed-Protocol: 1.0\r\n\r\n{"x":"')
         for _ in range(limit >> 16):
             connection.sendall(b"x" * (1 << 16))
@@ -196,7 +196,7 @@ class FarEnd:
             raise Torn
 
     def _passed_on(self, request: Request, deed: Mapping[str, Any]) -> Answer:
-        if delivered := self.shelf.answer(request):
+        if delivered := self.releases.answer(request):
             return delivered
         if self.service is None:
             self.unexpected.append(request.line)

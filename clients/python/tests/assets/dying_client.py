@@ -1,7 +1,7 @@
-"""A process that forks downloads and has each die, as by kill -9, at the n-th thing it does to the disk.
+"""This process forks downloads, each of which dies as by kill -9 at its n-th operation on the disk.
 
-`python mortal.py CLIENT-FOLDER SERVER ROOT STATE`: for each line `n folder channel` on stdin it runs one download that
-dies at its n-th operation, and answers `killed` or `done`. Forked before any thread is begun: cheap, and safe.
+`python dying_client.py CLIENT-FOLDER SERVER ROOT STATE` reads lines `n folder channel` from stdin. For each it runs one
+download that dies at its n-th operation, and prints `killed` or `done`. The fork is safe, because there are no threads.
 """
 
 import builtins
@@ -14,7 +14,7 @@ from pathlib import Path
 PIECE = 10_000
 
 
-def mortal(limit: int) -> None:
+def die_after(limit: int) -> None:
     """Every operation counts, in whichever thread."""
     lock, left = threading.Lock(), [limit]
 
@@ -72,7 +72,7 @@ def main() -> None:
         number, target, channel = line.split()
         child = os.fork()
         if not child:
-            mortal(int(number))
+            die_after(int(number))
             ga.Assets(gc.GamedClient(server, folder=Path(state)), Path(target)).download(channel)
             os._exit(0)
         _, status = os.waitpid(child, 0)

@@ -1,4 +1,4 @@
-"""The far end of the wire: a small server that speaks enough of the protocol, and can be told to misbehave."""
+"""A small server implements enough of the protocol, and can misbehave on request."""
 
 import json
 import queue
@@ -102,7 +102,7 @@ class FakeGamed(Struct):
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                reply = fake.judge(Seen(self.command, self.path, dict(self.headers.items()), body))
+                reply = fake.decide(Seen(self.command, self.path, dict(self.headers.items()), body))
                 if reply.lost:
                     return
                 self.send_response(reply.status)
@@ -152,7 +152,7 @@ class FakeGamed(Struct):
         """The body of the newest start."""
         return self.requests("/auth/login")[-1].json
 
-    def judge(self, request: Seen) -> Reply:
+    def decide(self, request: Seen) -> Reply:
         key = request.method, request.path
         self.watch(request)
         with self.changed:

@@ -7,19 +7,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from .driver import CommandFailed, Pending
-from .far_end import FarEnd, Rule
+from .fake_server import FakeServer, Rule
 from .matching import Mismatch, decoded, encoded, expect, filled
 from .surroundings import SIGN_IN, Surroundings
 from .world import World, made_up
 
 
-class Stage(Surroundings):
+class ScenarioRun(Surroundings):
     """Performs the steps; `close` ends what they began."""
 
     def __init__(self, world: World, name: str, case: Mapping[str, Any], real: bool) -> None:
         self.world, self._real = world, real
         folder = world.folder / "places" / f"{name}-{time.monotonic_ns()}"
-        self.ends: dict[str, FarEnd] = {}
+        self.ends: dict[str, FakeServer] = {}
         self.memory: dict[str, Any] = {
             "folder": str(folder),
             "made_up": made_up(),
@@ -38,9 +38,9 @@ class Stage(Surroundings):
             driver.events.clear()
             driver.lines.clear()
 
-    def end(self, name: str) -> FarEnd:
+    def end(self, name: str) -> FakeServer:
         if name not in self.ends:
-            self.ends[name] = FarEnd(self.world.service if self._real else None)
+            self.ends[name] = FakeServer(self.world.service if self._real else None)
             if not self._real:
                 policy = {"mode": "local", "providers": []}
                 self.ends[name].fate = lambda request: (
@@ -71,7 +71,7 @@ class Stage(Surroundings):
         return process, {"client": client, **encoded(how)}
 
     def _do(self, do: str, step: dict[str, Any]) -> None:
-        self._judge(do, step, self.send(do, step))
+        self._check(do, step, self.send(do, step))
 
     def send(self, do: str, step: Mapping[str, Any]) -> Pending:
         process, arguments = self._arguments(do, dict(step))
@@ -81,7 +81,7 @@ class Stage(Surroundings):
     def bytes_of(text: str) -> str:
         return str(encoded({"text": text})["data"])
 
-    def _judge(self, do: str, step: dict[str, Any], pending: Pending) -> None:
+    def _check(self, do: str, step: dict[str, Any], pending: Pending) -> None:
         try:
             result = decoded(pending.result())
         except CommandFailed as failure:
@@ -102,7 +102,7 @@ class Stage(Surroundings):
         self._pending[step.get("as", do)] = self.send(do, step)
 
     def _finish(self, name: str, step: dict[str, Any]) -> None:
-        self._judge(name, step, self._pending.pop(name))
+        self._check(name, step, self._pending.pop(name))
 
     def _event(self, name: str, step: dict[str, Any]) -> None:
         found = self.world.driver(step.get("process", "1")).event(name, step.get("client", "a"))
@@ -137,7 +137,7 @@ class Stage(Surroundings):
         if self._real:
             self._keep(step, self.world.service.publish(files, channel))
         else:
-            self._keep(step, self.end("main").shelf.publish(channel, files, also, about))
+            self._keep(step, self.end("main").releases.publish(channel, files, also, about))
 
     def _hang_up(self, what: bool, step: dict[str, Any]) -> None:
         """Nobody listens there any more."""
