@@ -23,7 +23,7 @@ class ChannelUpdate(Struct, frozen=True):
 
 
 def set_channel(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """Point a channel at a complete release; raise ReleaseNotFound or AssetsDamaged."""
+    """Set a channel to a complete release; raise ReleaseNotFound or AssetsDamaged."""
     check_release(store, release)
     make_folders(store.folder)
     with channel_lock(store.folder):
@@ -32,7 +32,7 @@ def set_channel(store: AssetStore, channel: str, release: str, keep: int, now_ms
 
 
 def move_channel(store: AssetStore, channel: str, release: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """Point a channel at a release that check_release() has accepted; the caller holds channel_lock()."""
+    """Set a channel to a release that check_release() has accepted; the caller holds channel_lock()."""
     before, damaged = _read_pointer(store, channel)
     pointer = ChannelPointer(release, now_ms) if before is None else before.moved_to(release, now_ms)
     if pointer != before:
@@ -41,7 +41,7 @@ def move_channel(store: AssetStore, channel: str, release: str, keep: int, now_m
 
 
 def rollback(store: AssetStore, channel: str, keep: int, now_ms: int) -> ChannelUpdate:
-    """Point a channel at its release before; raise ChannelNotFound, NoPreviousRelease or AssetsDamaged."""
+    """Set a channel back to its release before; raise ChannelNotFound, NoPreviousRelease or AssetsDamaged."""
     store.pointer(channel)
     with channel_lock(store.folder):
         present = store.pointer(channel)

@@ -55,7 +55,7 @@ class Manifest(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The bytes of all files together."""
+        """Return the bytes of all files together."""
         return sum(file.size for file in self.files.values())
 
 

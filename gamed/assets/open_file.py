@@ -51,7 +51,7 @@ class SharedFile:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file has the size that it was opened with, and was not deleted or replaced."""
+        """Return whether the file has the size that it was opened with, and was not deleted or replaced."""
         status = os.fstat(self._file.fileno())
         return status.st_size == self.size and status.st_nlink > 0
 

@@ -161,7 +161,7 @@ class Overview(Struct, frozen=True):
 
     @property
     def release_bytes(self) -> int:
-        """The bytes of all releases if they shared no object."""
+        """Return the bytes of all releases if they shared no object."""
         return sum(each.manifest.size for each in self.releases)
 
 

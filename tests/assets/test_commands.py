@@ -1,4 +1,4 @@
-"""`gamed assets`, as an owner runs it on a data folder."""
+"""`gamed assets` works on a data folder as an operator runs it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from gamed.cli import doctor_local
 from gamed.database.migrations import prepare_files
 from gamed.database.offline import run_transaction
 from gamed.ops.doctor_findings import Level
-from tests.assets.helpers import AssetsCase, contents, served
+from tests.assets.fixtures import AssetsCase, contents, served
 from tests.cli.backup_helpers import command
 from tests.support.covers import covers
 from tests.support.databases import ask
@@ -31,18 +31,18 @@ class CommandCase(AssetsCase):
         places = ("--config", str(self.folder / "authentication.json"), "--data", str(self.data))
         return command(self.folder / "run", {}, *places, "assets", *arguments)
 
-    def said(self, *arguments: str) -> str:
-        """stdout of a command that worked."""
+    def run_text(self, *arguments: str) -> str:
+        """Run a command that succeeds; return its stdout."""
         code, out, err = self.gamed(*arguments)
         self.assertEqual((code, err), (0, ""), out)
         return out
 
-    def told(self, *arguments: str) -> Any:
-        """The JSON of a command that worked."""
-        return json.loads(self.said(*arguments, "--json"))
+    def run_json(self, *arguments: str) -> Any:
+        """Run a command with --json that succeeds; return the JSON."""
+        return json.loads(self.run_text(*arguments, "--json"))
 
     def refused(self, code: int, *words: str, arguments: list[str]) -> str:
-        """stderr of a command that changed nothing."""
+        """Run a command that fails and changes nothing; return its stderr."""
         before = contents(self.store.folder)
         ended, _, err = self.gamed(*arguments)
         self.assertEqual((ended, "Traceback" in err), (code, False), err)
@@ -52,34 +52,35 @@ class CommandCase(AssetsCase):
         return err
 
     def published(self, *options: str) -> str:
-        return str(self.told("publish", str(self.source), *options)["release"])
+        return str(self.run_json("publish", str(self.source), *options)["release"])
 
 
 class PublishCommandTests(CommandCase):
     def test_publish(self) -> None:
-        """What was done, for a person and for a script; the service's log will tell of what changed something."""
+        """Publishing prints its result as text or JSON; the service's log gets the commands that changed something."""
         self.put({".git/config": b""})
-        dry = self.said("publish", str(self.source), "--dry-run")
+        dry = self.run_text("publish", str(self.source), "--dry-run")
         self.assertIn("would be stored: 2 objects, 405 bytes", dry)
-        out = self.said("publish", str(self.source), "--note", "1.0")
+        out = self.run_text("publish", str(self.source), "--note", "1.0")
         self.assertIn("left out, for the name begins with a dot: .git (--hidden", out)
         self.assertIn("2 files, 405 bytes; stored: 2 objects, 405 bytes", out)
         release = self.store.pointer("stable").release
         self.assertIn(f"stable points at {release}\n", out)
-        self.assertIn("no new release", self.said("publish", str(self.source), "--note", "1.0"))
+        self.assertIn("no new release", self.run_text("publish", str(self.source), "--note", "1.0"))
         self.put({"new": b"new"})
-        done = self.told("publish", str(self.source), "--meta", '{"a": 1}', "--type", ".PCK=a/b", "--channel", "beta")
+        changed = ["--type", ".PCK=a/b", "--channel", "beta"]
+        done = self.run_json("publish", str(self.source), "--meta", '{"a": 1}', *changed)
         self.assertEqual(
             {name: done[name] for name in ("channel", "before", "changed", "files", "new_objects", "new_bytes")},
             {"channel": "beta", "before": None, "changed": True, "files": 3, "new_objects": 1, "new_bytes": 3},
         )
         manifest = json.loads(self.store.manifest(done["release"]))
         self.assertEqual((manifest["meta"], manifest["files"]["data/level1.pck"]["type"]), ({"a": 1}, "a/b"))
-        told = run_transaction(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM command_log"))
-        self.assertEqual(told, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
+        logged = run_transaction(self.data / "auth.db", ask("SELECT command, player_id, ran_by FROM command_log"))
+        self.assertEqual(logged, [("assets publish", None, f"uid:{os.getuid()}")] * 2)
 
     def test_refused_files(self) -> None:
-        """All of them, with their reasons, each on one line; in JSON, too."""
+        """All refused files are printed with their reasons, one per line, also in JSON."""
         (self.source / "link").symlink_to("/etc/passwd")
         self.put({"two\nlines": b"", "README.txt": b"", "nul": b""})
         words = ["link: a symbolic link", "two\\nlines: a control", "README.txt", "nul: ", "Nothing was published"]
@@ -89,7 +90,7 @@ class PublishCommandTests(CommandCase):
 
     @covers("threats/55")
     def test_refused_folders(self) -> None:
-        """No folder, or one with the server's secrets in it or around it."""
+        """A path that is not a folder is refused, and a folder with the secrets of the server in it or around it."""
         (self.folder / "authentication.json").write_text("{}")
         for folder, word in (
             (self.folder / "nowhere", "is not there"),
@@ -108,7 +109,7 @@ class PublishCommandTests(CommandCase):
         self.assertEqual((code, "everybody could read it" in err), (1, True), err)
 
     def test_wrong_usage(self) -> None:
-        """Options that mean nothing are said to, before anything is read."""
+        """Wrong options are reported before anything is read."""
         for options, word in (
             (["--channel", "Stable"], "a channel is called by"),
             (["--channel", "objects"], "a channel is called by"),
@@ -122,11 +123,11 @@ class PublishCommandTests(CommandCase):
             self.refused(2, word, arguments=["publish", str(self.source), *options])
         self.refused(2, "a release is r and 16", arguments=["set-channel", "stable", "newest"])
         self.refused(2, "such as 24h", arguments=["gc", "--older-than", "yesterday"])
-        self.said("publish", str(self.source))
+        self.run_text("publish", str(self.source))
         self.refused(2, "--yes", arguments=["delete-channel", "stable"])
 
     def test_not_now(self) -> None:
-        """Beside another publish, on a full disk, in a data folder of no service: a sentence that says what to do."""
+        """During another publish, on a full disk and without a service the error says what to do."""
         self.published()
         self.put({"new": b"new"})
         with publish_lock(self.store.folder):
@@ -140,13 +141,13 @@ class PublishCommandTests(CommandCase):
         self.refused(1, "gamed serve", arguments=["publish", str(self.source)])
 
     def test_unwritable(self) -> None:
-        """Where the assets folder cannot be made, the system's reason and the path."""
+        """If the assets folder cannot be created, the error has the system's reason and the path."""
         self.store.folder.write_text("in the way")
         code, _, err = self.gamed("publish", str(self.source))
         self.assertEqual((code, "Traceback" in err, str(self.store.folder) in err), (1, False, True), err)
 
 
-class LookingAfterTests(CommandCase):
+class MaintenanceTests(CommandCase):
     def setUp(self) -> None:
         super().setUp()
         self.one = self.published("--note", "1.0")
@@ -154,58 +155,58 @@ class LookingAfterTests(CommandCase):
         self.two = self.published("--note", "2.0")
 
     def test_moving(self) -> None:
-        """Back, forth, elsewhere, away."""
+        """Channels are rolled back, set, created and deleted."""
         self.assertEqual(
-            self.told("rollback", "stable"),
+            self.run_json("rollback", "stable"),
             {"channel": "stable", "release": self.one, "before": self.two, "changed": True, "past_lost": False},
         )
         self.assertEqual(served(self.store), FILES)
         self.refused(1, "nothing from before it", arguments=["rollback", "stable"])
         self.assertEqual(
-            self.said("set-channel", "stable", self.two), f"stable points at {self.two} (before: {self.one})\n"
+            self.run_text("set-channel", "stable", self.two), f"stable points at {self.two} (before: {self.one})\n"
         )
-        self.assertEqual(self.said("set-channel", "stable", self.two), f"stable points at {self.two}, as before\n")
-        self.assertEqual(self.said("set-channel", "beta", self.one), f"beta points at {self.one}\n")
-        self.assertEqual(self.told("delete-channel", "beta", "--yes"), {"channel": "beta", "before": self.one})
+        self.assertEqual(self.run_text("set-channel", "stable", self.two), f"stable points at {self.two}, as before\n")
+        self.assertEqual(self.run_text("set-channel", "beta", self.one), f"beta points at {self.one}\n")
+        self.assertEqual(self.run_json("delete-channel", "beta", "--yes"), {"channel": "beta", "before": self.one})
         for arguments in (["rollback", "beta"], ["delete-channel", "beta", "--yes"]):
             self.refused(1, "There is no channel beta", arguments=arguments)
         self.refused(1, "There is no release", arguments=["set-channel", "beta", "r" + "0" * 16])
 
-    def test_ls(self) -> None:
-        """Channels, releases, what is shared."""
-        out = self.said("list")
+    def test_list(self) -> None:
+        """The list has channels, releases and their sizes."""
+        out = self.run_text("list")
         self.assertIn(f"{'stable':32}  {self.two}  since 20", out)
         self.assertIn("stable  2.0", out)
         self.assertIn("before  1.0", out)
         self.assertIn("3 objects, 408 bytes on disk, for releases of 808 bytes in all", out)
-        listed = self.told("list")
+        listed = self.run_json("list")
         self.assertEqual(listed["channels"]["stable"]["release"], self.two)
         self.assertEqual(listed["channels"]["stable"]["before"], [self.one])
         self.assertEqual([(each["note"], each["own_bytes"]) for each in listed["releases"]], [("2.0", 3), ("1.0", 5)])
 
     def test_nothing_published(self) -> None:
-        """Every command says so."""
+        """Without any release every command reports that."""
         self.data = self.folder / "other"
         self.data.mkdir()
         prepare_files(self.data)
         self.store = AssetStore(self.data / "assets")
-        self.assertIn("nothing is published yet", self.said("list"))
-        self.assertIn("all is well: 0 releases", self.said("verify"))
-        self.assertIn("deleted: 0 releases", self.said("gc"))
+        self.assertIn("nothing is published yet", self.run_text("list"))
+        self.assertIn("all is well: 0 releases", self.run_text("verify"))
+        self.assertIn("deleted: 0 releases", self.run_text("gc"))
         self.refused(1, "There is no channel stable", arguments=["rollback", "stable"])
         # the command does not ask for confirmation when the channel does not exist
         for words in (["delete-channel", "stable", "--yes"], ["delete-channel", "stable"]):
             self.refused(1, "There is no channel stable", arguments=words)
 
     def test_verify(self) -> None:
-        """Ends with 1 and says what to do; doing that mends it."""
-        self.assertEqual(self.told("verify"), {"releases": 2, "objects": 3, "bytes": 408, "flaws": []})
+        """`verify` exits with 1 and says what to do, which repairs the damage."""
+        self.assertEqual(self.run_json("verify"), {"releases": 2, "objects": 3, "bytes": 408, "flaws": []})
         self.damaged().write_bytes(b"TWO")
         err = self.refused(1, "is damaged: readme.txt of", "1 flaw", "--repair", arguments=["verify", self.two])
         self.assertNotIn("Traceback", err)
-        self.assertEqual(self.told("verify", self.one)["flaws"], [])
-        self.assertIn("1 object, 3 bytes", self.said("publish", str(self.source), "--note", "2.0", "--repair"))
-        self.assertIn("all is well", self.said("verify"))
+        self.assertEqual(self.run_json("verify", self.one)["flaws"], [])
+        self.assertIn("1 object, 3 bytes", self.run_text("publish", str(self.source), "--note", "2.0", "--repair"))
+        self.assertIn("all is well", self.run_text("verify"))
         self.refused(1, "There is no release", arguments=["verify", "r" + "0" * 16])
 
     def damaged(self) -> Path:
@@ -213,19 +214,19 @@ class LookingAfterTests(CommandCase):
         return self.store.object_path(manifest["files"]["readme.txt"]["sha256"])
 
     def test_gc(self) -> None:
-        """What would go, what goes, and what waits."""
+        """`gc` prints what it deletes or would delete, and what is not old enough."""
         self.put({"readme.txt": b"three"})
         self.published("--note", "3.0")
-        self.assertIn("not needed, but not for so long yet: 1 release, 5 bytes", self.said("gc"))
-        would = self.said("gc", "--older-than", "0s", "--dry-run")
+        self.assertIn("not needed, but not for so long yet: 1 release, 5 bytes", self.run_text("gc"))
+        would = self.run_text("gc", "--older-than", "0s", "--dry-run")
         self.assertIn(f"{self.one} would be deleted\nwould be deleted: 1 release, 1 object, 5 bytes", would)
-        done = self.told("gc", "--older-than", "0s")
+        done = self.run_json("gc", "--older-than", "0s")
         self.assertEqual((done["releases"], done["objects"], done["bytes"]), ([self.one], 1, 5))
-        self.assertNotIn(self.one, self.said("list"))
+        self.assertNotIn(self.one, self.run_text("list"))
         self.refused(1, "There is no release", arguments=["set-channel", "stable", self.one])
 
     def test_doctor(self) -> None:
-        """It looks where channels lead, and says nothing of assets where nothing is published."""
+        """The doctor checks the releases of all channels, and prints nothing about assets without any."""
         store = AssetStore(self.folder / "other")
         self.assertEqual(doctor_local._assets(store), [])
         self.assertEqual([each.level for each in doctor_local._assets(self.store)], [Level.OK])
@@ -237,11 +238,11 @@ class LookingAfterTests(CommandCase):
         self.assertIn("which is not there", finding.said)
 
     def test_damaged_pointer(self) -> None:
-        """Listed and verified as damaged; nothing is collected; pointing anew mends it."""
+        """A damaged pointer is listed, `gc` refuses to run, and set-channel repairs it."""
         (self.store.folder / "channels/stable.json").write_bytes(b"{")
-        self.assertIn("channel stable is damaged; see: gamed assets verify", self.said("list"))
+        self.assertIn("channel stable is damaged; see: gamed assets verify", self.run_text("list"))
         self.refused(1, "channel stable: ", arguments=["verify"])
         self.refused(1, "gamed assets verify", arguments=["gc"])
         self.refused(1, "gamed assets verify", arguments=["rollback", "stable"])
-        self.assertIn("its pointer was damaged", self.said("set-channel", "stable", self.one))
-        self.assertIn("all is well", self.said("verify"))
+        self.assertIn("its pointer was damaged", self.run_text("set-channel", "stable", self.one))
+        self.assertIn("all is well", self.run_text("verify"))

@@ -1,4 +1,4 @@
-"""kill -9 at every step of what changes the assets folder: players have the old release whole, or the new one."""
+"""After kill -9 at any step of a change players have the old release or the new one, complete."""
 
 import os
 import random
@@ -9,34 +9,34 @@ from collections.abc import Callable
 
 from gamed.assets.store import AssetStore
 from gamed.assets.verify import verify
-from tests.assets.helpers import HOUR_MS, AssetsCase, served, unseen
+from tests.assets.fixtures import HOUR_MS, AssetsCase, served, unseen
 from tests.cli.backup_helpers import dies
 from tests.support.covers import covers
 
 OLD = {"readme.txt": b"old", "kept.txt": b"kept"}
 NEW = {"readme.txt": b"new", "kept.txt": b"kept", "data/more.bin": b"\x00more" * 1000}
 ROUNDS, LONGEST_SECONDS = 8, 0.5
-"""Of kills at any moment."""
+"""Kills at a random moment."""
 
 
 @covers("threats/57")
 class KilledTests(AssetsCase):
     def setUp(self) -> None:
         super().setUp()
-        self.patch(os, "fsync", lambda descriptor: None)  # as in whoever is killed
+        self.patch(os, "fsync", lambda descriptor: None)  # a kill does not undo writes
         self.publish(OLD)
         self.origin = self.store.folder
         shutil.rmtree(self.source)
         self.put(NEW)
 
     def fresh(self, step: int) -> AssetStore:
-        """The store as it was before, in a place of its own."""
+        """Return a copy of the store from before."""
         self.store = AssetStore(self.folder / f"data{step}" / "assets")
         shutil.copytree(self.origin, self.store.folder)
         return self.store
 
     def each_step(self, work: Callable[[], object], check: Callable[[], None]) -> int:
-        """Do the work killed at its first, second, ... touch of the folder, until it is done; the kills."""
+        """Repeat the work, killed at its first, second, ... change of the folder, until it ends; return the kills."""
         step = 1
         while True:
             self.fresh(step)
@@ -48,7 +48,7 @@ class KilledTests(AssetsCase):
             step += 1
 
     def test_publish(self) -> None:
-        """At each moment the old release or the new one, every object as it should be; the next publish succeeds."""
+        """A killed publish leaves the old or the new release with intact objects; the next publish succeeds."""
         found: list[bool] = []
 
         def check() -> None:
@@ -67,7 +67,7 @@ class KilledTests(AssetsCase):
         self.assertTrue(found[-1])
 
     def test_first_publish(self) -> None:
-        """Before there is anything: nothing or all."""
+        """A killed first publish leaves nothing or a complete release."""
         shutil.rmtree(self.origin)
         self.origin.mkdir()
 
@@ -80,7 +80,7 @@ class KilledTests(AssetsCase):
         self.assertGreater(self.each_step(self.publish, check), 30)
 
     def test_collect(self) -> None:
-        """A channel never points at what is gone, nor does its past; the next one brings it to its end."""
+        """After a killed collection no channel and no history names a deleted release; the next one completes it."""
         self.keep = 1
         self.publish()
         self.now_ms += 1000
@@ -99,13 +99,13 @@ class KilledTests(AssetsCase):
         self.assertGreater(self.each_step(lambda: self.collect(0), check), 10)
 
     def needed(self) -> set[str]:
-        """The names that are left when everything else is collected."""
+        """Return the paths that are left after a collection."""
         self.fresh(0)
         self.collect(0)
         return set(self.tree()) - {"unreferenced.json"}
 
     def test_rollback(self) -> None:
-        """There or not; never nowhere."""
+        """A killed rollback leaves the channel at the old or the new release."""
         self.publish()
         found: list[bool] = []
 
@@ -119,7 +119,7 @@ class KilledTests(AssetsCase):
         self.assertTrue(found[-1])
 
     def test_any_moment(self) -> None:
-        """The same, killed by the clock: also in the middle of a write."""
+        """The same holds after a kill at a random time, also in the middle of a write."""
         new = {f"data/{number}.bin": os.urandom(100_000) for number in range(30)}
         shutil.rmtree(self.source)
         self.put(new)
@@ -137,7 +137,7 @@ class KilledTests(AssetsCase):
         self.assertGreater(deaths, 0)
 
     def killed_after(self, seconds: float) -> bool:
-        """Publish in a process of its own; whether it was killed before it was done."""
+        """Publish in another process; return whether it was killed before its end."""
         child = os.fork()
         if child == 0:
             try:

@@ -1,4 +1,4 @@
-"""Which paths a release may have (PROTOCOL 5)."""
+"""A release has only paths that every file system can hold (PROTOCOL 5)."""
 
 from unicodedata import normalize
 
@@ -25,9 +25,9 @@ NAMES = text(characters(codec="utf-8", exclude_categories=("Cc", "Cn", "Zl", "Zp
 
 
 @covers("threats/58")
-class FlawTests(SynchronousTestCase):
+class PathErrorTests(SynchronousTestCase):
     def test_good_paths(self) -> None:
-        """Letters of every script, spaces, dots, long names and deep folders."""
+        """Letters of every script, spaces, dots, long names and deep folders are valid."""
         for path in (
             "data/level1.pck",
             "a",
@@ -48,7 +48,7 @@ class FlawTests(SynchronousTestCase):
             self.assertIsNone(path_error(path), path)
 
     def test_bad_paths(self) -> None:
-        """Traversal, what a terminal or a log would obey, what Windows reads otherwise."""
+        """Traversal, control characters and names that Windows reads differently are refused."""
         for path, reason in (
             ("", "empty"),
             ("/etc/passwd", "empty"),
@@ -86,7 +86,7 @@ class FlawTests(SynchronousTestCase):
 
     @given(ANY)
     def test_what_passes_is_one_place_below(self, path: str) -> None:
-        """However strange, what is let through is UTF-8, in NFC, and climbs nowhere."""
+        """Every valid path is UTF-8 in NFC and stays below its folder."""
         if path_error(path) is None:
             self.assertEqual(normalize("NFC", path).encode().decode(), path)
             self.assertTrue(all(segment not in ("", ".", "..") for segment in path.split("/")))
@@ -95,11 +95,11 @@ class FlawTests(SynchronousTestCase):
 
     @given(one_of(ANY, text("aA./ \\con:~\x7f", max_size=12), lists(SEGMENTS, max_size=4).map("/".join)))
     def test_first_sight(self, path: str) -> None:
-        """What is good at first sight is good by every rule."""
+        """The short cut and the complete check give the same result."""
         self.assertEqual(path_error(path), check_every_rule(path))
 
     def test_first_sight_of_each_character(self) -> None:
-        """Each ASCII character at the begin, in the middle and at the end of a name."""
+        """They do so for each ASCII character at the begin, in the middle and at the end of a name."""
         for character in map(chr, range(128)):
             for path in (f"{character}a", f"a{character}b", f"a{character}", character, f"a/{character}/b"):
                 self.assertEqual(path_error(path), check_every_rule(path), repr(path))
@@ -107,28 +107,28 @@ class FlawTests(SynchronousTestCase):
 
 class RequestedTests(SynchronousTestCase):
     def test_any_normal_form(self) -> None:
-        """The longest names of a manifest are found in NFC and in NFD, which takes three times the bytes at most."""
+        """The longest paths of a manifest are found in NFC and in NFD, which has at most three times the bytes."""
         segment = "\N{GREEK SMALL LETTER IOTA WITH DIALYTIKA AND TONOS}" * 127
         for path in ("data/level.pck", "\u00e9t\u00e9.txt", segment, "/".join([segment] * 4)):
             self.assertIsNone(path_error(path))
             self.assertEqual([normalize_requested(normalize(form, path)) for form in ("NFC", "NFD")], [path, path])
 
     def test_too_long(self) -> None:
-        """What is longer than any name of a manifest is not normalised: that takes the square of the length."""
+        """A path that is longer than any of a manifest is not normalized, which would take the square of its length."""
         marks = "\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}"
         self.assertEqual(len(normalize_requested("a" + marks * 191) or ""), 382)
         for path in ("a" + marks * 192, f"b/{'a' + marks * 2000}/b", "/".join(["a" + marks * 190] * 5)):
             self.assertIsNone(normalize_requested(path))
 
     def test_ascii(self) -> None:
-        """ASCII is its own normal form, however long."""
+        """An ASCII path is returned as it is, however long."""
         self.assertEqual(normalize_requested("a" * 20_000), "a" * 20_000)
 
 
 @covers("threats/58")
-class ClashTests(SynchronousTestCase):
+class ConflictTests(SynchronousTestCase):
     def test_same_name(self) -> None:
-        """Case and normal forms do not tell two files apart everywhere."""
+        """Two paths that differ only in case or normal form conflict."""
         for first, second in (
             ("Data/a", "data/A"),
             ("straße", "STRASSE"),
@@ -141,18 +141,18 @@ class ClashTests(SynchronousTestCase):
             self.assertIn(first, clash.reason)
 
     def test_file_and_folder(self) -> None:
-        """A name is a file or a folder, in either order."""
+        """A file and a folder of one name conflict, in either order."""
         for paths in (["a", "a/b"], ["a/b", "a"], ["A/b/c", "a/B"], ["x/y/z", "x/y/w", "x/Y"]):
             [clash] = conflicting_paths(paths)
             self.assertEqual(clash.path, paths[-1])
             self.assertIn("a file and a folder", clash.reason)
 
     def test_no_clash(self) -> None:
-        """Folders that differ in case only are one folder on some systems, with both files in it."""
+        """Folders that differ only in case do not conflict."""
         self.assertEqual(list(conflicting_paths(["Data/a", "data/b", "data.x", "dat", "data/c/d", "data/c/e"])), [])
 
     @given(lists(NAMES.map(normalize_path).filter(bool), max_size=8))
     def test_clash_is_the_same_either_way(self, names: list[str]) -> None:
-        """There is a clash or none, whatever the order."""
+        """The order of the paths does not decide whether they conflict."""
         self.assertEqual(bool(list(conflicting_paths(names))), bool(list(conflicting_paths(reversed(names)))))
         self.assertEqual(bool(list(conflicting_paths(names))), len({fold_key(name) for name in names}) < len(names))

@@ -7,12 +7,12 @@ from itertools import product
 from gamed.assets.routes import INLINE_BYTES
 from gamed.http.streaming import CHUNK_BYTES
 from gamed.timestamps import http_date
-from tests.assets.serving_helpers import NOW_MS, OPENED_MS, ServingCase
+from tests.assets.serving_fixtures import NOW_MS, OPENED_MS, ServingCase
 from tests.support.covers import covers
 from tests.support.http import Answer, request_bytes
 
 SMALL, LARGE = b"0123456789", bytes(range(251)) * 1200
-"""In memory, and by way of an open file."""
+"""Sizes that are cached in memory and as open files."""
 FILES = {"data/small.txt": SMALL, "data/large.pck": LARGE, "empty": b""}
 EVERY = {
     "date",
@@ -32,7 +32,7 @@ def hexed(data: bytes) -> str:
 
 @covers("4/15", "4/17")
 class FilesTests(ServingCase):
-    """A channel whose release was published a while before it was pointed there."""
+    """A channel with a release that is older than its pointer."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -59,7 +59,7 @@ class FilesTests(ServingCase):
         }
 
     def test_channels(self) -> None:
-        """The list of channels, with what people read; it changes at any time."""
+        """The channel list has release, date and note, and no-cache."""
         answer = self.get("/assets/")
         published = "2027-01-15T08:00:00.000Z"
         shown = {"stable": {"release": self.release, "published": published, "note": "1.4.2"}}
@@ -72,7 +72,7 @@ class FilesTests(ServingCase):
 
     @covers("threats/42")
     def test_manifests(self) -> None:
-        """The manifest's exact bytes: of the channel with its release, of the release for ever."""
+        """A manifest has its exact bytes; below a release it is immutable, below a channel it has Asset-Release."""
         whole = self.fields(self.manifest, "", content_type="application/json", etag=f'"{self.release}"')
         channel, pinned = self.get("/assets/stable"), self.get(f"/assets/{self.release}")
         self.assertEqual((channel.body, pinned.body), (self.manifest, self.manifest))
@@ -82,7 +82,7 @@ class FilesTests(ServingCase):
 
     @covers("threats/42")
     def test_files(self) -> None:
-        """By channel, by release, by content: the same bytes, and who may keep them for how long."""
+        """A file has the same bytes by channel, release and hash, each with its cache lifetime."""
         for path, data in FILES.items():
             kind = "text/plain;charset=utf-8" if path == "data/small.txt" else "application/octet-stream"
             channel, pinned = self.get(f"/assets/stable/{path}"), self.get(f"/assets/{self.release}/{path}")
@@ -97,7 +97,7 @@ class FilesTests(ServingCase):
             self.assertEqual(self.shown(stored), self.fields(data, LASTING, last_modified=http_date(since)))
 
     def test_head_parity(self) -> None:
-        """HEAD answers as GET does, without the bytes, and ignores Range."""
+        """HEAD has the status and header fields of GET, no content, and ignores Range."""
         for address, headers in product(
             ["/assets/", *self.addresses, "/assets/none", "/assets/stable/none"],
             ({}, {"If-None-Match": "*"}, {"If-Match": '"x"'}),
@@ -113,7 +113,7 @@ class FilesTests(ServingCase):
                 self.assertEqual((head.status, head.headers["content-length"]), (200, str(len(data))), address)
 
     def test_not_modified(self) -> None:
-        """304 for who has the bytes: no body, but what a cache must know."""
+        """A client that has the bytes gets 304 with the header fields that a cache needs."""
         for address in self.addresses:
             whole = self.get(address)
             tag, date = whole.headers["etag"], whole.headers["last-modified"]
@@ -135,7 +135,7 @@ class FilesTests(ServingCase):
                 self.assertEqual(self.get(address, headers).status, 200, (address, headers))
 
     def test_failed(self) -> None:
-        """412 where other bytes are meant: tags compare strongly here."""
+        """If-Match with another tag is 412; tags are compared strongly."""
         for address in self.addresses:
             tag = self.get(address).headers["etag"]
             for headers in (
@@ -149,14 +149,14 @@ class FilesTests(ServingCase):
                 self.assertEqual(self.get(address, good).status, 200)
 
     def test_unreadable_tags(self) -> None:
-        """400 for what are no tags; a date that is none is no condition."""
+        """Malformed tags are 400; malformed dates are ignored."""
         for address in ("/assets/", *self.addresses, "/assets/none"):
             for headers in ({"If-None-Match": "abc"}, {"If-Match": '"a" "b"'}, {"If-Match": ""}):
                 self.refused(self.get(address, headers), 400, "bad_precondition")
         self.assertEqual(self.get("/assets/stable", {"If-Modified-Since": "yesterday"}).status, 200)
 
     def test_ranges(self) -> None:
-        """206 with one part of any answer."""
+        """A range of any representation is 206."""
         for address, data in self.addresses.items():
             size = len(data)
             for wanted, first, last in (
@@ -175,7 +175,7 @@ class FilesTests(ServingCase):
                 self.assertEqual(self.shown(answer), self.shown(self.get(address)))
 
     def test_ignored_ranges(self) -> None:
-        """Several, other units, nonsense: everything."""
+        """Several ranges, other units and malformed ranges are ignored."""
         for address, data in self.addresses.items():
             for wanted in (
                 "bytes=0-1,3-4",
@@ -191,7 +191,7 @@ class FilesTests(ServingCase):
                 self.assertNotIn("content-range", answer.headers)
 
     def test_unsatisfiable(self) -> None:
-        """416 with the size; an empty file has no part."""
+        """An unsatisfiable range is 416 with the size, also for an empty file."""
         for address, data in self.addresses.items():
             for wanted in (f"bytes={len(data)}-", "bytes=-0", f"bytes={2**64}-"):
                 answer = self.get(address, {"Range": wanted})
@@ -200,7 +200,7 @@ class FilesTests(ServingCase):
         self.assertEqual(self.get("/assets/stable/empty", {"Range": "bytes=0-"}).status, 416)
 
     def test_if_range(self) -> None:
-        """The part only of the bytes that the tag names, else all."""
+        """If-Range with another tag sends everything."""
         for address, data in self.addresses.items():
             if not data:
                 continue
@@ -211,7 +211,7 @@ class FilesTests(ServingCase):
                 self.assertEqual(answer.body, data[1:3] if status == 206 else data)
 
     def test_if_range_by_date(self) -> None:
-        """Of a release its exact date; a channel may have had two releases within that second, so no date will do."""
+        """If-Range with a date works below a release, never below a channel."""
         for address, data in self.addresses.items():
             if not data:
                 continue
@@ -222,7 +222,7 @@ class FilesTests(ServingCase):
             self.assertEqual(self.get(address, earlier).status, 200)
 
     def test_templates(self) -> None:
-        """The log has no path, but what routes are called."""
+        """The access log has route templates instead of paths."""
         for address in ("/assets/", *self.addresses, "/assets/none/at/all"):
             self.get(address)
         templates = {"/assets/", "/assets/{name}", "/assets/{name}/{path}", "/assets/objects/{sha256}"}
@@ -231,7 +231,7 @@ class FilesTests(ServingCase):
         self.assertEqual(sizes, [len(data) for data in FILES.values()])
 
     def test_other_methods(self) -> None:
-        """405 with what there is."""
+        """Other methods are 405 with Allow."""
         for address in ("/assets/", *self.addresses):
             for method in ("PUT", "POST", "DELETE", "PATCH", "BREW"):
                 answer = self.ask(method, address)
@@ -241,7 +241,7 @@ class FilesTests(ServingCase):
 
 class ManyFilesTests(ServingCase):
     def test_a_long_manifest(self) -> None:
-        """Sent piece by piece, whole and in part."""
+        """Large files are streamed, completely and in part."""
         name = self.folder.release({f"data/level-{n:04}.pck": SMALL for n in range(2000)})
         text = (self.folder.path / "releases" / f"{name}.json").read_bytes()
         self.assertGreater(len(text), 2 * INLINE_BYTES)
@@ -258,7 +258,7 @@ class ManyFilesTests(ServingCase):
 
 class NothingTests(ServingCase):
     def test_no_folder(self) -> None:
-        """Before anything was published the list is empty, and no older than the service."""
+        """Without any channel the list is empty, with the start of the service as its date."""
         answer = self.get("/assets/")
         self.assertEqual((answer.status, answer.json), (200, {"channels": {}}))
         self.assertEqual(answer.headers["last-modified"], http_date(OPENED_MS))
@@ -270,7 +270,7 @@ class NothingTests(ServingCase):
         self.assertFalse(self.folder.path.exists())
 
     def test_not_there(self) -> None:
-        """404 says which of them is not there, and where to look."""
+        """A 404 says whether the channel, the release or the file is missing."""
         release = self.folder.publish("stable", FILES)
         for path, code in (
             ("none", "channel_not_found"),

@@ -1,4 +1,4 @@
-"""What changes while it is served: channels that move, releases that go, files that are damaged (PROTOCOL 5)."""
+"""Channels are moved, releases deleted and files damaged while they are served (PROTOCOL 5)."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from gamed.assets.cache import CACHED_RELEASES, RELEASE_TTL_SECONDS
 from gamed.timestamps import http_date
-from tests.assets.serving_helpers import NOW_MS, ServingCase
+from tests.assets.serving_fixtures import NOW_MS, ServingCase
 from tests.support.covers import covers
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ LARGE = b"large " * 50_000
 
 class MovingTests(ServingCase):
     def test_seen_within_a_second(self) -> None:
-        """A channel that is moved, made or taken away is seen a second later, by every address of it."""
+        """A channel that is set, created or deleted is seen within a second at every address."""
         old = self.folder.publish("stable", {"a": OLD})
         self.assertEqual(self.get("/assets/stable/a").body, OLD)
         new = self.folder.publish("stable", {"a": NEW})
@@ -39,8 +39,8 @@ class MovingTests(ServingCase):
         found: dict[str, dict[str, str]] = self.get("/assets/").json["channels"]
         return found
 
-    def test_not_looked_at_for_each_request(self) -> None:
-        """Within half a second the folder is asked once, however many ask."""
+    def test_not_read_for_each_request(self) -> None:
+        """The folder is read once in half a second, however many requests arrive."""
         self.folder.publish("stable", {"a": OLD})
         self.get("/assets/stable/a")
         before = self.away
@@ -51,12 +51,12 @@ class MovingTests(ServingCase):
 
     away = 0
 
-    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
+    def run_in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         self.away += 1
-        return super().run_away(work)
+        return super().run_in_thread(work)
 
     def test_old_release_stays(self) -> None:
-        """By its own id the old release stays what it was, byte for byte."""
+        """The old release stays the same at its own id."""
         old = self.folder.publish("stable", {"a": OLD})
         whole = self.get(f"/assets/{old}/a")
         self.folder.publish("stable", {"a": NEW})
@@ -67,7 +67,7 @@ class MovingTests(ServingCase):
         self.assertEqual(self.get(f"/assets/{old}").status, 200)
 
     def test_back_is_a_change(self) -> None:
-        """After a rollback a cache that knows the date of what was there before hears of it."""
+        """After a rollback a revalidation by date gets the new content."""
         old = self.folder.publish("stable", {"a": OLD}, at_ms=NOW_MS - 60_000)
         new = self.folder.release({"a": NEW}, at_ms=NOW_MS - 30_000)
         self.folder.point("stable", new, NOW_MS - 30_000)
@@ -81,7 +81,7 @@ class MovingTests(ServingCase):
         self.assertEqual(self.get("/assets/stable/a").body, OLD)
 
     def test_same_bytes_again(self) -> None:
-        """A file that the new release has too is the same file to a cache."""
+        """A file that both releases have is 304 by its tag."""
         self.folder.publish("stable", {"a": OLD, "b": OLD})
         tag = self.get("/assets/stable/a").headers["etag"]
         self.folder.publish("stable", {"a": OLD, "b": NEW})
@@ -91,7 +91,7 @@ class MovingTests(ServingCase):
 
     @covers("threats/56")
     def test_resumed_across_a_move(self) -> None:
-        """Who goes on with a download by its etag gets the rest of the same bytes, or the new ones from the start."""
+        """A download that is resumed by tag gets the rest of the same bytes, or all of the new ones."""
         old = self.folder.publish("stable", {"a": LARGE})
         tag = self.get("/assets/stable/a").headers["etag"]
         self.folder.publish("stable", {"a": LARGE[::-1]})
@@ -104,7 +104,7 @@ class MovingTests(ServingCase):
 
 class GoneTests(ServingCase):
     def test_deleted_release(self) -> None:
-        """A release that was deleted is not found: soon, and at once where its files are missed."""
+        """A deleted release is 404 after a minute, and at once if one of its files is missing."""
         gone = self.folder.release({"a": OLD, "b": NEW})
         self.assertEqual(self.get(f"/assets/{gone}/a").body, OLD)
         (self.folder.path / "releases" / f"{gone}.json").unlink()
@@ -116,14 +116,14 @@ class GoneTests(ServingCase):
         self.refused(self.get(f"/assets/objects/{self.folder.object_path(OLD).name}"), 404, "file_not_found")
 
     def test_many_releases(self) -> None:
-        """A few are kept in memory; all that are on disk are served."""
+        """A few releases are cached; all on disk are served."""
         names = [self.folder.release({"a": OLD}, note=str(n)) for n in range(3 * CACHED_RELEASES)]
         for name in [*names, *names]:
             self.assertEqual(self.get(f"/assets/{name}/a").body, OLD)
         self.assertEqual(len(self.library._releases), CACHED_RELEASES)
 
     def test_unknown_names_are_not_remembered(self) -> None:
-        """Nobody fills the memory with what is not there."""
+        """Requests for unknown names leave nothing in memory."""
         self.folder.publish("stable", {"a": OLD})
         for n in range(200):
             self.get(f"/assets/r{n:016x}")
@@ -134,7 +134,7 @@ class GoneTests(ServingCase):
 
 @covers("threats/56")
 class DamagedTests(ServingCase):
-    """500 instead of bytes that are not those that were published; everything else is served."""
+    """Damaged files, which are 500 while everything else is served."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -150,14 +150,14 @@ class DamagedTests(ServingCase):
         self.assertEqual(self.get("/assets/stable/good").body, NEW)
 
     def test_truncated(self) -> None:
-        """Fewer bytes than the manifest says: seen before the head is sent."""
+        """A file that is too short is noticed before the head is sent."""
         for path, data in (("small", OLD), ("large", LARGE)):
             os.truncate(self.folder.object_path(data), len(data) - 1)
             self.refuses(path)
         self.assertEqual(self.get("/assets/stable").status, 200)
 
     def test_truncated_while_it_is_known(self) -> None:
-        """Also of a file that is open already."""
+        """A file that is cut off while it is open is noticed, too."""
         self.assertEqual(self.get("/assets/stable/large").body, LARGE)
         os.truncate(self.folder.object_path(LARGE), 100_000)
         self.refuses("large")
@@ -169,7 +169,7 @@ class DamagedTests(ServingCase):
             self.refuses(path)
 
     def test_other_bytes(self) -> None:
-        """Small ones are hashed before they are served; large ones by who loads them, and by `gamed assets verify`."""
+        """Small files are hashed before they are served; the client and `gamed assets verify` hash large ones."""
         self.folder.object_path(OLD).write_bytes(OLD[::-1])
         self.refuses("small")
 
@@ -178,15 +178,15 @@ class DamagedTests(ServingCase):
             self.folder.object_path(data).unlink()
             self.refuses(path)
 
-    def test_mended(self) -> None:
-        """What was published anew is served at once."""
+    def test_repaired(self) -> None:
+        """A repaired file is served at once."""
         self.folder.object_path(LARGE).unlink()
         self.refuses("large")
         self.folder.object(LARGE)
         self.assertEqual(self.get("/assets/stable/large").body, LARGE)
 
     def test_replaced(self) -> None:
-        """A file that was put in the place of a damaged one is read, not the one that is open."""
+        """A file that replaces a damaged one is read instead of the open one."""
         path = self.folder.object_path(LARGE)
         path.write_bytes(LARGE[::-1])
         self.assertEqual(self.get("/assets/stable/large").body, LARGE[::-1])
@@ -194,10 +194,10 @@ class DamagedTests(ServingCase):
         self.assertEqual(self.get("/assets/stable/large").body, LARGE)
 
     def test_manifest(self) -> None:
-        """A manifest that does not give the release's id; the other channels are listed."""
+        """A channel with a damaged manifest is not listed; the other channels are."""
         other = self.folder.publish("beta", {"b": NEW})
         self.folder.put(f"releases/{self.release}.json", b'{"format":1}')
-        self.browser = self.room()
+        self.browser = self.new_browser()
         self.refuses_name("stable")
         self.refused(self.get(f"/assets/{self.release}"), 500, "internal_error")
         self.assertEqual(list(self.get("/assets/").json["channels"]), ["beta"])
@@ -209,10 +209,10 @@ class DamagedTests(ServingCase):
         self.assertTrue([event for event in self.browser.events if f"channel_unavailable channel={name} " in event])
 
     def test_pointer(self) -> None:
-        """A pointer that cannot be read, or that points at nothing; mended, it is served within a second."""
+        """A channel with a damaged pointer is 500; once repaired it is served within a second."""
         for text in (b"", b"{", b"[]", self.pointer("r0123456789abcdef")):
             self.folder.put("channels/stable.json", text)
-            self.browser = self.room()
+            self.browser = self.new_browser()
             self.refuses_name("stable")
             self.assertEqual(self.get("/assets/").json, {"channels": {}})
             self.folder.point("stable", self.release)
@@ -227,13 +227,13 @@ class DamagedTests(ServingCase):
         return text
 
     def test_unreadable(self) -> None:
-        """A folder that cannot be looked at: what was seen last goes on."""
+        """While the folder cannot be read, the last snapshot is served."""
         self.assertEqual(self.get("/assets/stable/good").body, NEW)
         channels = self.folder.path / "channels"
         channels.rename(channels.with_name("away"))
         channels.write_bytes(b"")
         self.clock.advance(1)
         self.assertEqual(self.get("/assets/stable/good").body, NEW)
-        self.browser = self.room()
+        self.browser = self.new_browser()
         self.refused(self.get("/assets/stable/good"), 500, "internal_error")
         self.refused(self.get("/assets/"), 500, "internal_error")

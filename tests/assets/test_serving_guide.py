@@ -1,4 +1,4 @@
-"""What docs/assets.md tells game developers to try, tried; and the same through nginx and Caddy with the samples."""
+"""The commands of docs/assets.md work as printed, also through nginx and Caddy with the samples."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
 
-from tests.assets.serving_helpers import Folder
+from tests.assets.serving_fixtures import Folder
 from tests.e2e.cases import ServiceCase
 from tests.e2e.service import ROOT
 from tests.proxies.cases import in_front
@@ -20,7 +20,7 @@ PREFIX = 100_000
 
 
 def commands() -> str:
-    """All blocks of the page's part for game developers, one after another."""
+    """Return all command blocks of the page's part for game developers."""
     part = (ROOT / "docs/assets.md").read_text("utf-8").partition("\n## For game developers\n")[2]
     return "\n".join(re.findall(r"(?ms)^```sh\n(.+?)^```", part))
 
@@ -35,7 +35,7 @@ class GuideTests(ServiceCase):
         )
 
     def test_commands(self) -> None:
-        """A download that broke off half way is whole in the end, and each command says what the page says."""
+        """An interrupted download is completed, and each command prints what the page says."""
         script = commands().replace("https://play.example.org", self.service.base)
         broken = f"\nhead -c {PREFIX} level1.pck > part; mv part level1.pck\ncurl -sf -C -"
         done = self.run_shell(script.replace("\ncurl -sf -C -", broken, 1))
@@ -58,7 +58,7 @@ class GuideTests(ServiceCase):
 
     @covers("1/3")
     def test_behind_proxies(self) -> None:
-        """Bytes, parts, conditions and every field come through both, unchanged and uncompressed."""
+        """Bytes, parts, conditions and fields pass both proxies unchanged and uncompressed."""
         folder = Path(self.mktemp()).absolute()
         for proxy in in_front(self, folder, f"127.0.0.1:{self.service.port}"):
             for name in ("stable", self.release):

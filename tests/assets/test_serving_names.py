@@ -1,4 +1,4 @@
-"""Every name a request may try: what is not in the release is not found, and nothing but the store is read."""
+"""A name that is not in a release is 404, and only files of the store are read."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 from gamed.assets.manifest import AssetFile, Manifest
-from tests.assets.serving_helpers import NOW_MS, ServingCase
+from tests.assets.serving_fixtures import NOW_MS, ServingCase
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Answer
 
@@ -107,7 +107,7 @@ UNREADABLE = (
     "caf%e9",
     "%80",
 )
-"""400: what percent-encodes no UTF-8."""
+"""Targets that are 400, because they do not percent-encode UTF-8."""
 NAMES = {
     "..": CHANNEL,
     ".": CHANNEL,
@@ -153,7 +153,7 @@ OBJECTS = (
 
 
 class Opened:
-    """The names of files that this process opens while `watching`; a hook cannot be taken back."""
+    """The names of the files that this process opens while `watching`; an audit hook cannot be removed."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -170,7 +170,7 @@ OPENED = Opened()
 
 @covers("threats/41")
 class NameTests(ServingCase):
-    """A folder full of what must not be read, around and in the store."""
+    """A store with files in and around it that must not be read."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -191,14 +191,14 @@ class NameTests(ServingCase):
         return answer
 
     def test_below_a_release(self) -> None:
-        """404 by name, below a channel and below a release."""
+        """A path that is not in the manifest is 404, below a channel and a release."""
         for path, code in BELOW_A_RELEASE.items():
             for name in ("stable", self.release):
                 answer = self.raw(f"/assets/{name}/{path}".encode())
                 self.refused(answer, 404, code)
 
     def test_nothing_is_opened(self) -> None:
-        """A path that is not in the manifest, or no hash, opens no file; a name opens none but a manifest."""
+        """Unknown paths and malformed hashes open no file; an unknown name opens at most a manifest."""
         self.get("/assets/stable")
         OPENED.names.clear()
         OPENED.watching = True
@@ -210,7 +210,7 @@ class NameTests(ServingCase):
         self.assertEqual(set(OPENED.names), {str(self.folder.path / "releases"), "r0123456789abcdef.json"})
 
     def test_unreadable(self) -> None:
-        """400 for a target that is not UTF-8 once it is decoded."""
+        """A target that does not decode to UTF-8 is 400."""
         for path in UNREADABLE:
             for name in ("stable", self.release, "objects", "none"):
                 self.refused(self.raw(f"/assets/{name}/{path}".encode()), 400, "bad_request")
@@ -218,7 +218,7 @@ class NameTests(ServingCase):
             self.refused(self.raw(target), 400, "bad_request")
 
     def test_names(self) -> None:
-        """What stands in the place of a channel or a release, alone and before a path."""
+        """A malformed name of a channel or release is 404, alone and before a path."""
         for name, code in NAMES.items():
             for path in ("", "/data/level.pck"):
                 answer = self.raw(f"/assets/{name}{path}".encode())
@@ -228,14 +228,14 @@ class NameTests(ServingCase):
                     self.assertEqual(answer.status, 200, name)
 
     def test_objects(self) -> None:
-        """What stands in the place of a hash."""
+        """A malformed hash is 404."""
         for name in OBJECTS:
             answer = self.raw(f"/assets/objects/{name}".encode())
             self.assertEqual(answer.status, 404, name)
             self.assertIn(answer.code, (FILE, CHANNEL, ROUTE), name)
 
     def test_good_names(self) -> None:
-        """Encoded or not, composed or not, with a query or in the absolute form: once decoded it is in the manifest."""
+        """Every encoding and form of a valid path finds its file."""
         for target in (
             "/assets/stable/data/level.pck",
             "/assets/stable/data/level.pck?v=2",
@@ -249,13 +249,13 @@ class NameTests(ServingCase):
             self.assertEqual(self.raw(f"/assets/stable/{encoded}".encode()).body, NAMED, form)
 
     def test_combining_marks(self) -> None:
-        """A name of combining marks as long as a head can have is not found, like any other."""
+        """A very long name of combining marks is 404 like any other."""
         marks = "%CC%81%CC%A3" * 1300
         for path in (marks, f"data/a{marks}", "/".join(["a" + "%CC%81%CC%A3" * 60] * 20)):
             self.refused(self.raw(f"/assets/stable/{path}".encode()), 404, FILE)
 
     def test_a_manifest_out_of_place(self) -> None:
-        """Whoever writes to the store writes a manifest that reaches out of it: it is not read as one."""
+        """A manifest with a path out of the store is damaged."""
         for path in ("../../secret", "/etc/passwd", "a/../b", "a\\b", "nul"):
             file = AssetFile(len(SECRET), "0" * 64, "text/plain")
             release = self.folder.manifest(Manifest(NOW_MS, {path: file}))
@@ -263,12 +263,12 @@ class NameTests(ServingCase):
             self.refused(self.get(f"/assets/{release}/data/level.pck"), 500, "internal_error")
 
     def test_links(self) -> None:
-        """Where the store has a link instead of a file, nothing is read through it."""
+        """A link in the store is not followed."""
         outside = self.data / "outside"
         outside.write_bytes(GOOD)
         for kind in (self.link, self.folder_link):
             kind(self.folder.object_path(GOOD), outside)
-            self.browser = self.room()
+            self.browser = self.new_browser()
             self.refused(self.get("/assets/stable/data/level.pck"), 500, "internal_error")
             self.refused(self.get(f"/assets/objects/{self.folder.object_path(GOOD).name}"), 500, "internal_error")
 

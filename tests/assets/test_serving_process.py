@@ -1,4 +1,4 @@
-"""The service as a process, with files of every size and readers of every kind (PROTOCOL 5 and 6)."""
+"""A running service sends files of every size to fast and slow clients (PROTOCOL 5, 6)."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from threading import Thread
 
 from gamed.assets.cache import IDLE_FILES
 from gamed.assets.manifest import AssetFile, Manifest
-from tests.assets.serving_helpers import NOW_MS, Folder
+from tests.assets.serving_fixtures import NOW_MS, Folder
 from tests.assets.test_serving_names import BELOW_A_RELEASE, NAMES, UNREADABLE
 from tests.contract.live import token_of
 from tests.e2e.cases import ServiceCase
@@ -40,7 +40,7 @@ class AssetsCase(ServiceCase):
         return ask(self.service.port, method, f"/assets/{path}", headers=fields)
 
     def sparse(self, size: int, marks: dict[int, bytes], name: str = "f" * 64) -> str:
-        """A release with one file of this size, zeros but for the marks; its channel is `huge`."""
+        """Publish a sparse file of this size with some bytes in it to the channel `huge`."""
         path = self.folder_of.put(f"objects/{name[:2]}/{name}", b"")
         with path.open("r+b") as file:
             file.truncate(size)
@@ -51,14 +51,14 @@ class AssetsCase(ServiceCase):
         return release
 
     def resident_mib(self) -> int:
-        """Its own memory; what the kernel keeps of files is not."""
+        """Return the memory of the service without the page cache."""
         text = Path(f"/proc/{self.service.pid}/status").read_text("utf-8")
         found = re.search(r"RssAnon:\s+([0-9]+) kB", text)
         assert found is not None, text
         return int(found[1]) // KIB
 
     def open_objects(self) -> list[str]:
-        """Objects that it has descriptors of."""
+        """Return the objects that the service has open."""
         found = []
         for link in Path(f"/proc/{self.service.pid}/fd").iterdir():
             try:
@@ -76,7 +76,7 @@ class AssetsCase(ServiceCase):
 
 class HugeTests(AssetsCase):
     def test_four_gibibytes(self) -> None:
-        """Sizes and offsets beyond 32 bits; memory does not grow with what is sent."""
+        """Sizes and offsets beyond 32 bits work, and memory does not grow."""
         marks = {0: b"first", 2 * GIB - 3: b"middle", 4 * GIB - 3: b"ends"}
         release = self.sparse(HUGE, marks)
         for name in ("huge", release):
@@ -101,7 +101,7 @@ class HugeTests(AssetsCase):
         self.assertLess(self.resident_mib() - before, GROWTH_MIB)
 
     def streamed(self, path: str, first: int, length: int) -> int:
-        """How many bytes of this range come; they are not kept."""
+        """Return how many bytes of a range are received."""
         with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=LOCK_WAIT_SECONDS)) as connection:
             connection.request("GET", f"/assets/{path}", headers={"Range": f"bytes={first}-{first + length - 1}"})
             answer = connection.getresponse()
@@ -112,7 +112,7 @@ class HugeTests(AssetsCase):
 class SlowTests(AssetsCase):
     @covers("threats/36")
     def test_slow_readers(self) -> None:
-        """200 players on lines of 1 KB/s: saves are written as ever, and nothing of the file comes to memory."""
+        """200 clients that read 1 KB/s neither slow down saves nor need memory."""
         token = token_of(self.service, "anna")
         self.sparse(64 * MIB, {})
         before = self.resident_mib()
@@ -137,7 +137,7 @@ class SlowTests(AssetsCase):
 
 
 class Readers:
-    """Connections that read 1 KiB each second, a quarter at a time, in a thread of their own."""
+    """Connections that read 1 KiB a second, in a thread of their own."""
 
     def __init__(self, port: int, count: int, request: bytes) -> None:
         self.heard = self.taken = self.lost = 0
@@ -186,7 +186,7 @@ class Readers:
 class MovingTests(AssetsCase):
     @covers("threats/56")
     def test_published_while_it_is_read(self) -> None:
-        """A download that began with a release ends with it, whole; who comes a second later gets the new one."""
+        """A download is completed with its release while the channel moves; a later one gets the new release."""
         old, new = (bytes([n]) * 7919 * 4000 for n in (1, 2))
         self.folder_of.publish("stable", {"pack": old})
         self.until(lambda: self.get("stable").status == 200, "the first release is not seen")
@@ -211,8 +211,8 @@ class MovingTests(AssetsCase):
 
 class DescriptorTests(AssetsCase):
     @covers("threats/36")
-    def test_who_leaves(self) -> None:
-        """Players who close in the middle leave no open file behind, but a few that are kept for the next."""
+    def test_clients_that_leave(self) -> None:
+        """Clients that leave in the middle leave only a few cached open files."""
         files = {str(n): b"%4d" % n * (MIB // 4) for n in range(IDLE_FILES + 30)}
         self.folder_of.publish("stable", files)
         self.assertEqual(self.get("stable").status, 200)
@@ -229,7 +229,7 @@ class DescriptorTests(AssetsCase):
 
     @covers("threats/56")
     def test_cut_while_it_is_sent(self) -> None:
-        """A file that becomes shorter breaks its download off: nobody takes a part for the whole."""
+        """A file that is cut off aborts its download."""
         self.sparse(64 * MIB, {})
         with closing(HTTPConnection("127.0.0.1", self.service.port, timeout=LOCK_WAIT_SECONDS)) as connection:
             connection.request("GET", "/assets/huge/pack")
@@ -243,7 +243,7 @@ class DescriptorTests(AssetsCase):
         self.assertEqual(self.open_objects(), [])
 
     def test_names_over_a_socket(self) -> None:
-        """Each name that may be tried, as it is on the wire."""
+        """Hostile names are refused over a real socket."""
         self.folder_of.publish("stable", {"data/level.pck": b"good"})
         (self.service.data / "secret").write_bytes(b"not for players")
         targets = [*(f"stable/{path}" for path in (*BELOW_A_RELEASE, *UNREADABLE)), *NAMES]

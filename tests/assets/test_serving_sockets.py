@@ -1,4 +1,4 @@
-"""Large files over each kind of socket: plain, unix, TLS; from the disk and from the kernel's memory."""
+"""Large files are sent over TCP, unix sockets and TLS, from disk and from the page cache."""
 
 import os
 import socket
@@ -25,19 +25,19 @@ from gamed.http import direct_socket
 from gamed.http.client_address import HttpSettings
 from gamed.http.direct_socket import unsent_bytes
 from gamed.http.server import build_server
-from tests.assets.serving_helpers import NOW_MS, Folder
+from tests.assets.serving_fixtures import NOW_MS, Folder
 from tests.support.certificates import certificate
 from tests.support.http import Lines
 
 T = TypeVar("T")
 DATA = os.urandom(1000) * 9001
-"""Nine stretches that are looked at one after another, the last of them short."""
+"""Nine stretches, the last of them short."""
 LOCK_WAIT_SECONDS = 60
 REQUEST = b"GET /assets/stable/pack HTTP/1.1\r\nHost: localhost\r\n%b\r\n"
 
 
 def fetched(line: socket.socket, fields: bytes = b"", *, slow: bool = False) -> tuple[bytes, bytes]:
-    """Head and body of one answer; the connection goes on. A slow reader lets all buffers fill first."""
+    """Return head and body of one response; with `slow` all buffers are full first."""
     line.settimeout(LOCK_WAIT_SECONDS)
     line.sendall(REQUEST % fields)
     if slow:
@@ -117,7 +117,7 @@ class FilesCase(TestCase):
         return connect
 
     def same(self, connect: Callable[[], socket.socket]) -> Any:
-        """In a thread: whole, slowly, in part, one after another on one connection."""
+        """Fetch the file completely, slowly and in part on one connection, in a thread."""
 
         def ask() -> None:
             with connect() as line:
@@ -166,7 +166,7 @@ class SocketTests(FilesCase):
 
     @inlineCallbacks
     def test_pipelined(self) -> Any:
-        """Many requests sent at once are answered one after another, without end in depth."""
+        """A long pipeline is answered in order, without deep recursion."""
         connect, count = self.tcp(), 150
         wanted = b"Range: bytes=0-199999\r\n"
 
@@ -184,7 +184,7 @@ class SocketTests(FilesCase):
 class UnsentTests(FilesCase):
     @inlineCallbacks
     def test_how_much_is_unread(self) -> Any:
-        """What a slow reader has yet to take can be seen becoming less, while the socket has no room yet."""
+        """unsent_bytes() shrinks while a slow client reads, before the socket has room."""
         line = yield deferToThread(self.tcp())
         self.addCleanup(line.close)
         line.sendall(REQUEST % b"")
@@ -200,7 +200,7 @@ class UnsentTests(FilesCase):
 
 
 class FallbackTests(SocketTests):
-    """The same with a Twisted whose names are not known: all bytes go through the transport."""
+    """The same without Twisted's private names: all bytes pass through the transport."""
 
     def setUp(self) -> None:
         super().setUp()

@@ -1,4 +1,4 @@
-"""The assets folder as the service reads it: what is there, what is not, what is damaged (PROTOCOL 5)."""
+"""The service reads the assets folder, also an empty or damaged one (PROTOCOL 5)."""
 
 import os
 from hashlib import sha256
@@ -43,14 +43,14 @@ class StoreTests(SynchronousTestCase):
         self.put(f"objects/{HASH[:2]}/{HASH}", CONTENT)
 
     def test_nothing_there(self) -> None:
-        """Before anything is published there is nothing, and that is in order."""
+        """A missing folder counts as an empty one."""
         self.assertEqual((self.store.stamp(), self.store.channels(), self.store.releases()), ((), [], []))
         self.assertRaises(ChannelNotFound, self.store.pointer, "stable")
         self.assertRaises(ReleaseNotFound, self.store.manifest, RELEASE)
         self.assertRaises(ObjectNotFound, self.store.open_object, HASH)
 
     def test_read(self) -> None:
-        """Pointer, exact bytes of the manifest, bytes of the object; nothing else in the folders is taken for one."""
+        """Pointers, manifests and objects are read; other files in the folders are ignored."""
         self.fill()
         self.put("channels/objects.json", b"")
         self.put("channels/x.txt", b"")
@@ -63,7 +63,7 @@ class StoreTests(SynchronousTestCase):
             self.assertFalse(os.get_inheritable(file.fileno()))
 
     def test_stamp(self) -> None:
-        """The same until a pointer is made, moved or removed."""
+        """The stamp changes when a pointer is created, moved or deleted."""
         self.fill()
         seen = [self.store.stamp()]
         self.put("releases/other.json", b"")
@@ -78,7 +78,7 @@ class StoreTests(SynchronousTestCase):
         self.assertEqual(seen[3], seen[0])
 
     def test_names_are_no_paths(self) -> None:
-        """A name of another form is not looked for, wherever it would lead."""
+        """A malformed name is never used in a path."""
         self.fill()
         self.put("secret.json", pointer_bytes(ChannelPointer(RELEASE, 0)))
         for name in ("../secret", "stable.json", "", ".", "STABLE", "stable\0"):
@@ -88,7 +88,7 @@ class StoreTests(SynchronousTestCase):
             self.assertRaises(ObjectNotFound, self.store.open_object, name)
 
     def test_damaged(self) -> None:
-        """Bytes that are not as gamed wrote them are an error with a name."""
+        """Damaged files raise an error with their name."""
         self.fill()
         self.put("channels/stable.json", b"{")
         self.assertRaises(PointerMalformed, self.store.pointer, "stable")
@@ -99,7 +99,7 @@ class StoreTests(SynchronousTestCase):
         self.assertRaises(AssetsDamaged, self.store.open_object, HASH, len(CONTENT) + 1)
 
     def test_no_regular_files(self) -> None:
-        """Links, folders, pipes and devices are not followed, read or waited for."""
+        """Links, folders, pipes and devices are refused without waiting."""
         self.fill()
         outside = self.put("../outside", CONTENT)
         target = self.store.object_path(HASH)
@@ -120,7 +120,7 @@ class StoreTests(SynchronousTestCase):
         self.assertRaises(AssetsDamaged, self.store.open_object, HASH)
 
     def test_descriptors_are_closed(self) -> None:
-        """However it ends, no descriptor stays open."""
+        """No descriptor stays open after any error."""
         self.fill()
         self.put(f"objects/{'0' * 2}/{'0' * 64}/x", b"")
         before = len(os.listdir("/proc/self/fd"))

@@ -9,7 +9,7 @@ from re import search
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from tests.assets.serving_helpers import Folder
+from tests.assets.serving_fixtures import Folder
 from tests.e2e.client import gamed
 from tests.e2e.service import Service
 from tests.e2e.wire import ask

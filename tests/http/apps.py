@@ -1,4 +1,4 @@
-"""Rooms made for the tests of the web itself."""
+"""Route groups, body policies and receivers for the tests of HTTP itself."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,15 +24,15 @@ class Inner(Struct):
 
 
 class Body(Struct):
-    """What /echo/json takes."""
+    """The JSON body of /echo/json."""
 
     number: int
     text: str = ""
     inner: Inner | None = None
 
 
-class Sink:
-    """A sink that remembers."""
+class RecordingReceiver:
+    """A body receiver that records what it gets."""
 
     def __init__(self, refuse_at: int | None = None) -> None:
         self.parts: list[bytes] = []
@@ -42,7 +42,7 @@ class Sink:
     def write(self, data: bytes) -> None:
         self.parts.append(data)
         if self._refuse_at is not None and sum(map(len, self.parts)) > self._refuse_at:
-            raise WebErrorTooMuch("That is too much.")
+            raise TooMuch("That is too much.")
 
     def abort(self) -> None:
         self.aborted += 1
@@ -52,12 +52,12 @@ class Sink:
         return sum(map(len, self.parts))
 
 
-class WebErrorTooMuch(DatabaseBusy):
-    """Typed error raised by a sink."""
+class TooMuch(DatabaseBusy):
+    """A typed error that a receiver raises."""
 
 
-class Turnstile(Struct, frozen=True):
-    """A gate that decides when the test says so."""
+class BlockingPolicy(Struct, frozen=True):
+    """A body policy that decides when the test says so."""
 
     heads: list[RequestHead] = field(default_factory=list)
     waiting: list[Deferred[Any]] = field(default_factory=list)
@@ -69,18 +69,18 @@ class Turnstile(Struct, frozen=True):
         return await decision
 
 
-class OpenGate(Struct, frozen=True):
-    """A gate that lets everyone in, into sinks that are kept."""
+class AcceptingPolicy(Struct, frozen=True):
+    """A body policy that accepts every body and records the receivers."""
 
-    sinks: list[Sink] = field(default_factory=list)
+    receivers: list[RecordingReceiver] = field(default_factory=list)
     refuse_at: int | None = None
 
-    async def accept(self, head: RequestHead) -> Sink:
-        self.sinks.append(Sink(self.refuse_at))
-        return self.sinks[-1]
+    async def accept(self, head: RequestHead) -> RecordingReceiver:
+        self.receivers.append(RecordingReceiver(self.refuse_at))
+        return self.receivers[-1]
 
 
-class EchoRoom(Struct, frozen=True):
+class EchoRoutes(Struct, frozen=True):
     """JSON routes of every kind."""
 
     app = make_app()
@@ -88,7 +88,7 @@ class EchoRoom(Struct, frozen=True):
     body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
     calls: list[Any] = field(default_factory=list)
     waiting: list[Deferred[Any]] = field(default_factory=list)
-    detached: ShieldedTasks = field(default_factory=ShieldedTasks)
+    tasks: ShieldedTasks = field(default_factory=ShieldedTasks)
 
     @app.route("/echo/text", methods=["GET"])
     def echo_text(self, request: Request) -> str:
@@ -108,9 +108,9 @@ class EchoRoom(Struct, frozen=True):
 
     @app.route("/echo/any", methods=["GET", "PUT", "POST", "DELETE"])
     async def echo_any(self, request: Request) -> bytes:
-        sink = request.body
+        receiver = request.body
         self.calls.append(request.head)
-        size = sink.size if isinstance(sink, (Sink, MemoryBody)) else -1
+        size = receiver.size if isinstance(receiver, (RecordingReceiver, MemoryBody)) else -1
         return write_json(request, 200, {"size": size, "method": request.head.method})
 
     @app.route("/echo/query", methods=["GET"])
@@ -133,7 +133,7 @@ class EchoRoom(Struct, frozen=True):
 
     @app.route("/echo/deferred", methods=["GET"])
     def echo_deferred(self, request: Request) -> Deferred[bytes]:
-        return succeed(b"in time") if request.head.query else fail(WebErrorTooMuch())
+        return succeed(b"in time") if request.head.query else fail(TooMuch())
 
     @app.route("/echo/later/deferred", methods=["GET"])
     def echo_later_deferred(self, request: Request) -> Deferred[bytes]:
@@ -157,7 +157,7 @@ class EchoRoom(Struct, frozen=True):
 
     @app.route("/echo/detached", methods=["POST"])
     async def echo_detached(self, request: Request) -> bytes:
-        return await self.detached.run(self._work())
+        return await self.tasks.run(self._work())
 
     async def _work(self) -> bytes:
         answer: Deferred[bytes] = Deferred()
@@ -187,7 +187,7 @@ class EchoRoom(Struct, frozen=True):
 
     @app.route("/echo/typed", methods=["GET"])
     async def echo_typed(self, request: Request) -> bytes:
-        raise WebErrorTooMuch
+        raise TooMuch
 
     @app.route("/echo/nothing", methods=["DELETE", "GET"])
     async def echo_nothing(self, request: Request) -> None:
@@ -240,7 +240,7 @@ class EchoRoom(Struct, frozen=True):
         return write_json(request, 200, {})
 
 
-class PagesRoom(Struct, frozen=True):
+class PageRoutes(Struct, frozen=True):
     """Browser routes."""
 
     app = make_html_app(error_response)
@@ -262,7 +262,7 @@ class PagesRoom(Struct, frozen=True):
         raise ValueError(f"cannot use {SECRET}")
 
 
-class CollectRoom(Struct, frozen=True):
+class CollectRoutes(Struct, frozen=True):
     """A JSON route beside the pages."""
 
     app = make_app()

@@ -1,4 +1,4 @@
-"""Credentials come in one way only (PROTOCOL 1)."""
+"""Credentials are read from one Authorization field only (PROTOCOL 1)."""
 
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -18,12 +18,12 @@ def head(headers: dict[str, list[str]]) -> RequestHead:
 
 class BearerTests(SynchronousTestCase):
     def test_found(self) -> None:
-        """The scheme in any case, the credential as it is."""
+        """The scheme is case-insensitive, the credential is unchanged."""
         for value in ("Bearer gat_x", "bearer gat_x", "BEARER   gat_x "):
             self.assertEqual(bearer(head({"Authorization": [value]})), "gat_x")
 
     def test_not_found(self) -> None:
-        """Other schemes, nothing, two fields, cookies."""
+        """Other schemes, an empty or repeated field and cookies are not credentials."""
         nothing: dict[str, list[str]] = {}
         for headers in (
             nothing,

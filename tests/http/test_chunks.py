@@ -26,7 +26,7 @@ class ChunkTests(SynchronousTestCase):
             self.assertEqual(decode(WHOLE, step), (b"hello world", "complete"))
 
     def test_rest(self) -> None:
-        """What follows a complete body is the next request."""
+        """Bytes behind a complete body belong to the next request."""
         decoder = ChunkedDecoder()
         self.assertEqual(decoder.decode(WHOLE + b"GET /"), b"hello world")
         self.assertEqual(decoder.rest(), b"GET /")
@@ -37,7 +37,7 @@ class ChunkTests(SynchronousTestCase):
             self.assertEqual(decode(size + b"\r\n0123456789\r\n0\r\n\r\n"), (b"0123456789", "complete"))
 
     def test_malformed(self) -> None:
-        """Sizes, extensions, ends and trailers that are not RFC 9112's; what came before is still decoded."""
+        """Malformed sizes, extensions, ends and trailers are refused; earlier chunks are still decoded."""
         for data in (
             b"\r\n", b"-1\r\n", b"+1\r\n", b"0x1\r\n", b"1 \r\n", b" 1\r\n", b"g\r\n", b";a\r\n", b"1_0\r\n",
             b"1;\x00\r\n", b"1;a\nb\r\n", b"1;a\rb\r\n", b"1;a\\b\r\n", b"1;a\x7f\r\n", b"1\r\nab\r\n", b"1\r\na\n\r",
@@ -63,7 +63,7 @@ class ChunkTests(SynchronousTestCase):
 
     @given(st.lists(st.binary(min_size=1, max_size=30), max_size=8), st.integers(1, 7))
     def test_any_body(self, parts: list[bytes], step: int) -> None:
-        """What is encoded comes out again."""
+        """An encoded body is decoded to the same bytes."""
         data = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
         self.assertEqual(decode(data, step), (b"".join(parts), "complete"))
 

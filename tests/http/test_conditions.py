@@ -92,13 +92,13 @@ class OrderTest(SynchronousTestCase):
                 self.assertIs(got, outcome, (headers, current, reading))
 
     def test_malformed_tags(self) -> None:
-        """A list of tags that cannot be read is refused, not taken for a condition."""
+        """A malformed list of tags is refused."""
         for name in ("if-match", "if-none-match"):
             with self.assertRaises(TagsMalformed):
                 parsed({name: "v2"})
 
     def test_long_lists_are_not_kept(self) -> None:
-        """Who sends many leaves nothing in memory."""
+        """Long conditions are not cached."""
         tracemalloc.start()
         self.addCleanup(tracemalloc.stop)
         for number in range(100):
@@ -113,7 +113,7 @@ class OrderTest(SynchronousTestCase):
 
     @given(st.text(max_size=40))
     def test_any_date_text(self, text: str) -> None:
-        """No text in a date's place does harm."""
+        """Any text in place of a date is parsed or ignored."""
         read = parsed({"if-modified-since": text, "if-unmodified-since": text, "if-range": text})
         evaluate_conditions(read, CURRENT, reading=True)
         range_holds(read, CURRENT)

@@ -1,11 +1,11 @@
-"""One connection: pipelines, keep-alive, gates that take their time, clients that leave."""
+"""One connection handles pipelines, keep-alive, slow body policies and clients that leave."""
 
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.connection import HELD_BYTES
 from gamed.http.errors import BadRequest
-from tests.http.apps import EchoRoom, OpenGate, Sink, Turnstile
+from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.covers import covers
 from tests.support.http import Browser, Connection, request_bytes
 
@@ -19,7 +19,7 @@ def put(body: bytes, **headers: str) -> bytes:
 
 
 class EagerClient:
-    """A client whose bytes are always there when the server reads: one read in each turn of the reactor."""
+    """A client whose bytes always wait: the server reads once in each turn of the reactor."""
 
     def __init__(self, connection: Connection, request: bytes, count: int) -> None:
         self.connection = connection
@@ -45,7 +45,7 @@ class EagerClient:
 
 
 def narrowed(connection: Connection) -> Connection:
-    """Its transport is full after each answer."""
+    """A connection whose transport is full after each response."""
     write = connection.transport.write
 
     def write_and_be_full(data: bytes) -> None:
@@ -58,8 +58,8 @@ def narrowed(connection: Connection) -> Connection:
 
 class PipelineTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.room = EchoRoom()
-        self.browser = Browser([self.room])
+        self.routes = EchoRoutes()
+        self.browser = Browser([self.routes])
         self.connection = self.browser.connect()
 
     def statuses(self) -> list[int]:
@@ -77,24 +77,24 @@ class PipelineTests(SynchronousTestCase):
                 self.assertFalse(connection.closing)
 
     def test_very_many_at_once(self) -> None:
-        """More than Python's frames would reach if each were answered inside the one before it."""
-        connection = Browser([EchoRoom()]).connect()
+        """A pipeline longer than Python's recursion limit is answered."""
+        connection = Browser([EchoRoutes()]).connect()
         connection.send(put(b"hello") * 600 + GET * 600)
         self.assertEqual(len(connection.answers), 1200)
 
     def test_order_is_kept_when_the_first_is_slow(self) -> None:
-        """The second is not begun before the first is answered."""
+        """A request starts after the response to the one before it."""
         self.connection.send(request_bytes("GET", "/echo/later") + GET)
-        self.assertEqual((self.statuses(), self.room.calls), ([], []))
-        self.room.waiting.pop().callback(b"late")
+        self.assertEqual((self.statuses(), self.routes.calls), ([], []))
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual([answer.body for answer in self.connection.answers], [b"late", b"text"])
 
     @covers("threats/37")
     def test_a_flood_behind_a_slow_answer_pauses_the_transport(self) -> None:
-        """At most some 16 KiB wait in memory; reading goes on after the answer."""
+        """At most about 16 KiB wait in memory; reading resumes after the response."""
         self.connection.send(request_bytes("GET", "/echo/later") + GET * 400)
         self.assertEqual(self.connection.transport.producerState, "paused")
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual(len(self.statuses()), 401)
         self.assertEqual(self.connection.transport.producerState, "producing")
 
@@ -108,9 +108,9 @@ class PipelineTests(SynchronousTestCase):
                 self.assertLessEqual(client.most, HELD_BYTES + READ_BYTES)
 
     @covers("threats/37")
-    def test_who_does_not_read_is_not_answered_on(self) -> None:
+    def test_a_client_that_does_not_read(self) -> None:
         """The next request waits until the transport has room for its answer."""
-        connection = Browser([EchoRoom()]).connect()
+        connection = Browser([EchoRoutes()]).connect()
         channel = narrowed(connection).channel
         connection.send(GET * 500)
         self.assertEqual((len(connection.answers), connection.transport.producerState), (1, "paused"))
@@ -121,19 +121,19 @@ class PipelineTests(SynchronousTestCase):
         self.assertEqual(connection.transport.producerState, "producing")
         self.assertFalse(connection.closing)
 
-    def test_who_says_all_and_reads_later(self) -> None:
-        """A side that is closed meanwhile takes no answer away."""
+    def test_a_half_closed_client_that_reads_later(self) -> None:
+        """A client that closes its side still gets the response."""
         self.connection.send(request_bytes("GET", "/echo/later") + GET * 2)
         self.connection.channel.flow.pauseProducing()
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.connection.channel.readConnectionLost()
         self.assertEqual((len(self.statuses()), self.connection.closing), (1, False))
         self.connection.channel.flow.resumeProducing()
         self.assertEqual((len(self.statuses()), self.connection.closing), (3, True))
 
     @covers("threats/37")
-    def test_a_flood_from_who_does_not_read(self) -> None:
-        """Nothing more is read of a client that does not take an answer that has begun."""
+    def test_a_flood_from_a_client_that_does_not_read(self) -> None:
+        """Reading stops while a client does not read a response that has begun."""
         self.connection.send(request_bytes("GET", "/echo/stream"))
         self.connection.channel.flow.pauseProducing()
         self.connection.send(GET * 400)
@@ -164,7 +164,7 @@ class PipelineTests(SynchronousTestCase):
         self.assertEqual(calls, [])
         connection.send(request_bytes("GET", "/echo/later") + GET * 400).send(GET * 10).send(GET * 10)
         self.assertEqual(calls, ["pause"])
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual(len(connection.answers), 423)
         self.assertEqual(calls, ["pause", "resume"])
         for _ in range(2):
@@ -174,7 +174,7 @@ class PipelineTests(SynchronousTestCase):
         self.assertEqual(calls, ["pause", "resume"] * 2)
 
     def test_errors_whose_body_was_read_keep_the_connection(self) -> None:
-        """404, 405, 413, 415, 400 of a body: whatever was here to its end."""
+        """A refused request keeps the connection if its body was read completely."""
         self.connection.send(request_bytes("GET", "/nope"))
         self.connection.send(request_bytes("POST", "/echo/text", {}, b"abc"))
         self.connection.send(request_bytes("POST", "/echo/json", {"Content-Type": "text/plain"}, b"abc"))
@@ -185,7 +185,7 @@ class PipelineTests(SynchronousTestCase):
         self.assertFalse(self.connection.closing)
 
     def test_errors_before_the_body_close_the_connection(self) -> None:
-        """The rest of the body cannot be told from a request: Connection: close, and nothing after it is obeyed."""
+        """A refusal before the end of the body closes the connection; later bytes are ignored."""
         head = put(b"a" * 9000)[:-8000]
         self.connection.send(head)
         self.assertEqual(self.statuses(), [413])
@@ -194,7 +194,7 @@ class PipelineTests(SynchronousTestCase):
         self.assertEqual(self.statuses(), [413])
 
     def test_close_is_obeyed(self) -> None:
-        """`Connection: close`, and every HTTP/1.0 request, is the last."""
+        """`Connection: close` and HTTP/1.0 end the connection."""
         self.connection.send(request_bytes("GET", "/echo/text", {"Connection": "close"}) + GET)
         self.assertEqual((self.statuses(), self.connection.closing), ([200], True))
         self.assertEqual(self.connection.answer.headers["connection"], "close")
@@ -204,7 +204,7 @@ class PipelineTests(SynchronousTestCase):
         self.assertTrue(last.closed)
 
     def test_an_answer_is_read_before_the_end(self) -> None:
-        """After a refusal the rest is read and thrown away for a moment, so that no reset overtakes the answer."""
+        """After a refusal the rest is discarded for a moment, so that no reset overtakes the response."""
         self.connection.send(put(b"a" * 9000)[:-8000])
         self.connection.send(b"a" * 7000)
         self.assertFalse(self.connection.closed)
@@ -212,85 +212,85 @@ class PipelineTests(SynchronousTestCase):
         self.assertTrue(self.connection.closed)
 
     def test_an_endless_body_is_not_read_for_ever(self) -> None:
-        """After 32 MiB thrown away the connection is closed at once."""
+        """After 32 MiB of discarded bytes the connection is closed at once."""
         self.connection.send(put(b"a" * 9000)[:-8000])
         for _ in range(33):
             self.connection.send(b"a" * 1024 * 1024)
         self.assertTrue(self.connection.closed)
 
 
-class GateTests(SynchronousTestCase):
+class PolicyTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.gate = Turnstile()
-        self.room = EchoRoom(body_policies={"echo_any": self.gate})
-        self.browser = Browser([self.room])
+        self.policy = BlockingPolicy()
+        self.routes = EchoRoutes(body_policies={"echo_any": self.policy})
+        self.browser = Browser([self.routes])
         self.connection = self.browser.connect()
 
     def send(self, data: bytes) -> Connection:
         self.browser.watched(lambda: self.connection.send(data))
         return self.connection
 
-    def test_the_head_is_what_the_gate_sees(self) -> None:
-        """Method, path, arguments, headers, size, address: before a byte of the body is taken."""
+    def test_the_policy_gets_the_head(self) -> None:
+        """A policy gets method, path, arguments, headers, length and address before the body is read."""
         self.send(request_bytes("PUT", "/echo/any?a=b", {"If-Match": "*", "X-Forwarded-For": "192.0.2.7"}, b"hello"))
-        [head] = self.gate.heads
+        [head] = self.policy.heads
         self.assertEqual((head.method, head.path, head.query, head.length), ("PUT", "/echo/any", b"a=b", 5))
         self.assertEqual((head.single("if-match"), head.address, head.has_framing), ("*", "192.0.2.7", True))
-        self.assertEqual(self.room.calls, [])
+        self.assertEqual(self.routes.calls, [])
 
     def test_the_body_waits(self) -> None:
-        """Until the gate has spoken; then all of it comes, in order, then the handler."""
+        """The body waits for the policy, then reaches the receiver in order, then the handler runs."""
         self.send(put(b"hello ")[:-3])
         self.send(b"lo ")
-        sink = Sink()
-        self.gate.waiting.pop().callback(sink)
-        self.assertEqual((b"".join(sink.parts), sink.aborted), (b"hello ", 0))
+        receiver = RecordingReceiver()
+        self.policy.waiting.pop().callback(receiver)
+        self.assertEqual((b"".join(receiver.parts), receiver.aborted), (b"hello ", 0))
         self.assertEqual(self.connection.answer.json["size"], 6)
 
     def test_the_transport_is_paused_while_much_waits(self) -> None:
-        """16 KiB wait in memory, the rest in the kernel; afterwards reading goes on."""
+        """16 KiB of a body wait in memory, the rest in the kernel, until the policy has decided."""
         self.send(put(b"a" * 100_000)[:-50_000])
         self.assertEqual(self.connection.transport.producerState, "paused")
-        sink = Sink()
-        self.gate.waiting.pop().callback(sink)
-        self.assertEqual((sink.size, self.connection.transport.producerState), (50_000, "producing"))
+        receiver = RecordingReceiver()
+        self.policy.waiting.pop().callback(receiver)
+        self.assertEqual((receiver.size, self.connection.transport.producerState), (50_000, "producing"))
         self.send(b"a" * 50_000)
         self.assertEqual(self.connection.answer.json["size"], 100_000)
 
     def test_the_transport_is_full_meanwhile(self) -> None:
-        """Nothing more is read before it has room again."""
+        """Reading stops while the receiver is busy."""
         self.send(put(b"a" * 100_000)[:-50_000])
         self.connection.channel.flow.pauseProducing()
-        self.gate.waiting.pop().callback(Sink())
+        self.policy.waiting.pop().callback(RecordingReceiver())
         self.assertEqual(self.connection.transport.producerState, "paused")
         self.connection.channel.flow.resumeProducing()
         self.assertEqual(self.connection.transport.producerState, "producing")
 
     def test_what_follows_the_body_is_the_next_request(self) -> None:
-        """Also when it came while the gate judged."""
+        """A complete body that arrived before the decision is read, too."""
         self.send(put(b"hello") + GET)
-        self.gate.waiting.pop().callback(Sink())
+        self.policy.waiting.pop().callback(RecordingReceiver())
         self.assertEqual([answer.status for answer in self.connection.answers], [200, 200])
 
-    def test_continue_comes_after_the_gate(self) -> None:
-        """100 Continue is sent once, when the gate lets the body in."""
+    def test_continue_after_the_policy(self) -> None:
+        """100 Continue is sent once, when the policy accepts the body."""
         head = put(b"hello", Expect="100-continue")[:-5]
         self.send(head)
         self.assertEqual(self.connection.interim, 0)
-        self.gate.waiting.pop().callback(Sink())
+        self.policy.waiting.pop().callback(RecordingReceiver())
         self.assertEqual(self.connection.interim, 1)
         self.send(b"hello")
         self.assertEqual(self.connection.answer.json["size"], 5)
 
     def test_no_continue_when_refused(self) -> None:
-        """The final answer comes instead, and the connection ends."""
+        """A refusal is sent instead of 100 Continue, and closes the connection."""
         self.send(put(b"hello", Expect="100-continue")[:-5])
-        self.gate.waiting.pop().errback(BadRequest("No."))
+        self.policy.waiting.pop().errback(BadRequest("No."))
         self.assertEqual((self.connection.interim, self.connection.answer.code), (0, "bad_request"))
         self.assertTrue(self.connection.closing)
 
     def test_no_continue_when_it_would_say_nothing(self) -> None:
-        """Not without a body, not when the body is here already, not to HTTP/1.0."""
+        """100 Continue is not sent without a body, for a body that is here, or to HTTP/1.0."""
         for data in (
             request_bytes("GET", "/echo/any", {"Expect": "100-continue"}),
             put(b"hello", Expect="100-continue"),
@@ -298,47 +298,47 @@ class GateTests(SynchronousTestCase):
         ):
             with self.subTest(data):
                 connection = self.browser.connect().send(data)
-                self.gate.waiting.pop().callback(Sink())
+                self.policy.waiting.pop().callback(RecordingReceiver())
                 self.assertEqual(connection.interim, 0)
 
     def test_a_refusal_is_typed(self) -> None:
-        """What the gate raises is answered as from a handler; a whole body that is here keeps the connection."""
+        """An error of a policy is answered like one of a handler; a complete body keeps the connection."""
         self.send(put(b"hello") + GET)
-        self.gate.waiting.pop().errback(BadRequest("No."))
+        self.policy.waiting.pop().errback(BadRequest("No."))
         self.assertEqual([answer.status for answer in self.connection.answers], [400, 200])
 
-    def test_a_gate_that_crashes(self) -> None:
-        """500 internal_error, logged; nothing of the body was taken."""
-        browser = Browser([self.room], crashes=True)
+    def test_a_policy_that_crashes(self) -> None:
+        """A policy that crashes is a logged 500; the body is discarded."""
+        browser = Browser([self.routes], crashes=True)
         connection = browser.connect().send(put(b"hello"))
-        browser.watched(lambda: self.gate.waiting.pop().errback(ValueError("broken")))
+        browser.watched(lambda: self.policy.waiting.pop().errback(ValueError("broken")))
         self.assertEqual(connection.answer.code, "internal_error")
         self.assertIn("ValueError: broken", "".join(browser.events))
 
-    def test_the_client_leaves_while_the_gate_judges(self) -> None:
-        """The sink that the gate makes all the same is aborted; no handler runs."""
+    def test_the_client_leaves_while_the_policy_decides(self) -> None:
+        """A receiver that is returned after the client has left is aborted; no handler runs."""
         self.send(put(b"hello"))
         self.connection.leave()
-        sink = Sink()
-        self.browser.watched(lambda: self.gate.waiting.pop().callback(sink))
-        self.assertEqual((sink.aborted, sink.parts, self.room.calls), (1, [], []))
+        receiver = RecordingReceiver()
+        self.browser.watched(lambda: self.policy.waiting.pop().callback(receiver))
+        self.assertEqual((receiver.aborted, receiver.parts, self.routes.calls), (1, [], []))
 
-    def test_the_client_leaves_and_the_gate_refuses(self) -> None:
-        """Nobody is there to hear it; nothing breaks."""
+    def test_the_client_leaves_and_the_policy_refuses(self) -> None:
+        """An error of a policy after the client has left is not sent."""
         self.send(put(b"hello"))
         self.connection.leave()
-        self.browser.watched(lambda: self.gate.waiting.pop().errback(BadRequest()))
+        self.browser.watched(lambda: self.policy.waiting.pop().errback(BadRequest()))
         self.assertEqual(self.connection.answers, [])
 
 
-class SinkTests(SynchronousTestCase):
+class ReceiverTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.gate = OpenGate(refuse_at=10)
-        self.room = EchoRoom(body_policies={"echo_any": self.gate})
-        self.browser = Browser([self.room])
+        self.policy = AcceptingPolicy(refuse_at=10)
+        self.routes = EchoRoutes(body_policies={"echo_any": self.policy})
+        self.browser = Browser([self.routes])
 
-    def test_torn_uploads(self) -> None:
-        """A client that leaves in its body: aborted once, no handler, no answer, 499 in the log."""
+    def test_incomplete_uploads(self) -> None:
+        """A client that leaves during its body: the receiver is aborted once, and 499 is logged."""
         for data in (
             put(b"hello")[:-1],
             request_bytes("PUT", "/echo/any", {"Transfer-Encoding": "chunked"}, b"5\r\nhello\r\n"),
@@ -346,88 +346,88 @@ class SinkTests(SynchronousTestCase):
             with self.subTest(data):
                 connection = self.browser.connect().send(data)
                 connection.leave()
-                self.assertEqual(self.gate.sinks[-1].aborted, 1)
-                self.assertEqual((self.room.calls, connection.answers), ([], []))
+                self.assertEqual(self.policy.receivers[-1].aborted, 1)
+                self.assertEqual((self.routes.calls, connection.answers), ([], []))
                 self.assertEqual(self.browser.log.lines[-1]["status"], 499)
 
-    def test_a_sink_that_refuses(self) -> None:
-        """Its typed error is answered at once; it is aborted and gets no more."""
+    def test_a_receiver_that_refuses(self) -> None:
+        """A typed error of a receiver is answered at once, and the receiver is aborted."""
         connection = self.browser.connect().send(put(b"a" * 100)[:-80])
         self.assertEqual((connection.answer.code, connection.closing), ("busy", True))
-        [sink] = self.gate.sinks
-        self.assertEqual((sink.aborted, self.room.calls), (1, []))
+        [receiver] = self.policy.receivers
+        self.assertEqual((receiver.aborted, self.routes.calls), (1, []))
         connection.send(b"a" * 80)
-        self.assertEqual(sink.size, 20)
+        self.assertEqual(receiver.size, 20)
 
-    def test_a_sink_that_refuses_the_last_bytes(self) -> None:
-        """The body was read to its end: the connection goes on."""
+    def test_a_receiver_that_refuses_the_last_bytes(self) -> None:
+        """An error of a receiver at the end of the body keeps the connection."""
         connection = self.browser.connect().send(put(b"a" * 20) + GET)
         self.assertEqual([answer.status for answer in connection.answers], [503, 200])
-        self.assertEqual(self.gate.sinks[0].aborted, 1)
+        self.assertEqual(self.policy.receivers[0].aborted, 1)
 
     def test_a_whole_body_is_not_aborted(self) -> None:
-        """Not after the answer, and not when the client leaves while the handler works."""
+        """A receiver is not aborted once its body is complete."""
         connection = self.browser.connect().send(put(b"hello"))
         connection.leave()
-        self.assertEqual(self.gate.sinks[0].aborted, 0)
+        self.assertEqual(self.policy.receivers[0].aborted, 0)
 
 
 class LeavingTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.room = EchoRoom()
-        self.browser = Browser([self.room])
+        self.routes = EchoRoutes()
+        self.browser = Browser([self.routes])
 
     def test_the_handler_is_cancelled(self) -> None:
-        """It learns that nobody waits any more; nothing is logged but 499."""
+        """A handler is cancelled when its client leaves; only 499 is logged."""
         connection = self.browser.send("GET", "/echo/later")
         self.browser.watched(connection.leave)
-        self.assertEqual(self.room.calls, [CancelledError])
+        self.assertEqual(self.routes.calls, [CancelledError])
         self.assertEqual((self.browser.log.lines[-1]["status"], self.browser.events), (499, []))
 
     def test_a_handler_without_a_coroutine_is_cancelled(self) -> None:
-        """The same for one that returns a Deferred."""
+        """A handler that returns a Deferred is cancelled, too."""
         connection = self.browser.send("GET", "/echo/later/deferred")
         self.browser.watched(connection.leave)
-        self.assertEqual(self.room.calls, [CancelledError])
+        self.assertEqual(self.routes.calls, [CancelledError])
         self.assertEqual((self.browser.log.lines[-1]["status"], self.browser.events), (499, []))
 
     def test_a_handler_that_writes_on(self) -> None:
-        """What nobody reads goes nowhere; there is one line, of the client that left."""
+        """A handler that ignores the cancellation writes nothing; the log has one line."""
         connection = self.browser.send("GET", "/echo/stubborn")
         self.browser.watched(connection.leave)
-        self.assertEqual(self.room.calls, ["written"])
+        self.assertEqual(self.routes.calls, ["written"])
         self.assertEqual([(line["status"], line["size"]) for line in self.browser.log.lines], [(499, 3)])
         self.assertEqual(self.browser.events, [])
 
     def test_detached_work_goes_on(self) -> None:
-        """It ends as if the client were there, and shutdown can wait for it."""
+        """Shielded work is completed without its client, and shutdown can wait for it."""
         connection = self.browser.send("POST", "/echo/detached")
         connection.leave()
-        waited = self.room.detached.drain()
+        waited = self.routes.tasks.drain()
         self.assertNoResult(waited)
-        self.room.waiting.pop().callback(b"done")
+        self.routes.waiting.pop().callback(b"done")
         self.successResultOf(waited)
-        self.assertEqual(self.room.calls, ["finished"])
+        self.assertEqual(self.routes.calls, ["finished"])
 
-    def test_detached_work_answers_who_stays(self) -> None:
-        """The handler gets its result, or its error."""
+    def test_shielded_work_with_its_client(self) -> None:
+        """A handler gets the result or the error of shielded work."""
         connection = self.browser.send("POST", "/echo/detached")
-        self.room.waiting.pop().callback(b"done")
+        self.routes.waiting.pop().callback(b"done")
         self.assertEqual(connection.answer.body, b"done")
         connection = self.browser.send("POST", "/echo/detached")
-        self.room.waiting.pop().errback(BadRequest("No."))
+        self.routes.waiting.pop().errback(BadRequest("No."))
         self.assertEqual(connection.answer.code, "bad_request")
 
     def test_detached_work_that_fails_alone_is_logged(self) -> None:
-        """With its trace; there is nobody else to tell."""
+        """An error of shielded work without a client is logged with its traceback."""
         connection = self.browser.send("POST", "/echo/detached")
         connection.leave()
-        self.browser.watched(lambda: self.room.waiting.pop().errback(ValueError("too late")))
+        self.browser.watched(lambda: self.routes.waiting.pop().errback(ValueError("too late")))
         self.assertIn("ValueError: too late", "".join(self.browser.events))
 
     def test_streams(self) -> None:
-        """A handler may write by itself; None ends it."""
+        """A handler may write the response itself and return None."""
         connection = self.browser.send("GET", "/echo/stream")
-        self.room.waiting.pop().callback(None)
+        self.routes.waiting.pop().callback(None)
         self.assertEqual(connection.answer.body, b"abcdef")
         self.assertFalse(connection.closing)

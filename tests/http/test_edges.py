@@ -1,4 +1,4 @@
-"""Rare moments of a connection: what fails or ends at one of them leaves nothing hanging, and is answered once."""
+"""Failures at rare moments of a connection are answered once and leave nothing open."""
 
 import gc
 from time import thread_time
@@ -13,13 +13,13 @@ from zope.interface import alsoProvides
 from gamed.database.errors import DatabaseBusy
 from gamed.http.bodies import NO_BODY, RequestHead
 from gamed.http.parser import HEAD_BYTES, ChunkedDecoder
-from tests.http.apps import EchoRoom, Sink, Turnstile
+from tests.http.apps import BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.http import Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
 
 
-class StubbornBody(Sink):
+class StubbornBody(RecordingReceiver):
     """A receiver that cannot even be aborted."""
 
     def abort(self) -> None:
@@ -50,7 +50,7 @@ def over_tls(browser: Browser) -> Connection:
 class PreflightTests(SynchronousTestCase):
     def test_body(self) -> None:
         """An OPTIONS request with a body is answered like one without; the body is discarded."""
-        browser = Browser([EchoRoom()])
+        browser = Browser([EchoRoutes()])
         connection = browser.connect().send(request_bytes("OPTIONS", "/game/", {}, b"hello") + GET)
         self.assertEqual([answer.status for answer in connection.answers], [204, 200])
         self.assertEqual(NO_BODY.size, 0)
@@ -62,7 +62,7 @@ class HeadTests(SynchronousTestCase):
         for cut in (HEAD_BYTES - 1, HEAD_BYTES, HEAD_BYTES + 1):
             start = b"\r\nGET /echo/text HTTP/1.1\r\nHost: game.example\r\nA: "
             head = start + b"a" * (HEAD_BYTES - len(start)) + b"\r\n\r\n"
-            connection = Browser([EchoRoom()]).connect().send(head[:cut])
+            connection = Browser([EchoRoutes()]).connect().send(head[:cut])
             self.assertEqual(connection.transport.producerState, "producing")
             self.assertEqual(connection.send(head[cut:]).answer.status, 200)
 
@@ -70,16 +70,16 @@ class HeadTests(SynchronousTestCase):
 class TlsTests(SynchronousTestCase):
     def test_turns(self) -> None:
         """Each TLS record arrives by a call of its own in one turn of the reactor; still only one request starts."""
-        room = EchoRoom()
-        connection = over_tls(Browser([room]))
+        routes = EchoRoutes()
+        connection = over_tls(Browser([routes]))
         for _ in range(5):
             connection.channel.dataReceived(GET)
-        self.assertEqual(len(room.calls), 1)
+        self.assertEqual(len(routes.calls), 1)
         self.assertEqual(len(connection.answers), 5)
 
     def test_shutdown_between_turns(self) -> None:
         """A connection whose turn brings nothing more is closed when the service stops."""
-        browser = Browser([EchoRoom()])
+        browser = Browser([EchoRoutes()])
         connection = over_tls(browser)
         connection.channel.dataReceived(GET)
         closed = browser.site.shut_down()
@@ -91,7 +91,7 @@ class TlsTests(SynchronousTestCase):
 class ReceiverTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.policy = StubbornPolicy()
-        self.browser = Browser([EchoRoom(body_policies={"echo_any": self.policy})], crashes=True)
+        self.browser = Browser([EchoRoutes(body_policies={"echo_any": self.policy})], crashes=True)
         self.upload = request_bytes("PUT", "/echo/any", {"Content-Length": "100000"}) + b"abc"
 
     def test_client_leaves(self) -> None:
@@ -116,7 +116,7 @@ class LeavingTests(SynchronousTestCase):
 
     def test_while_the_transport_is_full(self) -> None:
         """Nothing of the connection is left for the garbage collector."""
-        connection = Browser([EchoRoom()]).connect().send(GET)
+        connection = Browser([EchoRoutes()]).connect().send(GET)
         connection.channel.flow.pauseProducing()
         connection.transport.unregisterProducer()
         connection.leave()
@@ -126,8 +126,8 @@ class LeavingTests(SynchronousTestCase):
 
     def test_before_the_policy_refuses(self) -> None:
         """Nothing of the request and of its refusal is left for the collector."""
-        turnstile = Turnstile()
-        browser = Browser([EchoRoom(body_policies={"echo_any": turnstile})])
+        turnstile = BlockingPolicy()
+        browser = Browser([EchoRoutes(body_policies={"echo_any": turnstile})])
 
         def refuse_late() -> None:
             connection = browser.connect().send(request_bytes("PUT", "/echo/any", {}, b"abc"))

@@ -1,4 +1,4 @@
-"""Nothing of an answered request is left for the garbage collector: its pauses are what players feel."""
+"""An answered request leaves no cycle for the garbage collector, whose pauses delay all requests."""
 
 import gc
 from weakref import ref
@@ -6,7 +6,7 @@ from weakref import ref
 from twisted.trial.unittest import SynchronousTestCase
 
 from gamed.http.request import Request
-from tests.http.apps import EchoRoom
+from tests.http.apps import EchoRoutes
 from tests.support.http import Browser, request_bytes
 
 JSON = {"Content-Type": "application/json"}
@@ -19,23 +19,23 @@ def requests() -> list[Request]:
 
 class GarbageTests(SynchronousTestCase):
     def left_by(self, data: bytes) -> int:
-        """Objects that only the collector frees, of ten exchanges."""
-        room = EchoRoom()
-        browser = Browser([room])
+        """Return the objects of ten exchanges that only the collector frees."""
+        routes = EchoRoutes()
+        browser = Browser([routes])
         connection = browser.connect().send(data)
         gc.collect()
         gc.disable()
         try:
             for _ in range(10):
                 connection.send(data)
-            room.calls.clear()
+            routes.calls.clear()
             browser.log.lines.clear()
             return gc.collect()
         finally:
             gc.enable()
 
     def test_no_cycles(self) -> None:
-        """Answers, refusals of every kind, bodies."""
+        """Responses, refusals and bodies leave no cycles."""
         for method, path, headers, body in (
             ("GET", "/echo/text", {}, b""),
             ("POST", "/echo/json", JSON, b'{"number":5}'),
@@ -49,8 +49,8 @@ class GarbageTests(SynchronousTestCase):
                 self.assertLess(self.left_by(request_bytes(method, path, headers, body)), 10)
 
     def test_requests(self) -> None:
-        """An answered request, refused or not, is gone with its last reference."""
-        connection = Browser([EchoRoom()]).connect()
+        """An answered request is freed with its last reference."""
+        connection = Browser([EchoRoutes()]).connect()
         paths = ("/echo/text", "/echo/name/anna", "/echo/query?a=1", "/echo/typed")
         for path in paths:
             connection.send(request_bytes("GET", path))
@@ -64,8 +64,8 @@ class GarbageTests(SynchronousTestCase):
         self.assertEqual(left, [])
 
     def test_a_connection_that_has_ended(self) -> None:
-        """Gone with the last who knows it, and with it what it still held: not at some later collection."""
-        browser = Browser([EchoRoom()])
+        """A closed connection is freed with its last reference."""
+        browser = Browser([EchoRoutes()])
         connection = browser.connect().send(request_bytes("GET", "/echo/text"))
         connection.transport.unregisterProducer()  # as Twisted's own do when they are lost
         connection.leave()
@@ -76,16 +76,16 @@ class GarbageTests(SynchronousTestCase):
         self.assertIsNone(channel())
 
     def test_clients_that_leave(self) -> None:
-        """Their handlers are cancelled, and nothing is left of both: many leave while they wait."""
-        room = EchoRoom()
-        browser = Browser([room])
+        """Cancelled handlers of clients that leave are freed."""
+        routes = EchoRoutes()
+        browser = Browser([routes])
 
         def leave() -> None:
             connection = browser.connect().send(request_bytes("GET", "/echo/later"))
             connection.transport.unregisterProducer()
             connection.leave()
-            for told in (room.waiting, room.calls, browser.log.lines):
-                told.clear()
+            for recorded in (routes.waiting, routes.calls, browser.log.lines):
+                recorded.clear()
 
         leave()
         gc.collect()
@@ -96,8 +96,8 @@ class GarbageTests(SynchronousTestCase):
         self.assertEqual(gc.collect(), 0)
 
     def test_an_idle_connection_is_small(self) -> None:
-        """CPython keeps the names of up to 29 attributes once for all; of more, for each connection: 1,300 bytes."""
-        connection = Browser([EchoRoom()]).connect()
+        """A connection has at most 29 attributes: beyond that CPython needs 1,300 bytes more for each one."""
+        connection = Browser([EchoRoutes()]).connect()
         for data in (
             request_bytes("GET", "/echo/text"),
             request_bytes("POST", "/echo/json", JSON, b'{"number":5}'),

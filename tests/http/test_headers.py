@@ -1,4 +1,4 @@
-"""Header fields as requests bring them and responses send them (RFC 9110 5)."""
+"""The header fields of requests and responses follow RFC 9110 5."""
 
 from collections.abc import Callable
 from random import Random
@@ -43,7 +43,7 @@ class RequestTests(SynchronousTestCase):
 
 class AnswerTests(SynchronousTestCase):
     def test_the_last_value_counts(self) -> None:
-        """Where it was first, with what stands beside it at the end."""
+        """A later value replaces an earlier one; added lines stay at the end."""
         fields = ResponseHeaders()
         fields.set("Vary", "Authorization")
         fields.add("Vary", "Origin")
@@ -54,7 +54,7 @@ class AnswerTests(SynchronousTestCase):
         self.assertEqual((fields.get("ETag"), fields.get("Vary")), (None, "Cookie"))
 
     def test_a_value_is_one_line(self) -> None:
-        """Nothing that a value has in it begins another field, or ends the head."""
+        """A line end in a value does not begin another field or end the head."""
         for value in ("a\r\nSet-Cookie: b", "a\nSet-Cookie: b", "a\rSet-Cookie: b", "a\r\n\r\nSet-Cookie: b\r\n"):
             fields = ResponseHeaders()
             fields.set("Date", "now")
@@ -68,7 +68,7 @@ class AnswerTests(SynchronousTestCase):
 
 class PreparedTests(SynchronousTestCase):
     def test_as_set_one_by_one(self) -> None:
-        """Whatever is done to them afterwards; and what was prepared for many stays as it was."""
+        """Prepared fields act as if they were set one by one, and are not changed."""
         random = Random(21)
         values = {"ETag": '"1"', "Vary": "Authorization", "Odd": "a\r\nSet-Cookie: b"}
         prepared, other = PreparedHeaders(values), PreparedHeaders({"Vary": "Cookie"})

@@ -1,10 +1,10 @@
-"""Bytes that no honest client sends: a typed answer, no traceback, no 5xx, nothing called."""
+"""Hostile bytes get a typed response: no traceback, no 5xx, and no handler runs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.http.apps import EchoRoom, PagesRoom
+from tests.http.apps import EchoRoutes, PageRoutes
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection
 
@@ -14,8 +14,8 @@ GET = b"GET /echo/text HTTP/1.1\r\n" + HOST + b"\r\n"
 
 class HostileCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.room = EchoRoom()
-        self.browser = Browser([self.room, PagesRoom()])
+        self.routes = EchoRoutes()
+        self.browser = Browser([self.routes, PageRoutes()])
 
     def sent(self, data: bytes) -> Connection:
         connection = self.browser.connect()
@@ -36,15 +36,15 @@ class HostileCase(SynchronousTestCase):
         self.assertEqual(answer.headers["x-content-type-options"], "nosniff")
         self.assertIn("date", answer.headers)
         self.assertNotIn("server", answer.headers)
-        self.assertEqual(self.room.calls, [])
+        self.assertEqual(self.routes.calls, [])
         return connection
 
 
 class FieldTests(HostileCase):
-    """RFC 9110 5.5: a value is bytes, and most of them are nobody's text."""
+    """Field values with bytes beyond ASCII (RFC 9110 5.5)."""
 
     def test_bytes_that_are_no_text(self) -> None:
-        """In every field that is looked at they are an odd value like any: never a 500."""
+        """In every field that is read they are never a 500."""
         names = [b"Authorization", b"Cookie", b"Origin", b"X-Forwarded-For", b"Content-Type", b"Expect"]
         names += [b"Sec-Fetch-Site", b"Sec-Fetch-Dest", b"Sec-Purpose"]
         fields = b"".join(name + b": Bearer \xff\xfe\r\n" for name in names)
@@ -56,10 +56,10 @@ class FieldTests(HostileCase):
 
 
 class PageTests(HostileCase):
-    """PROTOCOL 1: browser routes answer pages, errors too."""
+    """Malformed requests to browser routes, whose errors are pages (PROTOCOL 1)."""
 
     def test_a_head_that_cannot_be_read(self) -> None:
-        """Where its first line can, that line's route says how the refusal looks; else it is a problem."""
+        """The route of the first line decides the form of the refusal; without one it is a problem."""
         page, json = b"GET /auth/page/form HTTP/1.1\r\n", b"GET /auth/echo HTTP/1.1\r\n"
         for rest, status in (
             (b"X: a\r\n" * 65, 431),
@@ -80,12 +80,12 @@ class PageTests(HostileCase):
             self.assertEqual(self.answered(start).headers["content-type"], "application/problem+json")
 
     def test_the_line_of_another_request(self) -> None:
-        """What follows a page on the same connection is not answered as one for that."""
+        """A page does not decide the form of the next response."""
         answers = self.sent(b"GET /auth/page/x HTTP/1.1\r\n" + HOST + b"\r\n" + b"a" * 17_000).answers
         self.assertEqual([answer.headers["content-type"][:9] for answer in answers], ["text/html", "applicati"])
 
     def test_a_head_that_does_not_end(self) -> None:
-        """408 in the same way, and a log line with the route that was asked for."""
+        """A 408 has the form and the log line of its route."""
         connection = self.browser.connect().send(b"POST /auth/page/form HTTP/1.1\r\n")
         self.browser.clock.advance(10)
         self.assertEqual(connection.answer.status, 408)
@@ -96,7 +96,7 @@ class PageTests(HostileCase):
 
 class SyntaxTests(HostileCase):
     def test_no_request(self) -> None:
-        """What is no HTTP/1.x request is 400 bad_request and the end of the connection, whatever follows."""
+        """Anything but an HTTP/1.x request is 400 bad_request and closes the connection."""
         cases = [
             b"hello\r\n\r\n",
             b"GET\r\n\r\n",
@@ -128,17 +128,17 @@ class SyntaxTests(HostileCase):
                 self.assertTrue(connection.closing)
 
     def test_a_tls_hello_does_not_wait_for_a_line(self) -> None:
-        """A client that speaks TLS to the plain port is told so, if its bytes hold a line end; else it times out."""
+        """TLS on the plain port is 400 if its bytes have a line end, else it times out."""
         connection = self.sent(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x07" * 500)
         self.browser.clock.advance(10)
         self.assertEqual(connection.answer.code, "request_timeout")
 
     def test_one_empty_line_is_forgiven(self) -> None:
-        """RFC 9112 2.2: some clients end a body with one too many."""
+        """An extra empty line behind a body is ignored (RFC 9112 2.2)."""
         self.assertEqual(self.answered(b"\r\n" + GET).status, 200)
 
     def test_targets(self) -> None:
-        """Targets that are no path, and paths that are not UTF-8."""
+        """Targets that are not paths, and paths that are not UTF-8, are 400."""
         for target in (
             b"game.example:443",
             b"*",
@@ -155,7 +155,7 @@ class SyntaxTests(HostileCase):
                 self.refused(b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n", 400, "bad_request")
 
     def test_hosts(self) -> None:
-        """None, two, or a malformed one are 400; another server's is 421; HTTP/1.0 may leave it out."""
+        """A missing, repeated or malformed Host is 400, another server's 421; HTTP/1.0 may omit it."""
         line = b"GET /echo/text HTTP/1.1\r\n"
         for hosts in (
             b"",
@@ -175,11 +175,11 @@ class SyntaxTests(HostileCase):
 
     @covers("threats/30")
     def test_misdirected_before_all_else_of_a_route(self) -> None:
-        """A page elsewhere learns nothing of our routes."""
+        """Another server's name gets no CORS fields."""
         self.refused(b"GET /nope HTTP/1.1\r\nHost: evil.example\r\n\r\n", 421, "misdirected_request")
 
     def test_methods(self) -> None:
-        """A method that the path does not answer is 405 with Allow, whatever it is called."""
+        """An unsupported method is 405 with Allow, whatever its name."""
         for method in (
             b"TRACE",
             b"CONNECT",
@@ -253,7 +253,7 @@ class SyntaxTests(HostileCase):
     )
     def test_any_bytes(self, pieces: list[bytes]) -> None:
         """However they are cut: every answer is typed, none is a 5xx, nothing unexpected is logged."""
-        connection = Browser([EchoRoom()]).connect()
+        connection = Browser([EchoRoutes()]).connect()
         browser = self.browser
         for piece in pieces:
             browser.watched(lambda piece=piece: connection.send(piece))
@@ -292,18 +292,18 @@ class SizeTests(HostileCase):
         for at in range(0, len(head), 100):
             connection.send(head[at : at + 100])
         self.assertEqual(connection.send(b"\r\n").answer.status, 200)
-        self.room.calls.clear()
+        self.routes.calls.clear()
         self.refused(head.replace(b"aa", b"aaa", 1) + b"\r\n", 431, "head_too_large")
 
     def test_many_fields(self) -> None:
         """64 fields pass, 65 do not; 431 comes before the head has ended."""
         line = b"GET /echo/text HTTP/1.1\r\n" + HOST
         self.assertEqual(self.answered(line + b"X: a\r\n" * 63 + b"\r\n").status, 200)
-        self.room.calls.clear()
+        self.routes.calls.clear()
         self.refused(line + b"X: a\r\n" * 64, 431, "head_too_large")
 
     def test_nothing_after_a_refused_head_is_read(self) -> None:
-        """What follows is thrown away: it could be anything."""
+        """Bytes behind a malformed head are discarded."""
         connection = self.refused(b"x\r\n\r\n" + GET * 10, 400, "bad_request")
         connection.send(GET)
         self.assertEqual(len(connection.answers), 1)
@@ -350,7 +350,7 @@ class ChunkTests(HostileCase):
                 self.assertTrue(self.refused(self.HEAD + body, 400, "bad_request").closing)
 
     def test_tiny_chunks(self) -> None:
-        """One byte per chunk costs us far more than the sender: refused after some."""
+        """A body of one-byte chunks is refused after some of them."""
         self.refused(self.HEAD + b"1\r\na\r\n" * 50_000, 413, "body_too_large")
         connection = self.refused(
             self.HEAD + b"1;" + b"a" * 1000 + b"\r\na\r\n" + b"1;a=aaaaaaaaaaaaaaa\r\na\r\n" * 8000, 400, "bad_request"
@@ -358,11 +358,11 @@ class ChunkTests(HostileCase):
         self.assertTrue(connection.closing)
 
     def test_a_chunked_body_over_the_limit(self) -> None:
-        """413 as soon as the limit is passed; the rest is not waited for."""
+        """A chunked body beyond the limit is 413 at once."""
         connection = self.refused(self.HEAD + b"4000\r\n" + b"a" * 9000, 413, "body_too_large")
         self.assertTrue(connection.closing)
 
     def test_trailers_are_read_and_dropped(self) -> None:
-        """They cannot become fields of the head."""
+        """Trailers never become header fields."""
         answer = self.answered(self.HEAD + b"2;x=y\r\nab\r\n0\r\nHost: evil.example\r\nX: y\r\n\r\n")
         self.assertEqual((answer.status, answer.json["size"]), (200, 2))

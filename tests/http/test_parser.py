@@ -1,4 +1,4 @@
-"""Request heads: what two programs could read in two ways is refused (RFC 9112)."""
+"""A request head that two programs could read in two ways is refused (RFC 9112)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,12 +27,12 @@ def head(*lines: bytes) -> RawRequestHead:
 
 class RequestLineTests(SynchronousTestCase):
     def test_three_parts(self) -> None:
-        """Method, target and version, one space between."""
+        """A request line is method, target and version with one blank between."""
         raw = parse_head([b"GET /a?b=c HTTP/1.0"])
         self.assertEqual((raw.method, raw.target, raw.version), ("GET", "/a?b=c", "HTTP/1.0"))
 
     def test_all_else_is_bad(self) -> None:
-        """Other spacing, other versions, controls and bytes beyond ASCII in the target."""
+        """Other spacing, other versions, controls and bytes beyond ASCII in the target are refused."""
         lines = [
             b"GET",
             b"GET /",
@@ -71,12 +71,12 @@ class RequestLineTests(SynchronousTestCase):
 
 class FieldTests(SynchronousTestCase):
     def test_names_ignore_case_and_blanks_around_values_go(self) -> None:
-        """`Host:  a \\t` is host a."""
+        """Blanks around a value are removed: `Host:  a \\t` is host a."""
         self.assertEqual(head(b"HoSt:  a b \t").headers.lines(), [("host", "a b")])
 
     @covers("threats/40")
     def test_odd_fields_are_bad(self) -> None:
-        """Blank before the colon, folds, bare CR or LF, NUL and other controls, no colon, no name."""
+        """Blanks before the colon, folds, bare CR or LF, controls, and lines without colon or name are refused."""
         lines = [
             b"Host : a",
             b" folded",
@@ -102,7 +102,7 @@ class FieldTests(SynchronousTestCase):
         self.assertEqual(head(b"A:", b"B: \xff").headers.lines(), [("a", ""), ("b", "\xff")])
 
     def test_a_head_of_blanks_is_read_in_no_time(self) -> None:
-        """16 KiB of blanks before a control character do not send the parser back and forth."""
+        """16 KiB of blanks before a control character cost linear time."""
         self.assertRaises(BadRequest, head, b"A:" + b" " * 16000 + b"\x01")
 
     def test_persistence(self) -> None:
@@ -114,7 +114,7 @@ class FieldTests(SynchronousTestCase):
         self.assertFalse(parse_head([b"GET / HTTP/1.0", b"Connection: keep-alive"]).persistent)
 
     def test_expectation(self) -> None:
-        """100-continue in any case; HTTP/1.0 knows none (RFC 9110 10.1.1)."""
+        """100-continue is case-insensitive; HTTP/1.0 has none (RFC 9110 10.1.1)."""
         self.assertTrue(head(b"Expect: 100-Continue").expects_continue)
         self.assertFalse(head(b"Expect: 200-maybe").expects_continue)
         self.assertFalse(parse_head([b"PUT / HTTP/1.0", b"Expect: 100-continue"]).expects_continue)
@@ -132,19 +132,19 @@ class FieldTests(SynchronousTestCase):
 
 class FramingTests(SynchronousTestCase):
     def test_lengths(self) -> None:
-        """Digits, also with zeros in front; nothing said is nothing to come."""
+        """Content-Length has digits, also with leading zeros; without it there is no body."""
         self.assertEqual(head().length, 0)
         self.assertEqual(head(b"Content-Length: 0").length, 0)
         self.assertEqual(head(b"Content-Length: 0042").length, 42)
         self.assertIsNone(head(b"Transfer-Encoding: Chunked").length)
 
     def test_absurd_lengths_are_huge_not_errors(self) -> None:
-        """A number that no one sends is judged by size like any other; Python's limit on digits is not met."""
+        """A number of a thousand digits is too large; Python's limit on digits is not reached."""
         self.assertEqual(head(b"Content-Length: " + b"9" * 6000).length, 10**18)
 
     @covers("threats/40")
     def test_ambiguous_framing_is_bad(self) -> None:
-        """Two lengths, both kinds, identity, lists, signs, blanks, other codings, chunked in HTTP/1.0."""
+        """Two lengths, both framings, lists, signs, blanks, other codings and chunked in HTTP/1.0 are refused."""
         cases = [
             [b"Content-Length: 5", b"Content-Length: 5"],
             [b"Content-Length: 5, 5"],
@@ -175,23 +175,23 @@ def split(target: str, method: str = "GET") -> tuple[str, str, str | None]:
 
 class SplitTests(SynchronousTestCase):
     def test_origin_form(self) -> None:
-        """Path and raw query; the first question mark divides."""
+        """The first question mark separates path and raw query."""
         self.assertEqual(split("/a/b?c=%2f?d"), ("/a/b", "c=%2f?d", None))
         self.assertEqual(split("/?"), ("/", "", None))
 
     def test_absolute_form(self) -> None:
-        """A whole URL is taken too; its authority is told."""
+        """An absolute URL is accepted; its authority is returned."""
         self.assertEqual(split("http://game.example:80/a?b"), ("/a", "b", "game.example:80"))
         self.assertEqual(split("HTTPS://Game.example"), ("/", "", "Game.example"))
         self.assertEqual(split("http://game.example?q"), ("/", "q", "game.example"))
 
     def test_asterisk(self) -> None:
-        """Only OPTIONS may ask for `*`."""
+        """Only OPTIONS may have the target `*`."""
         self.assertEqual(split("*", "OPTIONS")[0], "*")
         self.assertRaises(BadRequest, split, "*")
 
     def test_the_rest_is_bad(self) -> None:
-        """Authority form, other schemes, relative paths, fragments."""
+        """The authority form, other schemes, relative paths and fragments are refused."""
         for target in ("game.example:443", "ftp://game.example/", "a/b", "?a", "/a#b", "../a", "\\a"):
             with self.subTest(target):
                 self.assertRaises(BadRequest, split, target)
@@ -200,13 +200,13 @@ class SplitTests(SynchronousTestCase):
 @covers("threats/41")
 class DecodeTests(SynchronousTestCase):
     def test_once(self) -> None:
-        """Percent signs are decoded once, as UTF-8; plus and dots stay."""
+        """A path is decoded once, as UTF-8; plus and dots stay."""
         self.assertEqual(decode_path("/a%20b/%c3%a4"), "/a b/\N{LATIN SMALL LETTER A WITH DIAERESIS}")
         self.assertEqual(decode_path("/%2541"), "/%41")
         self.assertEqual(decode_path("/a+b/../."), "/a+b/../.")
 
     def test_no_route_has_these(self) -> None:
-        """Empty segments and encoded slashes."""
+        """Empty segments and encoded slashes are 404."""
         for path in (
             "//",
             "//a",
@@ -220,7 +220,7 @@ class DecodeTests(SynchronousTestCase):
                 self.assertRaises(RouteNotFound, decode_path, path)
 
     def test_unreadable(self) -> None:
-        """Half an escape, or bytes that are not UTF-8."""
+        """Incomplete escapes and invalid UTF-8 are refused."""
         for path in ("/%", "/%4", "/%zz", "/%%41", "/%ff", "/%c3", "/%ed%a0%80"):
             with self.subTest(path):
                 self.assertRaises(BadRequest, decode_path, path)
@@ -243,7 +243,7 @@ def check(*hosts: bytes, version: str = "HTTP/1.1", authority: bytes | None = No
 @covers("threats/30")
 class HostTests(SynchronousTestCase):
     def test_ours(self) -> None:
-        """The base's and loopback's names, any case, any port, with or without the last dot."""
+        """The names of public_url and loopback are accepted, in any case, with any port or final dot."""
         for host in (
             b"game.example",
             b"GAME.example.",
@@ -262,14 +262,14 @@ class HostTests(SynchronousTestCase):
                 check(host)
 
     def test_others(self) -> None:
-        """Every other name is another server's, also one that begins or ends as ours."""
+        """Every other name is 421, also one that begins or ends like ours."""
         for host in (b"evil.example", b"xgame.example", b"game.example.evil", b"127.0.0.2", b"[::2]", b"example", b"0"):
             with self.subTest(host):
                 self.assertRaises(MisdirectedRequest, check, host)
         self.assertRaises(MisdirectedRequest, check, b"a." * 127 + b"a:65535")
 
     def test_malformed(self) -> None:
-        """No host at all, user info, paths, blanks, bad ports and literals, more than a name's 255 bytes."""
+        """Empty hosts, user info, paths, blanks, bad ports and literals, and more than 255 bytes are refused."""
         for host in (
             b"",
             b":80",
@@ -294,7 +294,7 @@ class HostTests(SynchronousTestCase):
                 self.assertRaises(BadRequest, check, host)
 
     def test_number(self) -> None:
-        """One in HTTP/1.1; HTTP/1.0 may have none, never two."""
+        """HTTP/1.1 needs one Host; HTTP/1.0 may have none, never two."""
         self.assertRaises(BadRequest, check)
         self.assertRaises(BadRequest, check, b"game.example", b"game.example")
         self.assertRaises(BadRequest, check, b"game.example", b"game.example", version="HTTP/1.0")
@@ -302,7 +302,7 @@ class HostTests(SynchronousTestCase):
         self.assertRaises(MisdirectedRequest, check, b"evil.example", version="HTTP/1.0")
 
     def test_an_absolute_target_wins(self) -> None:
-        """Its authority is checked instead of Host, which must be there and well-formed (RFC 9112 3.2.2)."""
+        """The authority is checked instead of Host, which must be there and well-formed (RFC 9112 3.2.2)."""
         check(b"evil.example", authority=b"game.example")
         self.assertRaises(MisdirectedRequest, check, b"game.example", authority=b"evil.example")
         self.assertRaises(BadRequest, check, authority=b"game.example")
@@ -311,14 +311,14 @@ class HostTests(SynchronousTestCase):
         self.assertRaises(MisdirectedRequest, check, version="HTTP/1.0", authority=b"evil.example")
 
     def test_normal_form(self) -> None:
-        """Lower case, no port, no brackets, one spelling of an address."""
+        """A host is normalized: lower case, no port, no brackets, one spelling of an address."""
         self.assertEqual(normalize_host("Game.Example.:80"), "game.example")
         self.assertEqual(normalize_host("[2001:DB8:0::1]:80"), "2001:db8::1")
 
 
 class ReprTests(SynchronousTestCase):
     def test_nothing_of_a_head_is_shown(self) -> None:
-        """A credential, a path, a query and an address are in no repr of a head, nor of what it is decoded into."""
+        """No repr of a head or its parts shows a credential, path, query or address."""
         words = ("gat_hidden", "s3cret", "hidden-path", "192.0.2.7")
         raw = read_head(b"GET /hidden-path?code=s3cret HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer gat_hidden\r\n\r\n")
         assert raw is not None

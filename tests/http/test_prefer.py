@@ -1,4 +1,4 @@
-"""The wait that a client would like (RFC 7240)."""
+"""The preference `wait` is read from Prefer (RFC 7240)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,11 +32,11 @@ WAITS = {
 
 class PreferTest(SynchronousTestCase):
     def test_table(self) -> None:
-        """The first `wait` counts; what is none, or no number, is no wish."""
+        """The first `wait` counts; malformed ones are ignored."""
         self.assertEqual({text: prefer_wait(text) for text in WAITS}, WAITS)
 
     @given(st.text())
     def test_any_text(self, text: str) -> None:
-        """Nothing that can be sent breaks it."""
+        """Any text is accepted."""
         self.assertGreaterEqual(prefer_wait(text), 0)
         self.assertLess(prefer_wait(text), 10**9)

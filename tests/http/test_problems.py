@@ -1,4 +1,4 @@
-"""The closed table of problems (PROTOCOL 1)."""
+"""Errors become problems of a closed table (PROTOCOL 1)."""
 
 from json import loads
 from string import ascii_lowercase
@@ -10,7 +10,7 @@ from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavail
 from gamed.http.errors import BadRequest, HttpError, InvalidRequest, MethodNotAllowed
 from gamed.http.problems import CODES, HTTP_ERRORS, merge_tables, plain_problem
 from gamed.http.tracebacks import redact, redacted_traceback
-from tests.http.apps import SECRET, EchoRoom
+from tests.http.apps import SECRET, EchoRoutes
 from tests.support.covers import covers
 from tests.support.errors import ALL_ERRORS, problem_of
 from tests.support.http import Browser
@@ -81,7 +81,7 @@ TITLES = {
 }
 
 ALSO = {"deleted": (412,), "blob_missing": (404,)}
-"""Further statuses of a code: of a slot that is empty, of bytes that were looked for."""
+"""Further statuses of a code."""
 
 
 def answered(kind: type[BaseException]) -> tuple[int, str]:
@@ -109,7 +109,7 @@ class TableTests(SynchronousTestCase):
                 self.assertEqual(row.retry_after is not None, row.status in (429, 503, 507), row)
 
     def test_titles_are_fixed(self) -> None:
-        """One title per code, whatever the error says."""
+        """Each code has one title."""
         for code, title in TITLES.items():
             self.assertEqual(plain_problem(code, "Something else.").title, title)
 
@@ -134,7 +134,7 @@ class TableTests(SynchronousTestCase):
         self.assertRaises(ValueError, merge_tables, [table, {KeyError: (400, "save_not_found")}])
 
     def test_every_error_of_the_web_has_a_row(self) -> None:
-        """A HttpError that nobody listed would be a 500."""
+        """Every HttpError has a row; without one it would be a 500."""
         listed = HTTP_ERRORS.keys()
         self.assertEqual(
             [
@@ -169,7 +169,7 @@ class BodyTests(SynchronousTestCase):
         )
 
     def test_retry_after(self) -> None:
-        """The error's own seconds, else the code's; in the body and in the field."""
+        """retry_after is the error's, else the code's, in the body and in Retry-After."""
         problem = problem_of(DatabaseBusy())
         assert problem is not None
         self.assertEqual((problem.headers["Retry-After"], self.body(DatabaseBusy())["retry_after"]), ("1", 1))
@@ -178,12 +178,12 @@ class BodyTests(SynchronousTestCase):
         self.assertEqual(self.body(error)["retry_after"], 12)
 
     def test_extra_members_replace_nothing(self) -> None:
-        """A room adds members; the closed ones stay."""
+        """An error adds members, but does not replace the fixed ones."""
         body = self.body(BadRequest("No.", members={"limit": 5, "status": 200, "code": "fine"}))
         self.assertEqual((body["limit"], body["status"], body["code"]), (5, 400, "bad_request"))
 
     def test_errors_of_a_body(self) -> None:
-        """Pointers and details; the first is also the detail."""
+        """InvalidRequest lists pointers and details; the first one is also the detail."""
         body = self.body(InvalidRequest([("/a", "is missing"), ("/b", "is odd")]))
         self.assertEqual(
             body["errors"], [{"pointer": "/a", "detail": "is missing"}, {"pointer": "/b", "detail": "is odd"}]
@@ -191,18 +191,18 @@ class BodyTests(SynchronousTestCase):
         self.assertEqual(body["detail"], "/a: is missing")
 
     def test_stores(self) -> None:
-        """What a store says has a code; a damaged one is an internal error that tells no details."""
+        """Database errors have codes; the text of a damaged database is not shown."""
         self.assertEqual(self.body(DiskFull("/var/lib: no space"))["code"], "storage_full")
         self.assertEqual(self.body(DatabaseUnavailable())["code"], "store_unavailable")
         self.assertNotIn("page 7", str(self.body(DatabaseCorrupt("page 7"))))
 
     def test_werkzeug(self) -> None:
-        """Klein's own errors are ours; one that we never raise is unexpected."""
+        """Klein's errors have rows; an error without a row is unexpected."""
         self.assertEqual(self.body(NotFound("<p>Not found"))["detail"], CODES["route_not_found"].detail)
         self.assertIsNone(problem_of(BadGateway()))
 
     def test_allow(self) -> None:
-        """405 lists the methods."""
+        """A 405 lists the methods."""
         problem = problem_of(MethodNotAllowed(["PUT", "GET"]))
         assert problem is not None
         self.assertEqual(problem.headers["Allow"], "GET, PUT")
@@ -210,10 +210,10 @@ class BodyTests(SynchronousTestCase):
 
 class CrashTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.browser = Browser([EchoRoom()], crashes=True)
+        self.browser = Browser([EchoRoutes()], crashes=True)
 
     def test_an_unexpected_error(self) -> None:
-        """500 internal_error with the request id; nothing the handler had set, nothing of the error."""
+        """A crash is 500 with the request id, without the handler's fields and the error's text."""
         answer = self.browser.request("POST", "/echo/crash", {"Authorization": f"Bearer {SECRET}"})
         self.assertEqual((answer.status, answer.code), (500, "internal_error"))
         self.assertEqual(answer.json["request_id"], answer.headers["x-request-id"])
@@ -223,7 +223,7 @@ class CrashTests(SynchronousTestCase):
 
     @covers("threats/48")
     def test_the_log_tells_where_and_no_secret(self) -> None:
-        """Request id, route, module, line and kind; the credential in the message is blacked out."""
+        """The log has request id, route, module, line and type; credentials are redacted."""
         answer = self.browser.get("/echo/crash?state=abc")
         [event] = [event for event in self.browser.events if "unexpected" in event]
         self.assertIn(answer.headers["x-request-id"], event)
@@ -234,11 +234,11 @@ class CrashTests(SynchronousTestCase):
         self.assertNotIn("state", "".join(self.browser.events))
 
     def test_a_result_that_is_no_body(self) -> None:
-        """A handler's mistake is a 500 too."""
+        """A handler that returns another type is a 500."""
         self.assertEqual(self.browser.get("/echo/not-bytes").code, "internal_error")
 
     def test_a_head_that_cannot_be_written(self) -> None:
-        """Nothing of such an answer leaves or is counted: a 500 takes its place."""
+        """A response that cannot be encoded is replaced by a 500."""
         for path in ("/echo/unspeakable", "/echo/unmeasured"):
             with self.subTest(path):
                 answer = self.browser.get(path)
@@ -246,14 +246,14 @@ class CrashTests(SynchronousTestCase):
                 self.assertEqual(self.browser.log.lines[-1]["size"], len(answer.body))
 
     def test_the_connection_goes_on(self) -> None:
-        """A crash of one request is not one of the connection."""
+        """The connection continues after a crash."""
         connection = self.browser.connect()
         connection.send(b"GET /echo/crash HTTP/1.1\r\nHost: localhost\r\n\r\n" * 2)
         self.assertEqual([answer.status for answer in connection.answers], [500, 500])
         self.assertFalse(connection.closing)
 
     def test_a_broken_stream(self) -> None:
-        """An answer that cannot be finished is cut, so that nobody takes it for whole; the reason is logged."""
+        """A response that fails in its middle is aborted and logged."""
         connection = self.browser.connect()
         self.browser.watched(lambda: connection.send(b"GET /echo/broken-stream HTTP/1.1\r\nHost: localhost\r\n\r\n"))
         self.assertTrue(connection.transport.disconnected)
@@ -262,7 +262,7 @@ class CrashTests(SynchronousTestCase):
     def test_a_stream_of_another_length(self) -> None:
         """A response that is shorter or longer than its Content-Length is aborted, so that no byte is misread."""
         for length, sent in ((5, b"abc"), (7, b"abcdef")):
-            browser = Browser([EchoRoom()], crashes=True)
+            browser = Browser([EchoRoutes()], crashes=True)
             connection = browser.connect()
             request = b"GET /echo/measured/%d HTTP/1.1\r\nHost: localhost\r\n\r\n" % length
             browser.watched(lambda: connection.send(request * 2))  # noqa: B023
@@ -283,14 +283,14 @@ class CrashTests(SynchronousTestCase):
             self.assertFalse(connection.closing)
 
     def test_typed_errors_are_not_logged(self) -> None:
-        """What was expected is an answer, not news."""
+        """Expected errors are not logged."""
         self.assertEqual(self.browser.get("/echo/typed").code, "busy")
         self.assertEqual(self.browser.events, [])
 
 
 class TraceTests(SynchronousTestCase):
     def test_causes(self) -> None:
-        """Innermost first."""
+        """The innermost cause is logged first."""
         try:
             try:
                 raise KeyError("inner")
@@ -301,20 +301,20 @@ class TraceTests(SynchronousTestCase):
         self.assertLess(text.index("KeyError: 'inner'"), text.index("ValueError: outer"))
 
     def test_words(self) -> None:
-        """One short line; what may be a credential is blacked out."""
+        """A message is one short line with credentials redacted."""
         self.assertEqual(redact("bad\r\n" + SECRET), "bad  [...]")
         self.assertLessEqual(len(redact("a b " * 200)), 200)
 
     @covers("threats/48")
     def test_a_message_is_one_line(self) -> None:
-        """No kind of line end or control character of an exception's message reaches the log."""
+        """No line end or control character of a message is logged."""
         message = "a\u2028[gamed.security] erased\x85b\x1b[2Kc\u202ed"
         self.assertEqual(
             redacted_traceback(ValueError(message)).splitlines(), ["  ValueError: a [gamed.security] erased b [2Kc d"]
         )
 
     def test_an_error_that_cannot_be_shown(self) -> None:
-        """A Secret among the arguments refuses; the trace is made all the same."""
+        """An error whose text cannot be shown is logged without it."""
 
         class Shy(Exception):
             def __str__(self) -> str:

@@ -47,7 +47,7 @@ class SelectTest(SynchronousTestCase):
                 parse_range(text, 10_000)
 
     def test_empty(self) -> None:
-        """Of nothing no byte can be had."""
+        """An empty representation has no range."""
         for text in ("bytes=0-", "bytes=0-0", "bytes=-1", "bytes=-0"):
             with self.assertRaises(RangeUnsatisfiable, msg=text):
                 parse_range(text, 0)

@@ -1,4 +1,4 @@
-"""From a path to a room and a handler."""
+"""A path is routed to a route group and a handler."""
 
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -16,21 +16,21 @@ from gamed.http.json_body import write_json
 from gamed.http.request import Request
 from gamed.http.route_compiler import compile_routes, template_of
 from gamed.http.routing import RouteTable
-from tests.http.apps import CollectRoom, EchoRoom, PagesRoom
+from tests.http.apps import CollectRoutes, EchoRoutes, PageRoutes
 from tests.support.http import Browser
 
 TOKEN = "A" * 21 + "b"
 
 
-class PlainRoom(Struct, frozen=True):
-    """Made without make_app."""
+class PlainGroup(Struct, frozen=True):
+    """A route group whose app make_app() has not made."""
 
     app = Klein()
     prefixes = ("/plain",)
     body_policies: Mapping[str, BodyPolicy] = field(default_factory=dict)
 
 
-class OldErrorsRoom(Struct, frozen=True):
+class KleinErrorsGroup(Struct, frozen=True):
     """A handler that raises what Klein and Werkzeug raise."""
 
     app = make_app()
@@ -42,8 +42,8 @@ class OldErrorsRoom(Struct, frozen=True):
         raise {"missing": NotFound(), "method": MethodNotAllowed(["PUT"]), "forbidden": Forbidden()}[name]
 
 
-class NamedRoom(Struct, frozen=True):
-    """Two rooms of one class are two rooms."""
+class NamedGroup(Struct, frozen=True):
+    """A route group that is used twice with different values."""
 
     app = make_app()
     prefixes: tuple[str, ...]
@@ -56,44 +56,44 @@ class NamedRoom(Struct, frozen=True):
 
 class RoutingTests(SynchronousTestCase):
     def template(self, path: str, method: str = "GET") -> tuple[str, str | None]:
-        match = compile_routes([EchoRoom(), PagesRoom(), CollectRoom()]).find(method, path)
+        match = compile_routes([EchoRoutes(), PageRoutes(), CollectRoutes()]).find(method, path)
         return match.template, type(match.refusal).__name__ if match.refusal else None
 
     def test_longest_prefix(self) -> None:
-        """By whole segments, in whatever order the rooms are given."""
+        """Prefixes match whole segments, in any order of the groups."""
         self.assertEqual(self.template("/auth/page/collect", "POST"), ("/auth/page/collect", None))
         self.assertEqual(self.template("/auth/page/" + "a" * 22), ("/auth/page/{token}", None))
         self.assertEqual(self.template("/auth/pagecollect"), ("-", "RouteNotFound"))
         self.assertEqual(self.template("/auth/echo/x"), ("-", "RouteNotFound"))
 
     def test_templates(self) -> None:
-        """Arguments by name, also of a path that is asked with a wrong method."""
+        """Arguments are found by name, also for a wrong method."""
         self.assertEqual(self.template("/echo/name/anna", "PUT"), ("/echo/name/{name}", "MethodNotAllowed"))
         self.assertEqual(template_of("/a/<b>/<token:c>/<int(min=1):d>"), "/a/{b}/{c}/{d}")
 
     def test_refusals_are_new_each_time(self) -> None:
-        """A raised exception keeps its frames; a shared one would keep all of them."""
-        table = compile_routes([EchoRoom()])
+        """Each refusal is a new exception, because a shared one would keep all frames."""
+        table = compile_routes([EchoRoutes()])
         for method, path in (("GET", "/nope"), ("GET", "/echo/nope"), ("PUT", "/echo/text"), ("PUT", "/echo/name/a")):
             refusal = table.find(method, path).refusal
             self.assertIsNotNone(refusal)
             self.assertIsNot(refusal, table.find(method, path).refusal)
 
-    def test_a_room_by_its_instance(self) -> None:
-        """Handlers run on the room that was given."""
-        browser = Browser([NamedRoom(("/a",)), NamedRoom(("/b",))])
+    def test_a_group_by_its_instance(self) -> None:
+        """Handlers run on their own route group."""
+        browser = Browser([NamedGroup(("/a",)), NamedGroup(("/b",))])
         answers: list[Any] = [browser.get(path).json for path in ("/a/who", "/b/who", "/a/who")]
         self.assertEqual([answer["me"] for answer in answers], ["/a", "/b", "/a"])
 
-    def test_mistakes_of_a_room_show_at_start(self) -> None:
-        """An app of another make, a gate for no endpoint."""
-        self.assertRaises(TypeError, compile_routes, [PlainRoom()])
-        room = EchoRoom(body_policies={"nobody": SmallBodyPolicy("text/plain")})
-        self.assertRaises(ValueError, compile_routes, [room])
+    def test_mistakes_of_a_group_are_found_at_start(self) -> None:
+        """A foreign app and a policy for an unknown endpoint are refused."""
+        self.assertRaises(TypeError, compile_routes, [PlainGroup()])
+        routes = EchoRoutes(body_policies={"nobody": SmallBodyPolicy("text/plain")})
+        self.assertRaises(ValueError, compile_routes, [routes])
 
     def test_errors_of_werkzeug_in_a_handler(self) -> None:
-        """Klein's own errors are problems too; one that we have no code for is a 500."""
-        browser = Browser([OldErrorsRoom()], crashes=True)
+        """Klein's errors are problems; one without a code is a 500."""
+        browser = Browser([KleinErrorsGroup()], crashes=True)
         self.assertEqual(browser.get("/old/missing").code, "route_not_found")
         answer = browser.get("/old/method")
         self.assertEqual((answer.code, answer.headers["allow"]), ("method_not_allowed", "PUT"))

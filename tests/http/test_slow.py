@@ -1,4 +1,4 @@
-"""Nobody may be slow without end: heads, bodies, readers, and those who say nothing."""
+"""Slow heads, bodies and readers and idle connections have time limits."""
 
 from resource import RLIMIT_NOFILE, getrlimit
 
@@ -9,19 +9,19 @@ from gamed.http.client_address import RESERVED_FILES, HttpSettings, spare_files
 from gamed.http.closing import LAST_ANSWER_SECONDS
 from gamed.http.connection import FIRST_REQUEST_SECONDS
 from gamed.http.direct_socket import PROGRESS_BYTES, StalledWrite
-from tests.http.apps import EchoRoom, OpenGate, Sink, Turnstile
+from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.covers import covers
 from tests.support.http import BASE_HOST, Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
-STRANGER = IPv4Address("TCP", "203.0.113.9", 50000)
+UNTRUSTED = IPv4Address("TCP", "203.0.113.9", 50000)
 
 
 class SlowCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.gate = OpenGate()
-        self.room = EchoRoom(body_policies={"echo_any": self.gate})
-        self.browser = Browser([self.room], peer=STRANGER)
+        self.policy = AcceptingPolicy()
+        self.routes = EchoRoutes(body_policies={"echo_any": self.policy})
+        self.browser = Browser([self.routes], peer=UNTRUSTED)
         self.clock = self.browser.clock
         self.connection = self.browser.connect()
 
@@ -33,7 +33,7 @@ class SlowCase(SynchronousTestCase):
 @covers("threats/36")
 class HeadTests(SlowCase):
     def test_ten_seconds_from_the_first_byte(self) -> None:
-        """A byte now and then does not start the time again: 408, and the end."""
+        """Single bytes do not restart the time for a head: 408."""
         for at in range(9):
             self.connection.send(GET[at : at + 1])
             self.clock.advance(1)
@@ -44,7 +44,7 @@ class HeadTests(SlowCase):
         self.assertTrue(self.connection.closing)
 
     def test_the_second_head_of_a_connection(self) -> None:
-        """Has its own ten seconds, also when its begin came with the first."""
+        """The second head has ten seconds of its own."""
         self.connection.send(GET + GET[:5])
         self.clock.advance(9)
         self.connection.send(GET[5:] + GET[:5])
@@ -54,19 +54,19 @@ class HeadTests(SlowCase):
         self.assertEqual([answer.status for answer in self.connection.answers], [200, 200, 408])
 
     def test_a_slow_answer_is_not_a_slow_head(self) -> None:
-        """While a handler works no clock runs against the client."""
+        """No timeout runs while a handler works."""
         self.connection.send(request_bytes("GET", "/echo/later"))
         self.clock.advance(3600)
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual(self.connection.answer.body, b"late")
 
-    def test_a_slow_gate_is_not_a_slow_body(self) -> None:
-        """The body cannot come faster than it is let in."""
-        gate = Turnstile()
-        browser = Browser([EchoRoom(body_policies={"echo_any": gate})])
+    def test_a_slow_policy_is_not_a_slow_body(self) -> None:
+        """No timeout runs while a policy decides."""
+        policy = BlockingPolicy()
+        browser = Browser([EchoRoutes(body_policies={"echo_any": policy})])
         connection = browser.connect().send(request_bytes("PUT", "/echo/any", {}, b"hello"))
         browser.clock.advance(60)
-        gate.waiting.pop().callback(Sink())
+        policy.waiting.pop().callback(RecordingReceiver())
         self.assertEqual(connection.answer.status, 200)
 
 
@@ -81,17 +81,17 @@ class IdleTests(SlowCase):
             self.assertTrue(connection.closed)
             self.assertEqual(len(connection.answers), 1 if first else 0)
 
-    def test_strangers(self) -> None:
-        """30 seconds without a request, at first and between; closed without a word."""
-        self.closes_after(STRANGER, 30)
+    def test_untrusted_peers(self) -> None:
+        """A connection without a request is closed after 30 seconds."""
+        self.closes_after(UNTRUSTED, 30)
 
     def test_proxies(self) -> None:
-        """180 seconds for trusted peers and local sockets, longer than proxies keep theirs."""
+        """Trusted peers and local sockets have 180 seconds, longer than proxies keep connections."""
         self.closes_after(IPv4Address("TCP", "127.0.0.1", 50000), 180)
         self.closes_after(UNIXAddress(None), 180)
 
     def test_a_closed_connection_that_does_not_go(self) -> None:
-        """A client that does not read its answer to the end is cut off after a minute."""
+        """A client that does not read the last response is aborted after a minute."""
         self.clock.advance(30)
         self.assertFalse(self.connection.transport.disconnected)
         self.clock.advance(60)
@@ -103,18 +103,18 @@ class BodyTests(SlowCase):
     HEAD = request_bytes("PUT", "/echo/any", {"Content-Length": "100000000"})
 
     def test_a_trickle(self) -> None:
-        """Less than 10 KiB in ten seconds: 408, the sink aborted, no handler."""
+        """A body with less than 10 KiB in ten seconds is 408; the receiver is aborted."""
         self.connection.send(self.HEAD)
         for _ in range(10):
             self.connection.send(b"a" * 1000)
             self.clock.advance(1)
         self.assertEqual(self.status(), (408, "request_timeout"))
-        [sink] = self.gate.sinks
-        self.assertEqual((sink.aborted, self.room.calls), (1, []))
+        [receiver] = self.policy.receivers
+        self.assertEqual((receiver.aborted, self.routes.calls), (1, []))
         self.assertTrue(self.connection.closing)
 
     def test_a_body_that_never_begins(self) -> None:
-        """The same, after 100 Continue as well."""
+        """The same holds after 100 Continue."""
         for expect in ({}, {"Expect": "100-continue"}):
             connection = self.browser.connect().send(
                 request_bytes("PUT", "/echo/any", {"Content-Length": "5", **expect})
@@ -123,7 +123,7 @@ class BodyTests(SlowCase):
             self.assertEqual(self.status(connection), (408, "request_timeout"))
 
     def test_a_slow_line(self) -> None:
-        """1 KiB a second is enough."""
+        """A body of 1 KiB a second is accepted."""
         self.connection.send(self.HEAD)
         for _ in range(60):
             self.connection.send(b"a" * 1024)
@@ -131,7 +131,7 @@ class BodyTests(SlowCase):
         self.assertEqual(self.connection.answers, [])
 
     def test_not_for_ever(self) -> None:
-        """`upload_seconds` in all."""
+        """A whole body has `upload_seconds`."""
         self.connection.send(self.HEAD)
         for _ in range(60):
             self.connection.send(b"a" * 20_000)
@@ -142,7 +142,7 @@ class BodyTests(SlowCase):
 @covers("threats/36")
 class ReaderTests(SlowCase):
     def test_a_client_that_does_not_read(self) -> None:
-        """Its connection is cut after a minute in which nothing could be sent."""
+        """A client that reads nothing for a minute is aborted."""
         self.browser.watched(lambda: self.connection.send(request_bytes("GET", "/echo/stream")))
         self.connection.channel.flow.pauseProducing()
         self.clock.advance(59)
@@ -151,7 +151,7 @@ class ReaderTests(SlowCase):
         self.assertTrue(self.connection.transport.disconnected)
 
     def test_a_client_that_reads_slowly(self) -> None:
-        """Each time it has read what was there, its minute begins again."""
+        """The minute begins again whenever the client has read everything."""
         self.connection.send(request_bytes("GET", "/echo/stream"))
         for _ in range(5):
             self.connection.channel.flow.pauseProducing()
@@ -163,7 +163,7 @@ class ReaderTests(SlowCase):
         self.assertTrue(self.connection.transport.disconnected)
 
     def test_a_slow_line(self) -> None:
-        """Who takes 16 KiB in a minute of what the kernel holds for them goes on; who takes less is gone."""
+        """A client that takes 16 KiB a minute from the kernel stays; one that takes less is aborted."""
         left, cut = 4_000_000, []
         stall = StalledWrite(self.clock, lambda: left, lambda: cut.append(left))
         stall.start()
@@ -177,7 +177,7 @@ class ReaderTests(SlowCase):
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
     def test_no_timer_is_left(self) -> None:
-        """When all have left, nothing waits any more."""
+        """No timer is left once all connections are lost."""
         for data in (b"", GET, GET[:5], self.head(), request_bytes("GET", "/echo/later"), b"x\r\n\r\n"):
             connection = self.browser.connect().send(data)
             connection.channel.flow.pauseProducing()
@@ -192,16 +192,16 @@ class ReaderTests(SlowCase):
 @covers("threats/36")
 class ConnectionsTests(SynchronousTestCase):
     def test_descriptors_of_no_connection(self) -> None:
-        """Half of them may be files that are being sent: some stay for the stores, however many may connect."""
+        """Half of the spare descriptors are for files; some remain for the databases."""
         soft, _hard = getrlimit(RLIMIT_NOFILE)
         self.assertEqual(spare_files(10), (soft - 10) // 2)
         self.assertEqual(spare_files(10**9), RESERVED_FILES // 2)
 
     def browser(self, **limits: int) -> Browser:
-        return Browser([EchoRoom()], HttpSettings(BASE_HOST, **limits), peer=STRANGER)
+        return Browser([EchoRoutes()], HttpSettings(BASE_HOST, **limits), peer=UNTRUSTED)
 
-    def test_so_many_from_one_stranger(self) -> None:
-        """64 from one address; one that left makes room, and others are not touched."""
+    def test_limit_of_one_address(self) -> None:
+        """One address has 64 connections; other addresses are not affected."""
         browser = self.browser()
         connections = [browser.connect() for _ in range(64)]
         self.assertTrue(browser.connect().refused)
@@ -231,16 +231,16 @@ class ConnectionsTests(SynchronousTestCase):
         """A mapped address counts as the IPv4 address that it is."""
         browser = self.browser(connections_per_address=1)
         self.assertFalse(browser.connect().refused)
-        self.assertTrue(browser.connect(IPv6Address("TCP", f"::ffff:{STRANGER.host}", 1)).refused)
+        self.assertTrue(browser.connect(IPv6Address("TCP", f"::ffff:{UNTRUSTED.host}", 1)).refused)
 
     def test_proxies_and_neighbours_are_not_counted(self) -> None:
-        """Loopback, trusted peers and local sockets carry many players."""
+        """Loopback, trusted peers and local sockets have no limit per address."""
         browser = self.browser(connections_per_address=1)
         for peer in (IPv4Address("TCP", "127.0.0.1", 1), UNIXAddress(None)):
             self.assertEqual([browser.connect(peer).refused for _ in range(5)], [False] * 5)
 
     def test_so_many_in_all(self) -> None:
-        """`limits.connections`, whoever they are."""
+        """`limits.connections` counts all connections."""
         browser = self.browser(connections=3)
         peer = IPv4Address("TCP", "127.0.0.1", 1)
         self.assertEqual([browser.connect(peer).refused for _ in range(4)], [False, False, False, True])
@@ -248,15 +248,15 @@ class ConnectionsTests(SynchronousTestCase):
 
 class ShutdownTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.room = EchoRoom()
-        self.browser = Browser([self.room])
+        self.routes = EchoRoutes()
+        self.browser = Browser([self.routes])
 
-    def test_nobody_there(self) -> None:
-        """Done at once."""
+    def test_no_connections(self) -> None:
+        """Shutdown without connections is done at once."""
         self.successResultOf(self.browser.site.shut_down())
 
     def test_idle_connections_are_closed(self) -> None:
-        """Those that asked nothing need no answer."""
+        """Idle connections are closed."""
         connection = self.browser.connect().send(GET)
         done = self.browser.site.shut_down()
         self.assertTrue(connection.closed)
@@ -265,7 +265,7 @@ class ShutdownTests(SynchronousTestCase):
         self.successResultOf(done)
 
     def test_an_answer_that_is_not_taken_yet(self) -> None:
-        """A connection whose answer is written, but not read yet, ends with that answer: it asks nothing more."""
+        """A connection whose last response is not read yet is closed after it."""
         for later in (b"", GET):
             connection = self.browser.connect()
             write = connection.transport.write
@@ -278,8 +278,8 @@ class ShutdownTests(SynchronousTestCase):
             self.successResultOf(done)
             self.browser.site.site.shutting_down = False
 
-    def test_who_came_just_now(self) -> None:
-        """A connection that has said nothing yet is heard for a moment: its request is answered with 503, not torn."""
+    def test_new_connections(self) -> None:
+        """A new connection is kept for a moment, so that its first request gets a 503."""
         asking, silent = self.browser.connect(), self.browser.connect()
         done = self.browser.site.shut_down()
         asking.send(GET)
@@ -292,11 +292,11 @@ class ShutdownTests(SynchronousTestCase):
         self.successResultOf(done)
 
     def test_what_is_under_way_is_answered(self) -> None:
-        """The answer is the connection's last; what was pipelined behind it is not begun."""
+        """The current response is the last one; pipelined requests are not started."""
         connection = self.browser.connect().send(request_bytes("GET", "/echo/later") + GET)
         done = self.browser.site.shut_down()
         self.assertNoResult(done)
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual((connection.answer.body, connection.closing), (b"late", True))
         self.assertEqual(connection.answer.headers["connection"], "close")
         self.browser.clock.advance(LAST_ANSWER_SECONDS - 0.01)
@@ -306,20 +306,20 @@ class ShutdownTests(SynchronousTestCase):
         connection.leave()
         self.successResultOf(done)
 
-    def test_who_had_said_all(self) -> None:
-        """Its connection ends with its last answer: there is nothing that it could still say."""
+    def test_half_closed_clients(self) -> None:
+        """A client that has closed its side is closed with the last response."""
         connection = self.browser.connect().send(request_bytes("GET", "/echo/later"))
         connection.channel.readConnectionLost()
         self.browser.site.shut_down()
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual((connection.answer.body, connection.closed), (b"late", True))
         connection.leave()
 
     def test_a_client_that_closes_first(self) -> None:
-        """Told that this answer was the last it need not wait for us, nor we any longer for it."""
+        """A client that closes after the last response ends the connection at once."""
         connection = self.browser.connect().send(request_bytes("GET", "/echo/later"))
         done = self.browser.site.shut_down()
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         connection.channel.readConnectionLost()
         self.assertTrue(connection.closed)
         connection.leave()
@@ -327,18 +327,18 @@ class ShutdownTests(SynchronousTestCase):
         self.assertEqual(self.browser.clock.getDelayedCalls(), [])
 
     def test_a_head_that_ends_now_comes_too_late(self) -> None:
-        """503 shutting_down with Retry-After; no handler runs."""
+        """A new request during shutdown is 503 shutting_down with Retry-After."""
         connection = self.browser.connect().send(GET[:-2])
         done = self.browser.site.shut_down()
         self.assertFalse(connection.closed)
         connection.send(GET[-2:])
         answer = connection.answer
         self.assertEqual((answer.status, answer.code, answer.headers["retry-after"]), (503, "shutting_down", "5"))
-        self.assertEqual(self.room.calls, [])
+        self.assertEqual(self.routes.calls, [])
         connection.leave()
         self.successResultOf(done)
 
     def test_new_connections_are_not_taken(self) -> None:
-        """The listening port may still be open for a moment."""
+        """A connection during shutdown is closed."""
         self.browser.site.shut_down()
         self.assertTrue(self.browser.connect().refused)

@@ -1,4 +1,4 @@
-"""The same channel on real sockets: what memory cannot show (half-closing, resets, the kernel's buffers)."""
+"""Connections work over real sockets: half-closing, resets and the kernel's buffers."""
 
 from http.client import HTTPConnection
 from os import urandom
@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from gamed.http import direct_socket
 from gamed.http.client_address import HttpSettings
 from gamed.http.server import build_server
-from tests.http.apps import EchoRoom, OpenGate
+from tests.http.apps import AcceptingPolicy, EchoRoutes
 from tests.support.http import Answer, Browser, Lines, parse_answers, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
@@ -24,11 +24,11 @@ PATIENCE_SECONDS = 60
 
 class SocketCase(TestCase):
     def setUp(self) -> None:
-        self.gate = OpenGate(refuse_at=200_000)
-        self.room = EchoRoom(body_policies={"echo_any": self.gate})
+        self.policy = AcceptingPolicy(refuse_at=200_000)
+        self.routes = EchoRoutes(body_policies={"echo_any": self.policy})
         self.log = Lines()
         self.site = build_server(
-            [self.room],
+            [self.routes],
             HttpSettings("game.example"),
             reactor,
             access_log=self.log,
@@ -60,7 +60,7 @@ def read_all(connection: socket) -> bytes:
 
 
 def taken(connection: socket) -> bytes:
-    """Something of what has come."""
+    """Return some of the received bytes."""
     try:
         return connection.recv(1_000_000)
     except BlockingIOError:
@@ -68,7 +68,7 @@ def taken(connection: socket) -> bytes:
 
 
 class Waiting:
-    """A reactor that is told who wants to write, and does nothing about it."""
+    """A fake reactor that records writers and does nothing."""
 
     def addWriter(self, writer: object) -> None: ...
 
@@ -77,12 +77,12 @@ class Waiting:
 
 class OrderTests(SynchronousTestCase):
     def test_nothing_overtakes(self) -> None:
-        """What the kernel did not take goes first, also where it would take something now."""
+        """Bytes that the kernel has not taken are sent before later ones."""
         ours, theirs = socketpair()
         self.addCleanup(theirs.close)
         self.addCleanup(ours.close)
         theirs.setblocking(False)
-        channel = Browser([EchoRoom()]).connect().channel
+        channel = Browser([EchoRoutes()]).connect().channel
         transport = channel.transport = TCPConnection(ours, channel, Waiting())
         transport.connected = True
         sent, read = [(b"h", b"a" * 1_000_000), (b"b" * 1_000_000, b"B"), (b"c", b"")], b""
@@ -96,11 +96,11 @@ class OrderTests(SynchronousTestCase):
         self.assertTrue(read == b"".join(head + body for head, body in sent))
 
     def test_a_connection_that_is_gone(self) -> None:
-        """What cannot be sent is left to the transport, which finds it out."""
+        """Bytes for a closed socket are left to the transport."""
         ours, theirs = socketpair()
         self.addCleanup(ours.close)
         theirs.close()
-        channel = Browser([EchoRoom()]).connect().channel
+        channel = Browser([EchoRoutes()]).connect().channel
         transport = channel.transport = TCPConnection(ours, channel, Waiting())
         transport.connected = True
         direct_socket.write(transport, b"head", b"body")
@@ -126,15 +126,15 @@ class SocketTests(SocketCase):
         answers = await self.exchange(last + b"a" * (8 * 1024 * 1024))
         self.assertEqual([(answer.status, answer.headers["connection"]) for answer in answers], [(200, "close")])
 
-    async def test_a_sink_that_refuses_in_the_middle(self) -> None:
+    async def test_a_receiver_that_refuses_in_the_middle(self) -> None:
         """The same when the refusal comes after some of the body."""
         head = request_bytes("PUT", "/echo/any", {"Content-Length": str(8 * 1024 * 1024)})
         answers = await self.exchange(head, b"a" * (8 * 1024 * 1024))
         self.assertEqual([answer.code for answer in answers], ["busy"])
-        self.assertEqual([sink.aborted for sink in self.gate.sinks], [1])
+        self.assertEqual([receiver.aborted for receiver in self.policy.receivers], [1])
 
     async def test_bad_bytes(self) -> None:
-        """A typed answer, then the end of the connection from our side."""
+        """A bad request gets a typed response, then the server closes."""
         for data, code in ((b"hello\r\n\r\n", "bad_request"), (b"a" * 20_000, "head_too_large")):
             answers = await self.exchange(data)
             self.assertEqual([answer.code for answer in answers], [code])
@@ -161,10 +161,10 @@ class SocketTests(SocketCase):
 
         statuses = await deferToThread(talk)
         self.assertEqual(statuses, [200, 405, 200, 200, 404])
-        self.assertEqual(len(self.gate.sinks), 1)
+        self.assertEqual(len(self.policy.receivers), 1)
 
-    async def test_a_torn_upload(self) -> None:
-        """The client is gone: the sink is aborted, no handler runs."""
+    async def test_an_incomplete_upload(self) -> None:
+        """A reset during a body aborts the receiver; no handler runs."""
 
         def tear() -> None:
             with create_connection(self.address, PATIENCE_SECONDS) as connection:
@@ -174,10 +174,10 @@ class SocketTests(SocketCase):
         while not self.log.lines:
             await self.pause()
         self.assertEqual([line["status"] for line in self.log.lines], [400])
-        self.assertEqual(([sink.aborted for sink in self.gate.sinks], self.room.calls), ([1], []))
+        self.assertEqual(([receiver.aborted for receiver in self.policy.receivers], self.routes.calls), ([1], []))
 
     async def test_a_client_that_has_said_all(self) -> None:
-        """One that closes its writing side is answered, and then the connection ends."""
+        """A client that closes its writing side is answered, then the connection is closed."""
 
         def talk(data: bytes) -> list[Answer]:
             with create_connection(self.address, PATIENCE_SECONDS) as connection:
@@ -191,7 +191,7 @@ class SocketTests(SocketCase):
             self.assertEqual([answer.status for answer in answers], statuses)
 
     async def test_a_local_socket(self) -> None:
-        """The client's address is what the proxy says, or `unix`."""
+        """Over a unix socket the address is that of X-Forwarded-For, or `unix`."""
         path = self.mktemp()
         port = reactor.listenUNIX(path, self.site)
         self.addCleanup(port.stopListening)
@@ -207,10 +207,10 @@ class SocketTests(SocketCase):
 
         answers = await deferToThread(talk)
         self.assertEqual([answer.status for answer in answers], [200, 200])
-        self.assertEqual([head.address for head in self.room.calls], ["unix", "192.0.2.7"])
+        self.assertEqual([head.address for head in self.routes.calls], ["unix", "192.0.2.7"])
 
     async def test_shutdown(self) -> None:
-        """Idle connections are closed, and it is told when the last one is gone."""
+        """Shutdown closes idle connections and fires when all are closed."""
 
         def talk() -> bytes:
             with create_connection(self.address, PATIENCE_SECONDS) as connection:

@@ -1,4 +1,4 @@
-"""Bodies on their way to the disk: what a disk that takes nothing more means for the calls that follow."""
+"""A spooled body reports a full disk to every later call."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from gamed.http.spool import PIECE_BYTES, SpooledBody
 
 class FullTests(SynchronousTestCase):
     def test_each_call_has_its_own_error(self) -> None:
-        """Every call after the failure raises StoreFull with the cause, each an instance of its own."""
+        """Every call after the failure raises a new DiskFull with the cause."""
         spool = SpooledBody(Path(self.mktemp()) / "missing", 0)
         spool.write(b"a" * PIECE_BYTES)
         added = [self.assertRaises(DiskFull, spool.write, b"a") for _ in range(2)]

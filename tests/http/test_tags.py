@@ -1,4 +1,4 @@
-"""Entity-tags: RFC 9110 8.8.3 and 13.1.1-2."""
+"""Entity-tags are parsed and compared (RFC 9110 8.8.3, 13.1.1, 13.1.2)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,23 +55,23 @@ class TagListTest(SynchronousTestCase):
             self.assertEqual(parse_tags(text), EntityTagList(tuple(tags)), text)
 
     def test_star(self) -> None:
-        """`*` stands alone."""
+        """`*` is read alone only."""
         self.assertEqual(parse_tags(" * "), EntityTagList((), star=True))
 
     def test_malformed(self) -> None:
-        """Everything else is refused, never guessed at."""
+        """Everything else is refused."""
         for text in MALFORMED:
             with self.assertRaises(TagsMalformed, msg=text):
                 parse_tags(text)
 
     @given(st.lists(TAGS, min_size=1, max_size=5), st.sampled_from([",", ", ", " ,\t", ",,"]))
     def test_round_trip(self, tags: list[EntityTag], comma: str) -> None:
-        """What is written as a list is read as the same list."""
+        """A written list is read as the same list."""
         self.assertEqual(parse_tags(comma.join(map(str, tags))).listed, tuple(tags))
 
     @given(st.text(st.sampled_from('"W/*, \ta\\'), max_size=12))
     def test_no_surprise(self, text: str) -> None:
-        """No text does anything but be read or be refused."""
+        """Any text is read or refused."""
         try:
             parse_tags(text)
         except TagsMalformed:

@@ -1,4 +1,4 @@
-"""A timeout moves for the price of a number; a slow or stalled client does not."""
+"""A timeout is cheap to move."""
 
 from twisted.internet.task import Clock
 from twisted.trial.unittest import SynchronousTestCase
@@ -16,7 +16,7 @@ class TimeoutTests(SynchronousTestCase):
         return [call.getTime() for call in self.clock.getDelayedCalls()]
 
     def test_fires_once(self) -> None:
-        """At its time, and nothing is left in the reactor."""
+        """A timeout fires at its time and leaves nothing in the reactor."""
         self.timeout.reset(0.25)
         self.assertEqual(self.calls(), [0.25])
         self.clock.pump([0.2, 0.1, 10])
@@ -43,7 +43,7 @@ class TimeoutTests(SynchronousTestCase):
         self.assertEqual(self.fired, [1])
 
     def test_cleared(self) -> None:
-        """It does not fire; it can be set again before and after its old time."""
+        """A cleared timeout does not fire; it can be set again before and after its old time."""
         self.timeout.reset(10)
         self.timeout.reset(None)
         self.clock.advance(10)
@@ -55,7 +55,7 @@ class TimeoutTests(SynchronousTestCase):
         self.assertEqual(self.fired, [30])
 
     def test_closed(self) -> None:
-        """Nothing is left in the reactor, and it never fires again."""
+        """A cancelled timeout leaves nothing in the reactor and never fires."""
         self.timeout.reset(10)
         self.timeout.cancel()
         self.assertEqual(self.calls(), [])
@@ -65,7 +65,7 @@ class TimeoutTests(SynchronousTestCase):
         self.assertEqual((self.fired, self.calls()), ([], []))
 
     def test_set_while_firing(self) -> None:
-        """What it calls may set it again."""
+        """The called function may set the timeout again."""
         again = Timeout(self.clock, lambda: (self.fired.append(self.clock.seconds()), again.reset(1)))
         again.reset(1)
         self.clock.pump([1, 1, 1])
@@ -73,7 +73,7 @@ class TimeoutTests(SynchronousTestCase):
         again.cancel()
 
     def test_fails(self) -> None:
-        """An error of what it calls is not repeated."""
+        """An error of the called function is not repeated."""
 
         def fail() -> None:
             raise ZeroDivisionError

@@ -9,7 +9,7 @@ from time import monotonic
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.cli.process import PorchTestCase
-from tests.http.apps import EchoRoom
+from tests.http.apps import EchoRoutes
 from tests.support.covers import covers
 from tests.support.http import Answer, Browser, Connection, parse_answers, request_bytes
 
@@ -47,7 +47,7 @@ class Flood:
         return not self._open
 
     def read(self) -> None:
-        """Take what has come so far."""
+        """Read the received bytes."""
         for connection in list(self._open):
             try:
                 data = connection.recv(1_000_000)
@@ -91,8 +91,8 @@ class FloodTests(PorchTestCase):
 
 class TurnTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.room = EchoRoom()
-        self.browser = Browser([self.room])
+        self.routes = EchoRoutes()
+        self.browser = Browser([self.routes])
 
     def begin(self, data: bytes) -> Connection:
         """A connection that has received `data`, before the reactor turns again."""
@@ -105,7 +105,7 @@ class TurnTests(SynchronousTestCase):
         clients = ["192.0.2.1", "192.0.2.2"]
         open_ = [self.begin(request_bytes("GET", "/echo/text", {"X-Forwarded-For": client}) * 3) for client in clients]
         open_[0].turn()
-        self.assertEqual([head.address for head in self.room.calls], clients * 3)
+        self.assertEqual([head.address for head in self.routes.calls], clients * 3)
         self.assertEqual([len(connection.answers) for connection in open_], [3, 3])
 
     def test_without_a_pipeline(self) -> None:
@@ -115,33 +115,33 @@ class TurnTests(SynchronousTestCase):
             connection.channel.dataReceived(GET)
             clock = self.browser.clock
             due = [call for call in clock.getDelayedCalls() if call.getTime() <= clock.seconds()]
-            self.assertEqual((len(self.room.calls), due), (count, []))
+            self.assertEqual((len(self.routes.calls), due), (count, []))
 
     def test_the_client_leaves(self) -> None:
-        """Nothing more of its pipeline is begun."""
+        """After the client has left no pipelined request starts."""
         connection = self.begin(GET * 3)
         connection.leave()
         connection.turn()
-        self.assertEqual(len(self.room.calls), 1)
+        self.assertEqual(len(self.routes.calls), 1)
 
     def test_what_arrives_meanwhile(self) -> None:
-        """Waits behind the pipeline; over 16 KiB reading pauses, and goes on once less is held."""
+        """Bytes behind a pipeline wait; over 16 KiB reading pauses until less is held."""
         connection = self.begin(GET * 2)
         connection.channel.dataReceived(GET)
-        self.assertEqual((len(self.room.calls), connection.transport.producerState), (1, "producing"))
+        self.assertEqual((len(self.routes.calls), connection.transport.producerState), (1, "producing"))
         connection.channel.dataReceived(GET * 500)
-        self.assertEqual((len(self.room.calls), connection.transport.producerState), (1, "paused"))
+        self.assertEqual((len(self.routes.calls), connection.transport.producerState), (1, "paused"))
         connection.turn()
-        self.assertEqual((len(self.room.calls), connection.transport.producerState), (503, "producing"))
+        self.assertEqual((len(self.routes.calls), connection.transport.producerState), (503, "producing"))
 
     def test_the_transport_becomes_full(self) -> None:
         """The next request waits until the client has taken what was written."""
         connection = self.begin(GET * 2)
         connection.channel.flow.pauseProducing()
         connection.turn()
-        self.assertEqual(len(self.room.calls), 1)
+        self.assertEqual(len(self.routes.calls), 1)
         connection.channel.flow.resumeProducing()
-        self.assertEqual(len(self.room.calls), 2)
+        self.assertEqual(len(self.routes.calls), 2)
 
     def test_the_service_stops(self) -> None:
         """The request that waits for its turn is refused, and the connection ends with that answer."""
@@ -149,4 +149,4 @@ class TurnTests(SynchronousTestCase):
         self.browser.site.shut_down()
         first, second = connection.answers
         self.assertEqual((first.status, second.code, second.headers["connection"]), (200, "shutting_down", "close"))
-        self.assertEqual((len(self.room.calls), connection.closing), (1, True))
+        self.assertEqual((len(self.routes.calls), connection.closing), (1, True))

@@ -11,7 +11,7 @@ from gamed.http.access_log import AccessLog
 from gamed.ops.logging import LoggedSignInFailures, TwistedAuditLog
 from gamed.ops.metrics import Counters, CountingAuditLog, Gauges, Metrics
 from gamed.outcomes import LoginFailure
-from tests.http.apps import EchoRoom
+from tests.http.apps import EchoRoutes
 from tests.support.covers import covers
 from tests.support.databases import ask, memory_databases
 from tests.support.http import Browser
@@ -125,7 +125,7 @@ class RequestTests(MetricsTestCase):
     @covers("threats/35")
     def test_nothing_of_a_clients(self) -> None:
         """Over the wire: an unknown route and an invented method are `-`, a slot is its place in the route."""
-        browser = Browser([EchoRoom()])
+        browser = Browser([EchoRoutes()])
         browser.site.site.access_log = self.log()
         for method, path in (("GET", "/S3cret/x?S3cret"), ("S3CRET", "/echo/json"), ("GET", "/game/S3cret")):
             browser.request(method, path, {"Host": "S3cret.example"} if method == "GET" else {})

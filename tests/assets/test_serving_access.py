@@ -1,11 +1,11 @@
-"""Who may read releases, and from which pages (PROTOCOL 1, 4, 5)."""
+"""`assets.access` and `cors_origins` decide who may read releases (PROTOCOL 1, 4, 5)."""
 
 from itertools import product
 
 from gamed.players import tables as player_tables
 from gamed.sessions import tables as session_tables
 from gamed.sessions.credentials import CredentialPair
-from tests.assets.serving_helpers import ServingCase
+from tests.assets.serving_fixtures import ServingCase
 from tests.sessions.fixtures import ANNA, NOW_MS
 from tests.sessions.server import SessionServer, text
 from tests.support.covers import covers
@@ -16,14 +16,14 @@ ORIGIN = "https://game.example.org"
 
 
 class PlayersTests(ServingCase):
-    """`assets.access` is `players`."""
+    """The setting `assets.access` is `players`."""
 
     def setUp(self) -> None:
         super().setUp()
         self.house = SessionServer(memory_databases())
         self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
         self.object = self.folder.object_path(DATA).name
-        self.browser = self.room(self.house.sessions)
+        self.browser = self.new_browser(self.house.sessions)
         self.session_id, self.pair = self.successResultOf(self.house.open())
         self.bearer = self.speaking(self.pair)
         names = ("", "stable", self.release, "stable/a", f"{self.release}/b", f"objects/{self.object}")
@@ -34,7 +34,7 @@ class PlayersTests(ServingCase):
 
     @covers("threats/44")
     def test_players_read(self) -> None:
-        """With a token everything is as it is for everybody, but that nobody else may be given a copy."""
+        """With a token all responses are those of public access, but `private`."""
         for address, more in product(self.addresses, ({}, {"Range": "bytes=0-3"}, {"If-None-Match": "*"})):
             answer = self.get(address, {**self.bearer, **more})
             self.assertEqual(answer.status, {"Range": 206, "If-None-Match": 304}.get("".join(more), 200), address)
@@ -44,8 +44,8 @@ class PlayersTests(ServingCase):
         self.assertEqual(self.get(f"/assets/{self.release}/b", self.bearer).body, LARGE)
 
     @covers("threats/44")
-    def test_nobody_else(self) -> None:
-        """401 before anything is said about what there is, whatever the condition; a token elsewhere is none."""
+    def test_without_a_token(self) -> None:
+        """Without a token everything is 401, whatever exists; a token in another place does not count."""
         for address in (*self.addresses, "/assets/none", "/assets/stable/none", "/assets/r0123456789abcdef"):
             for method in ("GET", "HEAD"):
                 answer = self.ask(method, address, {"If-None-Match": "*"})
@@ -59,8 +59,8 @@ class PlayersTests(ServingCase):
         self.refused(self.ask("PUT", "/assets/stable"), 405, "method_not_allowed")
         self.refused(self.get("/assets/stable/", self.bearer), 404, "route_not_found")
 
-    def test_what_is_at_hand(self) -> None:
-        """Neither bytes nor that they are still the same for who shows no token, though they were just given out."""
+    def test_what_is_cached(self) -> None:
+        """Without a token cached files are 401, too."""
         tag = self.get("/assets/stable/a", self.bearer).headers["etag"]
         for more in ({}, {"If-None-Match": tag}):
             self.assertIn(self.get("/assets/stable/a", {**self.bearer, **more}).status, (200, 304))
@@ -73,7 +73,7 @@ class PlayersTests(ServingCase):
         self.assertIn("invalid_token", answer.headers["www-authenticate"])
 
     def test_revoked(self) -> None:
-        """From the next request on."""
+        """A revoked session is 401 from the next request on."""
         self.assertEqual(self.get("/assets/stable/a", self.bearer).status, 200)
         unit = self.house.stores.auth.submit(
             lambda connection: session_tables.revoke(connection, self.session_id, NOW_MS)
@@ -86,8 +86,8 @@ class PlayersTests(ServingCase):
         self.successResultOf(unit)
         self.refused(self.get("/assets/stable/a", self.bearer), 403, "player_blocked")
 
-    def test_one_look_at_the_token(self) -> None:
-        """The store is asked once for a request, and not for what it delivers."""
+    def test_one_authentication(self) -> None:
+        """Each request authenticates once."""
         self.get("/assets/stable", self.bearer)  # the first use of a token is written down
         before = sum(self.house.stores.reads.batches)
         self.assertEqual(self.get(f"/assets/{self.release}/b", self.bearer).status, 200)
@@ -96,7 +96,7 @@ class PlayersTests(ServingCase):
 
 class PublicTests(ServingCase):
     def test_everybody(self) -> None:
-        """Nobody is asked for a token, and one that is sent is not looked at."""
+        """Public access ignores tokens."""
         self.folder.publish("stable", {"a": DATA})
         for headers in ({}, {"Authorization": "Bearer gat_x"}, {"Authorization": "Basic x"}):
             answer = self.get("/assets/stable/a", headers)
@@ -106,15 +106,15 @@ class PublicTests(ServingCase):
 
 
 class OriginTests(ServingCase):
-    """A browser game's page, with `cors_origins`."""
+    """Requests of a page of an allowed origin."""
 
     def setUp(self) -> None:
         super().setUp()
         self.release = self.folder.publish("stable", {"a": DATA, "b": LARGE})
-        self.browser = self.room(origins=frozenset({ORIGIN}))
+        self.browser = self.new_browser(origins=frozenset({ORIGIN}))
 
     def test_listed(self) -> None:
-        """It may read every answer, and the fields that a download needs."""
+        """It may read every response, and the fields that a download needs."""
         for path, headers, status in (
             ("stable/a", {}, 200),
             (f"{self.release}/b", {"Range": "bytes=100-"}, 206),
@@ -132,7 +132,7 @@ class OriginTests(ServingCase):
             self.assertNotIn("access-control-allow-credentials", answer.headers)
 
     def test_preflight(self) -> None:
-        """Range, If-Range and a token may be sent."""
+        """A preflight allows Range, If-Range and Authorization."""
         for path in ("", "stable", "stable/a/b/c", self.release, "objects/" + "0" * 64):
             asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "GET"}
             answer = self.ask("OPTIONS", f"/assets/{path}", asked)

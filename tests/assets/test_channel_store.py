@@ -1,4 +1,4 @@
-"""Channels moved by hand: to a release that is whole, back, away (PROTOCOL 5)."""
+"""Channels are set to a complete release, rolled back and deleted (PROTOCOL 5)."""
 
 from gamed.assets import channel_store
 from gamed.assets import store as asset_store
@@ -11,7 +11,7 @@ from gamed.assets.errors import (
     ReleaseNotFound,
 )
 from gamed.assets.store import channel_lock
-from tests.assets.helpers import AssetsCase, served
+from tests.assets.fixtures import AssetsCase, served
 
 
 class ChannelTests(AssetsCase):
@@ -27,7 +27,7 @@ class ChannelTests(AssetsCase):
         return self.store.pointer(channel).release
 
     def test_rollback(self) -> None:
-        """Back, further back, and then there is nothing; publishing goes on from there."""
+        """Each rollback leads one release further back until none is left; publishing works afterwards."""
         self.assertEqual([self.rollback(), self.rollback()], [self.two, self.one])
         self.assertEqual(served(self.store), {"a.txt": b"one"})
         self.assertRaises(NoPreviousRelease, self.rollback)
@@ -36,15 +36,15 @@ class ChannelTests(AssetsCase):
         self.assertEqual(self.rollback(), self.one)
 
     def test_point(self) -> None:
-        """At any release that is kept, also of a new channel; at the same one nothing changes."""
+        """A channel, also a new one, is set to any stored release; the same release changes nothing."""
         self.assertEqual(self.point("stable", self.one), channel_store.ChannelUpdate("stable", self.one, self.three))
         self.assertEqual(self.point("beta", self.two).before, None)
         before = self.tree()
         self.assertEqual(self.point("beta", self.two).before, self.two)
         self.assertEqual(self.tree(), before)
 
-    def test_only_at_whole_releases(self) -> None:
-        """Never published, damaged, or with an object missing or cut off: the channel stays where it is."""
+    def test_only_complete_releases(self) -> None:
+        """A channel is not set to a release that is unknown, damaged or incomplete."""
         self.assertRaises(ReleaseNotFound, self.point, "stable", "r" + "0" * 16)
         lost = next(iter(channel_store.check_release(self.store, self.two).files.values()))
         path = self.store.object_path(lost.sha256)
@@ -58,12 +58,12 @@ class ChannelTests(AssetsCase):
         self.assertEqual(self.pointed(), self.three)
 
     def test_rollback_skips_what_is_gone(self) -> None:
-        """A release that was deleted is not led to."""
+        """A rollback skips a deleted release."""
         (self.store.folder / "releases" / f"{self.two}.json").unlink()
         self.assertEqual(self.rollback(), self.one)
 
-    def test_drop(self) -> None:
-        """The channel is gone, its releases stay for now; a channel that is none is said to be none."""
+    def test_delete(self) -> None:
+        """A deleted channel does not exist any more, its releases do; an unknown channel is an error."""
         self.assertEqual(channel_store.delete_channel(self.store, "stable", self.keep, self.now_ms), self.three)
         self.assertRaises(ChannelNotFound, self.store.pointer, "stable")
         self.assertEqual(len(self.store.releases()), 3)
@@ -72,7 +72,7 @@ class ChannelTests(AssetsCase):
         self.assertRaises(ChannelNotFound, self.rollback)
 
     def test_damaged_pointer(self) -> None:
-        """Pointing mends it, dropping takes it away, rolling back cannot know where to."""
+        """A damaged pointer can be replaced or deleted, but not rolled back."""
         path = self.store.folder / "channels/stable.json"
         path.write_bytes(b"damaged")
         self.assertRaises(PointerMalformed, self.rollback)
@@ -82,14 +82,14 @@ class ChannelTests(AssetsCase):
         self.assertEqual(self.store.channels(), [])
 
     def test_one_at_a_time(self) -> None:
-        """While another moves a pointer, this waits, and says so in the end."""
+        """A command waits while another one writes a pointer, then fails with AssetsBusy."""
         self.patch(asset_store, "LOCK_WAIT_SECONDS", 0.1)
         with channel_lock(self.store.folder):
             self.assertRaises(AssetsBusy, self.point, "stable", self.one)
         self.assertEqual(self.point("stable", self.one).release, self.one)
 
     def test_marks(self) -> None:
-        """What falls out of a channel's past is marked as of that moment; what is needed again is not."""
+        """A release that leaves a channel's history is marked with that instant; a needed one loses its mark."""
         self.assertEqual(channel_store.read_marks(self.store), {self.one: self.now_ms})
         at = self.now_ms
         self.point("stable", self.one)

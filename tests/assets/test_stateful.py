@@ -1,4 +1,4 @@
-"""Whatever an owner does in whatever order: what is needed is there and whole, what goes has had its day."""
+"""After any sequence of commands every needed release is complete, and only expired ones are deleted."""
 
 import os
 import shutil
@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from gamed.assets import channel_store
 from gamed.assets.errors import ChannelNotFound, NoPreviousRelease, ReleaseNotFound
 from gamed.assets.verify import verify
-from tests.assets.helpers import HOUR_MS, AssetsCase, served, unseen
+from tests.assets.fixtures import HOUR_MS, AssetsCase, served, unseen
 from tests.support.examples import examples
 
 WORDS = (
@@ -23,11 +23,11 @@ STEPS = tuples(sampled_from(WORDS), sampled_from(["stable", "stable", "beta"]), 
 
 
 class Model(Struct):
-    """What the pages say, kept in plain lists."""
+    """A model of channels and marks in plain lists."""
 
     keep: int
     pasts: dict[str, list[tuple[str, bool]]] = field(default_factory=dict)
-    """By channel, newest first: release, and whether a rollback left it. The first is the present one."""
+    """Channel -> releases, newest first, each with whether a rollback has left it."""
     published: list[str] = field(default_factory=list)
     unneeded_ms: dict[str, int] = field(default_factory=dict)
 
@@ -53,17 +53,17 @@ class Model(Struct):
         return gone
 
 
-class WalkTests(AssetsCase):
+class StatefulTests(AssetsCase):
     @settings(max_examples=examples(few=12, many=100))
     @given(lists(STEPS, min_size=15, max_size=30))
-    def test_any_walk(self, steps: list[tuple[str, str, int]]) -> None:
-        """Channels lead where the pages say, every release that is kept is whole, gc takes neither more nor less."""
+    def test_any_steps(self, steps: list[tuple[str, str, int]]) -> None:
+        """Channels and releases are those of the model after any steps."""
         self.patch(os, "fsync", lambda descriptor: None)
         shutil.rmtree(self.store.folder, ignore_errors=True)
         model = Model(self.keep)
         for step, channel, number in steps:
             self.now_ms += 1000
-            self.take(model, step, channel, number)
+            self.apply_step(model, step, channel, number)
             self.assertEqual(self.store.channels(), sorted(model.pasts))
             for name, past in model.pasts.items():
                 self.assertEqual(self.store.pointer(name).release, past[0][0])
@@ -71,10 +71,10 @@ class WalkTests(AssetsCase):
             self.assertEqual(self.store.releases(), sorted(model.published))
         self.assertEqual(verify(self.store, unseen).flaws, [])
 
-    def take(self, model: Model, step: str, channel: str, number: int) -> None:
+    def apply_step(self, model: Model, step: str, channel: str, number: int) -> None:
         match step:
             case "publish":
-                self.publish_lock(model, channel, number)
+                self.publish_new(model, channel, number)
             case "point" if model.published:
                 release = model.published[number % len(model.published)]
                 channel_store.set_channel(self.store, channel, release, self.keep, self.now_ms)
@@ -90,7 +90,7 @@ class WalkTests(AssetsCase):
                     self.now_ms,
                 )
             case "rollback":
-                self.rolling_back(model, channel)
+                self.roll_back(model, channel)
             case "drop" if channel in model.pasts:
                 channel_store.delete_channel(self.store, channel, self.keep, self.now_ms)
                 del model.pasts[channel]
@@ -106,14 +106,14 @@ class WalkTests(AssetsCase):
             case _:
                 self.assertEqual(set(self.collect().releases), model.collect(self.now_ms))
 
-    def publish_lock(self, model: Model, channel: str, number: int) -> None:
+    def publish_new(self, model: Model, channel: str, number: int) -> None:
         done = self.publish({"a": b"%d" % number}, channel=channel)
         release = str(done.release)
         if release not in model.published:
             model.published.append(release)
         model.point(channel, release, self.now_ms)
 
-    def rolling_back(self, model: Model, channel: str) -> None:
+    def roll_back(self, model: Model, channel: str) -> None:
         past = model.pasts.get(channel, [])
         before = next((release for release, withdrawn in past[1:] if not withdrawn), None)
         if before is None:

@@ -1,4 +1,4 @@
-"""A release's manifest and its name (PROTOCOL 5)."""
+"""A manifest has one form, and its hash is the id of the release (PROTOCOL 5)."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ MANIFEST = Manifest(1_795_253_783_004, {"data/level1.pck": FILE}, "1.4.2")
 
 class ManifestTests(SynchronousTestCase):
     def test_form(self) -> None:
-        """The bytes of the protocol's example, and the release that they are."""
+        """The protocol's example has these bytes and this id."""
         written = manifest_bytes(MANIFEST)
         self.assertEqual(
             written,
@@ -43,7 +43,7 @@ class ManifestTests(SynchronousTestCase):
         self.assertEqual(MANIFEST.size, 1048576)
 
     def test_order(self) -> None:
-        """The same files are the same bytes, in whatever order they were found."""
+        """The order in which files were found does not change the manifest."""
         one, two = ({name: FILE for name in names} for names in ("ab", "ba"))
         self.assertEqual(manifest_bytes(Manifest(0, one)), manifest_bytes(Manifest(0, two)))
 
@@ -55,7 +55,7 @@ class ManifestTests(SynchronousTestCase):
         text(max_size=20).filter(lambda note: note.isprintable()),
     )
     def test_round_trip(self, published_ms: int, sizes: dict[str, int], note: str) -> None:
-        """What is written is read again, and written the same."""
+        """A written manifest is read again, and written with the same bytes."""
         files = {path: AssetFile(size, HASH, "text/plain; charset=utf-8") for path, size in sorted(sizes.items())}
         written = manifest_bytes(Manifest(published_ms, files, note, {"build": 1}))
         read = parse_manifest(written)
@@ -63,14 +63,14 @@ class ManifestTests(SynchronousTestCase):
         self.assertEqual((read.published_ms, dict(read.files), read.note), (published_ms, files, note))
 
     def test_later_members(self) -> None:
-        """What a later version adds does not make a release unreadable."""
+        """Members that a later version adds are ignored."""
         members = self.members()
         members["more"] = 1
         members["files"]["data/level1.pck"]["more"] = 2
         self.assertEqual(parse_manifest(json.dumps(members).encode()), MANIFEST)
 
     def test_damaged(self) -> None:
-        """Each member that is missing or of another form is found."""
+        """Each missing or wrong member raises ManifestMalformed."""
         changes: list[tuple[str, Any]] = [
             ("format", 2),
             ("format", True),
@@ -104,7 +104,7 @@ class ManifestTests(SynchronousTestCase):
 
     @given(binary())
     def test_any_bytes(self, damaged: bytes) -> None:
-        """Whatever is on the disk, the answer is a typed one."""
+        """Any bytes either parse or raise ManifestMalformed."""
         self.assertRaises(ManifestMalformed, parse_manifest, damaged)
 
     def members(self) -> dict[str, Any]:
@@ -113,14 +113,14 @@ class ManifestTests(SynchronousTestCase):
 
 class NameTests(SynchronousTestCase):
     def test_channels(self) -> None:
-        """Never `objects`, and nothing that could be a release."""
+        """A channel has neither the name `objects` nor the form of a release id."""
         for name in ("stable", "b", "beta-2", "r0123456789abcde", "x" * 32):
             self.assertTrue(is_channel(name), name)
         for name in ("", "objects", "r0123456789abcdef", "Stable", "2", "-a", "a_b", "x" * 33, "a\n", "ä", "../a"):
             self.assertFalse(is_channel(name), name)
 
     def test_releases_and_objects(self) -> None:
-        """Lower-case hex of the right length only."""
+        """An object name is lower-case hex of the right length."""
         self.assertTrue(is_release("r0123456789abcdef"))
         self.assertTrue(is_object(HASH))
         for name in (
@@ -136,13 +136,13 @@ class NameTests(SynchronousTestCase):
 
 class OwnerTests(SynchronousTestCase):
     def test_notes(self) -> None:
-        """One line."""
+        """A note is one printable line."""
         self.assertIsNone(validate_note("1.4.2 – fixes"))
         self.assertIn("one line", str(validate_note("a\nb")))
         self.assertIn("200", str(validate_note("x" * 201)))
 
     def test_meta(self) -> None:
-        """A JSON object, not so deep that the manifest could not be read."""
+        """Meta is a JSON object that is not too deep for a manifest."""
         meta = parse_meta(b'{"a": {"b": {"c": {"d": {"e": {"f": {}}}}}}}')
         self.assertEqual(parse_manifest(manifest_bytes(Manifest(0, {}, "", meta))).meta, meta)
         for text_ in (

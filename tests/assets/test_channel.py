@@ -1,4 +1,4 @@
-"""A channel's pointer, its past, and the way back."""
+"""The pointer of a channel has a history, and rollbacks follow it."""
 
 from hypothesis import given
 from hypothesis.strategies import integers, lists, one_of, sampled_from
@@ -13,7 +13,7 @@ BEGUN = ChannelPointer(A, 1).moved_to(B, 2).moved_to(C, 3)
 
 class PointerTests(SynchronousTestCase):
     def test_back_and_further_back(self) -> None:
-        """Each rollback leads one release further into the past, never back to what was withdrawn."""
+        """Each rollback leads one release further back, never to a withdrawn one."""
         once = BEGUN.rolled_back(4)
         assert once is not None
         self.assertEqual(
@@ -26,7 +26,7 @@ class PointerTests(SynchronousTestCase):
         self.assertIsNone(twice.rolled_back(6))
 
     def test_on_from_there(self) -> None:
-        """After a rollback a new release comes; the way back from it leads to where the rollback led."""
+        """A rollback from a release that followed a rollback leads to the release of that rollback."""
         rolled = BEGUN.rolled_back(4)
         assert rolled is not None
         back = rolled.moved_to(D, 5).rolled_back(6)
@@ -34,22 +34,22 @@ class PointerTests(SynchronousTestCase):
         self.assertEqual(back.release, B)
 
     def test_pointed_again(self) -> None:
-        """Who points at what was withdrawn means it."""
+        """A withdrawn release can be set explicitly."""
         rolled = BEGUN.rolled_back(4)
         assert rolled is not None
         again = rolled.moved_to(C, 5)
         self.assertEqual((again.release, [each.release for each in again.history]), (C, [B, A]))
         self.assertEqual(again.moved_to(C, 9), again)
 
-    def test_kept(self) -> None:
-        """The present one and the newest before it."""
+    def test_retained(self) -> None:
+        """The present release and the newest before it are retained."""
         self.assertEqual(BEGUN.retained(2), [C, B])
         self.assertEqual(BEGUN.retained(9), [C, B, A])
         self.assertEqual(BEGUN.without_releases({B}).retained(9), [C, A])
 
     @given(lists(one_of(sampled_from([A, B, C, D]), integers(0, 0)), max_size=12))
-    def test_any_walk(self, steps: list[str | int]) -> None:
-        """Whatever the owner does: no release twice, nothing lost, and it is read as it was written."""
+    def test_any_steps(self, steps: list[str | int]) -> None:
+        """After any steps each release is in the pointer once, and the pointer is read as it was written."""
         pointer, seen = ChannelPointer(A, 0), {A}
         for number, step in enumerate(steps, 1):
             pointer = (
@@ -60,7 +60,7 @@ class PointerTests(SynchronousTestCase):
             self.assertEqual({pointer.release, *(each.release for each in pointer.history)}, seen)
 
     def test_damaged(self) -> None:
-        """A file that gamed did not write is said to be damaged."""
+        """A file that gamed has not written raises PointerMalformed."""
         good = pointer_bytes(BEGUN)
         for text in (
             b"",

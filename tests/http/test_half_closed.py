@@ -1,9 +1,9 @@
-"""Clients that close their writing side and read on: what is whole is answered, what is torn is told so."""
+"""A client that closes its writing side gets answers to complete requests and a 400 for an incomplete one."""
 
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.http.apps import EchoRoom, OpenGate, Sink, Turnstile
+from tests.http.apps import AcceptingPolicy, BlockingPolicy, EchoRoutes, RecordingReceiver
 from tests.support.http import Browser, Connection, request_bytes
 
 GET = request_bytes("GET", "/echo/text")
@@ -14,15 +14,15 @@ def put(body: bytes) -> bytes:
     return request_bytes("PUT", "/echo/any", {}, body)
 
 
-class SaidAllCase(SynchronousTestCase):
+class HalfClosedCase(SynchronousTestCase):
     def setUp(self) -> None:
-        self.gate = OpenGate()
-        self.room = EchoRoom(body_policies={"echo_any": self.gate})
-        self.browser = Browser([self.room])
+        self.policy = AcceptingPolicy()
+        self.routes = EchoRoutes(body_policies={"echo_any": self.policy})
+        self.browser = Browser([self.routes])
         self.connection = self.browser.connect()
 
     def say_all(self, data: bytes = b"") -> None:
-        """Send, and then the end."""
+        """Send bytes, then close the writing side."""
 
         def act() -> None:
             if data:
@@ -35,67 +35,67 @@ class SaidAllCase(SynchronousTestCase):
         return [answer.status for answer in self.connection.answers]
 
 
-class WholeTests(SaidAllCase):
+class WholeTests(HalfClosedCase):
     def test_nothing_asked(self) -> None:
         """A connection that carries no request is closed."""
         self.say_all()
         self.assertEqual((self.connection.raw, self.connection.closed), (b"", True))
 
     def test_between_requests(self) -> None:
-        """The same after an answer."""
+        """A connection that is idle after a response is closed."""
         self.connection.send(GET)
         self.say_all()
         self.assertEqual((self.statuses(), self.connection.closed), ([200], True))
 
     def test_an_answer_that_takes_a_moment(self) -> None:
-        """It is waited for, and then the connection is closed."""
+        """The response is sent, then the connection is closed."""
         self.say_all(LATER)
         self.assertFalse(self.connection.closed)
-        self.room.waiting.pop().callback(b"late")
+        self.routes.waiting.pop().callback(b"late")
         self.assertEqual((self.statuses(), self.connection.closed), ([200], True))
 
     def test_a_pipeline(self) -> None:
-        """Everything that was asked is answered, in order."""
+        """All complete requests are answered in order."""
         self.say_all(LATER + GET + LATER + put(b"hello"))
-        self.room.waiting.pop().callback(b"one")
+        self.routes.waiting.pop().callback(b"one")
         self.assertEqual((self.statuses(), self.connection.closed), ([200, 200], False))
-        self.room.waiting.pop().callback(b"two")
+        self.routes.waiting.pop().callback(b"two")
         self.assertEqual((self.statuses(), self.connection.closed), ([200] * 4, True))
 
-    def test_nobody_there(self) -> None:
-        """After five seconds without an answer the client is taken to have left, and the handler learns of it."""
+    def test_no_answer(self) -> None:
+        """After five seconds without a response the client counts as gone, and the handler is cancelled."""
         self.say_all(LATER)
         self.browser.clock.advance(4.9)
-        self.assertEqual(self.room.calls, [])
+        self.assertEqual(self.routes.calls, [])
         self.browser.clock.advance(0.1)
         self.assertTrue(self.connection.transport.disconnected)
         self.connection.leave()
-        self.assertEqual(self.room.calls, [CancelledError])
+        self.assertEqual(self.routes.calls, [CancelledError])
 
     def test_an_answer_that_is_on_its_way(self) -> None:
-        """A download goes on however long it takes."""
+        """A response that has begun is completed."""
         self.say_all(request_bytes("GET", "/echo/stream"))
         self.browser.clock.advance(30)
         self.assertFalse(self.connection.closed)
-        self.room.waiting.pop().callback(None)
+        self.routes.waiting.pop().callback(None)
         self.assertEqual((self.statuses(), self.connection.closed), ([200], True))
 
     def test_no_timer_is_left(self) -> None:
-        """Nothing is due once the connection is gone."""
+        """No timer is left once the connection is lost."""
         self.say_all(GET)
         self.connection.leave()
         self.assertEqual(self.browser.clock.getDelayedCalls(), [])
 
 
-class TornTests(SaidAllCase):
+class TornTests(HalfClosedCase):
     def test_a_head(self) -> None:
-        """400, and the end."""
+        """An incomplete head is 400."""
         self.say_all(GET[:-3])
         self.assertEqual((self.connection.answer.code, self.connection.closed), ("bad_request", True))
         self.assertIn("ended before", self.connection.answer.json["detail"])
 
     def test_a_body(self) -> None:
-        """400, the sink is aborted once, no handler runs."""
+        """An incomplete body is 400; the receiver is aborted once, and no handler runs."""
         for torn in (
             put(b"hello")[:-1],
             put(b"hello")[:-5],
@@ -105,46 +105,46 @@ class TornTests(SaidAllCase):
                 self.connection = self.browser.connect()
                 self.say_all(torn)
                 self.assertEqual((self.connection.answer.code, self.connection.closed), ("bad_request", True))
-                self.assertEqual((self.gate.sinks[-1].aborted, self.room.calls), (1, []))
+                self.assertEqual((self.policy.receivers[-1].aborted, self.routes.calls), (1, []))
                 self.assertEqual(self.browser.log.lines[-1]["status"], 400)
 
-    def test_behind_a_whole_one(self) -> None:
-        """The whole request is answered first."""
+    def test_behind_a_complete_one(self) -> None:
+        """A complete request before an incomplete one is answered first."""
         self.say_all(LATER + put(b"hello")[:-1])
-        self.room.waiting.pop().callback(b"one")
+        self.routes.waiting.pop().callback(b"one")
         self.assertEqual((self.statuses(), self.connection.closed), ([200, 400], True))
 
     def test_refused_before(self) -> None:
-        """After a refusal nothing is read any more, so the end is no news."""
+        """The end of input after a refusal changes nothing."""
         self.say_all(request_bytes("PUT", "/echo/json", {}, b"a" * 100)[:-50])
         self.assertEqual((self.statuses(), self.connection.closed), ([405], True))
 
 
-class GateTests(SaidAllCase):
+class PolicyTests(HalfClosedCase):
     def setUp(self) -> None:
-        self.turnstile, self.sink = Turnstile(), Sink()
-        self.room = EchoRoom(body_policies={"echo_any": self.turnstile, "echo_later": self.turnstile})
-        self.browser = Browser([self.room])
+        self.turnstile, self.receiver = BlockingPolicy(), RecordingReceiver()
+        self.routes = EchoRoutes(body_policies={"echo_any": self.turnstile, "echo_later": self.turnstile})
+        self.browser = Browser([self.routes])
         self.connection: Connection = self.browser.connect()
 
     def admit(self) -> None:
-        self.browser.watched(lambda: self.turnstile.waiting.pop().callback(self.sink))
+        self.browser.watched(lambda: self.turnstile.waiting.pop().callback(self.receiver))
 
     def test_whole(self) -> None:
-        """The end comes while the gate judges: the request is answered all the same."""
+        """A request whose input ends during the policy's decision is answered."""
         self.say_all(put(b"hello"))
         self.admit()
         self.assertEqual((self.statuses(), self.connection.closed), ([200], True))
 
-    def test_torn(self) -> None:
-        """The gate lets the request in, and then there is too little of it."""
+    def test_incomplete(self) -> None:
+        """A body that is too short is 400, also after the policy has accepted it."""
         self.say_all(put(b"hello")[:-1])
         self.admit()
         self.assertEqual((self.connection.answer.code, self.connection.closed), ("bad_request", True))
-        self.assertEqual((self.sink.aborted, self.room.calls), (1, []))
+        self.assertEqual((self.receiver.aborted, self.routes.calls), (1, []))
 
-    def test_whole_and_nobody_there(self) -> None:
-        """After five seconds without an answer the client is taken to have left, here too."""
+    def test_complete_and_no_answer(self) -> None:
+        """A policy that needs more than five seconds is given up, too."""
         self.say_all(request_bytes("GET", "/echo/later", {}, b"hello"))
         self.admit()
         self.browser.clock.advance(4.9)

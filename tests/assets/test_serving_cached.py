@@ -1,4 +1,4 @@
-"""What is answered at once is what would be answered after a look (PROTOCOL 5, 6)."""
+"""A response from the cache is equal to one from disk (PROTOCOL 5, 6)."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -13,7 +13,7 @@ from gamed.assets.service import AssetRequest, AssetResponse, AssetService
 from gamed.assets.store import AssetStore
 from gamed.http.conditional import parse_conditions
 from gamed.timestamps import http_date
-from tests.assets.serving_helpers import NOW_MS, OPENED_MS, ServingCase, at_once
+from tests.assets.serving_fixtures import NOW_MS, OPENED_MS, ServingCase, at_once
 from tests.support.http import Answer
 
 ORIGIN = "https://page.example"
@@ -43,8 +43,8 @@ CONDITIONS: tuple[Mapping[str, str], ...] = (
 )
 
 
-class AtHandTests(ServingCase):
-    """The reader itself."""
+class CachedTests(ServingCase):
+    """The asset service without HTTP."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -54,7 +54,7 @@ class AtHandTests(ServingCase):
         self.addCleanup(self.objects.close)
         self.reader = AssetService(ReleaseCache(store, at_once, self.clock.seconds), self.objects, OPENED_MS)
 
-    def at_hand(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse | None:
+    def cached(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse | None:
         return self.reader.cached_file(name, path, (fields or {}).get)
 
     def looked_for(self, path: str, fields: Mapping[str, str] | None = None, name: str = "stable") -> AssetResponse:
@@ -67,98 +67,98 @@ class AtHandTests(ServingCase):
         return found.item, found.modified, found.part, content if isinstance(content, bytes) else type(content)
 
     def test_the_same(self) -> None:
-        """Of each file, at each address, with each condition; and what most ask is at hand."""
-        at_hand = []
+        """They are equal for each file, address and condition; frequent requests are answered from the cache."""
+        cached = []
         for name, path in product(("stable", self.release), FILES):
             self.looked_for(path, name=name)
             for fields in CONDITIONS:
-                quick = self.at_hand(path, fields, name)
+                quick = self.cached(path, fields, name)
                 if quick is None:
                     continue
-                at_hand.append((name, path, fields))
+                cached.append((name, path, fields))
                 self.assertEqual(self.shown(quick), self.shown(self.looked_for(path, fields, name)), fields)
         for name in ("stable", self.release):
-            self.assertIn((name, "a/small.txt", {}), at_hand)
+            self.assertIn((name, "a/small.txt", {}), cached)
             for path, data in FILES.items():
-                self.assertIn((name, path, {"if-none-match": tag(data)}), at_hand)
+                self.assertIn((name, path, {"if-none-match": tag(data)}), cached)
 
-    def test_nothing_was_looked_for(self) -> None:
-        """Neither channels nor files; nor what is not there."""
-        self.assertIsNone(self.at_hand("a/small.txt"))
+    def test_empty_cache(self) -> None:
+        """Without a cache entry nothing is returned, nor for anything that does not exist."""
+        self.assertIsNone(self.cached("a/small.txt"))
         self.looked_for("large")
-        self.assertIsNone(self.at_hand("a/small.txt"))
+        self.assertIsNone(self.cached("a/small.txt"))
         self.looked_for("a/small.txt")
-        self.assertIsNotNone(self.at_hand("a/small.txt"))
+        self.assertIsNotNone(self.cached("a/small.txt"))
         for name, path in (("stable", "none"), ("none", "a/small.txt"), ("r0123456789abcdef", "a/small.txt")):
-            self.assertIsNone(self.at_hand(path, name=name))
-        self.assertIsNone(self.at_hand("large"))
+            self.assertIsNone(self.cached(path, name=name))
+        self.assertIsNone(self.cached("large"))
 
     def test_as_long_as_channels_are_known(self) -> None:
-        """Then they are looked at first, whatever the client has."""
+        """Expired channels are read again first, whatever the client has."""
         self.looked_for("a/small.txt")
         self.clock.advance(SNAPSHOT_TTL_SECONDS)
         for fields in ({}, {"if-none-match": tag(SMALL)}):
-            self.assertIsNone(self.at_hand("a/small.txt", fields))
+            self.assertIsNone(self.cached("a/small.txt", fields))
 
     def test_moved(self) -> None:
-        """What was at hand of the release before is not what is there now."""
+        """A cached file of the old release is not returned for the new one."""
         self.looked_for("a/small.txt")
         self.folder.publish("stable", {"a/small.txt": OTHER})
         self.clock.advance(SNAPSHOT_TTL_SECONDS)
         self.looked_for("a/small.txt")
-        known, new = self.at_hand("a/small.txt", {"if-none-match": tag(SMALL)}), self.at_hand("a/small.txt")
+        known, new = self.cached("a/small.txt", {"if-none-match": tag(SMALL)}), self.cached("a/small.txt")
         assert new is not None
         self.assertEqual((known, new.content, str(new.item.tag)), (None, OTHER, tag(OTHER)))
 
     def test_as_long_as_bytes_are_kept(self) -> None:
-        """A file that was deleted is missed when its bytes would be read again, and not before."""
+        """A deleted file is served until its cache entry expires."""
         self.looked_for("a/small.txt", name=self.release)
         self.folder.object_path(SMALL).unlink()
         for seconds, there in ((OBJECT_TTL_SECONDS - 1, True), (1, False)):
             self.clock.advance(seconds)
             self.looked_for("large")  # channels are looked at
-            self.assertEqual(self.at_hand("a/small.txt") is not None, there)
+            self.assertEqual(self.cached("a/small.txt") is not None, there)
 
     def test_of_another_size(self) -> None:
-        """Bytes that are not as many as the manifest says are never at hand."""
+        """Bytes of another size than in the manifest are never returned from the cache."""
         entry = AssetFile(len(SMALL) + 1, sha256(SMALL).hexdigest(), "text/plain")
         self.folder.point("stable", self.folder.manifest(Manifest(NOW_MS, {"odd": entry})))
         for _ in range(2):
             self.refused(self.get("/assets/stable/odd"), 500, "internal_error")
             self.looked_for_by_hash()
-            self.assertIsNone(self.at_hand("odd"))
+            self.assertIsNone(self.cached("odd"))
 
     def looked_for_by_hash(self) -> None:
         stored = self.successResultOf(Deferred.fromCoroutine(self.objects.get(sha256(SMALL).hexdigest())))
         self.assertEqual(stored.content, SMALL)
 
     def test_least_recently_used(self) -> None:
-        """To be given at once is a use."""
+        """A response from the cache counts as a use."""
         for path in ("a/small.txt", "large"):
             self.looked_for(path)
         other = self.folder.object(OTHER)
         self.successResultOf(Deferred.fromCoroutine(self.objects.get(other)))
-        self.at_hand("a/small.txt")
+        self.cached("a/small.txt")
         self.assertEqual(list(self.objects._small), [other, tag(SMALL)[1:-1]])
 
 
-class SameAnswersTests(ServingCase):
-    """Files over HTTP: as they are first asked for, and once they are at hand."""
+class SameResponsesTests(ServingCase):
+    """Responses over HTTP from disk and from the cache."""
 
     def test_each_address(self) -> None:
-        """With each condition, twice: the second answer is the same as the first, also to HEAD."""
+        """With each condition the second response is equal to the first, also to HEAD."""
         release, small = self.folder.publish("stable", FILES), tag(SMALL)[1:-1]
         paths = ["", "stable", release, "stable/none", "none/a", f"objects/{small}", "objects/none"]
         paths += [f"{name}/{path}" for name in ("stable", release) for path in FILES]
         asked = [*CONDITIONS, {"If-None-Match": "none"}, {"If-None-Match": tag(SMALL), "Origin": ORIGIN}]
         for path, fields, method in product(paths, asked, ("GET", "HEAD")):
-            browser = self.room(origins=frozenset({ORIGIN}))
+            browser = self.new_browser(origins=frozenset({ORIGIN}))
             first, second = (browser.request(method, f"/assets/{path}", fields) for _ in range(2))
             self.assertEqual(without_id(first), without_id(second), (path, fields, method))
 
 
 def without_id(answer: Answer) -> tuple[int, Mapping[str, str], bytes]:
-    """Return what is the same in every answer to the same request."""
+    """Return the parts of a response that are equal for equal requests."""
     request_id = answer.headers["x-request-id"]
     headers = {name: value for name, value in answer.headers.items() if value != request_id}
     return answer.status, headers, answer.body.replace(request_id.encode(), b"")

@@ -1,4 +1,4 @@
-"""What every answer has, and what HEAD, OPTIONS and other origins get (PROTOCOL 1)."""
+"""Every response has common fields; HEAD, OPTIONS and other origins are supported (PROTOCOL 1)."""
 
 from itertools import count
 
@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.http.client_address import HttpSettings
 from gamed.http.site import IDS_DRAWN, Site
 from gamed.sessions.errors import TokenInvalid, TokenMissing
-from tests.http.apps import SECRET, CollectRoom, EchoRoom, PagesRoom
+from tests.http.apps import SECRET, CollectRoutes, EchoRoutes, PageRoutes
 from tests.support.covers import covers
 from tests.support.errors import problem_of
 from tests.support.http import BASE_HOST, START_MS, Answer, Browser, Lines, request_bytes
@@ -19,11 +19,11 @@ ORIGIN = "https://play.example"
 
 class HeaderTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.browser = Browser([EchoRoom(), PagesRoom()])
+        self.browser = Browser([EchoRoutes(), PageRoutes()])
 
     @covers("threats/43")
     def test_always(self) -> None:
-        """Date, nosniff, a fresh request id, a length; no Server."""
+        """A response has Date, nosniff, a new request id and a length, and no Server."""
         answers = [self.browser.get(path) for path in ("/echo/text", "/nope", f"/auth/page/{TOKEN}", "/auth/page/x")]
         for answer in answers:
             self.assertEqual(answer.headers["date"], "Fri, 15 Jan 2027 08:00:00 GMT")
@@ -53,7 +53,7 @@ class HeaderTests(SynchronousTestCase):
 
     @covers("4/12", "threats/31")
     def test_auth_is_not_stored_and_tells_no_referrer(self) -> None:
-        """All of /auth/, errors too."""
+        """Everything below /auth/ is not cached, errors too."""
         for answer in (
             self.browser.post_json("/auth/echo", {}),
             self.browser.get("/auth/nope"),
@@ -65,22 +65,22 @@ class HeaderTests(SynchronousTestCase):
 
     @covers("9/1")
     def test_the_protocol_is_named_on_json(self) -> None:
-        """Also on problems; on nothing else."""
+        """JSON and problems have Gamed-Protocol, other responses do not."""
         self.assertEqual(self.browser.get("/game/").headers["gamed-protocol"], "1.0")
         self.assertEqual(self.browser.get("/nope").headers["gamed-protocol"], "1.0")
         self.assertNotIn("gamed-protocol", self.browser.get("/echo/text").headers)
 
     def test_204(self) -> None:
-        """No length, no type, no body."""
+        """A 204 has neither length nor type nor body."""
         answer = self.browser.get("/echo/nothing")
         self.assertEqual(answer.status, 204)
         self.assertNotIn("content-length", answer.headers)
         self.assertNotIn("content-type", answer.headers)
 
     def test_no_body_where_none_may_be(self) -> None:
-        """Whatever a handler returns: the next answer begins where the head ends (RFC 9112 6.3)."""
+        """A response without content drops what its handler returns (RFC 9112 6.3)."""
         for status in (204, 304):
-            connection = Browser([EchoRoom()], crashes=True).connect()
+            connection = Browser([EchoRoutes()], crashes=True).connect()
             connection.send(request_bytes("GET", f"/echo/bodiless/{status}") + request_bytes("GET", "/echo/text"))
             first, second, body = connection.raw.split(b"\r\n\r\n")
             self.assertTrue(first.startswith(b"HTTP/1.1 %d " % status), first)
@@ -88,7 +88,7 @@ class HeaderTests(SynchronousTestCase):
             self.assertEqual(body, b"text")
 
     def test_head_is_get_without_its_body(self) -> None:
-        """Same status, same headers; errors as well."""
+        """HEAD has the status and header fields of GET, errors too."""
         for path in ("/echo/text", "/game/", "/nope", "/echo/name/a", "/echo/typed", "/echo/nothing"):
             with self.subTest(path):
                 get, head = self.browser.get(path), self.browser.request("HEAD", path)
@@ -97,7 +97,7 @@ class HeaderTests(SynchronousTestCase):
                 self.assertEqual(head.headers.get("content-length"), get.headers.get("content-length"))
 
     def test_a_head_request_keeps_the_connection_in_step(self) -> None:
-        """No byte of a body follows it."""
+        """HEAD has no content."""
         connection = self.browser.connect()
         connection.send(b"HEAD /nope HTTP/1.1\r\nHost: localhost\r\n\r\n")
         self.assertTrue(connection.raw.endswith(b"\r\n\r\n"))
@@ -113,7 +113,7 @@ class HeaderTests(SynchronousTestCase):
 class PagesTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.browser = Browser(
-            [EchoRoom(), PagesRoom(), CollectRoom()], HttpSettings(BASE_HOST, cors_origins=(ORIGIN,)), crashes=True
+            [EchoRoutes(), PageRoutes(), CollectRoutes()], HttpSettings(BASE_HOST, cors_origins=(ORIGIN,)), crashes=True
         )
 
     def assertPage(self, answer: Answer, status: int) -> None:
@@ -122,7 +122,7 @@ class PagesTests(SynchronousTestCase):
         self.assertTrue(answer.body.startswith(b"<!DOCTYPE html>"), answer.body[:80])
 
     def test_errors_are_pages(self) -> None:
-        """404, 405, 400, 413, 415, 421, 500: text/html, whatever is asked for."""
+        """Errors of browser routes are pages, whatever Accept says."""
         for path in (
             "/auth/page/nope",
             "/auth/page/",
@@ -161,7 +161,7 @@ class PagesTests(SynchronousTestCase):
             self.assertNotIn(answer.headers["x-request-id"].encode(), answer.body)
 
     def test_no_secret_in_a_page(self) -> None:
-        """An unexpected error tells nothing."""
+        """The page of an unexpected error shows no detail."""
         self.assertNotIn(SECRET[:10].encode(), self.browser.get("/auth/page/crash").body)
 
     def test_no_head(self) -> None:
@@ -171,14 +171,14 @@ class PagesTests(SynchronousTestCase):
 
     @covers("threats/32")
     def test_no_cors(self) -> None:
-        """No OPTIONS, and nothing for a listed origin either."""
+        """Browser routes answer neither OPTIONS nor other origins."""
         answer = self.browser.request("OPTIONS", f"/auth/page/{TOKEN}", {"Origin": ORIGIN})
         self.assertPage(answer, 405)
         answer = self.browser.get(f"/auth/page/{TOKEN}", {"Origin": ORIGIN})
         self.assertEqual([name for name in answer.headers if name.startswith("access-control") or name == "vary"], [])
 
     def test_forms(self) -> None:
-        """Fields by name, decoded."""
+        """A form is decoded into fields by name."""
         self.assertEqual(
             self.browser.post_form("/auth/page/form", "name=J%C3%B6+x&b").body, b"[('b', ''), ('name', 'J\xc3\xb6 x')]"
         )
@@ -193,13 +193,13 @@ class PagesTests(SynchronousTestCase):
 
 class CorsTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.browser = Browser([EchoRoom()], HttpSettings(BASE_HOST, cors_origins=(ORIGIN, "http://localhost:8000")))
+        self.browser = Browser([EchoRoutes()], HttpSettings(BASE_HOST, cors_origins=(ORIGIN, "http://localhost:8000")))
 
     def granted(self, answer: Answer) -> str | None:
         return answer.headers.get("access-control-allow-origin")
 
     def test_a_listed_origin(self) -> None:
-        """May read answers and the named headers, errors too; never with credentials."""
+        """An allowed origin may read responses and the exposed fields, errors too, never with credentials."""
         for answer in (
             self.browser.get("/game/", {"Origin": ORIGIN}),
             self.browser.get("/game/nope", {"Origin": ORIGIN}),
@@ -215,7 +215,7 @@ class CorsTests(SynchronousTestCase):
 
     @covers("threats/32")
     def test_other_origins(self) -> None:
-        """Nothing, not even for one that looks alike."""
+        """An origin that is not listed gets no CORS fields, even if it resembles one."""
         for origin in (
             "https://evil.example",
             "null",
@@ -239,17 +239,17 @@ class CorsTests(SynchronousTestCase):
         self.assertIn("Origin", answer.headers["vary"])
 
     def test_options_of_no_route(self) -> None:
-        """404 where nothing is; 405 outside the three families."""
+        """A preflight for an unknown path is 404, outside the three families 405."""
         self.assertEqual(self.browser.request("OPTIONS", "/game/nope").code, "route_not_found")
         self.assertEqual(self.browser.request("OPTIONS", "/echo/text").code, "method_not_allowed")
 
     def test_not_outside_the_families(self) -> None:
-        """/healthz and the like are nobody else's business."""
+        """Routes outside the three families have no CORS fields."""
         self.assertIsNone(self.granted(self.browser.get("/echo/text", {"Origin": ORIGIN})))
 
     def test_without_origins(self) -> None:
-        """Nothing configured: OPTIONS tells the methods, no header more."""
-        answer = Browser([EchoRoom()]).request("OPTIONS", "/game/", {"Origin": ORIGIN})
+        """Without origins OPTIONS has only Allow."""
+        answer = Browser([EchoRoutes()]).request("OPTIONS", "/game/", {"Origin": ORIGIN})
         self.assertEqual((answer.status, answer.headers["allow"]), (204, "GET, HEAD, OPTIONS"))
         self.assertIsNone(self.granted(answer))
         self.assertNotIn("vary", answer.headers)
@@ -257,8 +257,8 @@ class CorsTests(SynchronousTestCase):
 
 class LogTests(SynchronousTestCase):
     def test_a_line_has_the_template(self) -> None:
-        """Never the path, the query, or what a client invents."""
-        browser = Browser([EchoRoom(), PagesRoom()])
+        """The access log never has the path, the query or an unknown method."""
+        browser = Browser([EchoRoutes(), PageRoutes()])
         browser.get("/echo/name/anna?state=s3cret")
         browser.get("/nope/s3cret")
         browser.request("DELETE", "/echo/name/anna")

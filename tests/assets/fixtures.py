@@ -1,4 +1,4 @@
-"""A folder to publish, a store to publish into, and what both hold."""
+"""Builders and fixtures for tests of publishing: a folder, a store, and the files in both."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,12 +21,12 @@ FILES = {"readme.txt": b"hello", "data/level1.pck": b"\x00one" * 100, "data/leve
 
 
 def unseen(label: str, length: int) -> AbstractContextManager[Callable[[int], None]]:
-    """Progress that nobody watches."""
+    """A progress display that shows nothing."""
     return nullcontext(lambda done: None)
 
 
 def meddling(when: str, work: Callable[[], object]) -> ProgressDisplay:
-    """Progress that does something as soon as a piece of work begins."""
+    """A progress display that calls `work` when the work with this label begins."""
 
     @contextmanager
     def growing(label: str, length: int) -> Iterator[Callable[[int], None]]:
@@ -58,12 +58,12 @@ class AssetsCase(SynchronousTestCase):
     def publish(
         self, files: Mapping[str, bytes] | None = None, growing: ProgressDisplay = unseen, **more: Any
     ) -> Published:
-        """These files, put into the folder first; by default what is there."""
+        """Publish the folder, after these files were added to it."""
         self.put(files or {})
         return self.publisher(growing).publish(PublishRequest(self.source, more.pop("channel", "stable"), **more))
 
     def release(self, text: str, channel: str = "stable") -> str:
-        """A new release with one file of its own."""
+        """Publish a release with one file of its own; return its id."""
         self.now_ms += 1000
         return str(self.publish({"a.txt": text.encode()}, channel=channel).release)
 
@@ -75,7 +75,7 @@ class AssetsCase(SynchronousTestCase):
         return channel_store.rollback(self.store, channel, self.keep, self.now_ms).release
 
     def tree(self) -> dict[str, bytes]:
-        """Every file of the store."""
+        """Return every file of the store by its path."""
         return contents(self.store.folder)
 
 
@@ -84,7 +84,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def served(store: AssetStore, channel: str = "stable") -> dict[str, bytes]:
-    """What players get of a channel: every file whole, or an error."""
+    """Return every file of a channel as players get it; fail if one is damaged."""
     manifest = parse_manifest(store.manifest(store.pointer(channel).release))
     found: dict[str, bytes] = {}
     for path, file in manifest.files.items():

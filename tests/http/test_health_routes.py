@@ -1,4 +1,4 @@
-"""GET /healthz and GET /auth/config (PROTOCOL 2, SPEC 2.4)."""
+"""GET /healthz and GET /auth/config report health and configuration (PROTOCOL 2, SPEC 2.4)."""
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
@@ -9,7 +9,7 @@ from tests.support.http import Browser
 
 
 class Stores:
-    """The far edge: stores that answer when the test says so."""
+    """A fake health check of the databases that answers when the test says so."""
 
     def __init__(self) -> None:
         self.checks: list[Deferred[None]] = []
@@ -27,7 +27,7 @@ class PolicyCase(SynchronousTestCase):
 
 class HealthTests(PolicyCase):
     def test_well(self) -> None:
-        """200, plain `ok`, not stored, with the instance."""
+        """A healthy service answers 200 `ok`, not cached, with its instance."""
         call = self.browser.send("GET", "/healthz")
         self.stores.checks[0].callback(None)
         answer = call.answer
@@ -35,7 +35,7 @@ class HealthTests(PolicyCase):
         self.assertEqual((answer.headers["cache-control"], answer.headers["gamed-instance"]), ("no-store", "0a1b2c3d"))
 
     def test_not_well(self) -> None:
-        """503 unhealthy; the reason is not told; well again when a store answers."""
+        """An unhealthy service answers 503 without the reason, and 200 once the databases answer."""
         call = self.browser.send("GET", "/healthz")
         self.stores.checks[0].errback(DatabaseUnavailable("disk /dev/x"))
         answer = call.answer
@@ -49,10 +49,10 @@ class HealthTests(PolicyCase):
 
 class ConfigTests(PolicyCase):
     def test_exactly_two_members(self) -> None:
-        """mode and providers, in the file's order."""
+        """The configuration has mode and providers in the order of the file."""
         self.assertEqual(self.browser.get("/auth/config").body, b'{"mode":"oauth","providers":["zeta","alpha"]}')
 
     def test_local_mode(self) -> None:
-        """No providers: an empty list."""
+        """Local mode has an empty list of providers."""
         browser = Browser([PublicRoutes("local", [], "0a1b2c3d", self.stores)])
         self.assertEqual(browser.get("/auth/config").body, b'{"mode":"local","providers":[]}')

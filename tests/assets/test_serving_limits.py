@@ -1,4 +1,4 @@
-"""What is kept of a store in memory and open, who waits for whom, and what a thread holds (PROTOCOL 5)."""
+"""The caches are bounded, share reads, and keep descriptors open for threads (PROTOCOL 5)."""
 
 import os
 from collections.abc import Callable
@@ -9,14 +9,14 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from gamed.assets.cache import CACHE_BYTES, IDLE_FILES, OVERHEAD_BYTES, RELEASE_TTL_SECONDS, SMALL_BYTES
 from gamed.assets.service import StoredObject
-from tests.assets.serving_helpers import ServingCase, at_once
+from tests.assets.serving_fixtures import ServingCase, at_once
 
 T = TypeVar("T")
 LARGE = b"large " * 50_000
 
 
-class KeptTests(ServingCase):
-    """What is in memory and open is bounded, and nobody's for ever."""
+class LimitTests(ServingCase):
+    """The limits and lifetimes of cached bytes and open files."""
 
     most_open = 3
 
@@ -24,7 +24,7 @@ class KeptTests(ServingCase):
         return {str(n): b"%d " % n * SMALL_BYTES for n in range(count)}
 
     def test_open_files(self) -> None:
-        """So many at once; who has not been asked for longest is closed."""
+        """At the limit of open files the least recently used one is closed."""
         files = self.files(10)
         self.folder.publish("stable", files)
         for _ in range(2):
@@ -36,9 +36,9 @@ class KeptTests(ServingCase):
         self.assertEqual(self.objects.open, set())
 
     def test_idle_files(self) -> None:
-        """Of files that nobody reads a few are kept open."""
+        """Only a few idle files stay open."""
         self.most_open = 10 * IDLE_FILES
-        self.browser = self.room()
+        self.browser = self.new_browser()
         files = self.files(IDLE_FILES + 5)
         self.folder.publish("stable", files)
         for path in files:
@@ -46,7 +46,7 @@ class KeptTests(ServingCase):
         self.assertEqual(len(self.objects.open), IDLE_FILES)
 
     def test_none_left(self) -> None:
-        """503 when all that may be open are being read; when one is done there is room."""
+        """A request is 503 while all files that may be open are being sent."""
         files = self.files(4)
         self.folder.publish("stable", files)
         names = [self.folder.object_path(data).name for data in files.values()]
@@ -60,7 +60,7 @@ class KeptTests(ServingCase):
             stored.close()
 
     def test_no_descriptors(self) -> None:
-        """503 as well when the whole process may open no more; what is known already is served."""
+        """A request is 503 if the process cannot open files; cached files are served."""
         files = self.files(2)
         release = self.folder.publish("stable", files)
         self.assertEqual(self.get("/assets/stable/0").body, files["0"])
@@ -81,7 +81,7 @@ class KeptTests(ServingCase):
         return Deferred.fromCoroutine(self.objects.get(name))
 
     def test_small_ones(self) -> None:
-        """In memory up to a bound, the least recently used go first."""
+        """Small objects are cached up to a limit; the least recently used one is discarded first."""
         files = {str(n): b"%08d" % n * (SMALL_BYTES // 8) for n in range(CACHE_BYTES // SMALL_BYTES + 20)}
         self.folder.publish("stable", files)
         for path, data in files.items():
@@ -97,7 +97,7 @@ class KeptTests(ServingCase):
 
 
 class TogetherTests(ServingCase):
-    """Threads that take their time; `early` ones have done their work when they land."""
+    """A test with threads that end when the test says so; with `early` they do their work at the start."""
 
     early = False
 
@@ -105,7 +105,7 @@ class TogetherTests(ServingCase):
         super().setUp()
         self.waiting: list[Callable[[], None]] = []
 
-    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
+    def run_in_thread(self, work: Callable[[], T]) -> Deferred[T]:
         done: Deferred[T] = Deferred()
         result = at_once(work) if self.early else None
         self.waiting.append(lambda: (result or at_once(work)).chainDeferred(done))
@@ -120,8 +120,8 @@ class TogetherTests(ServingCase):
         while self.waiting:
             self.land()
 
-    def test_one_look_for_all(self) -> None:
-        """Who comes while it is looked up waits for the same; who leaves does not stop it."""
+    def test_one_read_for_all(self) -> None:
+        """Requests during a read share it; a client that leaves does not stop it."""
         self.folder.publish("stable", {"large": LARGE})
         calls = [self.browser.send("GET", "/assets/stable/large") for _ in range(5)]
         self.assertEqual(len(self.waiting), 1)
@@ -133,7 +133,7 @@ class TogetherTests(ServingCase):
         self.assertEqual(len(self.objects.open), 1)
 
     def test_all_leave(self) -> None:
-        """A file that was opened for nobody any more is kept for a while, then closed."""
+        """A file whose clients have all left is cached until it expires."""
         self.folder.publish("stable", {"large": LARGE})
         calls = [self.browser.send("GET", "/assets/stable/large") for _ in range(2)]
         self.land()
@@ -145,7 +145,7 @@ class TogetherTests(ServingCase):
         self.assertEqual(self.objects.open, set())
 
     def test_left_while_it_is_read(self) -> None:
-        """The descriptor lives until the thread is done with it: no other file gets its number meanwhile."""
+        """A descriptor stays open until the thread has ended, so that no other file gets its number."""
         self.folder.publish("stable", {"large": LARGE})
         call = self.browser.send("GET", "/assets/stable/large")
         for _ in range(2):
@@ -162,7 +162,7 @@ class TogetherTests(ServingCase):
             os.fstat(descriptor)
 
     def test_left_while_a_part_is_read(self) -> None:
-        """The same of the few bytes that an answer waits for: who waits may give up, the thread reads on."""
+        """The same holds for a short read whose client leaves."""
         self.folder.publish("stable", {"large": LARGE})
         call = self.browser.send("HEAD", "/assets/stable/large")
         self.land_all()
@@ -179,7 +179,7 @@ class TogetherTests(ServingCase):
         self.assertEqual(self.objects.open, set())
 
     def test_truncated_before_a_part_is_sent(self) -> None:
-        """A part that is read before its head is sent, of a file that had it when it was opened: 500."""
+        """A file that is cut off before a short part is read is 500."""
         self.folder.publish("stable", {"large": LARGE})
         self.early = True
         call = self.browser.send("GET", "/assets/stable/large", {"Range": "bytes=-1000"})
@@ -189,9 +189,9 @@ class TogetherTests(ServingCase):
         self.refused(call.answer, 500, "internal_error")
 
     def test_truncated_while_it_is_sent(self) -> None:
-        """The connection is broken off: what arrived is never taken for all."""
+        """A file that is cut off while it is sent aborts the connection."""
         self.crashes = True
-        self.browser = self.room()
+        self.browser = self.new_browser()
         self.folder.publish("stable", {"large": LARGE})
         call = self.browser.send("GET", "/assets/stable/large")
         for _ in range(3):

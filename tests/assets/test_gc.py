@@ -1,4 +1,4 @@
-"""What no channel needs any more is deleted, a day later, and nothing else (PROTOCOL 5, 7)."""
+"""Garbage collection deletes a day later exactly what no channel needs any more (PROTOCOL 5, 7)."""
 
 import os
 from errno import EIO
@@ -12,7 +12,7 @@ from gamed.assets import channel, channel_store, verify
 from gamed.assets.channel import ChannelPointer
 from gamed.assets.errors import AssetsBusy, AssetsDamaged, AssetsUnreadable
 from gamed.assets.store import publish_lock
-from tests.assets.helpers import HOUR_MS, AssetsCase, served
+from tests.assets.fixtures import HOUR_MS, AssetsCase, served
 
 IDS = [f"r{letter * 16}" for letter in "abcd"]
 
@@ -24,7 +24,7 @@ class CollectTests(AssetsCase):
         self.one, self.two, self.three = (self.release(text) for text in ("one", "two", "three"))
 
     def test_a_day_later(self) -> None:
-        """The channel's own and the one before stay; the one before it goes after 24 hours, with its file."""
+        """The release of a channel and the one before stay; an older one is deleted after 24 hours with its file."""
         self.now_ms += 23 * HOUR_MS
         early = self.collect()
         self.assertEqual((early.releases, early.objects, early.waiting, early.waiting_bytes), ([], [], [self.one], 3))
@@ -37,7 +37,7 @@ class CollectTests(AssetsCase):
         self.assertEqual([each.release for each in self.store.pointer("stable").history], [self.three])
 
     def test_dry_run(self) -> None:
-        """It says the same, and changes nothing."""
+        """A dry run returns the same result and changes nothing."""
         self.now_ms += 24 * HOUR_MS
         before = self.tree()
         said = self.collect(dry_run=True)
@@ -45,7 +45,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect(), said)
 
     def test_needed_by_another_channel(self) -> None:
-        """One channel is enough, and its past, too."""
+        """A release stays while one channel points at it or has it in its history."""
         channel_store.set_channel(self.store, "old", self.one, self.keep, self.now_ms)
         self.now_ms += 48 * HOUR_MS
         self.assertEqual(self.collect().releases, [])
@@ -54,7 +54,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [])
 
     def test_fewer_kept(self) -> None:
-        """When the owner keeps fewer, the day begins when that is first seen."""
+        """After `keep_releases` was lowered, the day begins at the next collection."""
         self.now_ms += 48 * HOUR_MS
         self.keep = 1
         self.assertEqual((self.collect().releases, self.collect().waiting), ([self.one], [self.two]))
@@ -62,17 +62,17 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [self.two])
 
     def test_at_once(self) -> None:
-        """If the owner says so."""
+        """`--older-than 0s` deletes at once."""
         self.assertEqual(self.collect(0).releases, [self.one])
 
     def test_needed_again(self) -> None:
-        """A release that was not needed for long, and is pointed at again, stays; the clock begins anew afterwards."""
+        """A release to which a channel points again stays, and its day begins anew afterwards."""
         self.now_ms += 48 * HOUR_MS
         channel_store.set_channel(self.store, "stable", self.one, self.keep, self.now_ms)
         self.assertEqual((self.collect().releases, self.collect().waiting), ([], [self.two]))
 
     def test_published_again(self) -> None:
-        """Objects of a release that goes stay when a newer one has them, however old they are."""
+        """Objects of a deleted release stay if a newer release has them."""
         self.now_ms += 48 * HOUR_MS
         self.release("one")
         done = self.collect()
@@ -80,7 +80,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(served(self.store)["a.txt"], b"one")
 
     def test_killed_before_its_manifest(self) -> None:
-        """Objects that no release names go when they have been there for a day."""
+        """Objects that no release names are deleted after a day."""
         self.collect(0)
         stray = self.store.object_path("0" * 64)
         stray.parent.mkdir(exist_ok=True)
@@ -92,7 +92,7 @@ class CollectTests(AssetsCase):
         self.assertFalse(stray.exists())
 
     def test_killed_before_its_pointer(self) -> None:
-        """A release that no channel ever pointed at goes a day after it was first seen."""
+        """A release to which no channel ever pointed is deleted a day after a collection has first seen it."""
         (self.store.folder / "channels/beta.json").unlink(missing_ok=True)
         lone = self.release("lone", "beta")
         (self.store.folder / "channels/beta.json").unlink()
@@ -102,7 +102,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [lone])
 
     def test_lost_marks(self) -> None:
-        """Without the marks, or with damaged ones, everything lives a day longer."""
+        """Without the marks, or with damaged ones, nothing is deleted for another day."""
         self.now_ms += 48 * HOUR_MS
         path = self.store.folder / channel.MARKS_FILE
         for damage in (path.unlink, lambda: path.write_bytes(b"{"), lambda: path.write_bytes(b'{"releases": 5}')):
@@ -117,7 +117,7 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.collect().releases, [self.one])
 
     def test_damage(self) -> None:
-        """Where it cannot be known what is needed, nothing is deleted: a pointer, or what it points at, is damaged."""
+        """Nothing is deleted if a pointer, or the release that it points at, is damaged."""
         self.now_ms += 48 * HOUR_MS
         newest = self.store.folder / "releases" / f"{self.three}.json"
         for path in (self.store.folder / "channels/stable.json", newest):
@@ -131,7 +131,7 @@ class CollectTests(AssetsCase):
         self.assertRaises(AssetsDamaged, self.collect)
 
     def test_damaged_past(self) -> None:
-        """A release that nobody can read is no way back, so nobody needs it: it goes a day after that is seen."""
+        """A damaged release in a channel's history is not needed: it is deleted a day later."""
         (self.store.folder / "releases" / f"{self.two}.json").write_bytes(b"damaged")
         self.now_ms += 48 * HOUR_MS
         self.assertEqual((self.collect().releases, self.collect().waiting), ([self.one], [self.two]))
@@ -143,9 +143,9 @@ class CollectTests(AssetsCase):
         self.assertEqual(self.rollback(), self.three)
 
     def test_unreadable(self) -> None:
-        """What the system refuses to read just now is not damaged, and may be whole in a moment: nothing goes."""
+        """Nothing is deleted if the system refuses to read a release, which may be intact."""
         self.keep, self.now_ms = 1, int(time() * 1000) + 48 * HOUR_MS
-        self.refuse_to_open(f"{self.two}.json")  # needed by nobody since now, and its file is old
+        self.refuse_to_open(f"{self.two}.json")  # not needed since now, and its file is old
         before = self.objects()
         self.assertRaises(AssetsUnreadable, self.collect)
         self.assertEqual(self.objects(), before)
@@ -154,7 +154,7 @@ class CollectTests(AssetsCase):
         return {path: data for path, data in self.tree().items() if "objects/" in path}
 
     def refuse_to_open(self, name: str) -> None:
-        """As a disk that fails does."""
+        """Fail to open this file like a failing disk."""
         open_ = os.open
 
         def refused(path: str, flags: int, *args: int, **more: int) -> int:
@@ -165,23 +165,23 @@ class CollectTests(AssetsCase):
         self.patch(os, "open", refused)
 
     def test_beside_publishing(self) -> None:
-        """Never: a publish counts on objects that no release names yet."""
+        """Collection fails with AssetsBusy during a publish, whose objects no release names yet."""
         with publish_lock(self.store.folder):
             self.assertRaises(AssetsBusy, self.collect)
 
     def test_download_goes_on(self) -> None:
-        """Who reads a file that is deleted reads on to its end."""
+        """A download of a deleted file is completed."""
         with self.store.open_object(sha256(b"one").hexdigest()) as file:
             self.collect(0)
             self.assertEqual(file.readall(), b"one")
 
     def test_nothing_there(self) -> None:
-        """Before anything is published there is nothing to delete."""
+        """Without any release nothing is deleted."""
         os.rename(self.store.folder, self.folder / "away")
         self.assertEqual((self.collect(dry_run=True).releases, self.collect().releases), ([], []))
 
     def test_overview(self) -> None:
-        """What each release takes, alone and together; and what is not needed."""
+        """The overview has the size of each release, its own bytes, and whether it is needed."""
         found = verify.overview(self.store, self.keep, self.now_ms)
         self.assertEqual([each.release for each in found.releases], [self.three, self.two, self.one])
         self.assertEqual([each.own_bytes for each in found.releases], [5, 3, 3])
@@ -201,14 +201,14 @@ class MarkTests(AssetsCase):
         integers(0, 100),
     )
     def test_rule(self, before: dict[str, int], there: set[str], needed: set[str], now_ms: int) -> None:
-        """Exactly what is there and not needed is marked, as of then or now, never later."""
+        """Exactly the stored releases that are not needed are marked, with an instant that is never in the future."""
         now = channel.update_marks(before, there, needed, now_ms)
         self.assertEqual(set(now), there - needed)
         self.assertEqual(now, {each: min(before.get(each, now_ms), now_ms) for each in now})
         self.assertEqual(channel.parse_marks(channel.marks_bytes(now)), now)
 
-    def test_kept(self) -> None:
-        """Of each channel so many, what it points at first."""
+    def test_retained(self) -> None:
+        """Each channel retains so many releases, the present one first."""
         one = ChannelPointer(IDS[0], 1).moved_to(IDS[1], 2).moved_to(IDS[2], 3)
         self.assertEqual(channel.retained_releases([one, ChannelPointer(IDS[3], 1)], 2), {IDS[2], IDS[1], IDS[3]})
         self.assertEqual(channel.retained_releases([one], 1), {IDS[2]})

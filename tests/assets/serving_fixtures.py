@@ -1,4 +1,4 @@
-"""The room of assets over a folder of the test's own, spoken to in HTTP."""
+"""Fixtures for tests of the asset routes over HTTP, with an assets folder of their own."""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -27,7 +27,7 @@ MOST_OPEN = 8
 
 
 def at_once(work: Callable[[], T]) -> Deferred[T]:
-    """What a thread would do."""
+    """Call `work` at once, as a stand-in for a thread."""
     try:
         return succeed(work())
     except BaseException:
@@ -35,14 +35,14 @@ def at_once(work: Callable[[], T]) -> Deferred[T]:
 
 
 class Folder:
-    """An assets folder, written by the rules of PROTOCOL 5 and by no code of the publisher's."""
+    """An assets folder that is written by the rules of PROTOCOL 5, without the code that publishes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.clock_ms = NOW_MS
 
     def object(self, data: bytes) -> str:
-        """Store bytes; their hash in hex."""
+        """Store bytes; return their hash in hex."""
         name = sha256(data).hexdigest()
         self.put(f"objects/{name[:2]}/{name}", data)
         return name
@@ -50,7 +50,7 @@ class Folder:
     def release(
         self, files: Mapping[str, bytes], *, note: str = "", types: Mapping[str, str] | None = None, at_ms: int = 0
     ) -> str:
-        """Store a release; its id. No channel points at it."""
+        """Store a release to which no channel points; return its id."""
         kinds = types or {}
         entries = {
             path: AssetFile(len(data), self.object(data), kinds.get(path, "application/octet-stream"))
@@ -65,7 +65,7 @@ class Folder:
         return name
 
     def point(self, channel: str, release: str, at_ms: int = 0) -> None:
-        """By rename, as it is done on a living service."""
+        """Write a channel's pointer by rename, as the publisher does."""
         pointer = pointer_bytes(ChannelPointer(release, at_ms or self.clock_ms))
         self.put(f"channels/{channel}.json", pointer)
 
@@ -87,7 +87,7 @@ class Folder:
 
 
 class ServingCase(SynchronousTestCase):
-    """`self.folder` is what is published, `self.get("/assets/...")` how it is asked for."""
+    """A test that publishes into `self.folder` and requests with `self.get("/assets/...")`."""
 
     crashes = False
     most_open = MOST_OPEN
@@ -95,20 +95,20 @@ class ServingCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.folder = Folder(Path(self.mktemp()).absolute() / "assets")
-        self.browser = self.room()
+        self.browser = self.new_browser()
 
-    def room(self, players: SessionService | None = None, origins: frozenset[str] = frozenset()) -> Browser:
-        """Over the same folder, with nothing in memory yet."""
+    def new_browser(self, players: SessionService | None = None, origins: frozenset[str] = frozenset()) -> Browser:
+        """Return a browser for new routes over the same folder, with empty caches."""
         store = AssetStore(self.folder.path)
-        self.objects = ObjectCache(store, self.run_away, self.clock.seconds, self.most_open)
+        self.objects = ObjectCache(store, self.run_in_thread, self.clock.seconds, self.most_open)
         self.addCleanup(self.objects.close)
-        self.library = ReleaseCache(store, self.run_away, self.clock.seconds)
+        self.library = ReleaseCache(store, self.run_in_thread, self.clock.seconds)
         routes = AssetRoutes(AssetService(self.library, self.objects, OPENED_MS), players)
         policy = HttpSettings(BASE_HOST, cors_origins=origins)
         return Browser([routes], policy, clock=self.clock, crashes=self.crashes)
 
-    def run_away(self, work: Callable[[], T]) -> Deferred[T]:
-        """As a thread does."""
+    def run_in_thread(self, work: Callable[[], T]) -> Deferred[T]:
+        """Run work as a thread does, but at once."""
         return at_once(work)
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None) -> Answer:
@@ -121,7 +121,7 @@ class ServingCase(SynchronousTestCase):
         return self.ask("HEAD", path, headers)
 
     def refused(self, answer: Answer, status: int, code: str) -> None:
-        """A problem of this code, that says what to do and nothing of the machine."""
+        """Assert that the answer is a problem of this code, and shows no path of the server."""
         self.assertEqual((answer.status, answer.code), (status, code), answer.body)
         self.assertEqual(answer.headers["cache-control"], "no-store")
         self.assertNotIn(str(self.folder.path).encode(), answer.body)

@@ -1,4 +1,4 @@
-"""A folder becomes a release and a channel points at it, or nothing is changed at all (PROTOCOL 5)."""
+"""Publishing makes a release of a folder and sets a channel to it, or changes nothing (PROTOCOL 5)."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from gamed.assets.manifest import parse_manifest
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.scan import UnusableSource, digest_of, scan_folder
 from gamed.assets.store import publish_lock
-from tests.assets.helpers import FILES, NOW_MS, AssetsCase, meddling, served, unseen
+from tests.assets.fixtures import FILES, NOW_MS, AssetsCase, meddling, served, unseen
 from tests.support.covers import covers
 
 MIB = 1024 * 1024
@@ -24,7 +24,7 @@ MIB = 1024 * 1024
 
 class PublishTests(AssetsCase):
     def test_first(self) -> None:
-        """Every file as it was, once each, with types and times, for nobody else to read."""
+        """Each file is stored once with its type and time, readable by this user only."""
         done = self.publish(FILES, note="1.0", meta={"build": 7})
         self.assertEqual(served(self.store), FILES)
         manifest = parse_manifest(self.store.manifest(str(done.release)))
@@ -37,7 +37,7 @@ class PublishTests(AssetsCase):
             self.assertEqual(path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600, path)
 
     def test_again(self) -> None:
-        """The same folder is no new release, and writes nothing."""
+        """Publishing an unchanged folder writes nothing."""
         first = self.publish(FILES, note="1.0")
         before = self.tree()
         self.now_ms += 1
@@ -46,7 +46,7 @@ class PublishTests(AssetsCase):
         self.assertEqual(self.tree(), before)
 
     def test_only_what_is_new(self) -> None:
-        """Of a changed folder the changed bytes are stored; under another name the old ones serve."""
+        """Only changed bytes are stored; a renamed file uses its old object."""
         first = self.publish(FILES)
         (self.source / "data/level1.pck").rename(self.source / "data/renamed.pck")
         (self.source / "copy.txt").unlink()
@@ -61,7 +61,7 @@ class PublishTests(AssetsCase):
         self.assertNotEqual(third.release, second.release)
 
     def test_channels(self) -> None:
-        """Each has its own release; a new one is made."""
+        """Publishing to another channel creates that channel."""
         stable = self.publish(FILES)
         beta = self.publish({"readme.txt": b"beta"}, channel="beta")
         self.assertEqual(self.store.channels(), ["beta", "stable"])
@@ -70,14 +70,14 @@ class PublishTests(AssetsCase):
 
     @covers("threats/55")
     def test_names(self) -> None:
-        """NFC, whatever the file system has; names with a dot in front only if asked for."""
+        """Paths are in NFC; names that begin with a dot are published only with `hidden`."""
         self.put({normalize("NFD", "é/ü.txt"): b"1", ".git/config": b"2", "a/.DS_Store": b"3", "a/b": b""})
         self.assertEqual(self.publish().plan.hidden, [".git", "a/.DS_Store"])
         self.assertEqual(served(self.store), {normalize("NFC", "é/ü.txt"): b"1", "a/b": b""})
         self.assertEqual(len(self.publish(hidden=True).plan.files), 4)
 
     def test_types(self) -> None:
-        """By the last suffix in any case; the owner's own go first."""
+        """The media type follows from the last suffix in any case; the operator's types precede."""
         plan = self.publish(
             dict.fromkeys(["A.PNG", "b.tar.gz", "c", "d.bank", "e.json"], b"x"), types={"bank": "a/b"}
         ).plan
@@ -95,14 +95,14 @@ class PublishTests(AssetsCase):
         )
 
     def test_dry_run(self) -> None:
-        """Everything is read, nothing is written: not even a folder."""
+        """A plan reads everything and writes nothing, not even a folder."""
         self.put(FILES)
         plan = self.publisher().plan(PublishRequest(self.source, "stable"))
         self.assertEqual((len(plan.files), len(plan.new)), (4, 3))
         self.assertFalse(self.store.folder.exists())
 
     def test_linked_store(self) -> None:
-        """The folder may be on another disk, behind a link."""
+        """The assets folder may be a link to another disk."""
         elsewhere = self.folder / "elsewhere"
         elsewhere.mkdir()
         self.store.folder.symlink_to(elsewhere)
@@ -111,7 +111,7 @@ class PublishTests(AssetsCase):
         self.assertTrue((elsewhere / "objects").is_dir())
 
     def test_large_file(self) -> None:
-        """A large file takes no memory of its size."""
+        """Publishing a large file does not need memory of its size."""
         self.put({"large.bin": b""})
         os.truncate(self.source / "large.bin", 64 * MIB)
         tracemalloc.start()
@@ -129,7 +129,7 @@ class RefusedTests(AssetsCase):
         self.before = self.tree()
 
     def refused(self, work: Callable[[], object] | None = None) -> dict[str, str]:
-        """What is refused, with reasons; nothing was changed."""
+        """Publish files that are refused and change nothing; return the reasons."""
         error = self.assertRaises(PublishRefused, work or self.publish)
         self.assertEqual(self.tree(), self.before)
         self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
@@ -137,7 +137,7 @@ class RefusedTests(AssetsCase):
 
     @covers("threats/55")
     def test_all_are_named(self) -> None:
-        """Each kind of bad file with its reason, all at once, wherever it is."""
+        """Each kind of bad file is reported with its reason, all of them at once."""
         (self.source / "data/link").symlink_to("/etc/passwd")
         (self.source / "folder").symlink_to(self.folder)
         os.mkfifo(self.source / "pipe")
@@ -166,7 +166,7 @@ class RefusedTests(AssetsCase):
         self.assertEqual(reasons, {})
 
     def test_deep_folders(self) -> None:
-        """Deeper than any path may be, and than a program can call itself: the first that is too deep is named."""
+        """Folders deeper than any path and than Python's recursion limit are reported by the first of them."""
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.source)
         for _ in range(600):
@@ -180,14 +180,14 @@ class RefusedTests(AssetsCase):
         self.assertEqual((path, "longer than 1024 bytes" in reason), ("/".join(["d"] * 513), True))
 
     def test_empty_folder(self) -> None:
-        """A folder that is not mounted must not take everything from players."""
+        """An empty folder, such as one that is not mounted, is refused."""
         shutil.rmtree(self.source)
         self.source.mkdir()
         (self.source / "sub").mkdir()
         self.assertEqual(self.refused(), {".": "there is no file in it"})
 
     def test_changed_while_read(self) -> None:
-        """Longer, shorter, other bytes, another file, gone, a link: at whichever moment, it is found."""
+        """A file that is changed in any way while it is published is refused."""
         target = self.source / "data/level1.pck"
 
         def replace() -> None:
@@ -216,7 +216,7 @@ class RefusedTests(AssetsCase):
                 self.assertTrue("changed while it was read" in reason or "cannot be read" in reason, reason)
 
     def test_changed_unseen(self) -> None:
-        """Bytes that change between the two readings, with size and time as before, are found by their hash."""
+        """Bytes that change between the two reads, with the same size and time, are found by their hash."""
         target = self.source / "data/level1.pck"
         self.put({"data/level1.pck": b"\x00two" * 100})
         state = target.stat()
@@ -229,18 +229,18 @@ class RefusedTests(AssetsCase):
         self.assertEqual(reasons, {"data/level1.pck": "changed while it was read"})
 
     def test_changed_meanwhile(self) -> None:
-        """Bytes that change behind the reader's back, with the length as before, are found by their time."""
+        """Bytes that change during a read, with the same size, are found by their time."""
         [file] = [each for each in scan_folder(self.source).files if each.path == "readme.txt"]
         error = self.assertRaises(UnusableSource, digest_of, file, lambda chunk: self.put({"readme.txt": b"HELLO"}))
         self.assertEqual(str(error), "changed while it was read")
 
     def test_unreadable_folder(self) -> None:
-        """A folder that goes away is named."""
+        """A folder that is deleted meanwhile is reported."""
         shutil.rmtree(self.source)
         self.assertIn("cannot be read", self.refused()["."])
 
     def test_disk_nearly_full(self) -> None:
-        """What the owner wants to keep free stays free; what needs no room is published all the same."""
+        """`min_free_bytes` stay free; a release without new objects is published all the same."""
         self.put({"new.bin": b"new"})
         publisher = self.publisher(min_free_bytes=2**60)
         self.assertRaises(AssetsFull, publisher.publish, PublishRequest(self.source, "stable"))
@@ -250,7 +250,7 @@ class RefusedTests(AssetsCase):
         self.assertIsNotNone(publisher.publish(PublishRequest(self.source, "stable", "a note")).release)
 
     def test_disk_full(self) -> None:
-        """A write that finds no room leaves nothing behind."""
+        """A failed write to a full disk leaves no files."""
         self.put({"large.bin": b"x" * 200_000})
         soft, hard = getrlimit(RLIMIT_FSIZE)
         setrlimit(RLIMIT_FSIZE, (100_000, hard))
@@ -262,7 +262,7 @@ class RefusedTests(AssetsCase):
         self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
 
     def test_others_fill_the_disk(self) -> None:
-        """Room that goes while files are stored is noticed before it is all gone."""
+        """A disk that other programs fill is noticed while objects are written."""
         seen = iter([100_000])
         publisher = Publisher(self.store, unseen, lambda: NOW_MS, 0, 1, lambda folder: next(seen, -1))
         self.put({"new.bin": b""})
@@ -270,7 +270,7 @@ class RefusedTests(AssetsCase):
         self.assertEqual(self.tree(), self.before)
 
     def test_interrupted(self) -> None:
-        """Ctrl-C while files are stored, or while they are put in place: nothing is changed."""
+        """Ctrl-C while objects are written or renamed changes nothing."""
         self.put({"new.bin": b"new"})
         for moment in ("reading", "storing"):
             self.assertRaises(KeyboardInterrupt, self.publish, growing=meddling(moment, interrupt))
@@ -278,14 +278,14 @@ class RefusedTests(AssetsCase):
             self.assertEqual(list((self.store.folder / "tmp").iterdir()), [])
 
     def test_pointer_cannot_be_written(self) -> None:
-        """What fails at the very end leaves no release and no object behind, and the channel where it was."""
+        """A failure at the end leaves no new files, and the channel at its release."""
         self.put({"new.bin": b"new"})
         (self.store.folder / "channels/.new").mkdir()
         self.assertRaises(OSError, self.publish)
         self.assertEqual(self.tree(), self.before)
 
     def test_linked_shard(self) -> None:
-        """A folder of the store that is a link is not written through: nobody would read what is behind it."""
+        """A folder of the store that is a link is not written to, because readers do not follow it."""
         content = next(each for number in range(10_000) if not self.shard(each := b"%d" % number).exists())
         self.shard(content).symlink_to(self.source)
         self.put({"new.bin": content})
@@ -296,7 +296,7 @@ class RefusedTests(AssetsCase):
         return self.store.object_path(sha256(content).hexdigest()).parent
 
     def test_one_at_a_time(self) -> None:
-        """A second publish is told so at once; a channel can be moved meanwhile."""
+        """A second publish fails at once with AssetsBusy; a channel can be set meanwhile."""
         first = self.store.pointer("stable").release
         with publish_lock(self.store.folder):
             self.assertRaises(AssetsBusy, self.publish)
@@ -304,7 +304,7 @@ class RefusedTests(AssetsCase):
         self.assertEqual(self.store.pointer("beta").release, first)
 
 
-class MendingTests(AssetsCase):
+class RepairTests(AssetsCase):
     def setUp(self) -> None:
         super().setUp()
         self.done = self.publish(FILES)
@@ -312,7 +312,7 @@ class MendingTests(AssetsCase):
         self.object = self.store.object_path(self.sha256)
 
     def test_leftovers(self) -> None:
-        """What a killed publish left is swept by the next one."""
+        """The next publish deletes the files that a killed one has left."""
         stale = self.store.folder / "tmp/publish"
         stale.mkdir()
         (stale / "x").write_bytes(b"x")
@@ -323,7 +323,7 @@ class MendingTests(AssetsCase):
         self.assertFalse((self.store.folder / "releases/.new").exists())
 
     def test_missing_or_short_object(self) -> None:
-        """Publishing the same folder brings back what is not there, or of another length."""
+        """Publishing the same folder restores objects that are missing or have another size."""
         for damage in (self.object.unlink, lambda: self.object.write_bytes(b"hell")):
             damage()
             again = self.publish()
@@ -331,7 +331,7 @@ class MendingTests(AssetsCase):
             self.assertEqual(served(self.store), FILES)
 
     def test_damaged_object(self) -> None:
-        """Of the same length, only a look at every byte finds it."""
+        """Damaged objects of the same size are found only with `repair`."""
         self.object.write_bytes(b"HELLO")
         self.assertEqual(len(self.publish().plan.new), 0)
         again = self.publish(repair=True)
@@ -339,7 +339,7 @@ class MendingTests(AssetsCase):
         self.assertEqual(served(self.store), FILES)
 
     def test_damaged_pointer(self) -> None:
-        """The channel is moved all the same; its past is lost, and that is said."""
+        """A channel with a damaged pointer is set, and the result reports that its history is lost."""
         (self.store.folder / "channels/stable.json").write_bytes(b"{")
         self.now_ms += 1
         done = self.publish()

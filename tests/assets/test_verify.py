@@ -1,8 +1,8 @@
-"""Every byte read again: what is damaged or missing is named, with whom it concerns (PROTOCOL 5)."""
+"""`verify` reads every byte and reports damaged and missing objects with their files (PROTOCOL 5)."""
 
 from gamed.assets.errors import ReleaseNotFound
 from gamed.assets.verify import VerifyResult, verify
-from tests.assets.helpers import FILES, AssetsCase, meddling, unseen
+from tests.assets.fixtures import FILES, AssetsCase, meddling, unseen
 
 
 class VerifyTests(AssetsCase):
@@ -16,14 +16,14 @@ class VerifyTests(AssetsCase):
         return verify(self.store, unseen, release)
 
     def test_all_is_well(self) -> None:
-        """Counts of what was read, of all or of one release."""
+        """An intact store, or one release, gives counts and no errors."""
         found = self.verify()
         self.assertEqual((found.releases, found.objects, found.bytes, found.flaws), (2, 3, 408, []))
         self.assertEqual(self.verify(self.one).objects, 3)
         self.assertRaises(ReleaseNotFound, self.verify, "r" + "0" * 16)
 
     def test_damaged_objects(self) -> None:
-        """A flipped bit, a missing end, nothing there: each is named with the files that have it."""
+        """A flipped bit, a missing end and a missing file are reported with the paths that have the object."""
         files = self.done.plan.files
         level1, readme, level2 = (files[path].sha256 for path in ("data/level1.pck", "readme.txt", "data/level2.pck"))
         self.store.object_path(level1).write_bytes(b"\x01" + FILES["data/level1.pck"][1:])
@@ -36,13 +36,13 @@ class VerifyTests(AssetsCase):
         self.assertEqual(len(self.verify().flaws), 3)
 
     def test_collected_meanwhile(self) -> None:
-        """What a gc takes away while it is being read is no flaw."""
+        """An object that gc deletes meanwhile is not an error."""
         self.keep = 1
         found = verify(self.store, meddling("reading", lambda: self.collect(0)))
         self.assertEqual((len(self.store.releases()), found.flaws), (1, []))
 
-    def test_nobodys_object(self) -> None:
-        """An object that no release has is read, too."""
+    def test_unused_object(self) -> None:
+        """An object that no release has is read and reported."""
         stray = self.store.object_path("0" * 64)
         stray.parent.mkdir(exist_ok=True)
         stray.write_bytes(b"stray")
@@ -50,7 +50,7 @@ class VerifyTests(AssetsCase):
         self.assertEqual(self.verify(self.two).flaws, [])
 
     def test_damaged_names(self) -> None:
-        """Pointers and manifests that are not as they were written, or lead nowhere."""
+        """Damaged pointers and manifests are reported, and pointers without a release."""
         (self.store.folder / "channels/beta.json").write_bytes(b"{")
         (self.store.folder / "releases" / f"{self.one}.json").write_bytes(b"{}")
         (self.store.folder / "releases" / f"{self.two}.json").unlink()
@@ -61,7 +61,7 @@ class VerifyTests(AssetsCase):
         self.assertIn(self.two, flaws[1])
 
     def test_links(self) -> None:
-        """An object that is a link is damaged, whatever it leads to."""
+        """An object that is a link is damaged."""
         path = self.store.object_path(self.done.plan.files["readme.txt"].sha256)
         path.unlink()
         path.symlink_to(self.source / "readme.txt")

@@ -1,9 +1,9 @@
-"""What a power cut could undo is never named by what is on disk already: the order of syncs and renames."""
+"""Syncs and renames have an order in which no file on disk names one that a power cut can undo."""
 
 import os
 from pathlib import Path
 
-from tests.assets.helpers import FILES, AssetsCase
+from tests.assets.fixtures import FILES, AssetsCase
 from tests.support.covers import covers
 
 
@@ -38,7 +38,7 @@ class OrderTests(AssetsCase):
         return len(self.events) - 1 - self.events[::-1].index((event, path))
 
     def test_publish(self) -> None:
-        """Bytes, their names, the manifest, its name, the pointer, its name: each on disk before the next."""
+        """Objects, their names, the manifest, its name, the pointer and its name are on disk in this order."""
         done = self.publish(FILES)
         manifest = self.store.folder / "releases" / f"{done.release}.json"
         pointer = self.store.folder / "channels/stable.json"
@@ -55,7 +55,7 @@ class OrderTests(AssetsCase):
         self.assertEqual(self.events[-1], ("sync", pointer.parent))
 
     def test_repair(self) -> None:
-        """An object that is written anew has its name on disk before publishing says that it is done."""
+        """A repaired object has its name on disk before publishing ends."""
         done = self.publish(FILES)
         places = [self.store.object_path(sha256) for sha256 in done.plan.new]
         for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"")):
@@ -66,7 +66,7 @@ class OrderTests(AssetsCase):
             self.assertLess(self.at("rename", places[0]), self.last("sync", places[0].parent))
 
     def test_collect(self) -> None:
-        """What names a release is on disk without it before the release goes, and that before its objects."""
+        """A release is deleted after its name in each history, and its objects after it."""
         self.keep = 1
         one, two = self.release("one"), self.release("two")
         self.events.clear()
