@@ -184,7 +184,6 @@ def _build_providers(context: ServiceContext, configured: Mapping[str, Provider]
     """Return the clients of the configured providers; without any, the modules that they need are not imported."""
     if not configured:
         return {}
-    from gamed.providers.client import uncounted
     from gamed.providers.registry import build_providers
     from gamed.providers.transport import build_agent
 
@@ -195,7 +194,7 @@ def _build_providers(context: ServiceContext, configured: Mapping[str, Provider]
         build_agent(reactor),
         reactor,
         context.now_ms,
-        called=uncounted if counters is None else counters.record_provider_call,
+        report=None if counters is None else counters.record_provider_call,
     )
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from gamed.crypto import Index, Indexer, Keys, Purpose, Random, Secret
 from gamed.login.transaction import LoginTransaction
 from gamed.providers.base import AuthorizationRequest
-from gamed.providers.messages import challenge_of, make_nonce, make_verifier
+from gamed.providers.messages import challenge_of, generate_nonce, generate_verifier
 from gamed.structs import redacts
 from gamed.tokens import ENTROPY_BYTES, ID_BYTES, base64url, public_id
 
@@ -64,7 +64,7 @@ class AttemptSecrets(Struct, frozen=True):
     def generate(cls, random: Random, uses_nonce: bool) -> "AttemptSecrets":
         """Return a state of 256 bits, a verifier of 86 characters, and for OpenID Connect a nonce."""
         state = base64url(random(ENTROPY_BYTES))
-        return cls(state, make_verifier(random), make_nonce(random) if uses_nonce else None)
+        return cls(state, generate_verifier(random), generate_nonce(random) if uses_nonce else None)
 
     def authorization_request(self, redirect_uri: str) -> AuthorizationRequest:
         return AuthorizationRequest(self.state, challenge_of(self.verifier), self.nonce, redirect_uri)

@@ -125,7 +125,7 @@ class Counters:
         self._logins.labels(self._known(provider), outcome.value).inc()
 
     def record_provider_call(self, provider: str, outcome: str, seconds: float) -> None:
-        """Count a request to a provider; see gamed.providers.client.Called."""
+        """Count a request to a provider; see gamed.providers.client.Report."""
         self._calls.labels(self._known(provider), outcome).inc()
         self._call_seconds.labels(self._known(provider)).observe(seconds)
 

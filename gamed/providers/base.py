@@ -1,6 +1,6 @@
-"""What a provider is to the rest of the house: a place to send a browser, and who came back (PROTOCOL 3.2, 3.3).
+"""A provider gives an authorization URL for a browser, and identifies the player who returns (PROTOCOL 3.2, 3.3).
 
-Which member of an account is the player: stable, never empty, never an error in disguise (SPEC 2.2).
+The subject of an identity is a stable, non-empty member of the provider's account (SPEC 2.2).
 """
 
 from collections.abc import Awaitable, Mapping
@@ -15,9 +15,9 @@ from gamed.structs import redacts
 
 
 class ProviderFailure(Exception):
-    """No identity, and why.
+    """A sign-in that a provider did not complete.
 
-    `outcome` is for player and client. `str` is the cause for the owner's log: what to fix, in our own words. It holds
+    `outcome` is for player and client. `str` is the cause for the owner's log, with what to correct. It contains
     numbers, names of settings and registered error codes, never a secret, code, token, subject or the provider's text.
     """
 
@@ -25,11 +25,11 @@ class ProviderFailure(Exception):
 
 
 class ProviderError(ProviderFailure):
-    """The provider answered something that cannot be used."""
+    """A response of the provider that cannot be used."""
 
 
 class ProviderUnavailable(ProviderFailure):
-    """The provider does not answer, says that it cannot, or is left alone for a while; `retry_after` in seconds."""
+    """A provider that does not answer, or to which requests are skipped for a while; `retry_after` in seconds."""
 
     outcome = LoginFailure.PROVIDER_UNAVAILABLE
 
@@ -39,90 +39,90 @@ class ProviderUnavailable(ProviderFailure):
 
 
 class ProviderMisconfigured(ProviderFailure):
-    """What the owner registered at the provider and what `authentication.json` says do not fit."""
+    """A configuration in `authentication.json` that does not fit the registration at the provider."""
 
     outcome = LoginFailure.PROVIDER_MISCONFIGURED
 
 
 class ProviderDenied(ProviderFailure):
-    """The provider refused this player, not this server."""
+    """A sign-in that the player declined, or that the provider denied to this player."""
 
     outcome = LoginFailure.PROVIDER_DENIED
 
 
 class ServerClockSkew(ProviderFailure):
-    """A token that is in time by the provider's clock, but not by this machine's."""
+    """A token that is valid by the provider's clock, but not by this machine's."""
 
     outcome = LoginFailure.SERVER_CLOCK_SKEW
 
 
 @redacts("subject")
 class ExternalIdentity(Struct, frozen=True):
-    """One account at one provider, whatever the provider is called in the file."""
+    """An account at a provider, independent of the provider's name in authentication.json."""
 
     kind: str
     """`oidc` or `oauth2`."""
     namespace: str
-    """Who gave the subject: the validated issuer, or the namespace of an OAuth 2.0 provider."""
+    """The validated issuer, or the namespace of an OAuth 2.0 provider; the subject is unique in it."""
     subject: str
 
     def index(self, indexer: Indexer) -> Index:
-        """What this identity is found by (SPEC 2.2)."""
+        """Return the index under which auth.db stores this identity (SPEC 2.2)."""
         return indexer.index(Purpose.IDENTITY, *(part.encode() for part in (self.kind, self.namespace, self.subject)))
 
 
 @redacts("state", "challenge", "nonce")
 class AuthorizationRequest(Struct, frozen=True):
-    """What one attempt carries to the provider."""
+    """The parameters of one authorization request."""
 
     state: str
     challenge: str
-    """Of the PKCE verifier, by S256 (RFC 7636 4.2)."""
+    """The code challenge of the PKCE verifier, by S256 (RFC 7636 4.2)."""
     nonce: str | None
-    """None where the provider `uses_nonce` is False."""
+    """None for a provider whose `uses_nonce` is False."""
     redirect_uri: str
 
 
 @redacts("url")
 class AuthorizationUrl(Struct, frozen=True):
-    """Where to send the browser."""
+    """The URL to which the browser is redirected."""
 
     url: str
     iss_promised: bool
-    """Whether the provider says that its callback always has `iss` (RFC 9207 3)."""
+    """True if the provider announces that its callback always has `iss` (RFC 9207 3)."""
 
 
 class IdentityProvider(Protocol):
-    """One enabled provider, by any protocol."""
+    """An enabled provider of either protocol."""
 
     @property
     def name(self) -> str:
-        """As in `/auth/config` and the callback's path."""
+        """Return the name in `/auth/config` and in the callback's path."""
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Return the name to show to a person."""
 
     @property
     def uses_nonce(self) -> bool:
-        """Whether a journey needs a nonce."""
+        """Return whether an authorization request needs a nonce."""
 
     @property
     def issuer(self) -> str | None:
-        """What a callback's `iss` must equal byte for byte; None: this provider has no issuer."""
+        """Return the issuer that a callback's `iss` must equal byte for byte, or None for OAuth 2.0."""
 
     def require_available(self) -> None:
-        """ProviderUnavailable while it is not worth sending a player there."""
+        """Raise ProviderUnavailable while the circuit breaker is open."""
 
-    def authorization_url(self, journey: AuthorizationRequest) -> Awaitable[AuthorizationUrl]:
-        """Where this attempt goes; may ask the provider for its metadata. Raises ProviderFailure."""
+    def authorization_url(self, request: AuthorizationRequest) -> Awaitable[AuthorizationUrl]:
+        """Return the authorization URL, for which metadata may be fetched; raise ProviderFailure."""
 
     def identify(
         self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
     ) -> Awaitable[ExternalIdentity]:
-        """Return the account that gave this code to the login `login_id`; raise ProviderFailure.
+        """Exchange the code of the login `login_id` and return the account; raise ProviderFailure.
 
-        Send the code once, and end within 10 s.
+        The code is sent once, and the call ends within 10 s.
         """
 
 
@@ -133,28 +133,28 @@ _OPENID = compile(r"[!-~](?:[ -~]{0,253}[!-~])?", ASCII)
 
 
 def parse_discord_id(value: object) -> str:
-    """Discord's `id`: 1 to 20 digits, as text."""
+    """Return Discord's `id`, text of 1 to 20 digits; raise ProviderError."""
     if not isinstance(value, str) or not _SNOWFLAKE.fullmatch(value):
         raise ProviderError("userinfo_endpoint: id is not text of 1 to 20 digits")
     return value
 
 
 def openid_subject(value: object) -> str:
-    """`sub` of an ID token: 1 to 255 ASCII characters, none of them a control character (OIDC Core 2)."""
+    """Return `sub` of an ID token, 1 to 255 printable ASCII characters (OIDC Core 2); raise ProviderError."""
     if not isinstance(value, str) or not _OPENID.fullmatch(value):
         raise ProviderError("ID token: sub is not 1 to 255 ASCII characters")
     return value
 
 
 def account_subject(account: Mapping[str, object], name: str) -> str:
-    """The member `name` of any other provider's account.
+    """Return the member `name` of any other provider's account as the subject; raise ProviderError.
 
-    Text of 1 to 255 visible characters, taken as it is; or a whole number from 1, which is the same subject as its
-    decimal text, so that a provider that changes from numbers to text changes nobody's identity.
+    It is text of 1 to 255 printable characters, or an integer from 1. An integer is the same subject as its decimal
+    text, so that identities survive a provider's change from numbers to text.
     """
     value = account.get(name)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < MAX_NUMBER:
         return str(value)
     if isinstance(value, str) and 0 < len(value) <= MAX_LENGTH and value.isprintable() and value == value.strip():
         return value
-    raise ProviderError("userinfo_endpoint: the member that subject_field names is no text or number that can be used")
+    raise ProviderError("userinfo_endpoint: the member that subject_field names is not a usable text or number")

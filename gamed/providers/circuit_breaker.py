@@ -1,7 +1,7 @@
-"""When a provider is left alone: it failed again and again, it asked for patience, or it is about to ban us.
+"""A circuit breaker stops requests to a provider that fails repeatedly, asks to wait, or is about to ban this server.
 
-`Health` is the judgement, pure; `Breaker` remembers it between requests. Seconds are of a clock that is passed in; when
-that clock is set back, nothing is held any longer.
+`CircuitState` decides as a pure value; `CircuitBreaker` holds it between requests. Seconds are those of a clock that is
+passed in; if that clock is set back, every cooldown ends.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from msgspec.structs import replace
 from gamed.providers.base import ProviderUnavailable
 
 FAILURES = 5
-"""This many in a row open the breaker; the requests of one login count once."""
+"""So many failures in a row open the circuit; the requests of one login count once."""
 FIRST_PAUSE_SECONDS = 30
 LONGEST_PAUSE_SECONDS = 300
-LONGEST_PATIENCE_SECONDS = 3600
-"""However long `Retry-After` says."""
-REFUSALS = 1000
-"""Answers of 401, 403 and 429 within ten minutes; at 10,000 Discord bans the address."""
-REFUSAL_WINDOW_SECONDS = 600
+LONGEST_COOLDOWN_SECONDS = 3600
+"""The maximum, however long `Retry-After` is."""
+REJECTIONS = 1000
+"""So many responses of 401, 403 and 429 within ten minutes stop all requests; at 10,000 Discord bans the address."""
+REJECTION_WINDOW_SECONDS = 600
 SHORT_SECONDS = 3
-"""A silence that a request sits out."""
+"""A request waits for a cooldown of at most so many seconds; it fails for a longer one."""
 _SLOT_SECONDS = 60
 
 
 class Cooldown(Struct, frozen=True):
-    """From `since`, for so many seconds."""
+    """A time span that begins at `since`."""
 
     since: float = 0
     seconds: float = 0
@@ -37,26 +37,26 @@ class Cooldown(Struct, frozen=True):
 
 
 class CircuitState(Struct, frozen=True):
-    """What the last answers say about a provider."""
+    """The conclusions from the last responses of a provider."""
 
     failures: int = 0
-    """In a row; counted on over a pause, so that after it the next one pauses again, for twice as long."""
+    """Failures in a row; a pause does not reset them, so that the next failure pauses again, for twice as long."""
     failed_logins: tuple[str, ...] = ()
     """The newest logins among these failures, at most FAILURES of them."""
     open: Cooldown = Cooldown()
-    """No new sign-in is sent there; what is under way may still try."""
-    silence: Cooldown = Cooldown()
-    """Nothing at all is sent."""
-    refusals: tuple[tuple[int, int], ...] = ()
-    """Minute of the clock and count."""
+    """While it lasts no new sign-in begins; the requests of others go on."""
+    cooldown: Cooldown = Cooldown()
+    """While it lasts no request is sent."""
+    rejections: tuple[tuple[int, int], ...] = ()
+    """Responses of 401, 403 and 429 as (minute of the clock, count)."""
 
     def failed(self, now: float, retry_after: int | None = None, login_id: str | None = None) -> "CircuitState":
-        """Return the health after the provider did not answer a request, or answered that it cannot.
+        """Return the state after a request without a response, or with one that says that the provider cannot.
 
-        A request of the login `login_id` counts once with all others of that login: what fails may be that login's
-        code, which its browser brought. Without `login_id` each request counts.
+        All failures of the login `login_id` count once: the cause may be that login's code, which a browser sent.
+        Without `login_id` each failure counts.
         """
-        after = self if retry_after is None else self._silent(now, min(retry_after, LONGEST_PATIENCE_SECONDS))
+        after = self if retry_after is None else self._cooled(now, min(retry_after, LONGEST_COOLDOWN_SECONDS))
         if self.open.left(now) or login_id in self.failed_logins:
             return after
         failures = self.failures + 1
@@ -69,55 +69,56 @@ class CircuitState(Struct, frozen=True):
         )
 
     def answered(self) -> "CircuitState":
-        """It can be reached, whatever it said; a silence it asked for still holds."""
+        """Return the state after any other response; a cooldown that the provider asked for still applies."""
         return replace(self, failures=0, failed_logins=(), open=Cooldown())
 
-    def refused(self, now: float) -> "CircuitState":
-        """It answered 401, 403 or 429."""
+    def rejected(self, now: float) -> "CircuitState":
+        """Return the state after a response of 401, 403 or 429."""
         slot = int(now // _SLOT_SECONDS)
-        oldest = slot - REFUSAL_WINDOW_SECONDS // _SLOT_SECONDS
-        counts = {when: count for when, count in self.refusals if oldest < when <= slot}
+        oldest = slot - REJECTION_WINDOW_SECONDS // _SLOT_SECONDS
+        counts = {when: count for when, count in self.rejections if oldest < when <= slot}
         counts[slot] = counts.get(slot, 0) + 1
-        if sum(counts.values()) < REFUSALS:
-            return replace(self, refusals=tuple(counts.items()))
-        return replace(self._silent(now, REFUSAL_WINDOW_SECONDS), refusals=())
+        if sum(counts.values()) < REJECTIONS:
+            return replace(self, rejections=tuple(counts.items()))
+        return replace(self._cooled(now, REJECTION_WINDOW_SECONDS), rejections=())
 
     def closed_for(self, now: float) -> float:
-        """Seconds for which no new sign-in should begin; 0: go ahead."""
-        silent = self.silence.left(now)
-        return max(self.open.left(now), silent if silent > SHORT_SECONDS else 0)
+        """Return for how many seconds no new sign-in should begin; 0 if one may begin now."""
+        cooldown = self.cooldown.left(now)
+        return max(self.open.left(now), cooldown if cooldown > SHORT_SECONDS else 0)
 
-    def _silent(self, now: float, seconds: float) -> "CircuitState":
-        return self if self.silence.left(now) >= seconds else replace(self, silence=Cooldown(now, seconds))
+    def _cooled(self, now: float, seconds: float) -> "CircuitState":
+        return self if self.cooldown.left(now) >= seconds else replace(self, cooldown=Cooldown(now, seconds))
 
 
 class CircuitBreaker:
-    """One provider's health; every answer is told to it."""
+    """The state of one provider, updated after every response and failure."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
-        self.health = CircuitState()
+        self.state = CircuitState()
 
-    def failed(self, retry_after: int | None = None, login_id: str | None = None) -> None:
-        self.health = self.health.failed(self._seconds(), retry_after, login_id)
+    def record_failure(self, retry_after: int | None = None, login_id: str | None = None) -> None:
+        """Record a failure of the provider; see CircuitState.failed."""
+        self.state = self.state.failed(self._seconds(), retry_after, login_id)
 
-    def answered(self, status: int) -> None:
-        """Any answer that is no failure of the provider's."""
-        self.health = self.health.answered()
-        self.count(status)
+    def record_answer(self, status: int) -> None:
+        """Record a response that is not a failure of the provider."""
+        self.state = self.state.answered()
+        self.count_rejection(status)
 
-    def count(self, status: int) -> None:
-        """What Discord counts, too."""
+    def count_rejection(self, status: int) -> None:
+        """Count the statuses for which Discord bans an address."""
         if status in (401, 403, 429):
-            self.health = self.health.refused(self._seconds())
+            self.state = self.state.rejected(self._seconds())
 
-    def silence(self) -> float:
-        """Seconds for which nothing may be sent."""
-        return self.health.silence.left(self._seconds())
+    def cooldown(self) -> float:
+        """Return for how many seconds no request may be sent."""
+        return self.state.cooldown.left(self._seconds())
 
     def require_closed(self) -> None:
-        """ProviderUnavailable while no new sign-in should begin."""
-        left = ceil(self.health.closed_for(self._seconds()))
+        """Raise ProviderUnavailable while no new sign-in should begin."""
+        left = ceil(self.state.closed_for(self._seconds()))
         if left:
-            cause = f"left alone for another {left} s: it did not answer several times, or asked for patience"
+            cause = f"requests are skipped for {left} s: the provider failed repeatedly, or asked to wait (Retry-After)"
             raise ProviderUnavailable(cause, left)

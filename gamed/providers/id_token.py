@@ -1,10 +1,7 @@
-"""base64url as JWS and JWK write it: no padding, one spelling per value (RFC 7515 2).
+"""An ID token is validated in order: form and header, signature, then every claim (OIDC Core 1.0 3.1.3.7).
 
-A provider's public keys, and the one that a token's header means (RFC 7517, 7518 6).
-
-The gate an ID token passes: form and header first, then the signature, then every claim (OIDC Core 1.0 3.1.3.7).
-
-Nothing of a token is believed before the step in front of it is done, and no cause quotes a token.
+Each step uses only what an earlier one has validated, and no error text quotes a token. The provider's public keys are
+those of RFC 7517 and RFC 7518 6.
 """
 
 from base64 import urlsafe_b64decode
@@ -24,34 +21,21 @@ from gamed.strict_json import JsonMalformed, parse_object
 from gamed.structs import redacts
 from gamed.tokens import base64url
 
-_ALPHABET = compile(r"[A-Za-z0-9_-]+", ASCII)
-
-
-def decode(text: object) -> bytes:
-    """The bytes, at least one, or ValueError; also for the other spellings that a lenient reader takes."""
-    if not isinstance(text, str) or not _ALPHABET.fullmatch(text):
-        raise ValueError("not base64url")
-    raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
-    if base64url(raw) != text:
-        raise ValueError("not canonical base64url")
-    return raw
-
-
 Key = RSAKey | ECKey
 RSA_BITS = range(2048, 4097)
 MAX_EXPONENT_BITS = 64
 COORDINATE_BYTES = 32
 FAMILIES = {"RS256": "RSA", "ES256": "EC"}
-"""`kty` by `alg`; ES256 is P-256 and nothing else (RFC 7518 3.4)."""
+"""`kty` by `alg`; the curve of ES256 is always P-256 (RFC 7518 3.4)."""
 
 
 class KeyUnknown(ProviderError):
-    """No such key in the set in hand, or no way to tell which; a newer set may be clearer."""
+    """A token whose key is not in the cached set, or is ambiguous; a newer set may have it."""
 
 
 @redacts("key")
 class SigningKey(Struct, frozen=True):
-    """One key that signatures of `algorithm` can be checked with."""
+    """A public key that verifies signatures of `algorithm`."""
 
     kid: str | None
     algorithm: str
@@ -59,20 +43,20 @@ class SigningKey(Struct, frozen=True):
 
 
 def validate_keys(document: Mapping[str, object]) -> tuple[SigningKey, ...]:
-    """Every usable key of a JWK set; the others are as if they were not there. ProviderError if none is left."""
+    """Return the usable keys of a JWK set and ignore the others; raise ProviderError if there is none."""
     listed = document.get("keys")
     if not isinstance(listed, list):
-        raise ProviderError("jwks_uri: no list of keys")
+        raise ProviderError("jwks_uri: keys is not a list")
     keys = tuple(key for key in map(_validate_key, listed) if key is not None)
     if not keys:
-        raise ProviderError("jwks_uri: no key that can be used: RSA of 2048 to 4096 bits, or EC P-256")
+        raise ProviderError("jwks_uri: not one usable key, which is RSA of 2048 to 4096 bits or EC P-256")
     return keys
 
 
 def find_key(keys: tuple[SigningKey, ...], algorithm: str, kid: str | None) -> Key:
-    """The key a header names; without `kid` only where there is no choice (OIDC Core 10.1); KeyUnknown."""
+    """Return the key that a header names, or the only one if it has no `kid` (OIDC Core 10.1); raise KeyUnknown."""
     if kid is None and len(keys) > 1:
-        raise KeyUnknown("ID token: names no key, and the provider has several")
+        raise KeyUnknown("ID token: kid is missing, and the provider has several keys")
     found = [key for key in keys if key.algorithm == algorithm and (kid is None or key.kid == kid)]
     if not found:
         raise KeyUnknown("ID token: signed with a key that is not among the provider's usable keys")
@@ -82,8 +66,11 @@ def find_key(keys: tuple[SigningKey, ...], algorithm: str, kid: str | None) -> K
 
 
 def _validate_key(value: object) -> SigningKey | None:
-    """Made from the public numbers alone: certificates, private members and addresses in a key are not read."""
-    if not isinstance(value, dict) or not _for_signatures(value):
+    """Build a key from its public numbers alone, and ignore certificates, private members and URLs.
+
+    Return None for a key that cannot be used.
+    """
+    if not isinstance(value, dict) or not _verifies_signatures(value):
         return None
     kid = value.get("kid")
     if kid is not None and not isinstance(kid, str):
@@ -98,14 +85,14 @@ def _validate_key(value: object) -> SigningKey | None:
     return None
 
 
-def _for_signatures(key: Mapping[str, object]) -> bool:
+def _verifies_signatures(key: Mapping[str, object]) -> bool:
     operations = key.get("key_ops")
     verifies = operations is None or (isinstance(operations, list) and "verify" in operations)
     return verifies and key.get("use") in (None, "sig")
 
 
 def _rsa(value: Mapping[str, object]) -> RSAKey:
-    modulus, exponent = decode(value.get("n")), decode(value.get("e"))
+    modulus, exponent = decode_base64url(value.get("n")), decode_base64url(value.get("e"))
     bits = int.from_bytes(modulus, "big").bit_length()
     if bits not in RSA_BITS or len(exponent) * 8 > MAX_EXPONENT_BITS:
         raise ValueError("size")
@@ -113,26 +100,26 @@ def _rsa(value: Mapping[str, object]) -> RSAKey:
 
 
 def _ec(value: Mapping[str, object]) -> ECKey:
-    if {len(decode(value.get(name))) for name in ("x", "y")} != {COORDINATE_BYTES}:
+    if {len(decode_base64url(value.get(name))) for name in ("x", "y")} != {COORDINATE_BYTES}:
         raise ValueError("size")
     return ECKey.import_key({"kty": "EC", "crv": "P-256", "x": str(value["x"]), "y": str(value["y"])})
 
 
 SKEW_SECONDS = 120
 MAX_AGE_SECONDS = 600
-"""Of `iat`: longer than any authorization code lives (RFC 6749 4.1.2)."""
+"""Maximum age by `iat`, longer than the lifetime of an authorization code (RFC 6749 4.1.2)."""
 MAX_BYTES = 16 * 1024
-REFUSED_HEADERS = ("crit", "jwk", "jku", "x5u", "x5c", "b64")
-"""Each lets a token say how it wants to be checked."""
+FORBIDDEN_HEADERS = ("crit", "jwk", "jku", "x5u", "x5c", "b64")
+"""Header members by which a token would control its own validation."""
 
 
 class SignatureWrong(ProviderError):
-    """Not signed with that key; a newer set of keys may hold another one."""
+    """A token that is not signed with the key it names; a newer set of keys may have another one."""
 
 
 @redacts("nonce")
 class ExpectedClaims(Struct, frozen=True):
-    """What a token must fit."""
+    """The values that a token's claims must have."""
 
     issuers: frozenset[str]
     client_id: str
@@ -140,7 +127,7 @@ class ExpectedClaims(Struct, frozen=True):
 
 
 class UnverifiedToken(Struct, frozen=True):
-    """A token whose form and header are in order; nothing in it is proven yet."""
+    """A token whose form and header are valid, and whose signature is not verified yet."""
 
     token: Secret
     algorithm: str
@@ -148,30 +135,30 @@ class UnverifiedToken(Struct, frozen=True):
 
 
 class _Registry(jws.JWSRegistry):
-    """Members of a header that nobody knows are ignored (RFC 7515 4); the gate has refused the harmful ones."""
+    """A registry that ignores unknown header members (RFC 7515 4); FORBIDDEN_HEADERS are rejected before."""
 
     max_header_length = MAX_BYTES
 
 
 def parse_token(token: Secret, algorithms: frozenset[str]) -> UnverifiedToken:
-    """Three parts of canonical base64url and a header that fits, or ProviderError."""
+    """Parse three parts of canonical base64url and validate the header; raise ProviderError."""
     raw = token.reveal()
     if len(raw) > MAX_BYTES:
         raise ProviderError(f"ID token: longer than {MAX_BYTES} bytes")
     try:
-        first, _claims, _signature = (decode(part) for part in raw.decode("ascii").split("."))
+        first, _claims, _signature = (decode_base64url(part) for part in raw.decode("ascii").split("."))
         header = parse_object(first, max_depth=MAX_DEPTH)
     except ValueError:
         raise ProviderError("ID token: not three parts in base64url, the first a JSON object") from None
     return _validate_header(token, header, algorithms)
 
 
-def read_claims(envelope: UnverifiedToken, keys: tuple[SigningKey, ...]) -> Mapping[str, object]:
-    """The claims of a token that one of these keys signed. KeyUnknown, SignatureWrong, ProviderError."""
-    key = find_key(keys, envelope.algorithm, envelope.kid)
-    registry = _Registry(algorithms=[envelope.algorithm], strict_check_header=False)
+def read_claims(token: UnverifiedToken, keys: tuple[SigningKey, ...]) -> Mapping[str, object]:
+    """Verify the signature and return the claims; raise KeyUnknown, SignatureWrong or another ProviderError."""
+    key = find_key(keys, token.algorithm, token.kid)
+    registry = _Registry(algorithms=[token.algorithm], strict_check_header=False)
     try:
-        signed = jws.deserialize_compact(envelope.token.reveal(), key, registry=registry)
+        signed = jws.deserialize_compact(token.token.reveal(), key, registry=registry)
     except (JoseError, ValueError):
         raise SignatureWrong("ID token: the signature does not fit the provider's key") from None
     try:
@@ -181,9 +168,9 @@ def read_claims(envelope: UnverifiedToken, keys: tuple[SigningKey, ...]) -> Mapp
 
 
 def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_ms: int, offset_ms: int | None) -> str:
-    """The subject; `offset_ms` is the provider's clock minus ours, as far as it is known.
+    """Validate all claims and return the subject; `offset_ms` is the provider's clock minus ours, if known.
 
-    ServerClockSkew if only this machine's clock stands in the way, ProviderError for everything else.
+    Raise ServerClockSkew if the token is valid but for this machine's clock, ProviderError otherwise.
     """
     if not _is_one_of(claims.get("iss"), expected.issuers):
         raise ProviderError("ID token: iss is another issuer")
@@ -196,7 +183,7 @@ def validate_claims(claims: Mapping[str, object], expected: ExpectedClaims, now_
 
 
 def _validate_header(token: Secret, header: Mapping[str, object], algorithms: frozenset[str]) -> UnverifiedToken:
-    for name in REFUSED_HEADERS:
+    for name in FORBIDDEN_HEADERS:
         if name in header:
             raise ProviderError(f"ID token: {name} in its header")
     algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
@@ -232,27 +219,27 @@ def _validate_times(claims: Mapping[str, object], now_ms: int, offset_ms: int | 
         return
     skewed = offset_ms is not None and abs(offset_ms) > SKEW_SECONDS * 1000
     if skewed and offset_ms is not None and _out_of_time(times, (now_ms + offset_ms) / 1000) is None:
-        seconds, side = abs(offset_ms) // 1000, "behind" if offset_ms > 0 else "ahead of"
-        raise ServerClockSkew(f"ID token: this machine's clock is {seconds} s {side} the provider's; set it right")
+        seconds, direction = abs(offset_ms) // 1000, "behind" if offset_ms > 0 else "ahead of"
+        raise ServerClockSkew(f"ID token: this machine's clock is {seconds} s {direction} the provider's; correct it")
     raise ProviderError(f"ID token: {wrong}")
 
 
 def _seconds(name: str, claims: Mapping[str, object]) -> float:
-    """NumericDate (RFC 7519 2)."""
+    """Return a NumericDate (RFC 7519 2); raise ProviderError."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 2**53:
-        raise ProviderError(f"ID token: {name} is no point in time")
+        raise ProviderError(f"ID token: {name} is not a timestamp")
     return float(value)
 
 
 def _out_of_time(times: Mapping[str, float], now: float) -> str | None:
-    """Which claim a clock at `now` seconds contradicts by more than the skew."""
+    """Return why a token is not valid for a clock at `now` seconds, with the skew allowed; None if it is."""
     if now >= times["exp"] + SKEW_SECONDS:
-        return "exp is over"
+        return "exp has passed"
     if now < times["iat"] - SKEW_SECONDS or now < times.get("nbf", 0) - SKEW_SECONDS:
-        return "iat or nbf is yet to come"
+        return "iat or nbf is in the future"
     if now > times["iat"] + MAX_AGE_SECONDS + SKEW_SECONDS:
-        return "iat is long ago"
+        return "iat is too old"
     return None
 
 
@@ -262,3 +249,19 @@ def _is_one_of(value: object, allowed: frozenset[str]) -> bool:
 
 def _same(one: str, other: str) -> bool:
     return compare_digest(one.encode("utf-8", "surrogatepass"), other.encode())
+
+
+_ALPHABET = compile(r"[A-Za-z0-9_-]+", ASCII)
+
+
+def decode_base64url(text: object) -> bytes:
+    """Decode at least one byte of base64url without padding (RFC 7515 2).
+
+    Raise ValueError for other text, also for the non-canonical spellings that a lenient decoder accepts.
+    """
+    if not isinstance(text, str) or not _ALPHABET.fullmatch(text):
+        raise ValueError("not base64url")
+    raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if base64url(raw) != text:
+        raise ValueError("not canonical base64url")
+    return raw

@@ -1,10 +1,7 @@
-"""What a provider answered, and which registered errors mean what (RFC 6749 5.1, 5.2).
+"""The messages of the code flow are the authorization URL, four requests to a provider, and their responses.
 
-The `error` of a provider's redirect, as a failure (RFC 6749 4.1.2.1, OpenID Connect Core 3.1.2.6, PROTOCOL 3.3).
-
-The first half of the code flow: where a browser is sent, and what the code is redeemed with (RFC 6749 4.1, 7636).
-
-What is sent to a provider: the four requests there are, and which of them carries which secret (SPEC 1, 5).
+The registered errors of a response and of a callback become ProviderFailures (RFC 6749 4.1.2.1, 5.2; OpenID Connect
+Core 3.1.2.6; PROTOCOL 3.3). Only the token request carries the client secret and the code (SPEC 1, 5).
 """
 
 from base64 import b64encode
@@ -28,7 +25,7 @@ from gamed.structs import redacts
 from gamed.tokens import base64url
 
 MAX_DEPTH = 16
-"""Of the JSON of providers: metadata and profiles nest, if only a little."""
+"""The maximum nesting of a provider's JSON."""
 _TOKEN = compile(r"[!-~]{1,8192}", ASCII)
 CREDENTIALS = "check client_id and the variable that client_secret_env names against the provider's console"
 REDIRECT = "register exactly the redirect URI that is printed at start"
@@ -52,77 +49,77 @@ MEANINGS: Mapping[str, tuple[type[ProviderFailure], str]] = {
     "server_error": (ProviderUnavailable, "it could not answer"),
     "temporarily_unavailable": (ProviderUnavailable, "it could not answer"),
 }
-"""The errors whose names may stand in a log; two of them are an old habit of one large provider."""
+"""The errors of a token endpoint whose names may be logged; two of them are not in RFC 6749 but common."""
 
 
 @redacts("members")
 class ProviderResponse(Struct, frozen=True):
-    """One whole answer that is neither a redirect nor a call for patience."""
+    """A complete response that is neither a redirect nor a temporary failure."""
 
-    what: str
-    """Which setting named the address, as the owner knows it: `token_endpoint`."""
+    setting: str
+    """The setting that named the URL, as the owner knows it: `token_endpoint`."""
     status: int
     members: Mapping[str, object]
-    """Empty if an answer other than 200 was no JSON object."""
+    """Empty if the content is not a JSON object and the status is not 200."""
     offset_ms: int | None = None
-    """The provider's clock minus ours by its Date field; None without one."""
+    """The provider's clock minus ours, by its Date field; None without one."""
 
 
 @redacts("_id_token")
 class TokenResponse(Struct, frozen=True):
-    """What a code was redeemed for; lives in memory only."""
+    """The tokens that a code was exchanged for; they are never stored."""
 
     access: Secret
     _id_token: object
-    """As it came: who wants none does not look at it."""
+    """Not validated: only OpenID Connect uses it."""
 
     def id_token(self) -> Secret:
-        """ASCII, or ProviderError."""
+        """Return the ID token; raise ProviderError if it is missing or not ASCII text."""
         if self._id_token is None:
-            raise ProviderError("token_endpoint: no id_token")
+            raise ProviderError("token_endpoint: id_token is missing")
         if not isinstance(self._id_token, str) or not self._id_token.isascii():
             raise ProviderError("token_endpoint: id_token is not text")
         return Secret(self._id_token.encode())
 
 
-def validate_tokens(answer: ProviderResponse) -> TokenResponse:
-    """The tokens of a token endpoint's answer, or ProviderFailure."""
-    members = _granted(answer)
+def validate_tokens(response: ProviderResponse) -> TokenResponse:
+    """Return the tokens of a token endpoint's response; raise ProviderFailure."""
+    members = _granted_members(response)
     token_type = members.get("token_type")
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
-        raise ProviderError(f"{answer.what}: token_type is not Bearer")
+        raise ProviderError(f"{response.setting}: token_type is not Bearer")
     access = members.get("access_token")
     if not isinstance(access, str) or not _TOKEN.fullmatch(access):
-        raise ProviderError(f"{answer.what}: no access_token of 1 to 8192 visible ASCII characters")
+        raise ProviderError(f"{response.setting}: access_token is not 1 to 8192 visible ASCII characters")
     return TokenResponse(Secret(access.encode()), members.get("id_token"))
 
 
-def validate_document(answer: ProviderResponse) -> Mapping[str, object]:
-    """The members of any other answer of 200 that is no error in disguise, or ProviderFailure."""
-    if answer.status != 200:
-        raise ProviderError(f"{answer.what}: answered {answer.status}")
-    if answer.members.get("error") is not None:
-        raise ProviderError(f"{answer.what}: answered with an error instead of what was asked for")
-    return answer.members
+def validate_document(response: ProviderResponse) -> Mapping[str, object]:
+    """Return the members of any other response; raise ProviderError unless it is 200 without an `error`."""
+    if response.status != 200:
+        raise ProviderError(f"{response.setting}: answered {response.status}")
+    if response.members.get("error") is not None:
+        raise ProviderError(f"{response.setting}: answered with an error instead of what was asked for")
+    return response.members
 
 
-def _granted(answer: ProviderResponse) -> Mapping[str, object]:
-    """An error is an error with status 200, too: nothing beside it is believed."""
-    error = answer.members.get("error")
-    if answer.status == 200 and error is None:
-        return answer.members
+def _granted_members(response: ProviderResponse) -> Mapping[str, object]:
+    """Return the members of a success; a response with `error` is a failure with status 200, too."""
+    error = response.members.get("error")
+    if response.status == 200 and error is None:
+        return response.members
     if isinstance(error, str) and error in MEANINGS:
-        failure, meaning = _meant(error, answer.members.get("error_description"))
-        raise failure(f"{answer.what}: {answer.status} {error}: {meaning}")
-    if answer.status == 401:
-        raise ProviderMisconfigured(f"{answer.what}: answered 401: {CREDENTIALS}")
-    if answer.status == 200:
-        raise ProviderError(f"{answer.what}: answered with an unregistered error")
-    raise ProviderError(f"{answer.what}: answered {answer.status}")
+        failure, meaning = _meaning(error, response.members.get("error_description"))
+        raise failure(f"{response.setting}: {response.status} {error}: {meaning}")
+    if response.status == 401:
+        raise ProviderMisconfigured(f"{response.setting}: answered 401: {CREDENTIALS}")
+    if response.status == 200:
+        raise ProviderError(f"{response.setting}: answered with an unregistered error")
+    raise ProviderError(f"{response.setting}: answered {response.status}")
 
 
-def _meant(error: str, description: object) -> tuple[type[ProviderFailure], str]:
-    """Some providers say only in the description that the redirect URI, and nothing else, is what they refuse."""
+def _meaning(error: str, description: object) -> tuple[type[ProviderFailure], str]:
+    """Return what an error means; some providers mention only in the description that it is the redirect URI."""
     if error in ("invalid_grant", "invalid_request") and isinstance(description, str):
         text = description.lower()
         if "redirect" in text and not any(word in text for word in ("code", "expired", "grant")):
@@ -145,15 +142,15 @@ MISCONFIGURED: Mapping[str, str] = {
     "request_uri_not_supported": REQUEST,
     "registration_not_supported": REQUEST,
 }
-"""Only these names may stand in a log: anyone can write any word into an address."""
+"""The errors of a callback that may be logged by name: anyone can write any other text into a URL."""
 
 
 def callback_failure(error: str) -> ProviderFailure:
-    """What it means that no code came; the cause names the error only if it is a registered one."""
+    """Return the failure for the `error` of a callback; the cause names only a registered error."""
     if error == "access_denied":
-        return ProviderDenied("callback: access_denied: the player did not agree, or the provider refused the account")
+        return ProviderDenied("callback: access_denied: the player declined, or the provider rejected the account")
     if error in ("temporarily_unavailable", "server_error"):
-        return ProviderUnavailable(f"callback: {error}: the provider could not go on")
+        return ProviderUnavailable(f"callback: {error}: the provider could not continue")
     if error in MISCONFIGURED:
         return ProviderMisconfigured(f"callback: {error}: {MISCONFIGURED[error]}")
     return ProviderMisconfigured(f"callback: an unregistered error: {REQUEST}")
@@ -163,47 +160,47 @@ VERIFIER_BYTES = 64
 """86 characters of base64url, inside the 43 to 128 of RFC 7636 4.1."""
 NONCE_BYTES = 32
 PROMPTS = {"discord": "consent", "google": "select_account"}
-"""By preset: the player sees at the provider which account is about to sign in."""
+"""The `prompt` of each preset, by which the player sees at the provider which account signs in."""
 
 
-def make_verifier(random: Random) -> Secret:
-    """A PKCE verifier of 86 characters."""
+def generate_verifier(random: Random) -> Secret:
+    """Generate a PKCE verifier of 86 characters."""
     return Secret(base64url(random(VERIFIER_BYTES)).encode())
 
 
 def challenge_of(verifier: Secret) -> str:
-    """S256, the only method used: 43 characters (RFC 7636 4.2)."""
+    """Return the code challenge of a verifier by S256, 43 characters (RFC 7636 4.2)."""
     return base64url(sha256(verifier.reveal()).digest())
 
 
-def make_nonce(random: Random) -> str:
-    """43 characters that bind an ID token to its attempt."""
+def generate_nonce(random: Random) -> str:
+    """Generate 43 characters that bind an ID token to its attempt."""
     return base64url(random(NONCE_BYTES))
 
 
 def authorization_url(
-    endpoint: str, client_id: str, scopes: tuple[str, ...], journey: AuthorizationRequest, prompt: str | None = None
+    endpoint: str, client_id: str, scopes: tuple[str, ...], request: AuthorizationRequest, prompt: str | None = None
 ) -> str:
-    """`endpoint` with its own query kept; no parameter stands twice, and ours are the ones that count."""
-    asked = {
+    """Return `endpoint` with the request's parameters added; they replace equal names in its own query."""
+    parameters = {
         "response_type": "code",
         "client_id": client_id,
-        "redirect_uri": journey.redirect_uri,
+        "redirect_uri": request.redirect_uri,
         "scope": " ".join(scopes),
-        "state": journey.state,
-        "code_challenge": journey.challenge,
+        "state": request.state,
+        "code_challenge": request.challenge,
         "code_challenge_method": "S256",
-        "nonce": journey.nonce,
+        "nonce": request.nonce,
         "prompt": prompt,
     }
-    ours = {name: value for name, value in asked.items() if value}
+    ours = {name: value for name, value in parameters.items() if value}
     parts = urlsplit(endpoint)
     kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in ours]
     return urlunsplit(parts._replace(query=urlencode([*kept, *ours.items()], quote_via=quote), fragment=""))
 
 
 def token_form(code: Secret, verifier: Secret, redirect_uri: str) -> dict[str, bytes]:
-    """What redeems a code; who asks is said elsewhere (RFC 6749 4.1.3, RFC 7636 4.5)."""
+    """Return the form that redeems a code, without the client's credentials (RFC 6749 4.1.3, RFC 7636 4.5)."""
     return {
         "grant_type": b"authorization_code",
         "code": code.reveal(),
@@ -212,61 +209,56 @@ def token_form(code: Secret, verifier: Secret, redirect_uri: str) -> dict[str, b
     }
 
 
-def form_body(fields: Mapping[str, bytes]) -> bytes:
-    """`application/x-www-form-urlencoded`."""
-    return urlencode(fields).encode()
-
-
-def basic(client_id: str, secret: Secret) -> Secret:
-    """The Authorization field of RFC 6749 2.3.1: both halves form-encoded first, so a colon or % in them is no harm."""
+def basic_authorization(client_id: str, secret: Secret) -> Secret:
+    """Return the Authorization field of RFC 6749 2.3.1; both halves are form-encoded, so they may contain a colon."""
     pair = f"{quote_plus(client_id)}:{quote_plus(secret.reveal())}"
     return Secret(b"Basic " + b64encode(pair.encode()))
 
 
 @redacts("headers", "body")
 class ProviderRequest(Struct, frozen=True):
-    """One request; secrets are in fields and body, never in the URL."""
+    """A request to a provider; secrets are in its fields and body, never in the URL."""
 
-    what: str
-    """The setting that named the address."""
+    setting: str
+    """The setting that named the URL."""
     method: str
     url: str
     headers: Mapping[str, Secret] = field(default_factory=dict)
     body: Secret | None = None
     repeatable: bool = True
-    """False: it carries a code, and once a byte of it was sent it is not sent again."""
+    """False if it carries a code: then it is not sent again once a byte of it was sent."""
     login_id: str | None = None
     """The login whose code or access token the request carries; None for a public document."""
 
 
 @redacts("secret")
 class ClientCredentials(Struct, frozen=True):
-    """Who this server is at one provider."""
+    """The credentials of this server at one provider."""
 
     client_id: str
     secret: Secret
 
 
-def document_call(what: str, url: str) -> ProviderRequest:
-    """A public document."""
-    return ProviderRequest(what, "GET", url)
+def document_request(setting: str, url: str) -> ProviderRequest:
+    """Return the request of a public document."""
+    return ProviderRequest(setting, "GET", url)
 
 
-def account_call(url: str, access: Secret, login_id: str) -> ProviderRequest:
-    """The account that an access token is for (RFC 6750 2.1)."""
+def account_request(url: str, access: Secret, login_id: str) -> ProviderRequest:
+    """Return the request of an access token's account (RFC 6750 2.1)."""
     headers = {"Authorization": Secret(b"Bearer " + access.reveal())}
     return ProviderRequest("userinfo_endpoint", "GET", url, headers, login_id=login_id)
 
 
-def token_call(
+def token_request(
     url: str, client: ClientCredentials, form: Mapping[str, bytes], login_id: str, basic_auth: bool = True
 ) -> ProviderRequest:
-    """The only request that has the client secret, and the only one that has the code."""
+    """Return the token request, the only one with the client secret and the code."""
     fields, headers = dict(form), {"Content-Type": Secret(b"application/x-www-form-urlencoded")}
     if basic_auth:
-        headers["Authorization"] = basic(client.client_id, client.secret)
+        headers["Authorization"] = basic_authorization(client.client_id, client.secret)
     else:
         fields |= {"client_id": client.client_id.encode(), "client_secret": client.secret.reveal()}
     return ProviderRequest(
-        "token_endpoint", "POST", url, headers, Secret(form_body(fields)), repeatable=False, login_id=login_id
+        "token_endpoint", "POST", url, headers, Secret(urlencode(fields).encode()), repeatable=False, login_id=login_id
     )

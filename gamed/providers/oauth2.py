@@ -1,4 +1,4 @@
-"""A provider that speaks OAuth 2.0 and tells who came by an account behind an access token (RFC 6749, PROTOCOL 3.3)."""
+"""An OAuth 2.0 provider identifies a player by the account of an access token (RFC 6749, PROTOCOL 3.3)."""
 
 from gamed.config.model import Provider
 from gamed.crypto import Secret
@@ -15,53 +15,55 @@ from gamed.providers.discovery import IdentityNamespace
 from gamed.providers.messages import (
     PROMPTS,
     ClientCredentials,
-    account_call,
+    account_request,
     authorization_url,
-    token_call,
     token_form,
+    token_request,
     validate_document,
     validate_tokens,
 )
 
 
 class OAuth2Provider:
-    """Code for token, token for account; an id_token that comes along is not looked at."""
+    """A provider whose code is exchanged for a token, and the token for an account; an id_token is ignored."""
 
     uses_nonce = False
     issuer = None
 
-    def __init__(self, settings: Provider, endpoint: ProviderHttpClient, breaker: CircuitBreaker) -> None:
+    def __init__(self, settings: Provider, client: ProviderHttpClient, breaker: CircuitBreaker) -> None:
         self.name = settings.name
         self.label = settings.label
-        self._client = ClientCredentials(settings.client_id, settings.client_secret)
+        self._credentials = ClientCredentials(settings.client_id, settings.client_secret)
         self._scopes = settings.scopes
         self._authorization_endpoint = settings.authorization_endpoint or ""
         self._token_endpoint = settings.token_endpoint or ""
         self._userinfo_endpoint = settings.userinfo_endpoint or ""
         self._subject_field = settings.subject_field or ""
-        self._realm = IdentityNamespace.of(settings)
-        self._endpoint = endpoint
+        self._namespace = IdentityNamespace.of(settings)
+        self._client = client
         self._breaker = breaker
 
     def require_available(self) -> None:
         self._breaker.require_closed()
 
-    async def authorization_url(self, journey: AuthorizationRequest) -> AuthorizationUrl:
+    async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
         prompt = PROMPTS.get(self.name)
-        url = authorization_url(self._authorization_endpoint, self._client.client_id, self._scopes, journey, prompt)
+        url = authorization_url(
+            self._authorization_endpoint, self._credentials.client_id, self._scopes, request, prompt
+        )
         return AuthorizationUrl(url, iss_promised=False)
 
     async def identify(
         self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
     ) -> ExternalIdentity:
-        until = self._endpoint.deadline()
+        until = self._client.deadline()
         form = token_form(code, verifier, redirect_uri)
-        answer = await self._endpoint.call(token_call(self._token_endpoint, self._client, form, login_id), until)
-        tokens = validate_tokens(answer)
-        call = account_call(self._userinfo_endpoint, tokens.access, login_id)
-        account = validate_document(await self._endpoint.call(call, until))
+        request = token_request(self._token_endpoint, self._credentials, form, login_id)
+        tokens = validate_tokens(await self._client.call(request, until))
+        request = account_request(self._userinfo_endpoint, tokens.access, login_id)
+        account = validate_document(await self._client.call(request, until))
         if self.name == "discord":
             subject = parse_discord_id(account.get(self._subject_field))
         else:
             subject = account_subject(account, self._subject_field)
-        return ExternalIdentity(self._realm.kind, self._realm.namespace, subject)
+        return ExternalIdentity(self._namespace.kind, self._namespace.namespace, subject)

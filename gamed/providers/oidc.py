@@ -1,4 +1,4 @@
-"""A provider that speaks OpenID Connect: found by its issuer, believed by its signed ID token (OIDC Core 1.0 3.1)."""
+"""An OpenID Connect provider is found by its issuer; its signed ID token identifies a player (OIDC Core 1.0 3.1)."""
 
 from collections.abc import Mapping
 
@@ -33,9 +33,9 @@ from gamed.providers.messages import (
     PROMPTS,
     ClientCredentials,
     authorization_url,
-    document_call,
-    token_call,
+    document_request,
     token_form,
+    token_request,
     validate_document,
     validate_tokens,
 )
@@ -43,14 +43,14 @@ from gamed.timestamps import Now
 
 
 class OidcProvider:
-    """Metadata and keys are fetched when first needed: the service starts while its provider is down."""
+    """A provider whose metadata and keys are fetched when first needed, so that the service starts without it."""
 
     uses_nonce = True
 
     def __init__(
         self,
         settings: Provider,
-        endpoint: ProviderHttpClient,
+        client: ProviderHttpClient,
         breaker: CircuitBreaker,
         clock: IReactorTime,
         now_ms: Now,
@@ -58,10 +58,10 @@ class OidcProvider:
         self.name = settings.name
         self.label = settings.label
         self._issuer = settings.issuer or ""
-        self._client = ClientCredentials(settings.client_id, settings.client_secret)
+        self._credentials = ClientCredentials(settings.client_id, settings.client_secret)
         self._scopes = settings.scopes
         self._accepted = PRESET_ALGORITHMS if settings.name == "google" else ALGORITHMS
-        self._endpoint = endpoint
+        self._client = client
         self._breaker = breaker
         self._now_ms = now_ms
         self._metadata = DocumentCache(settings.name, "discovery", clock, self._fetch_metadata)
@@ -74,46 +74,46 @@ class OidcProvider:
     def require_available(self) -> None:
         self._breaker.require_closed()
 
-    async def authorization_url(self, journey: AuthorizationRequest) -> AuthorizationUrl:
-        metadata = await self._metadata.get(self._endpoint.deadline())
+    async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
+        metadata = await self._metadata.get(self._client.deadline())
         prompt = PROMPTS.get(self.name)
-        url = authorization_url(metadata.authorization_endpoint, self._client.client_id, self._scopes, journey, prompt)
+        endpoint, client_id = metadata.authorization_endpoint, self._credentials.client_id
+        url = authorization_url(endpoint, client_id, self._scopes, request, prompt)
         return AuthorizationUrl(url, metadata.iss_promised)
 
     async def identify(
         self, code: Secret, verifier: Secret, nonce: str | None, redirect_uri: str, login_id: str
     ) -> ExternalIdentity:
-        until = self._endpoint.deadline()
+        until = self._client.deadline()
         metadata = await self._metadata.get(until)
         form = token_form(code, verifier, redirect_uri)
-        call = token_call(metadata.token_endpoint, self._client, form, login_id, metadata.basic)
-        answer = await self._endpoint.call(call, until)
-        id_token = validate_tokens(answer).id_token()
+        request = token_request(metadata.token_endpoint, self._credentials, form, login_id, metadata.basic_auth)
+        response = await self._client.call(request, until)
+        id_token = validate_tokens(response).id_token()
         claims = await self._claims(parse_token(id_token, metadata.algorithms), until)
-        expected = ExpectedClaims(accepted_issuers(self._issuer), self._client.client_id, nonce)
-        return ExternalIdentity(
-            "oidc", self._issuer, validate_claims(claims, expected, self._now_ms(), answer.offset_ms)
-        )
+        expected = ExpectedClaims(accepted_issuers(self._issuer), self._credentials.client_id, nonce)
+        subject = validate_claims(claims, expected, self._now_ms(), response.offset_ms)
+        return ExternalIdentity("oidc", self._issuer, subject)
 
-    async def _claims(self, envelope: UnverifiedToken, until: float) -> Mapping[str, object]:
-        """By the keys in hand, or by newer ones if those do not fit: providers change keys without notice."""
+    async def _claims(self, token: UnverifiedToken, until: float) -> Mapping[str, object]:
+        """Verify the token with the cached keys, or with newer ones: providers change keys without notice."""
         keys = await self._keys.get(until)
         try:
-            return read_claims(envelope, keys)
+            return read_claims(token, keys)
         except (KeyUnknown, SignatureWrong):
-            newer = await self._keys.renewed(until)
+            newer = await self._keys.refresh(until)
             if newer is None:
                 raise
-            return read_claims(envelope, newer)
+            return read_claims(token, newer)
 
     async def _fetch_metadata(self) -> Metadata:
-        call = document_call("discovery", metadata_url(self._issuer))
-        answer = await self._endpoint.call(call, self._endpoint.deadline())
-        if answer.status == 404:
+        request = document_request("discovery", metadata_url(self._issuer))
+        response = await self._client.call(request, self._client.deadline())
+        if response.status == 404:
             raise ProviderMisconfigured("discovery: answered 404; check issuer in authentication.json")
-        return validate_metadata(validate_document(answer), self._issuer, self._accepted)
+        return validate_metadata(validate_document(response), self._issuer, self._accepted)
 
     async def _fetch_keys(self) -> tuple[SigningKey, ...]:
-        until = self._endpoint.deadline()
-        call = document_call("jwks_uri", (await self._metadata.get(until)).jwks_uri)
-        return validate_keys(validate_document(await self._endpoint.call(call, until)))
+        until = self._client.deadline()
+        request = document_request("jwks_uri", (await self._metadata.get(until)).jwks_uri)
+        return validate_keys(validate_document(await self._client.call(request, until)))

@@ -1,6 +1,7 @@
-"""Every enabled provider, made from the owner's file."""
+"""The registry builds every provider that the configuration enables."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from twisted.internet.interfaces import IReactorTime
 from twisted.web.iweb import IAgent
@@ -9,7 +10,7 @@ from gamed import __version__
 from gamed.config.model import Provider, ProviderProtocol
 from gamed.providers.base import IdentityProvider
 from gamed.providers.circuit_breaker import CircuitBreaker
-from gamed.providers.client import Called, WatchedEndpoint, uncounted
+from gamed.providers.client import ProviderHttpClient
 from gamed.providers.oauth2 import OAuth2Provider
 from gamed.providers.oidc import OidcProvider
 from gamed.timestamps import Now
@@ -22,20 +23,24 @@ def build_providers(
     clock: IReactorTime,
     now_ms: Now,
     *,
-    called: Called = uncounted,
+    report: Callable[[str, str, float], None] | None = None,
 ) -> dict[str, IdentityProvider]:
-    """In the file's order. Nothing is asked of anyone yet; `agent` is `wire.build_agent`'s, or one in memory."""
+    """Build the providers in the order of the file, without sending a request.
+
+    `report` is called after each call with the provider's name, the outcome and the seconds (gamed.providers.client).
+    """
 
     def build(settings: Provider) -> IdentityProvider:
-        breaker, agent_name = CircuitBreaker(clock.seconds), user_agent(settings.name, public_url)
-        endpoint = WatchedEndpoint(agent, clock, now_ms, agent_name, breaker, provider=settings.name, called=called)
+        breaker = CircuitBreaker(clock.seconds)
+        reported = None if report is None else partial(report, settings.name)
+        client = ProviderHttpClient(agent, clock, now_ms, user_agent(settings.name, public_url), breaker, reported)
         if settings.protocol is ProviderProtocol.OIDC:
-            return OidcProvider(settings, endpoint, breaker, clock, now_ms)
-        return OAuth2Provider(settings, endpoint, breaker)
+            return OidcProvider(settings, client, breaker, clock, now_ms)
+        return OAuth2Provider(settings, client, breaker)
 
     return {name: build(provider) for name, provider in providers.items()}
 
 
 def user_agent(name: str, public_url: str) -> str:
-    """Discord turns away whoever does not say so in its own form."""
+    """Return the User-Agent; Discord rejects requests without one in its own form."""
     return f"DiscordBot ({public_url}, {__version__})" if name == "discord" else f"gamed/{__version__}"

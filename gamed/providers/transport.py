@@ -1,6 +1,6 @@
-"""Connections to providers: TLS verified, one request each, no byte more than it can need, no coding, no lingering.
+"""Connections to providers verify TLS, carry one request each, and are aborted after a limited number of bytes.
 
-A response's body: whole and small, or an error and an aborted connection.
+A response's content is read completely, or not at all and the connection is aborted.
 """
 
 from typing import Any
@@ -17,29 +17,30 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent, IAgentEndpointFactory, IBodyProducer, IPolicyForHTTPS, IResponse
 from zope.interface import implementer
 
+MAX_BODY_BYTES = 64 * 1024
 MAX_CONNECTION_BYTES = 256 * 1024
-"""Head, chunk sizes and trailers included; the body has a limit of its own."""
+"""This includes head, chunk sizes and trailers; the content has a limit of its own."""
 ENCODED_MARKER = b"x-refused-content-encoding"
-"""Where `PlainAgent` puts a Content-Encoding, out of reach of every decoder."""
+"""The field to which IdentityEncodingAgent moves Content-Encoding, so that no decoder sees it."""
 
 
 class ResponseTooLarge(Exception):
-    """More bytes than an answer may have."""
+    """A response with more bytes than allowed."""
 
 
-class _Connections(WrappingFactory):
-    """Says nothing of its starts and stops, nor does what it wraps: one sign-in would be a dozen lines of log."""
+class _ByteLimitedFactory(WrappingFactory):
+    """A factory of byte-limited connections that does not log: one sign-in would log a dozen lines."""
 
     noisy = False
 
     def __init__(self, factory: Any) -> None:
         super().__init__(factory)  # type: ignore[no-untyped-call]
         factory.noisy = False
-        self.protocol = _Connection
+        self.protocol = _ByteLimitedConnection
 
 
-class _Connection(ProtocolWrapper):
-    """Counts what arrives; to lose it is to abort it, since a graceful end is the peer's to delay."""
+class _ByteLimitedConnection(ProtocolWrapper):
+    """A connection that counts received bytes. It is always aborted: the peer could delay a graceful end."""
 
     _received = 0
 
@@ -61,19 +62,21 @@ class _Connection(ProtocolWrapper):
 
 
 @implementer(IStreamClientEndpoint)
-class _Rationed:
-    """An endpoint whose connections are counted."""
+class _ByteLimitedEndpoint:
+    """An endpoint whose connections are byte-limited."""
 
     def __init__(self, endpoint: IStreamClientEndpoint) -> None:
         self._endpoint = endpoint
 
     def connect(self, protocolFactory: IProtocolFactory) -> "Deferred[IProtocol]":
-        connecting: Deferred[Any] = self._endpoint.connect(_Connections(protocolFactory))
+        connecting: Deferred[Any] = self._endpoint.connect(_ByteLimitedFactory(protocolFactory))
         return connecting.addCallback(lambda connection: connection.wrappedProtocol)
 
 
 @implementer(IAgentEndpointFactory)
-class _Endpoints:
+class _ByteLimitedEndpoints:
+    """The endpoints of URIs, over TLS except for http."""
+
     def __init__(self, reactor: Any, policy: IPolicyForHTTPS) -> None:
         self._reactor = reactor
         self._policy = policy
@@ -82,14 +85,14 @@ class _Endpoints:
         endpoint: IStreamClientEndpoint = HostnameEndpoint(self._reactor, uri.host, uri.port)
         if uri.scheme != b"http":
             endpoint = wrapClientTLS(self._policy.creatorForNetloc(uri.host, uri.port), endpoint)
-        return _Rationed(endpoint)
+        return _ByteLimitedEndpoint(endpoint)
 
 
 @implementer(IAgent)
 class IdentityEncodingAgent:
-    """Asks for bodies as they are, whatever stands in front of it asks for; hides codings and cookies from it.
+    """An agent that requests content without coding, and hides codings and cookies from treq.
 
-    200 KB of gzip can be 300 MB: what is coded is refused, not decoded.
+    200 KB of gzip can be 300 MB, so encoded content is rejected, not decoded.
     """
 
     def __init__(self, agent: IAgent) -> None:
@@ -98,20 +101,21 @@ class IdentityEncodingAgent:
     def request(
         self, method: bytes, uri: bytes, headers: Headers | None = None, bodyProducer: IBodyProducer | None = None
     ) -> "Deferred[IResponse]":
-        plain = Headers() if headers is None else headers.copy()
-        plain.setRawHeaders(b"Accept-Encoding", [b"identity"])
-        answering: Deferred[IResponse] = self._agent.request(method, uri, plain, bodyProducer)
-        return answering.addCallback(_plain)
+        headers = Headers() if headers is None else headers.copy()
+        headers.setRawHeaders(b"Accept-Encoding", [b"identity"])
+        answering: Deferred[IResponse] = self._agent.request(method, uri, headers, bodyProducer)
+        return answering.addCallback(_without_coding)
 
 
 def build_agent(reactor: Any, policy: IPolicyForHTTPS | None = None) -> IAgent:
-    """The agent of the service: the machine's own CA certificates, a new connection for every request."""
-    endpoints = _Endpoints(reactor, policy or BrowserLikePolicyForHTTPS())
+    """Build the agent of the service: it trusts this machine's CA certificates, and connects for every request."""
+    endpoints = _ByteLimitedEndpoints(reactor, policy or BrowserLikePolicyForHTTPS())
     agent: IAgent = Agent.usingEndpointFactory(reactor, endpoints, HTTPConnectionPool(reactor, persistent=False))
     return agent
 
 
-def _plain(response: IResponse) -> IResponse:
+def _without_coding(response: IResponse) -> IResponse:
+    """Remove the fields of cookies and codings; mark a response that has a coding."""
     fields: list[bytes] = response.headers.getRawHeaders(b"Content-Encoding", [])
     codings = {coding.strip().lower() for one in fields for coding in one.split(b",")} - {b"", b"identity"}
     for name in (b"Content-Encoding", b"Set-Cookie", ENCODED_MARKER):
@@ -121,47 +125,46 @@ def _plain(response: IResponse) -> IResponse:
     return response
 
 
-MAX_BODY_BYTES = 64 * 1024
-
-
 class _Reader(Protocol):
-    def __init__(self, most: int) -> None:
-        self.whole: Deferred[bytes] = Deferred(lambda _: self._leave())
+    """The receiver of a response's content; cancelling `whole` aborts the connection."""
+
+    def __init__(self, limit: int) -> None:
+        self.whole: Deferred[bytes] = Deferred(lambda _: self._abort())
         self._body = bytearray()
-        self._most = most
+        self._limit = limit
 
     def connectionMade(self) -> None:
-        if self._most < 0:
-            self._leave()
+        if self._limit < 0:
+            self._abort()
 
     def dataReceived(self, data: bytes) -> None:
-        self._body += data[: self._most + 1]
-        if len(self._body) > self._most:
-            self._leave()
+        self._body += data[: self._limit + 1]
+        if len(self._body) > self._limit:
+            self._abort()
             self._settle(Failure(ResponseTooLarge()))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        # Without a length the end of the connection is the end of the body; JSON that was cut short does not parse.
+        # Without a length the end of the connection ends the content; incomplete JSON does not parse.
         self._settle(bytes(self._body) if reason.check(ResponseDone, PotentialDataLoss) else reason)
 
-    def _leave(self) -> None:
+    def _abort(self) -> None:
         if self.transport is not None:
             self.transport.loseConnection()
 
     def _settle(self, result: bytes | Failure) -> None:
         if not self.whole.called:
-            self.whole.callback(result)  # a Failure makes it an errback
+            self.whole.callback(result)  # callback() with a Failure runs the errbacks
 
 
 def read_body(response: IResponse) -> "Deferred[bytes]":
-    """At most MAX_BODY_BYTES, or AnswerTooLarge; cancelling it aborts the connection."""
+    """Read at most MAX_BODY_BYTES; fail with ResponseTooLarge. Cancelling the result aborts the connection."""
     reader = _Reader(MAX_BODY_BYTES)
     response.deliverBody(reader)
     return reader.whole
 
 
 def discard_body(response: IResponse) -> None:
-    """Hang up: nothing of the body is wanted."""
+    """Abort the connection without reading the content."""
     reader = _Reader(-1)
     reader.whole.addErrback(lambda _: None)
     response.deliverBody(reader)
@@ -169,7 +172,7 @@ def discard_body(response: IResponse) -> None:
 
 @implementer(IBodyProducer)
 class BytesBody:
-    """A small body, written at once."""
+    """A small request body, written at once."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body

@@ -56,7 +56,7 @@ def _wrong_addresses(name: str) -> tuple[Mode, ...]:
 
 REFUSED = (
     Mode("issuer another", says(issuer=FOREIGN), MISCONFIGURED, "compare issuer in authentication.json"),
-    Mode("issuer with a slash", says(issuer=f"{ISSUER}/"), MISCONFIGURED, "also a slash at its end"),
+    Mode("issuer with a slash", says(issuer=f"{ISSUER}/"), MISCONFIGURED, "including a slash at its end"),
     Mode("issuer http", says(issuer=ISSUER.replace("https", "http")), MISCONFIGURED, "another issuer"),
     Mode("issuer absent", says(issuer=None), MISCONFIGURED, "another issuer"),
     Mode("issuer a list", says(issuer=[ISSUER]), MISCONFIGURED, "another issuer"),
@@ -64,17 +64,25 @@ REFUSED = (
     Mode("no PKCE", says(code_challenge_methods_supported=["plain"]), MISCONFIGURED, "PKCE with S256"),
     Mode("no code flow", says(response_types_supported=["id_token"]), MISCONFIGURED, "authorization code flow"),
     Mode("only HS256", says(id_token_signing_alg_values_supported=["HS256", "none"]), MISCONFIGURED, "RS256 or ES256"),
-    Mode("algorithms no list", says(id_token_signing_alg_values_supported="RS256"), cause="is not a list of words"),
-    Mode("methods of numbers", says(token_endpoint_auth_methods_supported=[1]), cause="is not a list of words"),
+    Mode("algorithms no list", says(id_token_signing_alg_values_supported="RS256"), cause="is not a list of strings"),
+    Mode("methods of numbers", says(token_endpoint_auth_methods_supported=[1]), cause="is not a list of strings"),
     Mode("discovery 404", answers(Reply(404, MARK.encode())), MISCONFIGURED, "check issuer in authentication.json"),
     Mode("discovery 401", answers(Reply(401, MARK.encode())), cause="discovery: answered 401"),
     Mode("discovery 204", answers(Reply(204, b"")), cause="discovery: answered 204"),
     Mode("discovery 301", answers(Reply(301, b"", {"Location": f"{FOREIGN}/"})), cause="redirects (301)"),
-    Mode("discovery HTML", answers(Reply(200, f"<html>{MARK}".encode())), cause="discovery: the answer is not JSON"),
+    Mode(
+        "discovery HTML",
+        answers(Reply(200, f"<html>{MARK}".encode())),
+        cause="cannot be parsed: not JSON",
+    ),
     Mode("discovery a list", answers(Reply(200, b"[]")), cause="not an object"),
     Mode("discovery empty", answers(Reply(200, b"{}")), MISCONFIGURED, "another issuer"),
     Mode("discovery an error with 200", answers(error("server_error", 200)), cause="answered with an error"),
-    Mode("discovery a name twice", answers(Reply(200, b'{"issuer":"a","issuer":"b"}')), cause="the answer is"),
+    Mode(
+        "discovery a name twice",
+        answers(Reply(200, b'{"issuer":"a","issuer":"b"}')),
+        cause="cannot be parsed",
+    ),
     Mode("discovery huge", answers(Reply(200, b"{" + b" " * 70_000 + b"}")), cause="more than 65536 bytes"),
     Mode("discovery gzip", answers(Reply(200, compress(b"{}"), {"Content-Encoding": "gzip"})), cause="coding"),
     *(

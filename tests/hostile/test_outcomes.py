@@ -136,7 +136,7 @@ class PatienceTests(OutcomeCase):
             self.assertEqual(wait, seconds or wait)
             calls = len(self.far.seen)
             self.heard.clear()
-            self.ends(early, self.return_(early), UNAVAILABLE, "wants to be left alone")
+            self.ends(early, self.return_(early), UNAVAILABLE, "asked us to wait")
             self.assertEqual(len(self.far.seen), calls)
             self.mend()
             self.pass_time(wait)
@@ -167,7 +167,7 @@ class ClockTests(OutcomeCase):
         for seconds in (-86_400, -3_700, -121, 800, 4_000, 86_400):
             self.late(seconds)
             side = "ahead of" if seconds > 0 else "behind"
-            self.fails(LoginFailure.SERVER_CLOCK_SKEW, f"clock is {abs(seconds)} s {side} the provider's; set it right")
+            self.fails(LoginFailure.SERVER_CLOCK_SKEW, f"clock is {abs(seconds)} s {side} the provider's; correct it")
             self.nothing_leaks()
 
     def test_small(self) -> None:
@@ -187,7 +187,7 @@ class ClockTests(OutcomeCase):
         self.late(0)
         self.far.clock_ms = lambda: self.server.now_ms() - 7_200_000
         self.far.changes["exp"] = self.far.now_ms() // 1000 - 50_000
-        self.fails(LoginFailure.PROVIDER_ERROR, "exp is over")
+        self.fails(LoginFailure.PROVIDER_ERROR, "exp has passed")
 
     def test_set_right(self) -> None:
         """Once the clock is right, players sign in; the clock is not the provider's failure."""

@@ -14,7 +14,7 @@ from gamed.providers.transport import build_agent
 from tests.hostile.fake_provider import ACCESS, MARK
 from tests.hostile.helpers import HostileCase
 from tests.login.browser_fixtures import Page
-from tests.providers import test_sockets as wire
+from tests.providers import test_transport as wire
 from tests.support.covers import covers
 
 reactor: Any = installed
@@ -51,7 +51,7 @@ class Socket(Struct, frozen=True):
     @property
     def endless(self) -> bool:
         """Whether only our patience ends it."""
-        return "within 10 s" in self.cause or "no whole" in self.cause
+        return "within 10 s" in self.cause or "not complete" in self.cause
 
 
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
@@ -65,14 +65,31 @@ SOCKETS = (
     Socket("token chunks without end", (drips(CHUNKED, b"4000\r\n" + b" " * 16384 + b"\r\n", 0),), ERROR, "65536"),
     Socket("token body without end", (drips(OK + b"\r\n", b" " * 16384, 0),), ERROR, "more than 65536 bytes"),
     Socket("token head without end", (drips(OK, b"X: " + b"y" * 9000 + b"\r\n", 0),), ERROR, "token_endpoint: "),
-    Socket("token reset before it was sent", (wire.resets,), UNAVAILABLE, "the connection broke", at_once=True),
-    Socket("token reset after it was sent", (wire.resets,), UNAVAILABLE, "the connection broke"),
-    Socket("token closed after it was sent", (wire.says(b""),), UNAVAILABLE, "the connection broke"),
-    Socket("token breaks off", (wire.says(OK + b"Content-Length: 999\r\n\r\n" + TOKENS),), UNAVAILABLE, "broke"),
+    Socket("token reset before it was sent", (wire.resets,), UNAVAILABLE, "the connection was lost", at_once=True),
+    Socket("token reset after it was sent", (wire.resets,), UNAVAILABLE, "the connection was lost"),
+    Socket("token closed after it was sent", (wire.says(b""),), UNAVAILABLE, "the connection was lost"),
+    Socket(
+        "token breaks off",
+        (wire.says(OK + b"Content-Length: 999\r\n\r\n" + TOKENS),),
+        UNAVAILABLE,
+        "connection was lost",
+    ),
     Socket("token is no HTTP", (wire.says(f"SSH-2.0-{MARK}\r\n\r\n".encode()),), ERROR, "not HTTP"),
     Socket("token a redirect", (wire.says(b"HTTP/1.1 307 T\r\nLocation: /\r\n\r\n"),), ERROR, "redirects"),
-    Socket("account says nothing", (GOOD, NEVER), UNAVAILABLE, "userinfo_endpoint: no whole", connections=2),
-    Socket("account drips", (GOOD, drips(OK, b"X: y\r\n")), UNAVAILABLE, "userinfo_endpoint: no whole", connections=2),
+    Socket(
+        "account says nothing",
+        (GOOD, NEVER),
+        UNAVAILABLE,
+        "the response was not complete",
+        connections=2,
+    ),
+    Socket(
+        "account drips",
+        (GOOD, drips(OK, b"X: y\r\n")),
+        UNAVAILABLE,
+        "the response was not complete",
+        connections=2,
+    ),
     Socket("account reset", (GOOD, wire.resets), UNAVAILABLE, "userinfo_endpoint: the connection", connections=2),
     Socket("account without end", (GOOD, drips(OK + b"\r\n", b" " * 9999, 0)), ERROR, "userinfo", connections=2),
 )

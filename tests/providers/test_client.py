@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from gzip import compress
 from typing import Any
 
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import CancelledError, Deferred, fail
 from twisted.internet.error import ConnectionRefusedError, DNSLookupError, TimeoutError
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
@@ -15,9 +15,9 @@ from zope.interface import implementer
 from gamed.crypto import Secret
 from gamed.outcomes import LoginFailure
 from gamed.providers.base import ProviderError, ProviderFailure, ProviderUnavailable
-from gamed.providers.circuit_breaker import FAILURES, REFUSAL_WINDOW_SECONDS, REFUSALS, CircuitBreaker
+from gamed.providers.circuit_breaker import FAILURES, REJECTION_WINDOW_SECONDS, REJECTIONS, CircuitBreaker
 from gamed.providers.client import TIMEOUT_SECONDS, ProviderHttpClient
-from gamed.providers.messages import ProviderRequest, ProviderResponse, document_call
+from gamed.providers.messages import ProviderRequest, ProviderResponse, document_request
 from gamed.providers.transport import MAX_BODY_BYTES
 from gamed.timestamps import http_date
 from tests.providers.fake_provider import START_MS, Desk, Reply, discord, started
@@ -242,7 +242,7 @@ class AgainTests(DoorCase):
     def test_wait_before_and_after(self) -> None:
         """A silence that was sat out before the request was the one wait there is."""
         breaker = CircuitBreaker(self.desk.clock.seconds)
-        breaker.failed(1)
+        breaker.record_failure(1)
         self.desk.far.script(ME, Reply(429, headers={"Retry-After": "1"}))
         endpoint = _endpoint(self.desk, breaker)
         waiting = started(endpoint.call(ACCOUNT, endpoint.deadline()))
@@ -366,8 +366,8 @@ class BreakerTests(DoorCase):
         """A thousand refusals within ten minutes, far below what bans an address, and nothing is sent for ten."""
         for status, counts in ((401, True), (403, True), (429, True), (400, False), (404, False), (503, False)):
             desk, breaker = discord(), CircuitBreaker(self.desk.clock.seconds)
-            for _ in range(REFUSALS - 1):
-                breaker.count(403)
+            for _ in range(REJECTIONS - 1):
+                breaker.count_rejection(403)
             desk.far.script(ME, Reply(status), Reply(200, OK))
             endpoint = _endpoint(desk, breaker)
             for _ in range(2):
@@ -375,7 +375,7 @@ class BreakerTests(DoorCase):
                 asked.addErrback(lambda failed: failed.trap(ProviderFailure))
                 self.successResultOf(asked)
             self.assertEqual(len(desk.far.seen), 1 if counts else 2)
-            self.assertEqual(breaker.silence(), REFUSAL_WINDOW_SECONDS if counts else 0)
+            self.assertEqual(breaker.cooldown(), REJECTION_WINDOW_SECONDS if counts else 0)
 
 
 class CauseTests(DoorCase):
@@ -397,7 +397,7 @@ class CauseTests(DoorCase):
         """An address that no request can be made of is a typed failure, too."""
         for url in ("https://[::1", "gopher://id.example/", "https://id.example:x/"):
             endpoint = _endpoint(self.desk, CircuitBreaker(self.desk.clock.seconds))
-            call = document_call("discovery", url)
+            call = document_request("discovery", url)
             self.failureResultOf(started(endpoint.call(call, endpoint.deadline())), ProviderFailure)
 
     def test_date(self) -> None:
@@ -412,6 +412,58 @@ class CauseTests(DoorCase):
             endpoint = _endpoint(self.desk, CircuitBreaker(self.desk.clock.seconds))
             answer: ProviderResponse = self.successResultOf(started(endpoint.call(ACCOUNT, endpoint.deadline())))
             self.assertEqual(answer.offset_ms, offset, date)
+
+
+class ReportTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.desk = discord()
+        self.reported: list[tuple[str, float]] = []
+        desk, breaker = self.desk, CircuitBreaker(self.desk.clock.seconds)
+        self.client = ProviderHttpClient(
+            desk.agent, desk.clock, desk.now_ms, "gamed/0", breaker, lambda *call: self.reported.append(call)
+        )
+
+    def test_outcomes(self) -> None:
+        """Each call is reported once, however it ends."""
+        for reply, outcome in (
+            (Reply(200, OK), "answered"),
+            (Reply(403, OK), "refused"),
+            (Reply(500, OK), "unavailable"),
+            (Reply(302, OK, {"Location": "https://evil.example/"}), "error"),
+        ):
+            self.desk.far.script(ME, reply)
+            call = started(self.client.call(ACCOUNT, self.client.deadline()))
+            call.addErrback(lambda _: None)
+            self.assertEqual(self.reported.pop(), (outcome, 0.0))
+        self.assertEqual(self.reported, [])
+
+    def test_wait(self) -> None:
+        """The reported time includes the wait that the provider asked for, and the second try."""
+        self.desk.far.script(ME, Reply(429, b"", {"Retry-After": "2"}), Reply(200, OK))
+        started(self.client.call(ACCOUNT, self.client.deadline()))
+        self.desk.clock.advance(2)
+        self.desk.agent.flush()
+        self.assertEqual(self.reported, [("answered", 2.0)])
+
+    def test_no_answer(self) -> None:
+        """A call that takes too long, and one that is cancelled meanwhile, are reported as unavailable."""
+        for cancelled in (False, True):
+            self.desk.far.script(ME, Reply(hang=True))
+            call = started(self.client.call(ACCOUNT, self.client.deadline()))
+            if cancelled:
+                call.cancel()
+            else:
+                self.desk.clock.advance(TIMEOUT_SECONDS)
+            self.failureResultOf(call)
+        self.assertEqual(self.reported, [("unavailable", 10.0), ("unavailable", 0.0)])
+
+    def test_cancelled_between_tries(self) -> None:
+        """A call that is cancelled between two tries is reported as cancelled, not as unavailable."""
+        self.desk.far.script(ME, Reply(429, b"", {"Retry-After": "2"}))
+        call = started(self.client.call(ACCOUNT, self.client.deadline()))
+        call.cancel()
+        self.failureResultOf(call, CancelledError)
+        self.assertEqual(self.reported, [("cancelled", 0.0)])
 
 
 def _endpoint(desk: Desk, breaker: CircuitBreaker) -> ProviderHttpClient:

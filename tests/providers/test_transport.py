@@ -32,7 +32,7 @@ from gamed.crypto import Secret
 from gamed.providers.base import ProviderError, ProviderFailure, ProviderUnavailable
 from gamed.providers.circuit_breaker import CircuitBreaker
 from gamed.providers.client import TIMEOUT_SECONDS, ProviderHttpClient
-from gamed.providers.messages import ClientCredentials, ProviderRequest, document_call, token_call
+from gamed.providers.messages import ClientCredentials, ProviderRequest, document_request, token_request
 from gamed.providers.transport import MAX_CONNECTION_BYTES, build_agent
 from tests.support.covers import covers
 
@@ -126,7 +126,7 @@ class SocketCase(TestCase):
         endpoint = ProviderHttpClient(
             build_agent(reactor, policy), self.clock, lambda: 0, "gamed/0", CircuitBreaker(self.clock.seconds)
         )
-        call = call or document_call("discovery", url or f"http://127.0.0.1:{self.port}/")
+        call = call or document_request("discovery", url or f"http://127.0.0.1:{self.port}/")
         return await endpoint.call(call, endpoint.deadline())
 
     async def refused(self, kind: type[ProviderFailure], **how: Any) -> str:
@@ -252,10 +252,10 @@ class AnswerTests(SocketCase):
         """A connection reset after the request is not made again: the code in it may have been read."""
         for at_once in (True, False):
             self.listen(resets, resets, at_once=at_once)
-            call = token_call(
+            call = token_request(
                 f"http://127.0.0.1:{self.port}/", ClientCredentials("c", Secret(b"s")), {"code": b"code-7"}, "lgn_a"
             )
-            self.assertIn("broke", await self.refused(ProviderUnavailable, call=call))
+            self.assertIn("connection was lost", await self.refused(ProviderUnavailable, call=call))
             self.assertEqual(self.far.connections, 1)
 
     async def test_nobody_listens(self) -> None:
@@ -263,7 +263,7 @@ class AnswerTests(SocketCase):
         free = reactor.listenTCP(0, Factory(), interface="127.0.0.1")
         self.port = free.getHost().port
         await free.stopListening()
-        self.assertIn("no connection", await self.refused(ProviderUnavailable))
+        self.assertIn("the connection failed", await self.refused(ProviderUnavailable))
 
     async def test_not_http(self) -> None:
         """Bytes that are no HTTP are a typed failure each, and nothing is logged about them."""
@@ -299,7 +299,7 @@ class SentTests(SocketCase):
         """What goes over the wire: one request per connection, with exactly these fields."""
         self.listen(says(GOOD, end=False))
         url, client = f"http://127.0.0.1:{self.port}/t?x=1", ClientCredentials("c", Secret(b"s"))
-        call = token_call(url, client, {"code": b"code-7"}, "lgn_a")
+        call = token_request(url, client, {"code": b"code-7"}, "lgn_a")
         await self.ask(call=call)
         head, _, body = b"".join(self.far.received).partition(b"\r\n\r\n")
         line, *fields = head.decode().split("\r\n")

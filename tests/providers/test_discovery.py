@@ -28,14 +28,14 @@ from gamed.providers.id_token import validate_keys
 from gamed.providers.messages import (
     ClientCredentials,
     authorization_url,
-    basic,
+    basic_authorization,
     challenge_of,
-    make_nonce,
-    make_verifier,
-    token_call,
+    generate_nonce,
+    generate_verifier,
+    token_request,
 )
 from tests.providers.signing import ES, RSA, ec, rsa
-from tests.providers.test_answers import JSON
+from tests.providers.test_messages import JSON
 from tests.support.covers import covers
 
 ISSUER = "https://id.example"
@@ -52,14 +52,14 @@ class FlowTests(SynchronousTestCase):
     def test_pkce(self) -> None:
         """A verifier of 86 unreserved characters, fresh each time; the challenge is its S256 (RFC 7636 B)."""
         numbers = count()
-        verifier = make_verifier(lambda size: bytes([next(numbers)]) * size)
+        verifier = generate_verifier(lambda size: bytes([next(numbers)]) * size)
         self.assertRegex(verifier.reveal().decode(), r"\A[A-Za-z0-9_-]{86}\Z")
-        self.assertFalse(verifier.matches(make_verifier(lambda size: bytes([next(numbers)]) * size)))
+        self.assertFalse(verifier.matches(generate_verifier(lambda size: bytes([next(numbers)]) * size)))
         example = Secret(b"dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")
         self.assertEqual(challenge_of(example), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
         digest = urlsafe_b64encode(sha256(verifier.reveal()).digest()).decode()
         self.assertEqual(challenge_of(verifier), digest.rstrip("="))
-        self.assertEqual(len(make_nonce(lambda size: b"\xff" * size)), 43)
+        self.assertEqual(len(generate_nonce(lambda size: b"\xff" * size)), 43)
 
     def test_query_is_kept(self) -> None:
         """An endpoint's own query stays; what we ask for stands once, as we ask for it."""
@@ -75,12 +75,14 @@ class FlowTests(SynchronousTestCase):
 
     def test_basic(self) -> None:
         """Both halves are form-encoded before they are joined (RFC 6749 2.3.1)."""
-        self.assertEqual(basic("a:b", Secret("p%é c".encode())).reveal(), b"Basic YSUzQWI6cCUyNSVDMyVBOStj")
+        self.assertEqual(
+            basic_authorization("a:b", Secret("p%é c".encode())).reveal(), b"Basic YSUzQWI6cCUyNSVDMyVBOStj"
+        )
 
     def test_secret_in_the_form(self) -> None:
         """Where only client_secret_post is offered the secret is in the body, and only there."""
         client = ClientCredentials("c", Secret(b"s&t"))
-        call = token_call("https://id.example/token", client, {"code": b"1"}, "lgn_a", basic_auth=False)
+        call = token_request("https://id.example/token", client, {"code": b"1"}, "lgn_a", basic_auth=False)
         self.assertEqual(call.body and call.body.reveal(), b"code=1&client_id=c&client_secret=s%26t")
         self.assertNotIn("Authorization", call.headers)
         self.assertFalse(call.repeatable)
@@ -96,7 +98,7 @@ class MetadataTests(SynchronousTestCase):
         metadata = self.judge()
         self.assertEqual(metadata.token_endpoint, "https://tokens.example/token")
         self.assertEqual(metadata.algorithms, {"RS256"})
-        self.assertEqual((metadata.basic, metadata.iss_promised), (True, False))
+        self.assertEqual((metadata.basic_auth, metadata.iss_promised), (True, False))
 
     def test_what_is_offered(self) -> None:
         """Of what a provider offers only what we accept counts."""
@@ -104,9 +106,9 @@ class MetadataTests(SynchronousTestCase):
         methods = "token_endpoint_auth_methods_supported"
         self.assertEqual(self.judge(**{algorithms: ["HS256", "ES256", "none"]}).algorithms, {"ES256"})
         self.assertEqual(self.judge(**{algorithms: ["PS256", "RS256", "ES256"]}).algorithms, set(ALGORITHMS))
-        self.assertTrue(self.judge(**{methods: ["client_secret_post", "client_secret_basic"]}).basic)
-        self.assertFalse(self.judge(**{methods: ["private_key_jwt", "client_secret_post"]}).basic)
-        self.assertTrue(self.judge(**{methods: ["private_key_jwt", "none"]}).basic)
+        self.assertTrue(self.judge(**{methods: ["client_secret_post", "client_secret_basic"]}).basic_auth)
+        self.assertFalse(self.judge(**{methods: ["private_key_jwt", "client_secret_post"]}).basic_auth)
+        self.assertTrue(self.judge(**{methods: ["private_key_jwt", "none"]}).basic_auth)
         self.assertRaises(ProviderError, self.judge, **{methods: "client_secret_post"})
         for promised, said in ((True, True), (False, False), (False, "true"), (False, 1), (False, None)):
             metadata = self.judge(authorization_response_iss_parameter_supported=said)

@@ -7,24 +7,24 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.providers.base import ProviderUnavailable
 from gamed.providers.circuit_breaker import (
     FAILURES,
-    LONGEST_PATIENCE_SECONDS,
+    LONGEST_COOLDOWN_SECONDS,
     LONGEST_PAUSE_SECONDS,
-    REFUSAL_WINDOW_SECONDS,
-    REFUSALS,
+    REJECTION_WINDOW_SECONDS,
+    REJECTIONS,
     SHORT_SECONDS,
     CircuitBreaker,
     CircuitState,
 )
 
 
-def failing(times: int, now: float = 0, health: CircuitState | None = None) -> CircuitState:
-    health = health or CircuitState()
+def failing(times: int, now: float = 0, state: CircuitState | None = None) -> CircuitState:
+    state = state or CircuitState()
     for _ in range(times):
-        health = health.failed(now)
-    return health
+        state = state.failed(now)
+    return state
 
 
-class HealthTests(SynchronousTestCase):
+class StateTests(SynchronousTestCase):
     def test_failures_in_a_row(self) -> None:
         """Four are none; the fifth closes the door for 30 s; an answer in between starts the count again."""
         self.assertEqual(failing(FAILURES - 1).closed_for(0), 0)
@@ -33,38 +33,38 @@ class HealthTests(SynchronousTestCase):
 
     def test_one_login_counts_once(self) -> None:
         """Count the logins that failed, not their failures: one login alone never opens the breaker."""
-        health = CircuitState()
+        state = CircuitState()
         for _ in range(3 * FAILURES):
-            health = health.failed(0, login_id="lgn_a")
-        self.assertEqual((health.failures, health.closed_for(0)), (1, 0))
+            state = state.failed(0, login_id="lgn_a")
+        self.assertEqual((state.failures, state.closed_for(0)), (1, 0))
         for number in range(FAILURES - 2):
-            health = health.failed(0, login_id=f"lgn_{number}").failed(0, login_id="lgn_a")
-        self.assertEqual(health.closed_for(0), 0)
-        self.assertEqual(health.failed(0, login_id="lgn_b").closed_for(0), 30)
-        self.assertEqual(health.answered().failed(0, login_id="lgn_a").failures, 1)
+            state = state.failed(0, login_id=f"lgn_{number}").failed(0, login_id="lgn_a")
+        self.assertEqual(state.closed_for(0), 0)
+        self.assertEqual(state.failed(0, login_id="lgn_b").closed_for(0), 30)
+        self.assertEqual(state.answered().failed(0, login_id="lgn_a").failures, 1)
 
     def test_one_login_may_ask_for_patience(self) -> None:
         """Obey `Retry-After` of every answer, also of a login that was counted before."""
-        health = CircuitState().failed(0, login_id="lgn_a").failed(0, 100, login_id="lgn_a")
-        self.assertEqual((health.failures, health.silence.left(0)), (1, 100))
+        state = CircuitState().failed(0, login_id="lgn_a").failed(0, 100, login_id="lgn_a")
+        self.assertEqual((state.failures, state.cooldown.left(0)), (1, 100))
 
     def test_few_logins_are_remembered(self) -> None:
         """Keep no more logins than it takes to open the breaker."""
-        health = CircuitState()
+        state = CircuitState()
         for number in range(1000):
-            health = health.failed(number * LONGEST_PAUSE_SECONDS, login_id=f"lgn_{number}")
-        self.assertEqual(len(health.failed_logins), FAILURES)
+            state = state.failed(number * LONGEST_PAUSE_SECONDS, login_id=f"lgn_{number}")
+        self.assertEqual(len(state.failed_logins), FAILURES)
 
     def test_pauses_grow(self) -> None:
         """Each failure after a pause doubles it, up to five minutes, and an answer ends all of it."""
-        health, now, pauses = failing(FAILURES), 0.0, []
+        state, now, pauses = failing(FAILURES), 0.0, []
         for _ in range(20):
-            pauses.append(health.closed_for(now))
+            pauses.append(state.closed_for(now))
             now += pauses[-1]
-            health = health.failed(now)
+            state = state.failed(now)
         self.assertEqual(pauses[:5], [30, 60, 120, 240, 300])
         self.assertEqual(set(pauses[5:]), {LONGEST_PAUSE_SECONDS})
-        self.assertEqual(health.answered().closed_for(now), 0)
+        self.assertEqual(state.answered().closed_for(now), 0)
 
     def test_many_at_once(self) -> None:
         """Fifty sign-ins that fail while the door is closed make the pause no longer."""
@@ -72,26 +72,26 @@ class HealthTests(SynchronousTestCase):
 
     def test_patience(self) -> None:
         """Retry-After holds whatever else is answered, up to an hour; a shorter one does not cut a longer one."""
-        health = CircuitState().failed(0, 100).answered()
-        self.assertEqual((health.silence.left(0), health.closed_for(40)), (100, 60))
-        self.assertEqual(health.failed(10, 5).silence.left(10), 90)
-        self.assertEqual(CircuitState().failed(0, 10**9).closed_for(0), LONGEST_PATIENCE_SECONDS)
+        state = CircuitState().failed(0, 100).answered()
+        self.assertEqual((state.cooldown.left(0), state.closed_for(40)), (100, 60))
+        self.assertEqual(state.failed(10, 5).cooldown.left(10), 90)
+        self.assertEqual(CircuitState().failed(0, 10**9).closed_for(0), LONGEST_COOLDOWN_SECONDS)
         self.assertEqual(CircuitState().failed(0, SHORT_SECONDS).closed_for(0), 0)
         self.assertEqual(CircuitState().failed(0, 0), failing(1))
 
     def test_refusals(self) -> None:
         """A thousand within ten minutes silence us for ten; spread over more they do not."""
-        health = CircuitState()
-        for _ in range(REFUSALS - 1):
-            health = health.refused(0)
-        self.assertEqual(health.silence.left(0), 0)
-        self.assertEqual(health.refused(0).silence.left(0), REFUSAL_WINDOW_SECONDS)
-        self.assertEqual(health.refused(REFUSAL_WINDOW_SECONDS).silence.left(REFUSAL_WINDOW_SECONDS), 0)
+        state = CircuitState()
+        for _ in range(REJECTIONS - 1):
+            state = state.rejected(0)
+        self.assertEqual(state.cooldown.left(0), 0)
+        self.assertEqual(state.rejected(0).cooldown.left(0), REJECTION_WINDOW_SECONDS)
+        self.assertEqual(state.rejected(REJECTION_WINDOW_SECONDS).cooldown.left(REJECTION_WINDOW_SECONDS), 0)
 
     def test_clock_set_back(self) -> None:
         """A clock that is set back by a day holds nothing for a day."""
-        health = failing(FAILURES, 1_000_000).failed(1_000_000, 3600)
-        self.assertEqual(health.closed_for(1_000_000 - 86400), 0)
+        state = failing(FAILURES, 1_000_000).failed(1_000_000, 3600)
+        self.assertEqual(state.closed_for(1_000_000 - 86400), 0)
 
     @given(
         st.lists(
@@ -103,21 +103,21 @@ class HealthTests(SynchronousTestCase):
     )
     def test_it_always_ends(self, events: list[tuple[str, float, int]]) -> None:
         """Whatever happened, an hour later the door is open, and what is remembered is little."""
-        health, now = CircuitState(), 0.0
+        state, now = CircuitState(), 0.0
         for event, wait, seconds in events:
             now += wait
             match event:
                 case "failed":
-                    health = health.failed(now)
+                    state = state.failed(now)
                 case "asked":
-                    health = health.failed(now, seconds)
+                    state = state.failed(now, seconds)
                 case "answered":
-                    health = health.answered()
+                    state = state.answered()
                 case _:
-                    health = health.refused(now)
-            self.assertLessEqual(health.closed_for(now), LONGEST_PATIENCE_SECONDS + 1e-6)
-            self.assertLessEqual(len(health.refusals), 10)
-        self.assertEqual(health.closed_for(now + LONGEST_PATIENCE_SECONDS + 1e-6), 0)
+                    state = state.rejected(now)
+            self.assertLessEqual(state.closed_for(now), LONGEST_COOLDOWN_SECONDS + 1e-6)
+            self.assertLessEqual(len(state.rejections), 10)
+        self.assertEqual(state.closed_for(now + LONGEST_COOLDOWN_SECONDS + 1e-6), 0)
 
 
 class BreakerTests(SynchronousTestCase):
@@ -126,7 +126,7 @@ class BreakerTests(SynchronousTestCase):
         now = [0.0]
         breaker = CircuitBreaker(lambda: now[0])
         for _ in range(FAILURES):
-            breaker.failed()
+            breaker.record_failure()
         for at, left in ((0.0, 30), (0.5, 30), (29.5, 1), (29.999, 1)):
             now[0] = at
             with self.assertRaises(ProviderUnavailable) as closed:
