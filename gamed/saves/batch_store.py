@@ -1,4 +1,4 @@
-"""This module stages bytes for a commit, and changes all slots of a commit or none (PROTOCOL 4.4)."""
+"""This module changes all slots of a commit or none, and stages bytes for commits (PROTOCOL 4.4)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from sqlite3 import Connection
@@ -28,33 +28,32 @@ from gamed.saves.write_rules import WRITES, DeleteDecision, SlotState, WriteDeci
 from gamed.saves.write_store import ensure_blob, erased_error, fits_into_history, version_by_tag
 
 
-def stage_bytes(connection: Connection, limits: SaveLimits, command: StageCommand) -> Staged | BytesMissing | SaveError:
-    """Let bytes wait for a commit, whether they existed before or not. BytesMissing and SaveError change nothing."""
-    player_id, content = command.context.player_id, command.content
-    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
-        return erased_error()
-    if tables.find_blob(connection, player_id, content.sha256) is None:
-        waiting = tables.staged_bytes(connection, player_id, command.expired_ms)
-        error = room_to_stage(limits, waiting, content.size)
-        if error is not None:
-            return error
-    blob_id = ensure_blob(connection, command)
-    if isinstance(blob_id, BytesMissing):
-        return blob_id
-    tables.stage_blob(connection, blob_id, command.now_ms)
-    return Staged(blob_id)
-
-
-def staged_size_of(connection: Connection, player_id: str, sha256: bytes) -> int | None:
-    """Return the size of the player's bytes with this hash, or None if there are none."""
-    blob_id = tables.find_blob(connection, player_id, sha256)
-    return None if blob_id is None else tables.staged_size(connection, blob_id)
-
-
-def find_staged(connection: Connection, player_id: str, digests: Collection[bytes]) -> dict[bytes, int]:
-    """Return the player's blobs of these bytes, as far as they exist."""
-    found = {sha256: tables.find_blob(connection, player_id, sha256) for sha256 in digests}
-    return {sha256: blob_id for sha256, blob_id in found.items() if blob_id is not None}
+def commit_changes(
+    connection: Connection, limits: SaveLimits, command: CommitCommand
+) -> Committed | CommitConflict | BlobsMissing | SaveError:
+    """Apply all changes by the rules of PUT and DELETE, or none. BlobsMissing and SaveError change nothing."""
+    player_id = command.context.player_id
+    summary = tables.find_player(connection, player_id)
+    if summary.erased_since(command.context.epoch):
+        return write_store.erased_error()
+    blobs = find_staged(connection, player_id, command.digests)
+    unsure = [
+        sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
+    ]
+    if unsure:
+        return BlobsMissing(unsure)
+    decided = [_decide(connection, command, change, blobs) for change in command.changes]
+    if (excess := _too_large(limits, decided)) is not None:
+        return excess
+    if not all(succeeds(each.decision) for each in decided):
+        outcomes = _conflict(connection, limits, player_id, decided)
+        return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != summary.cursor)
+    error = room_to_change(limits, summary.usage, [each.sizes for each in decided])
+    if error is not None:
+        return error
+    now = [_apply(connection, limits, player_id, each) for each in decided]
+    cursor = tables.find_player(connection, player_id).cursor
+    return Committed(cursor, now, changed=cursor != summary.cursor)
 
 
 class _Write(Struct, frozen=True):
@@ -88,34 +87,6 @@ class _Delete(Struct, frozen=True):
 
 
 _Decided = _Write | _Delete
-
-
-def commit_changes(
-    connection: Connection, limits: SaveLimits, command: CommitCommand
-) -> Committed | CommitConflict | BlobsMissing | SaveError:
-    """Apply all changes by the rules of PUT and DELETE, or none. BlobsMissing and SaveError change nothing."""
-    player_id = command.context.player_id
-    summary = tables.find_player(connection, player_id)
-    if summary.erased_since(command.context.epoch):
-        return write_store.erased_error()
-    blobs = find_staged(connection, player_id, command.digests)
-    unsure = [
-        sha256 for sha256 in sorted(command.digests) if command.checked_blobs.get(sha256, -1) != blobs.get(sha256)
-    ]
-    if unsure:
-        return BlobsMissing(unsure)
-    decided = [_decide(connection, command, change, blobs) for change in command.changes]
-    if (excess := _too_large(limits, decided)) is not None:
-        return excess
-    if not all(succeeds(each.decision) for each in decided):
-        outcomes = _conflict(connection, limits, player_id, decided)
-        return CommitConflict(outcomes, changed=tables.find_player(connection, player_id).cursor != summary.cursor)
-    error = room_to_change(limits, summary.usage, [each.sizes for each in decided])
-    if error is not None:
-        return error
-    now = [_apply(connection, limits, player_id, each) for each in decided]
-    cursor = tables.find_player(connection, player_id).cursor
-    return Committed(cursor, now, changed=cursor != summary.cursor)
 
 
 def _decide(connection: Connection, command: CommitCommand, change: Change, blobs: Mapping[bytes, int]) -> _Decided:
@@ -188,3 +159,32 @@ def _outcome(connection: Connection, player_id: str, each: _Decided) -> WriteRes
     kept = tables.find_version(connection, player_id, slot, number)
     dropped = each.decision.rule is WriteRule.W6_CONFLICT and kept is None
     return WriteResult(each.decision, state.current, base=base, yours=kept, dropped=dropped)
+
+
+def stage_bytes(connection: Connection, limits: SaveLimits, command: StageCommand) -> Staged | BytesMissing | SaveError:
+    """Let bytes wait for a commit, whether they existed before or not. BytesMissing and SaveError change nothing."""
+    player_id, content = command.context.player_id, command.content
+    if tables.find_player(connection, player_id).erased_since(command.context.epoch):
+        return erased_error()
+    if tables.find_blob(connection, player_id, content.sha256) is None:
+        waiting = tables.staged_bytes(connection, player_id, command.expired_ms)
+        error = room_to_stage(limits, waiting, content.size)
+        if error is not None:
+            return error
+    blob_id = ensure_blob(connection, command)
+    if isinstance(blob_id, BytesMissing):
+        return blob_id
+    tables.stage_blob(connection, blob_id, command.now_ms)
+    return Staged(blob_id)
+
+
+def staged_size_of(connection: Connection, player_id: str, sha256: bytes) -> int | None:
+    """Return the size of the player's bytes with this hash, or None if there are none."""
+    blob_id = tables.find_blob(connection, player_id, sha256)
+    return None if blob_id is None else tables.staged_size(connection, blob_id)
+
+
+def find_staged(connection: Connection, player_id: str, digests: Collection[bytes]) -> dict[bytes, int]:
+    """Return the player's blobs of these bytes, as far as they exist."""
+    found = {sha256: tables.find_blob(connection, player_id, sha256) for sha256 in digests}
+    return {sha256: blob_id for sha256, blob_id in found.items() if blob_id is not None}

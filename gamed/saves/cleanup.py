@@ -3,7 +3,7 @@
 Each transaction does a little, so that a player's write does not wait for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from sqlite3 import Connection
 
@@ -16,7 +16,7 @@ from gamed.database.errors import DatabaseBusy, DatabaseCorrupt, DatabaseUnavail
 from gamed.saves import erase_store, tables
 from gamed.saves.erase_store import SqliteEraseStore
 from gamed.saves.limits import MIB, SaveLimits
-from gamed.saves.model import Version, VersionKind
+from gamed.saves.model import VersionKind
 from gamed.saves.retention import plan_pruning
 from gamed.saves.write_store import bump_slot, delete_version, prune_to_quota
 from gamed.timestamps import Now
@@ -83,27 +83,22 @@ def prune_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> 
     pruned, left, changed = 0, VERSIONS, set()
     for player_id, slot in tables.slots_to_prune(connection, now_ms, SLOTS):
         before = tables.find_player(connection, player_id).cursor
-        head = tables.slot_state(connection, player_id, slot).current
+        current = tables.slot_state(connection, player_id, slot).current
         history = tables.list_versions(connection, player_id, slot)
-        pruning = plan_pruning(limits, head.version if head else None, history, now_ms)
-        deleted = pruning.to_delete[-left:]
-        _delete_some(connection, player_id, slot, deleted)
-        more = prune_to_quota(connection, limits, player_id) or len(deleted) < len(pruning.to_delete)
-        tables.set_prune_time(connection, player_id, slot, now_ms if more else pruning.next_check_ms)
+        plan = plan_pruning(limits, current.version if current else None, history, now_ms)
+        deleted = plan.to_delete[-left:]
+        for version in deleted:
+            delete_version(connection, player_id, version)
+        if any(version.kind is VersionKind.CONFLICT for version in deleted):
+            bump_slot(connection, player_id, slot)  # its entry in the list has fewer conflict copies
+        more = prune_to_quota(connection, limits, player_id) or len(deleted) < len(plan.to_delete)
+        tables.set_prune_time(connection, player_id, slot, now_ms if more else plan.next_check_ms)
         if tables.find_player(connection, player_id).cursor != before:
             changed.add(player_id)
         pruned, left = pruned + 1, left - len(deleted)
         if left <= 0:
             break
     return CleanupResult(pruned, frozenset(changed))
-
-
-def _delete_some(connection: Connection, player_id: str, slot: str, deleted: Sequence[Version]) -> None:
-    """Delete versions; deleting a conflict copy also changes the slot's entry in the list."""
-    for version in deleted:
-        delete_version(connection, player_id, version)
-    if any(version.kind is VersionKind.CONFLICT for version in deleted):
-        bump_slot(connection, player_id, slot)
 
 
 def schedule_histories(connection: Connection, limits: SaveLimits, now_ms: int) -> bool:

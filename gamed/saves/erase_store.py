@@ -42,8 +42,8 @@ class SqliteEraseStore(Component, frozen=True):
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(self._random), new_epoch(self._random)
-        unit = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
-        while not await self._databases.state.submit(unit):
+        transaction = partial(merge_saves, player_id=player_id, heir_id=heir_id, epochs=epochs, now_ms=now_ms)
+        while not await self._databases.state.submit(transaction):
             await self.finish(heir_id)
         await self.finish(player_id)
 
@@ -108,8 +108,8 @@ def erase_step(connection: Connection, player_id: str, epoch: str) -> bool | Non
     if rows:
         return True
     some = "(SELECT slot FROM save WHERE player_id = :player_id LIMIT :slots)"
-    gone = connection.execute(f"DELETE FROM save WHERE player_id = :player_id AND slot IN {some}", values).rowcount
-    if gone == ERASE_SLOTS:
+    deleted = connection.execute(f"DELETE FROM save WHERE player_id = :player_id AND slot IN {some}", values).rowcount
+    if deleted == ERASE_SLOTS:
         return True
     query = "UPDATE player_saves SET epoch = :epoch, seq = seq + 1, erasing = 0 WHERE player_id = :player_id"
     connection.execute(query, values)
@@ -172,10 +172,10 @@ def _move_blobs(connection: Connection, player_id: str, heir_id: str) -> None:
 
 
 def _move_slot(connection: Connection, player_id: str, heir_id: str, slot: str) -> None:
-    head = tables.slot_state(connection, player_id, slot).current
-    live = head.size if head else 0
+    current = tables.slot_state(connection, player_id, slot).current
+    live = current.size if current else 0
     kept = sum(version.size for version in tables.list_versions(connection, player_id, slot)) - live
-    seq, _ = tables.change_player(connection, heir_id, Usage(1 if head else 0, live, kept))
+    seq, _ = tables.change_player(connection, heir_id, Usage(1 if current else 0, live, kept))
     values = {"player_id": player_id, "heir_id": heir_id, "slot": slot, "seq": seq}
     where = "WHERE player_id = :player_id AND slot = :slot"
     connection.execute(f"UPDATE save SET player_id = :heir_id, seq = :seq {where}", values)

@@ -51,113 +51,6 @@ from gamed.sessions.tables import authenticate
 from gamed.structs import Component
 
 _log = EventLog(Logger())
-
-
-class DatabaseChangeSource(Struct, eq=False):
-    """A ChangeSource that reads which players' saves another process changed (PROTOCOL 4.2).
-
-    The service's own appended blobs count as changes of state.db, so that it compares cursors before it wakes clients.
-    """
-
-    _databases: Databases
-    _waits: ChangeWaiters | None = None
-
-    def start(self, waits: ChangeWaiters) -> None:
-        self._waits = waits
-        self._databases.watch(self._auth_changed, AUTH)
-        self._databases.watch(self._state_changed, STATE)
-
-    def stop(self) -> None:
-        self._waits = None
-        self._databases.unwatch(self._auth_changed)
-        self._databases.unwatch(self._state_changed)
-
-    def _auth_changed(self) -> None:
-        """Let every waiting client authenticate again: a session may have ended, or a player may be blocked."""
-        if self._waits is not None:
-            self._waits.notify_all()
-
-    def _state_changed(self) -> None:
-        looking = Deferred.fromCoroutine(self._compare())
-        looking.addErrback(lambda reason: _log.failure("external_change_check_failed", reason))
-
-    async def _compare(self) -> None:
-        if self._waits is None:
-            return
-        players = self._waits.players
-        cursors = await self._databases.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
-        if self._waits is not None:
-            self._waits.notify_changed(cursors)
-
-
-def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
-    """Return all saves, or those that changed since; none if the client knows this cursor (If-None-Match)."""
-    summary = tables.find_player(connection, player_id)
-    cursor = summary.cursor
-    known = conditions.if_none_match
-    if known is not None and known.match_weakly(cursor.entity_tag):
-        return Listing(cursor, None)
-    if summary.erasing:
-        return Listing(cursor, (), reset=since is not None)
-    if since is not None and summary.covers(since):
-        return Listing(cursor, tables.changed_slots(connection, player_id, since.seq))
-    return Listing(cursor, tables.current_saves(connection, player_id), reset=since is not None)
-
-
-def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:
-    """Return a version and the result of the conditions, with its checked bytes if they are small and needed."""
-    state, data = _read_state(connection, player_id, request)
-    target = (
-        state.current
-        if request.version is None
-        else tables.find_version(connection, player_id, request.slot, request.version)
-    )
-    if target is None or target.content is None:
-        return SlotSnapshot(state, target, last=version_before_delete(connection, player_id, state))
-    current = _representation(connection, player_id, target, request.conditions)
-    outcome = evaluate_conditions(request.conditions, current, reading=True)
-    if outcome is Precondition.FAILED:
-        match = request.conditions.if_match
-        tag = match.listed[0].opaque if match and match.listed else None
-        return SlotSnapshot(
-            state, target, base=version_by_tag(connection, player_id, request.slot, tag), precondition=outcome
-        )
-    if outcome is Precondition.NOT_MODIFIED or not request.with_bytes or target.size > INLINE_BYTES:
-        return SlotSnapshot(state, target, precondition=outcome, representation=current)
-    data = _bytes_of(connection, target, target.content, data)
-    return SlotSnapshot(state, target, precondition=outcome, representation=current, data=data, damaged=data is None)
-
-
-def _read_state(connection: Connection, player_id: str, request: ReadRequest) -> tuple[SlotState, bytes | None]:
-    """Return the slot, and its bytes if they are small and the client certainly needs them."""
-    if request.with_bytes and request.version is None and request.conditions is UNCONDITIONAL:
-        return tables.slot_state_and_bytes(connection, player_id, request.slot)
-    return tables.slot_state(connection, player_id, request.slot), None
-
-
-def read_history(connection: Connection, player_id: str, slot: str) -> VersionHistory:
-    """Return all versions that are kept of a slot."""
-    return VersionHistory(
-        tables.slot_state(connection, player_id, slot), tables.list_versions(connection, player_id, slot)
-    )
-
-
-def _representation(connection: Connection, player_id: str, current: Version, conditions: Conditions) -> Representation:
-    """Return the validators; the query whether the date is a strong one is made only if the client sent a date."""
-    dated = isinstance(conditions.if_range, int)
-    doubtful = dated and tables.shares_its_second(connection, player_id, current)
-    return Representation(current.entity_tag, current.created_ms, date_is_strong=not doubtful)
-
-
-def _bytes_of(connection: Connection, version: Version, body: SaveContent, stored: bytes | None) -> bytes | None:
-    """Return the stored bytes, or None if they are not those that were acknowledged."""
-    if stored is None:
-        if version.blob_id is None:
-            return None
-        stored = tables.load_blob(connection, version.blob_id)
-    return stored if sha256(stored).digest() == body.sha256 else None
-
-
 T = TypeVar("T")
 CHANGE_BYTES = 64 * 1024
 """What one entry of a commit counts in a batch: a full commit is a batch alone, so that no request waits for two."""
@@ -241,17 +134,122 @@ class SqliteSaveStore(Component, frozen=True):
     ) -> Deferred[tuple[AuthenticatedSession, T]]:
         """Authenticate the token and read the saves in one transaction; auth.db is read first."""
 
-        def unit(connection: Connection) -> tuple[AuthenticatedSession, T]:
+        def transaction(connection: Connection) -> tuple[AuthenticatedSession, T]:
             caller = authenticate(connection, self._indexer, token, now_ms)
             try:
                 return caller, read(connection, caller.player_id)
             except SQLITE_ERRORS as e:
                 raise found_in(STATE, e)  # noqa: B904  its cause is set
 
-        return self._databases.reads.submit(unit)
+        return self._databases.reads.submit(transaction)
 
     async def _fetch(self, blob_id: int) -> IO[bytes] | SavePartReader:
         try:
             return await self._databases.blobs.fetch(blob_id)
         except DiskFull:
             return await self._databases.blobs.read_parts(blob_id)
+
+
+def read_current_saves(connection: Connection, player_id: str, since: Cursor | None, conditions: Conditions) -> Listing:
+    """Return all saves, or those that changed since; none if the client knows this cursor (If-None-Match)."""
+    summary = tables.find_player(connection, player_id)
+    cursor = summary.cursor
+    known = conditions.if_none_match
+    if known is not None and known.match_weakly(cursor.entity_tag):
+        return Listing(cursor, None)
+    if summary.erasing:
+        return Listing(cursor, (), reset=since is not None)
+    if since is not None and summary.covers(since):
+        return Listing(cursor, tables.changed_slots(connection, player_id, since.seq))
+    return Listing(cursor, tables.current_saves(connection, player_id), reset=since is not None)
+
+
+def read_slot(connection: Connection, player_id: str, request: ReadRequest) -> SlotSnapshot:
+    """Return a version and the result of the conditions, with its checked bytes if they are small and needed."""
+    state, data = _read_state(connection, player_id, request)
+    target = (
+        state.current
+        if request.version is None
+        else tables.find_version(connection, player_id, request.slot, request.version)
+    )
+    if target is None or target.content is None:
+        return SlotSnapshot(state, target, last=version_before_delete(connection, player_id, state))
+    current = _representation(connection, player_id, target, request.conditions)
+    outcome = evaluate_conditions(request.conditions, current, reading=True)
+    if outcome is Precondition.FAILED:
+        match = request.conditions.if_match
+        tag = match.listed[0].opaque if match and match.listed else None
+        return SlotSnapshot(
+            state, target, base=version_by_tag(connection, player_id, request.slot, tag), precondition=outcome
+        )
+    if outcome is Precondition.NOT_MODIFIED or not request.with_bytes or target.size > INLINE_BYTES:
+        return SlotSnapshot(state, target, precondition=outcome, representation=current)
+    data = _bytes_of(connection, target, target.content, data)
+    return SlotSnapshot(state, target, precondition=outcome, representation=current, data=data, damaged=data is None)
+
+
+def _read_state(connection: Connection, player_id: str, request: ReadRequest) -> tuple[SlotState, bytes | None]:
+    """Return the slot, and its bytes if they are small and the client certainly needs them."""
+    if request.with_bytes and request.version is None and request.conditions is UNCONDITIONAL:
+        return tables.slot_state_and_bytes(connection, player_id, request.slot)
+    return tables.slot_state(connection, player_id, request.slot), None
+
+
+def _representation(connection: Connection, player_id: str, current: Version, conditions: Conditions) -> Representation:
+    """Return the validators; the query whether the date is a strong one is made only if the client sent a date."""
+    dated = isinstance(conditions.if_range, int)
+    doubtful = dated and tables.shares_its_second(connection, player_id, current)
+    return Representation(current.entity_tag, current.created_ms, date_is_strong=not doubtful)
+
+
+def _bytes_of(connection: Connection, version: Version, body: SaveContent, stored: bytes | None) -> bytes | None:
+    """Return the stored bytes, or None if they are not those that were acknowledged."""
+    if stored is None:
+        if version.blob_id is None:
+            return None
+        stored = tables.load_blob(connection, version.blob_id)
+    return stored if sha256(stored).digest() == body.sha256 else None
+
+
+def read_history(connection: Connection, player_id: str, slot: str) -> VersionHistory:
+    """Return all versions that are kept of a slot."""
+    return VersionHistory(
+        tables.slot_state(connection, player_id, slot), tables.list_versions(connection, player_id, slot)
+    )
+
+
+class DatabaseChangeSource(Struct, eq=False):
+    """A ChangeSource that reads which players' saves another process changed (PROTOCOL 4.2).
+
+    The service's own appended blobs count as changes of state.db, so that it compares cursors before it wakes clients.
+    """
+
+    _databases: Databases
+    _waits: ChangeWaiters | None = None
+
+    def start(self, waits: ChangeWaiters) -> None:
+        self._waits = waits
+        self._databases.watch(self._auth_changed, AUTH)
+        self._databases.watch(self._state_changed, STATE)
+
+    def stop(self) -> None:
+        self._waits = None
+        self._databases.unwatch(self._auth_changed)
+        self._databases.unwatch(self._state_changed)
+
+    def _auth_changed(self) -> None:
+        """Let every waiting client authenticate again: a session may have ended, or a player may be blocked."""
+        if self._waits is not None:
+            self._waits.notify_all()
+
+    def _state_changed(self) -> None:
+        looking = Deferred.fromCoroutine(self._compare())
+        looking.addErrback(lambda reason: _log.failure("external_change_check_failed", reason))
+
+    async def _compare(self) -> None:
+        if self._waits is None:
+            return
+        players = self._waits.players
+        cursors = await self._databases.reads.submit(attributed(STATE, partial(tables.cursors, players=players)))
+        if self._waits is not None:
+            self._waits.notify_changed(cursors)

@@ -359,7 +359,7 @@ def ensure_blob(connection: Connection, command: WriteCommand | StageCommand, re
         blob_id = _new(connection, command, command.content.sha256, refs)
         if blob_id is not None:
             return blob_id
-    found = _found(connection, command)
+    found = _find_or_publish(connection, command)
     if refs and not isinstance(found, BytesMissing):
         tables.add_references(connection, found, refs)
     return found
@@ -376,7 +376,7 @@ def _new(
     )
 
 
-def _found(connection: Connection, command: WriteCommand | StageCommand) -> int | BytesMissing:
+def _find_or_publish(connection: Connection, command: WriteCommand | StageCommand) -> int | BytesMissing:
     player_id, content = command.context.player_id, command.content
     known = tables.find_blob(connection, player_id, content.sha256)
     if known is not None and command.data is None and known == command.checked_blob:
