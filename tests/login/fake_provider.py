@@ -26,7 +26,7 @@ class FakeProvider(Struct, eq=False):
     """Raised instead of an identity."""
     holding: bool = False
     """Whether answers wait for answer()."""
-    journeys: list[AuthorizationRequest] = field(default_factory=list)
+    requests: list[AuthorizationRequest] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     _held: list[tuple["Deferred[ExternalIdentity]", ExternalIdentity]] = field(default_factory=list)
 
@@ -38,10 +38,10 @@ class FakeProvider(Struct, eq=False):
         if self.down is not None:
             raise self.down
 
-    async def authorization_url(self, journey: AuthorizationRequest) -> AuthorizationUrl:
-        self.journeys.append(journey)
+    async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
+        self.requests.append(request)
         return AuthorizationUrl(
-            f"https://far.example/authorize?{urlencode({'state': journey.state})}", self.iss_promised
+            f"https://far.example/authorize?{urlencode({'state': request.state})}", self.iss_promised
         )
 
     def identify(
@@ -49,8 +49,8 @@ class FakeProvider(Struct, eq=False):
     ) -> "Deferred[ExternalIdentity]":
         """Check that the verifier belongs to a request and that each code is used once, as a real provider does."""
         self.calls.append({"code": code.reveal(), "nonce": nonce, "redirect_uri": redirect_uri, "login_id": login_id})
-        journey = next(each for each in self.journeys if each.challenge == challenge_of(verifier))
-        assert (journey.nonce, journey.redirect_uri) == (nonce, redirect_uri)
+        request = next(each for each in self.requests if each.challenge == challenge_of(verifier))
+        assert (request.nonce, request.redirect_uri) == (nonce, redirect_uri)
         assert [call["code"] for call in self.calls].count(code.reveal()) == 1, "a code was sent twice"
         if self.failure is not None:
             return fail(self.failure)

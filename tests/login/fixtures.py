@@ -114,8 +114,8 @@ class LoginServer:
         """Return the wall clock, which `shift_ms` sets; timers do not follow it."""
         return START_MS + round(self.clock.seconds() * 1000) + self.shift_ms
 
-    def write(self, unit: Any) -> Any:
-        return done(self.stores.auth.submit(unit))
+    def write(self, transaction: Any) -> Any:
+        return done(self.stores.auth.submit(transaction))
 
     def rows(self, query: str, **values: Any) -> list[Any]:
         return list(done(self.stores.reads.submit(lambda c: c.execute(query, values).fetchall())))

@@ -35,7 +35,7 @@ CLIENTS: Mapping[str, ClientInfo] = {
     "hebrew": ClientInfo("\u05de\u05e9\u05d7\u05e7", "1.0", "windows", "\u05d4\u05de\u05d7\u05e9\u05d1 (2)"),
     "markup": ClientInfo("<script>alert(1)</script>", "{0}", "&amp;", '"><h1>'),
 }
-CHANNEL_REFUSALS = (
+BROWSER_REJECTIONS = (
     texts.UNKNOWN_LINK,
     texts.FORM_REFUSED,
     texts.NOT_A_PAGE,
@@ -44,15 +44,15 @@ CHANNEL_REFUSALS = (
     texts.CALLBACK_MALFORMED,
     *(sentence for _, sentence in REJECTED.values()),
 )
-"""What the rooms of browser routes say themselves."""
+"""The sentences of the browser routes."""
 ANYWHERE = ("gamed.http.errors", "gamed.database.errors", "gamed.rate_limit")
 NOT_IN_BROWSERS = {"unhealthy", "bad_precondition"}
-"""Of /healthz, and of rooms that answer conditional requests."""
+"""The codes of /healthz and of routes with conditional requests."""
 COMMON = sorted(
     {code for kind, (_, code) in HTTP_ERRORS.items() if kind.__module__ in ANYWHERE} - NOT_IN_BROWSERS
     | {"internal_error"}
 )
-"""Problems any room may meet: in a browser room they are pages."""
+"""The codes of any route; on a browser route they are pages."""
 
 
 class Shown(Struct, frozen=True):
@@ -126,8 +126,8 @@ def failures() -> Iterator[Shown]:
     for outcome in LoginFailure:
         yield Shown(f"outcome {outcome.value}", results.ended_page(outcome, SERVERS["plain"]), failure=True)
     waiting = results.ended_page(LoginFailure.PLAYER_PENDING, SERVERS["plain"], CODE)
-    yield Shown("newcomer with a code", waiting, failure=True)
-    for number, sentence in enumerate(dict.fromkeys(CHANNEL_REFUSALS)):
+    yield Shown("new player with a code", waiting, failure=True)
+    for number, sentence in enumerate(dict.fromkeys(BROWSER_REJECTIONS)):
         yield Shown(
             f"refused {number}", results.error_page(403, "", sentence, SERVERS["plain"], request_id=ID), failure=True
         )

@@ -34,26 +34,26 @@ from tests.support.covers import covers
 HERE, ELSEWHERE = Index(b"a" * 32), Index(b"z" * 32)
 
 
-class Straight(SynchronousTestCase):
+class SkippedPage(SynchronousTestCase):
     @covers("threats/2")
     def test_every_combination(self) -> None:
         """The page is skipped only with a port, to sign in, from the starter's address, without a referring site."""
         sites = (None, "none", "same-origin", "same-site", "cross-site", "none,none", "")
         for port, intent, address, site in product((51004, None), LoginIntent, (HERE, ELSEWHERE), sites):
             login = a_login(loopback_port=port, intent=intent)
-            straight = port == 51004 and intent is LoginIntent.LOGIN and address == HERE and site in (None, "none")
-            self.assertEqual(may_skip_consent_page(login, address, site), straight, (port, intent, site))
+            skipped = port == 51004 and intent is LoginIntent.LOGIN and address == HERE and site in (None, "none")
+            self.assertEqual(may_skip_consent_page(login, address, site), skipped, (port, intent, site))
 
 
-class Entering(LoginCase):
-    def test_straight(self) -> None:
+class OpenedLinks(LoginCase):
+    def test_without_a_page(self) -> None:
         """A game on the same machine opens the link: no page in between, and the game is notified."""
         server = self.oauth_server(fake := FakeProvider())
         started = server.start(port=51004)
         for site in (None, "none"):
             self.assertIsInstance(server.open_link(started, site=site), RedirectToProvider)
         self.assertEqual(server.collect(started), Pending("at_provider", 600))
-        self.assertEqual(len(fake.journeys), 2)
+        self.assertEqual(len(fake.requests), 2)
 
     def test_the_page(self) -> None:
         """All other browsers see the page first; opening it changes nothing, however often."""
@@ -67,7 +67,7 @@ class Entering(LoginCase):
         ):
             self.assertIsInstance(answer, SignInPrompt)
         self.assertEqual(server.rows("SELECT * FROM login WHERE loopback_port = 51004"), before)
-        self.assertEqual((server.rows("SELECT 1 FROM authorization_attempt"), fake.journeys), ([], []))
+        self.assertEqual((server.rows("SELECT 1 FROM authorization_attempt"), fake.requests), ([], []))
         self.assertIs(server.login(codeless).stage, LoginStage.PENDING)
 
     def test_the_same_home(self) -> None:
@@ -127,12 +127,12 @@ class Attempts(LoginCase):
         server = self.oauth_server(fake := FakeProvider("google", issuer=ISSUER))
         started = server.start()
         states = [server.redirect_state(started) for _ in range(2)]
-        for state, journey in zip(states, fake.journeys, strict=True):
-            self.assertEqual((journey.state, journey.redirect_uri), (state, f"{BASE}/auth/google/callback"))
+        for state, request in zip(states, fake.requests, strict=True):
+            self.assertEqual((request.state, request.redirect_uri), (state, f"{BASE}/auth/google/callback"))
             self.assertEqual(len(urlsafe_b64decode(state + "=")), 32)
-            self.assertRegex(journey.challenge, r"\A[A-Za-z0-9_-]{43}\Z")
-            self.assertRegex(journey.nonce or "", r"\A[A-Za-z0-9_-]{43}\Z")
-        for values in zip(*((j.state, j.challenge, j.nonce) for j in fake.journeys), strict=True):
+            self.assertRegex(request.challenge, r"\A[A-Za-z0-9_-]{43}\Z")
+            self.assertRegex(request.nonce or "", r"\A[A-Za-z0-9_-]{43}\Z")
+        for values in zip(*((j.state, j.challenge, j.nonce) for j in fake.requests), strict=True):
             self.assertEqual(len(set(values)), 2)
 
     @covers("2.3/5")
@@ -140,7 +140,7 @@ class Attempts(LoginCase):
         """An OAuth 2.0 request has no nonce, because no signed value would hold it."""
         server = self.oauth_server(fake := FakeProvider())
         server.redirect_state(server.start())
-        self.assertIsNone(fake.journeys[0].nonce)
+        self.assertIsNone(fake.requests[0].nonce)
         self.assertEqual(server.rows("SELECT sealed_nonce FROM authorization_attempt"), [(None,)])
 
     @covers("2.2/11", "2.2/12", "threats/15")
@@ -150,12 +150,12 @@ class Attempts(LoginCase):
         state = server.redirect_state(server.start())
         row = repr(server.rows("SELECT * FROM authorization_attempt"))
         self.assertNotIn(state, row)
-        self.assertNotIn(fake.journeys[0].nonce or "-", row)
+        self.assertNotIn(fake.requests[0].nonce or "-", row)
         query = "SELECT attempt_id, sealed_verifier, iss_promised FROM authorization_attempt"
         [(attempt_id, sealed, promised)] = server.rows(query)
         verifier = Secret(server.keys.sealer.unseal(Purpose.PKCE, attempt_id, sealed))
         self.assertEqual((len(verifier.reveal()), promised), (86, 1))
-        self.assertEqual(challenge_of(verifier), fake.journeys[0].challenge)
+        self.assertEqual(challenge_of(verifier), fake.requests[0].challenge)
 
     @covers("threats/7")
     def test_at_most_five(self) -> None:
@@ -181,7 +181,7 @@ class Attempts(LoginCase):
             server.redirect_state(other, OTHER)
         self.assertEqual(server.finish_callback(state), RedirectToResult(mine.login.login_id))
 
-    def test_burned_ones_do_not_pile_up(self) -> None:
+    def test_invalidated_attempts_are_deleted(self) -> None:
         """A login keeps few rows, however often a browser invalidates its own attempts, and can be finished."""
         server = self.oauth_server(FakeProvider("google", issuer=ISSUER))
         started = server.start()
@@ -195,7 +195,7 @@ class Attempts(LoginCase):
         )
 
 
-class NobodyThere(LoginCase):
+class UnavailableProvider(LoginCase):
     def test_start_while_it_is_left_alone(self) -> None:
         """A start while the circuit is open is 503 with its seconds, and writes no row."""
         server = self.oauth_server(fake := FakeProvider(down=ProviderUnavailable("left alone", 17)))
@@ -217,12 +217,12 @@ class NobodyThere(LoginCase):
             (ProviderError("discovery: not JSON"), LoginFailure.PROVIDER_ERROR),
             (ProviderUnavailable("discovery: no connection", 17), LoginFailure.PROVIDER_UNAVAILABLE),
         ):
-            for straight in (True, False):
+            for skipped in (True, False):
                 server = self.oauth_server(fake := FakeProvider())
                 started = server.start(port=51004)
                 waiting = server.begin_collect(started, wait_seconds=25)
                 fake.down = cause
-                answer = server.open_link(started) if straight else server.press_continue(started)
+                answer = server.open_link(started) if skipped else server.press_continue(started)
                 self.assertEqual(answer, RedirectToResult(started.login.login_id))
                 self.assertEqual(self.successResultOf(waiting), Failed(outcome))
                 self.assertEqual(server.result(started), Ended(outcome))
@@ -277,9 +277,9 @@ class NobodyThere(LoginCase):
         class Failing(FakeProvider):
             meanwhile: str | None = None
 
-            async def authorization_url(self, journey: AuthorizationRequest) -> AuthorizationUrl:
+            async def authorization_url(self, request: AuthorizationRequest) -> AuthorizationUrl:
                 if self.meanwhile is None:
-                    return await super().authorization_url(journey)
+                    return await super().authorization_url(request)
                 server.finish_callback(self.meanwhile)
                 raise ProviderUnavailable("discovery: no connection")
 
@@ -296,9 +296,9 @@ class NobodyThere(LoginCase):
         class Slow(FakeProvider):
             meanwhile: Callable[[], None] = lambda: None
 
-            async def authorization_url(self, journey):  # type: ignore[no-untyped-def]
+            async def authorization_url(self, request):  # type: ignore[no-untyped-def]
                 self.meanwhile()
-                return await super().authorization_url(journey)
+                return await super().authorization_url(request)
 
         def server_of(far: Slow) -> tuple[LoginServer, object]:
             server = self.oauth_server(fake)

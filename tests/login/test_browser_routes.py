@@ -167,11 +167,11 @@ class Forms(BrowserCase):
         for action in ("/local", "/decline"):
             form = browser.get(game.url).form(action)
             self.refused(self.new_browser().post(form, typed))
-            stranger = self.new_browser()
-            stranger.get(game.url)
-            self.refused(stranger.post(form, typed))
-            foreign = browser.get(other.url).form(action)
-            self.refused(browser.post({**form, "fields": foreign["fields"]}, typed))
+            other_browser = self.new_browser()
+            other_browser.get(game.url)
+            self.refused(other_browser.post(form, typed))
+            others_form = browser.get(other.url).form(action)
+            self.refused(browser.post({**form, "fields": others_form["fields"]}, typed))
             self.refused(browser.post({**form, "fields": {}}, typed))
 
     @covers("threats/5")
@@ -267,7 +267,7 @@ class Forms(BrowserCase):
         self.assertEqual(browser.get(game.url).status, 200)
 
 
-class Done(BrowserCase):
+class ResultPage(BrowserCase):
     @covers("threats/30")
     def test_straight_to_the_port(self) -> None:
         """The form redirects to the result; Refresh: 2 and a link lead to the game's port, a second to the code."""
@@ -478,10 +478,10 @@ class EveryPage(BrowserCase):
 
     def test_how_long_ago(self) -> None:
         """The age is in words, without a zero or a plural of one."""
-        told = [started(seconds) for seconds in (0, 59, 60, 119, 120, 3599)]
-        self.assertEqual([word.removeprefix("Started ") for word in told[:2]], ["just now"] * 2)
-        self.assertEqual([word.removeprefix("Started ") for word in told[2:4]], ["1 minute ago"] * 2)
-        self.assertEqual([word.removeprefix("Started ") for word in told[4:]], ["2 minutes ago", "59 minutes ago"])
+        ages = [started(seconds) for seconds in (0, 59, 60, 119, 120, 3599)]
+        self.assertEqual([word.removeprefix("Started ") for word in ages[:2]], ["just now"] * 2)
+        self.assertEqual([word.removeprefix("Started ") for word in ages[2:4]], ["1 minute ago"] * 2)
+        self.assertEqual([word.removeprefix("Started ") for word in ages[4:]], ["2 minutes ago", "59 minutes ago"])
 
     def test_the_hints_are_true(self) -> None:
         """The hints for names and passwords match the rules."""

@@ -73,7 +73,7 @@ class GoodPaths(LoginCase):
                 server.collect(started, code="XXX-XXX")
             self.assertEqual(lasting(server), before)
 
-    def test_the_game_is_told_at_once(self) -> None:
+    def test_a_waiting_collect_ends_at_once(self) -> None:
         """A waiting collect ends with each stage: authorizing, exchanging, ready."""
         server = self.oauth_server(fake := FakeProvider(holding=True))
         started = server.start()
@@ -102,7 +102,7 @@ class GoodPaths(LoginCase):
         fake.answer()
         tables = ("login", "authorization_attempt", "identity")
         everything = repr([server.rows(f"SELECT * FROM {table}") for table in tables])
-        for word in (first, second, "anna", ISSUER, *[journey.nonce or "-" for journey in fake.journeys]):
+        for word in (first, second, "anna", ISSUER, *[request.nonce or "-" for request in fake.requests]):
             self.assertNotIn(word, everything)
 
 
@@ -118,7 +118,7 @@ class Refused(LoginCase):
         before = [server.rows("SELECT * FROM login"), server.rows("SELECT * FROM authorization_attempt")]
         with self.assertRaises(CallbackMalformed):
             server.finish_callback(state, code="c", error="e")
-        for ruling, browser, other in (
+        for check, browser, other in (
             (CallbackCheck.PROVIDER_UNKNOWN, BROWSER, {"provider": "nobody"}),
             (CallbackCheck.PROVIDER_UNKNOWN, BROWSER, {"provider": "login"}),
             (CallbackCheck.OTHER_BROWSER, OTHER, {}),
@@ -127,7 +127,7 @@ class Refused(LoginCase):
         ):
             with self.assertRaises(CallbackRejected) as refused:
                 server.finish_callback(state, browser, **other)
-            self.assertIs(refused.exception.check, ruling)
+            self.assertIs(refused.exception.check, check)
         for unknown in (state[:-1], state + "A", "", "A" * 43):
             with self.assertRaises(CallbackRejected) as refused:
                 server.finish_callback(unknown)
@@ -140,7 +140,7 @@ class Refused(LoginCase):
             server.finish_callback(state, iss=ISSUER, code="anna"), RedirectToResult(started.login.login_id)
         )
 
-    def test_burned(self) -> None:
+    def test_invalidated(self) -> None:
         """Checks 5 and 6 invalidate the attempt and log one line with the check; the login can continue."""
         for name, other in (
             ("other_provider", {"provider": "discord"}),
@@ -195,13 +195,13 @@ class Refused(LoginCase):
         state = server.redirect_state(started)
         first = Deferred.fromCoroutine(server.callback(state))
         second, third = (Deferred.fromCoroutine(server.callback(state, who=who)) for who in ("bo", "anna"))
-        spent = AlreadyConsumed(started.login.login_id, own=True)
-        self.assertEqual(self.successResultOf(second), spent)
+        consumed = AlreadyConsumed(started.login.login_id, own=True)
+        self.assertEqual(self.successResultOf(second), consumed)
         self.assertNoResult(third)
         fake.answer()
         self.assertEqual(self.successResultOf(first), RedirectToResult(started.login.login_id))
-        self.assertEqual(self.successResultOf(third), spent)
-        self.assertEqual(server.finish_callback(state), spent)
+        self.assertEqual(self.successResultOf(third), consumed)
+        self.assertEqual(server.finish_callback(state), consumed)
         self.assertEqual(len(fake.calls), 1)
 
     def test_twice_and_no_end(self) -> None:
@@ -374,7 +374,7 @@ class Failures(LoginCase):
 class Time(LoginCase):
     def test_a_late_exchange(self) -> None:
         """An exchange that began in the last second may end 15 s late; after that the login has expired."""
-        for late, told in ((14.9, Pending("proof_required", 0)), (16.0, Failed(LoginFailure.LOGIN_EXPIRED))):
+        for late, expected in ((14.9, Pending("proof_required", 0)), (16.0, Failed(LoginFailure.LOGIN_EXPIRED))):
             server = self.oauth_server(fake := FakeProvider(holding=True))
             started = server.start()
             state = server.redirect_state(started)
@@ -386,7 +386,7 @@ class Time(LoginCase):
             server.clock.advance(late)
             fake.answer()
             self.assertEqual(self.successResultOf(back), RedirectToResult(started.login.login_id))
-            self.assertEqual(server.collect(started), told)
+            self.assertEqual(server.collect(started), expected)
 
     def test_a_restart_while_exchanging(self) -> None:
         """A restart ends the exchange of the old process; a code that arrives again is not sent again."""

@@ -18,7 +18,7 @@ from tests.support.http import Connection
 from tests.support.provider import BASE as FAR
 
 
-class RoomCase(ProviderCase):
+class CallbackRouteCase(ProviderCase):
     def setUp(self) -> None:
         self.serve_oauth()
         self.begin("discord")
@@ -51,7 +51,7 @@ class RoomCase(ProviderCase):
 
 
 @covers("4/11", "7/8")
-class NoEffect(RoomCase):
+class NoEffect(CallbackRouteCase):
     def test_malformed(self) -> None:
         """Check 1 rejects a doubled parameter, both or neither of code and error, invalid UTF-8, and a long query."""
         query = urlencode(self.query)
@@ -103,11 +103,11 @@ class NoEffect(RoomCase):
     @covers("threats/4")
     def test_another_browser(self) -> None:
         """Check 4 rejects no cookie, a new one and a forged one; state and code stay unused."""
-        stranger, forged = self.new_browser(), self.new_browser()
+        other, forged = self.new_browser(), self.new_browser()
         forged.cookie = "__Host-gl=" + "A" * 43
-        for browser in (stranger, forged, self.new_browser()):
+        for browser in (other, forged, self.new_browser()):
             self.refused(self.callback(browser), 403, "Open the link again from the game.")
-            self.assertIsNone(stranger.cookie)
+            self.assertIsNone(other.cookie)
         self.assertEqual(self.fake.requests(documents.DISCORD_TOKEN), [])
         self.finishes()
 
@@ -123,7 +123,7 @@ class NoEffect(RoomCase):
         self.finishes()
 
 
-class Burned(RoomCase):
+class Invalidated(CallbackRouteCase):
     @covers("threats/13")
     def test_wrong_path(self) -> None:
         """Check 5 rejects the other provider's path; the link, opened again, still works."""
@@ -149,7 +149,7 @@ class Burned(RoomCase):
 
 
 @covers("4/5", "4/6", "7/8")
-class Spent(RoomCase):
+class SecondCallback(CallbackRouteCase):
     def test_over(self) -> None:
         """Check 7 is 410 with the outcome."""
         self.player.cancel()
@@ -187,7 +187,7 @@ class Spent(RoomCase):
         self.assertEqual(late.get(self.player.url).status, 409)
 
 
-class Leaving(RoomCase):
+class Disconnects(CallbackRouteCase):
     def test_the_browser_leaves(self) -> None:
         """The browser disconnects at any point: the exchange ends, and the browser finds its code when it returns."""
         self.begin("discord", "anna", ResponseMode.SLOW)
@@ -199,7 +199,7 @@ class Leaving(RoomCase):
         page = self.browser.get(self.browser.get(self.player.url).headers["location"])
         self.assertEqual(self.player.collect(finish_code=code(page)).json["status"], "complete")
 
-    def test_while_it_is_judged(self) -> None:
+    def test_during_the_decision(self) -> None:
         """The browser disconnects before check 8 is written: the callback still counts, and its code is sent once."""
         self.server.stores.auth.pause()
         connection = self.waiting(self.back)
@@ -246,7 +246,7 @@ class Leaving(RoomCase):
 
 
 @covers("4/5", "4/6")
-class Headers(RoomCase):
+class Headers(CallbackRouteCase):
     @covers("threats/14")
     def test_of_the_redirect(self) -> None:
         """The redirect is 303 with no-store and no-referrer, without code and state."""

@@ -43,7 +43,7 @@ CALLBACK = parse("discord", b"state=s&code=c")
 KNOWN = CallbackContext(BROWSER, True, None, START_MS)
 
 
-def judged(
+def decide(
     attempt: AuthorizationAttempt | None = ATTEMPT,
     login: LoginTransaction | None = AUTHORIZING,
     callback: CallbackParameters = CALLBACK,
@@ -140,43 +140,43 @@ class Parse(SynchronousTestCase):
 
 
 @covers("2.3/7", "4/11")
-class Judge(SynchronousTestCase):
+class Decide(SynchronousTestCase):
     """Tests of the checks 2 to 8."""
 
     def test_good_ones(self) -> None:
         """The attempt's browser brings the provider's response in time: the login belongs to it."""
         for callback in (CALLBACK, parse("discord", b"state=s&error=access_denied")):
-            verdict = judged(callback=callback)
-            assert verdict.login is not None
-            self.assertEqual((verdict.check, verdict.attempt), (CallbackCheck.EXCHANGE, ATTEMPT))
-            self.assertIs(verdict.login.stage, LoginStage.EXCHANGING)
-            self.assertTrue(verdict.login.belongs_to(BROWSER))
+            decision = decide(callback=callback)
+            assert decision.login is not None
+            self.assertEqual((decision.check, decision.attempt), (CallbackCheck.EXCHANGE, ATTEMPT))
+            self.assertIs(decision.login.stage, LoginStage.EXCHANGING)
+            self.assertTrue(decision.login.belongs_to(BROWSER))
 
     def test_2_provider(self) -> None:
         """Check 2: a provider that is not enabled fails before any other check."""
-        self.assertEqual(judged(enabled=False), CallbackDecision(CallbackCheck.PROVIDER_UNKNOWN))
+        self.assertEqual(decide(enabled=False), CallbackDecision(CallbackCheck.PROVIDER_UNKNOWN))
 
     def test_3_state(self) -> None:
         """Check 3: no attempt has this state."""
-        self.assertEqual(judged(attempt=None, login=None), CallbackDecision(CallbackCheck.STATE_UNKNOWN))
+        self.assertEqual(decide(attempt=None, login=None), CallbackDecision(CallbackCheck.STATE_UNKNOWN))
 
     def test_4_browser(self) -> None:
         """Check 4: without the cookie or with another one the state stays unused, in every stage."""
         for browser, stage in product((None, OTHER, Index(BROWSER[:-1] + b"x"), Index(b"")), LoginStage):
             self.assertEqual(
-                judged(login=a_login(stage), browser=browser), CallbackDecision(CallbackCheck.OTHER_BROWSER)
+                decide(login=a_login(stage), browser=browser), CallbackDecision(CallbackCheck.OTHER_BROWSER)
             )
 
     @covers("threats/13")
     def test_5_provider_of_the_attempt(self) -> None:
         """Check 5: a response at another provider's path is rejected."""
-        verdict = judged(callback=parse("google", b"state=s&code=c"))
-        self.assertEqual(verdict, CallbackDecision(CallbackCheck.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
+        decision = decide(callback=parse("google", b"state=s&code=c"))
+        self.assertEqual(decision, CallbackDecision(CallbackCheck.OTHER_PROVIDER, ATTEMPT, AUTHORIZING))
 
     @covers("threats/13")
     def test_6_issuer(self) -> None:
         """Check 6 (RFC 9207): `iss` equals byte for byte, is required if promised, and is ignored without an issuer."""
-        for iss, promised, ruling in (
+        for iss, promised, check in (
             (ISSUER, True, CallbackCheck.EXCHANGE),
             (ISSUER, False, CallbackCheck.EXCHANGE),
             (None, False, CallbackCheck.EXCHANGE),
@@ -188,37 +188,37 @@ class Judge(SynchronousTestCase):
             ("ä", True, CallbackCheck.OTHER_ISSUER),
         ):
             attempt, callback = replace(ATTEMPT, iss_promised=promised), replace(CALLBACK, iss=iss)
-            self.assertIs(judged(attempt, callback=callback, issuer=ISSUER).check, ruling, (iss, promised))
-            self.assertIs(judged(attempt, callback=callback, issuer=None).check, CallbackCheck.EXCHANGE)
+            self.assertIs(decide(attempt, callback=callback, issuer=ISSUER).check, check, (iss, promised))
+            self.assertIs(decide(attempt, callback=callback, issuer=None).check, CallbackCheck.EXCHANGE)
 
     def test_7_over(self) -> None:
         """Check 7: a final login, an expired one, and an invalidated attempt are 410 with the login's outcome."""
         for stage in FINAL:
             login = a_login(stage)
-            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.ENDED, ATTEMPT, login))
-        late = judged(now_ms=START_MS + TTL_MS)
+            self.assertEqual(decide(login=login), CallbackDecision(CallbackCheck.ENDED, ATTEMPT, login))
+        late = decide(now_ms=START_MS + TTL_MS)
         assert late.login is not None
         self.assertEqual((late.check, late.login.stage), (CallbackCheck.ENDED, LoginStage.EXPIRED))
-        burned = replace(ATTEMPT, status=AttemptStatus.INVALIDATED)
-        self.assertIs(judged(burned).check, CallbackCheck.ENDED)
+        invalidated = replace(ATTEMPT, status=AttemptStatus.INVALIDATED)
+        self.assertIs(decide(invalidated).check, CallbackCheck.ENDED)
 
     @covers("2.3/3", "2.3/8", "threats/14")
     def test_7_used(self) -> None:
         """Check 8: a state can be used once, whatever became of its login."""
         for stage in set(LoginStage) - FINAL:
             self.assertIs(
-                judged(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).check, CallbackCheck.ALREADY_USED
+                decide(replace(ATTEMPT, status=AttemptStatus.USED), a_login(stage)).check, CallbackCheck.ALREADY_USED
             )
 
     def test_8_compare_and_set(self) -> None:
         """Check 8: an open attempt is too late once the login belongs to another one."""
         for stage in (LoginStage.EXCHANGING, LoginStage.READY, LoginStage.DELIVERED):
             login = a_login(stage)
-            self.assertEqual(judged(login=login), CallbackDecision(CallbackCheck.ALREADY_USED, ATTEMPT, login))
+            self.assertEqual(decide(login=login), CallbackDecision(CallbackCheck.ALREADY_USED, ATTEMPT, login))
 
     def test_in_time(self) -> None:
         """A callback is in time up to the last millisecond."""
-        self.assertIs(judged(now_ms=START_MS + TTL_MS - 1).check, CallbackCheck.EXCHANGE)
+        self.assertIs(decide(now_ms=START_MS + TTL_MS - 1).check, CallbackCheck.EXCHANGE)
 
     def test_first_failure_wins(self) -> None:
         """Every combination of failing checks gives the first of them."""
@@ -239,13 +239,13 @@ class Judge(SynchronousTestCase):
             if arguments.pop("used", False) and arguments.get("attempt", ATTEMPT) is not None:
                 arguments["attempt"] = replace(ATTEMPT, status=AttemptStatus.USED)
             expected = failing[0][0] if failing else CallbackCheck.EXCHANGE
-            self.assertIs(judged(**arguments).check, expected, [ruling for ruling, _ in failing])
+            self.assertIs(decide(**arguments).check, expected, [check for check, _ in failing])
 
-    def test_what_burns(self) -> None:
+    def test_invalidating(self) -> None:
         """Only a callback of the attempt's own browser can invalidate it; another browser changes nothing."""
         self.assertEqual(INVALIDATES_ATTEMPT, {CallbackCheck.OTHER_PROVIDER, CallbackCheck.OTHER_ISSUER})
-        stranger = judged(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
-        self.assertNotIn(stranger.check, INVALIDATES_ATTEMPT)
+        other = decide(browser=OTHER, callback=parse("google", b"state=s&code=c&iss=x"), issuer=ISSUER)
+        self.assertNotIn(other.check, INVALIDATES_ATTEMPT)
 
     @given(
         st.tuples(
@@ -262,10 +262,10 @@ class Judge(SynchronousTestCase):
         stage, status, browser, (issuer, promised), (path, iss), late = case
         attempt = replace(ATTEMPT, status=status, iss_promised=promised)
         callback = replace(CALLBACK, provider=path, iss=iss)
-        verdict = judged(
+        decision = decide(
             attempt, a_login(stage), callback, browser=browser, issuer=issuer, now_ms=START_MS + TTL_MS * late
         )
         named = issuer is None or iss == issuer or (iss is None and not promised)
         fresh = status is AttemptStatus.OPEN and stage is LoginStage.AUTHORIZING and late < 1
         all_hold = browser == BROWSER and path == "discord" and named and fresh
-        self.assertEqual(verdict.check is CallbackCheck.EXCHANGE, all_hold)
+        self.assertEqual(decision.check is CallbackCheck.EXCHANGE, all_hold)

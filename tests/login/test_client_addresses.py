@@ -110,7 +110,7 @@ class Peers(AddressCase):
 
 
 @covers("8/9")
-class Answers(AddressCase):
+class Refusals(AddressCase):
     def test_start(self) -> None:
         """A refused start is a problem with Retry-After, in seconds and in the sentence."""
         for members, seconds in (({"starts_per_minute": 30}, 2), ({"live_logins_per_address": 30}, 60)):
@@ -124,7 +124,7 @@ class Answers(AddressCase):
             self.assertLessEqual(expected.items(), answer.json.items())
             self.assertEqual(answer.json["detail"], f"Try again in {seconds} seconds.")
 
-    def test_crowded(self) -> None:
+    def test_too_many_logins(self) -> None:
         """A start is 503 `busy` with Retry-After if no login can be evicted."""
         self.limited(live_logins=1)
         game = self.game()

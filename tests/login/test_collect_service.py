@@ -9,7 +9,7 @@ from tests.login.fixtures import LoginCase, LoginServer, done
 SEALED = "SELECT sealed_identity IS NULL, sealed_proof IS NULL, sealed_result IS NULL, wrong_codes FROM login"
 
 
-class Delivering(LoginCase):
+class CollectServiceTests(LoginCase):
     def deliver(self, server: LoginServer, started: StartedLogin, presented: PresentedProof | None) -> Collected:
         """Collect without the read that precedes it."""
         answer: Collected = done(server.collects.collect(CollectRequest(server.secret(started), presented=presented)))

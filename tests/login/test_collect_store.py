@@ -120,13 +120,13 @@ class Adopting(AdmissionCase):
         with self.assertRaises(InvalidStart):
             server.start(intent=LoginIntent.ADOPT)
 
-    def test_never_straight(self) -> None:
+    def test_always_with_a_page(self) -> None:
         """Adopting always shows the page; without name and password no browser is redirected."""
         server = self.oauth_server(fake := FakeProvider())
         started = server.start(port=51004, intent=LoginIntent.ADOPT)
         self.assertIsInstance(server.open_link(started), SignInPrompt)
         self.assertEqual(server.press_continue(started), FormRejected(started.login, FormError.WRONG))
-        self.assertEqual(fake.journeys, [])
+        self.assertEqual(fake.requests, [])
 
     @covers("threats/11")
     def test_wrong_passwords(self) -> None:
@@ -140,7 +140,7 @@ class Adopting(AdmissionCase):
         self.assertEqual(server.press_continue(started, name="Anna", password="wrong horse").error, FormError.WRONG)
         limited = server.press_continue(started, name="Anna", password=PASSWORD)
         self.assertEqual((limited.error, limited.retry_after), (FormError.LIMIT, 30))
-        self.assertEqual(fake.journeys, [])
+        self.assertEqual(fake.requests, [])
         server.clock.advance(30)
         server.redirect_state(started, name="Anna", password=PASSWORD)
 
@@ -154,7 +154,7 @@ class Adopting(AdmissionCase):
         self.assertEqual(server.press_continue(started, OTHER), FormRejected(server.login(started), FormError.WRONG))
         self.assertEqual(server.finish_callback(state, BROWSER, who="anna"), RedirectToResult(started.login.login_id))
 
-    def test_somebodys_already(self) -> None:
+    def test_owned_identity(self) -> None:
         """An identity of one player is never moved to another."""
         server = self.oauth_server(FakeProvider())
         player_id = self.player(server, "anna")

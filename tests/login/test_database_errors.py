@@ -18,7 +18,7 @@ from tests.support.http import Answer
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential")
 
 
-class StoreFails(ProviderCase):
+class DatabaseErrors(ProviderCase):
     exchanges = 0
 
     def setUp(self) -> None:
@@ -30,10 +30,10 @@ class StoreFails(ProviderCase):
         held: list[Connection] = []
         self.server.write(held.append)
         [self.connection] = held
-        self.lane("PRAGMA busy_timeout = 0")
+        self.pragma("PRAGMA busy_timeout = 0")
         done(self.server.stores.reads.submit(lambda c: c.execute("PRAGMA busy_timeout = 0").fetchall()))
 
-    def lane(self, pragma: str) -> None:
+    def pragma(self, pragma: str) -> None:
         """Run a statement on the connection that writes."""
         self.connection.execute(pragma).fetchall()
 
@@ -67,9 +67,9 @@ class StoreFails(ProviderCase):
 
         def twice(what: str, step: Callable[[], Any], good: int) -> Any:
             self.hold()
-            before, mend = self.everything(), fail()
+            before, repair = self.everything(), fail()
             self.refused(step(), status, what)
-            mend()
+            repair()
             self.assertEqual(self.everything(), before, what)
             answer = step()
             self.assertEqual(answer.status, good, what)
@@ -119,10 +119,10 @@ class StoreFails(ProviderCase):
             callback = self.at_provider(self.go_on(browser, game.url), "anna", ResponseMode.SLOW)
             back = self.site.send("GET", callback.removeprefix(BASE), browser.headers())
             self.hold()
-            mend = fail()
+            repair = fail()
             self.pass_time(SLOW_SECONDS)
             self.refused(Page(back.answer), status, "callback")
-            mend()
+            repair()
             self.assertEqual(game.collect().json["stage"], "exchanging")
             self.server.clock.advance(EXCHANGE_MS / 1000)
             self.assertEqual(game.collect().json["problem"]["code"], "login_interrupted")
@@ -140,7 +140,7 @@ class StoreFails(ProviderCase):
             for browser, game, person in zip(browsers, games, ("anna", "bo", "dilek"), strict=True)
         ]
         pages = self.connection.execute("PRAGMA page_count").fetchone()[0]
-        self.lane(f"PRAGMA max_page_count = {pages}")
+        self.pragma(f"PRAGMA max_page_count = {pages}")
         answer = self.site.post_json("/auth/login", {"provider": "discord"})
         for _ in range(200):
             if answer.status == 507:
@@ -150,7 +150,7 @@ class StoreFails(ProviderCase):
             answer = self.site.post_json("/auth/login", {"provider": "discord"})
         self.refused(answer, 507, "start")
         self.assertEqual([game.collect().json["stage"] for game in games], ["at_provider"] * 3)
-        self.lane("PRAGMA max_page_count = 1000000")
+        self.pragma("PRAGMA max_page_count = 1000000")
         for game, browser, back in zip(games, browsers, backs, strict=True):
             browser.get(back)
             shown = code(browser.get(browser.get(game.url).headers["location"]))

@@ -26,7 +26,7 @@ HOW = {
 OTHER_COLUMN = {"sealed_proof": "identity", "sealed_identity": "proof", "sealed_result": "proof"}
 
 
-class Damaged(LoginCase):
+class Decryption(LoginCase):
     def two(self) -> tuple[LoginServer, StartedLogin]:
         """Sign in two people; the first sign-in is the one to damage."""
         server = self.oauth_server(FakeProvider())

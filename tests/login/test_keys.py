@@ -38,7 +38,7 @@ def clean(text: str) -> str:
     return ClientInfo.of({"name": text}).name or ""
 
 
-class Words(SynchronousTestCase):
+class ClientDescriptions(SynchronousTestCase):
     @covers("threats/8")
     def test_controls_and_directions_are_removed(self) -> None:
         """Line breaks, escapes and overrides of the writing direction are removed; other text stays."""
@@ -152,7 +152,7 @@ class Proofs(SynchronousTestCase):
         )
 
 
-class Admission(SynchronousTestCase):
+class CollectRules(SynchronousTestCase):
     def test_known_players(self) -> None:
         """Only active players get credentials; a deleted player has to start again."""
         expected = {
@@ -166,9 +166,9 @@ class Admission(SynchronousTestCase):
 
     def test_newcomers(self) -> None:
         """New players are admitted by registration; a name that was taken meanwhile is refused."""
-        judged = {(r, taken): collect.new_player_error(taken, r) for r in Registration for taken in (False, True)}
+        errors = {(r, taken): collect.new_player_error(taken, r) for r in Registration for taken in (False, True)}
         self.assertEqual(
-            judged,
+            errors,
             {
                 (Registration.OPEN, False): None,
                 (Registration.OPEN, True): LoginFailure.IDENTITY_IN_USE,
@@ -180,7 +180,7 @@ class Admission(SynchronousTestCase):
         )
 
 
-class Kept(SynchronousTestCase):
+class SealedValues(SynchronousTestCase):
     """Tests of values that are sealed and read again."""
 
     def test_identities(self) -> None:
@@ -198,7 +198,7 @@ class Kept(SynchronousTestCase):
         self.assertEqual(to_bytes(again.pair), to_bytes(pair))
 
 
-class Addresses(SynchronousTestCase):
+class Lookups(SynchronousTestCase):
     def test_the_token_follows_from_id_and_key_only(self) -> None:
         """The token has 22 characters and depends only on the id and the key."""
         indexer = keys().indexer

@@ -43,7 +43,7 @@ from tests.support.covers import covers
 LASTING = ("player", "local_account", "identity", "session", "access_token", "refresh_credential")
 
 
-class Crowded:
+class FullHasher:
     """A password hasher with a full queue."""
 
     async def hash(self, password: Secret) -> str:
@@ -176,7 +176,7 @@ class SigningIn(LoginCase):
     def test_too_many_at_once(self) -> None:
         """With a full password queue the form returns with a time, and the stage does not change."""
         server = self.local_server()
-        server.local = replace(server.local, _passwords=replace(server.passwords, _hasher=Crowded()))
+        server.local = replace(server.local, _passwords=replace(server.passwords, _hasher=FullHasher()))
         started = server.start()
         for act in (server.sign_in, server.create):
             refused = act(started, name="Bert")
@@ -242,7 +242,7 @@ class SigningIn(LoginCase):
         self.assertEqual(server.result(started), Ended(LoginFailure.PLAYER_BLOCKED))
 
 
-class Proving(LoginCase):
+class Proofs(LoginCase):
     def test_the_ticket(self) -> None:
         """The first result page carries the ticket; the collect that sends it gets the credentials."""
         server = self.local_server()
@@ -300,7 +300,7 @@ class Proving(LoginCase):
         self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)
 
     @covers("threats/9")
-    def test_a_guess_kept_waiting_is_not_judged_later(self) -> None:
+    def test_an_early_proof_is_not_tried_later(self) -> None:
         """A proof that is sent with a long poll before `ready` is not tried later."""
         server = self.local_server()
         started = server.start()
@@ -547,14 +547,14 @@ class Ending(LoginCase):
     def test_unknown_secrets(self) -> None:
         """Collect and cancel refuse a device secret without a login."""
         server = self.local_server()
-        stranger = server.start()
+        other = server.start()
         server.write(lambda c: c.execute("DELETE FROM login") and None)
         for act in (server.collect, server.cancel):
             with self.assertRaises(DeviceSecretInvalid):
-                act(stranger)
+                act(other)
 
 
-class Entering(LoginCase):
+class Links(LoginCase):
     def test_where_a_browser_stands(self) -> None:
         """Undecided logins show the page; later the login's browser sees the result, another gets an error."""
         server = self.local_server()
@@ -563,13 +563,13 @@ class Entering(LoginCase):
         self.assertEqual(server.collect(started), Pending("waiting_for_browser", 600))
         server.sign_in(started)
         self.assertIsInstance(done(server.browsers.open(started.token, BROWSER)), RedirectToResult)
-        for stranger in (OTHER, None):
+        for other in (OTHER, None):
             with self.assertRaises(WrongBrowser):
-                done(server.browsers.open(started.token, stranger))
+                done(server.browsers.open(started.token, other))
             with self.assertRaises(WrongBrowser):
-                server.result(started, stranger)
+                server.result(started, other)
 
-    def test_nobody_else_sees_how_it_ended(self) -> None:
+    def test_other_browsers_see_no_outcome(self) -> None:
         """The result route gives another browser the same error in every stage."""
         server = self.local_server()
         started = server.start()

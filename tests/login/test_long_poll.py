@@ -9,7 +9,7 @@ from tests.login.fixtures import LoginCase, done
 
 
 class LongPoll(LoginCase):
-    def test_a_wait_without_news(self) -> None:
+    def test_a_wait_without_a_change(self) -> None:
         """Without a change a wait ends after its time, with the stage that the game knows."""
         server = self.local_server()
         waiting = server.begin_collect(server.start(), wait_seconds=25)
@@ -19,7 +19,7 @@ class LongPoll(LoginCase):
         self.assertEqual(self.successResultOf(waiting), Pending("waiting_for_browser", 574))
         self.assertEqual(server.clock.getDelayedCalls(), [])
 
-    def test_every_change_of_stage_is_news(self) -> None:
+    def test_every_change_of_stage(self) -> None:
         """Opened, signed in, declined and cancelled each end a wait at once."""
         server = self.local_server()
         started, declined, cancelled = server.start(), server.start(), server.start()
@@ -57,7 +57,7 @@ class LongPoll(LoginCase):
         server.clock.advance(10.5)
         self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_EXPIRED))
 
-    def test_a_newer_collect_takes_the_place(self) -> None:
+    def test_a_newer_collect(self) -> None:
         """A newer collect answers the older one with 202 at once, whether it waits or not."""
         server = self.local_server()
         started = server.start()
@@ -80,7 +80,7 @@ class LongPoll(LoginCase):
         for wait in waits:
             self.assertEqual(self.successResultOf(wait), Pending("waiting_for_browser", 590))
 
-    def test_a_game_that_leaves(self) -> None:
+    def test_a_client_that_disconnects(self) -> None:
         """A client that disconnects leaves no waiter, and the login is unchanged."""
         server = self.local_server()
         started = server.start()
@@ -90,7 +90,7 @@ class LongPoll(LoginCase):
         self.assertEqual((len(server.waiters), server.clock.getDelayedCalls()), (0, []))
         self.assertEqual(server.collect(started).stage, "waiting_for_browser")
 
-    def test_news_between_look_and_wait(self) -> None:
+    def test_a_change_between_read_and_wait(self) -> None:
         """A change between the read and the wait is not missed."""
         server = self.local_server()
         started = server.start()
@@ -126,8 +126,8 @@ class LongPoll(LoginCase):
         self.assertEqual(len(server.waiters), 0)
 
 
-class Haste(LoginCase):
-    def test_hasty_collects(self) -> None:
+class PollingLimit(LoginCase):
+    def test_short_polls(self) -> None:
         """A game may send five short polls at once, then one a second; a refused one changes nothing."""
         server = self.local_server()
         started, other = server.start(), server.start()
@@ -142,18 +142,18 @@ class Haste(LoginCase):
         with self.assertRaises(RateLimited):
             server.collect(started)
 
-    def test_what_is_not_hasty(self) -> None:
+    def test_long_polls_do_not_count(self) -> None:
         """A wait of five seconds and a proof are never counted."""
         server = self.local_server()
         started = server.start()
         for _ in range(10):
             server.collect(started, wait_seconds=5, seen="")
             server.collect(started, code="BBB-BBB")
-        told = [server.collect(started) for _ in range(5)]
-        self.assertEqual(told, [Pending("waiting_for_browser", 600)] * 5)
+        responses = [server.collect(started) for _ in range(5)]
+        self.assertEqual(responses, [Pending("waiting_for_browser", 600)] * 5)
         self.assertRaises(RateLimited, server.collect, started)
 
-    def test_haste_is_forgotten(self) -> None:
+    def test_counts_of_ended_logins(self) -> None:
         """The count of an ended login takes no memory."""
         server = self.local_server()
         for _ in range(50):

@@ -112,7 +112,7 @@ class WordTests(SynchronousTestCase):
         self.assertIn("Wait 1 second, then try again.", said["sign-in limit nearly over"])
         self.assertEqual([name for name, text in said.items() if "1 seconds" in text], [])
 
-    def test_two_failures_are_told_apart(self) -> None:
+    def test_texts_of_failures_differ(self) -> None:
         """No two outcomes have the same text."""
         read = [words(ended_page(outcome, SERVERS["plain"])) for outcome in LoginFailure]
         self.assertEqual(len(set(read)), len(read))

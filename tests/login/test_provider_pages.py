@@ -19,7 +19,7 @@ from tests.support.covers import covers
 from tests.support.provider import DISCORD_CLIENT, WatchedProvider
 
 
-class Remembering(WatchedProvider):
+class RecordingProvider(WatchedProvider):
     """A provider that remembers every token that it issued."""
 
     def __init__(self, *args: Any) -> None:
@@ -38,17 +38,17 @@ class Remembering(WatchedProvider):
 
 
 @covers("1/4", "1/7", "5/1")
-class WholeWay(ProviderCase):
+class CompleteSignIns(ProviderCase):
     @covers("words/9", "words/10", "5/3", "5/4")
     def test_tokens_of_providers_stay(self) -> None:
         """The provider's tokens reach neither the game nor a page nor auth.db (SPEC 1.7, 5.2)."""
-        self.serve_oauth(kind=Remembering)
+        self.serve_oauth(kind=RecordingProvider)
         seen = []
         for name in ("discord", "google"):
             game, browser = self.game(provider=name), self.new_browser()
             page = self.signed_in(browser, game.url)
-            told = [game.collect(finish_code=code(page)).body, game.collect().body]
-            seen += [page.html, browser.get(game.url).html, *map(repr, told)]
+            responses = [game.collect(finish_code=code(page)).body, game.collect().body]
+            seen += [page.html, browser.get(game.url).html, *map(repr, responses)]
         tables = [table for (table,) in self.server.rows("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         seen += [repr(self.server.rows(f"SELECT * FROM {table}")) for table in tables]
         self.assertEqual(len(self.fake.given), 4)
@@ -170,7 +170,7 @@ class ProviderPage(ProviderCase):
         self.assertEqual(self.new_browser().get(game.url, Sec_Fetch_Site="none").status, 303)
         self.assertEqual(self.new_browser().get(self.game(provider="discord").url).status, 200)
 
-    def test_straight_sets_the_cookie(self) -> None:
+    def test_redirect_sets_the_cookie(self) -> None:
         """The redirect without the page sets the cookie that the callback needs."""
         self.serve_oauth()
         game, browser = self.game(provider="discord", loopback_port=51004), self.new_browser()
@@ -196,11 +196,11 @@ class ProviderPage(ProviderCase):
     def test_forged(self) -> None:
         """The button works only from its own page in its own browser."""
         self.serve_oauth()
-        game, browser, stranger = self.game(provider="discord"), self.new_browser(), self.new_browser()
+        game, browser, other_browser = self.game(provider="discord"), self.new_browser(), self.new_browser()
         form = browser.get(game.url).form("/continue")
-        stranger.get(game.url)
+        other_browser.get(game.url)
         for page in (
-            stranger.post(form),
+            other_browser.post(form),
             browser.post({**form, "fields": {}}),
             browser.post(form, Sec_Fetch_Site="cross-site"),
             browser.post(form, Sec_Fetch_Dest="iframe"),

@@ -111,11 +111,11 @@ class Restarts(LoginCase):
         self.assertEqual((server.login(started).stage, len(fake.calls)), (LoginStage.EXCHANGING, 1))
         server.stores.auth.pause()
         recovering = Deferred.fromCoroutine(server.lifecycle.recover())
-        hasty = server.begin_collect(started)
-        self.assertFalse(hasty.called)
+        early = server.begin_collect(started)
+        self.assertFalse(early.called)
         server.stores.auth.resume()
         done(recovering)
-        self.assertEqual(done(hasty), Failed(LoginFailure.LOGIN_INTERRUPTED))
+        self.assertEqual(done(early), Failed(LoginFailure.LOGIN_INTERRUPTED))
 
     def test_a_recovery_that_fails(self) -> None:
         """The database is busy at the start: reads still work, and the deadline ends the exchange."""

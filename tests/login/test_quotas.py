@@ -37,8 +37,8 @@ NETWORK = "2001:db8:7"
 """A /48."""
 
 
-class CrowdCase(LoginCase):
-    def crowd(self, **members: int) -> LoginServer:
+class QuotaCase(LoginCase):
+    def limited_server(self, **members: int) -> LoginServer:
         """Return a server of local accounts with only these limits."""
         return self.local_server(limits=replace(NO_LIMITS, **members))
 
@@ -57,10 +57,10 @@ class CrowdCase(LoginCase):
 
 
 @covers("8/9")
-class StartsPerMinute(CrowdCase):
+class StartsPerMinute(QuotaCase):
     def test_per_address(self) -> None:
         """An address may start thirty logins at once, then one per two seconds; other addresses are unaffected."""
-        server = self.crowd(starts_per_minute=30)
+        server = self.limited_server(starts_per_minute=30)
         for _ in range(30):
             server.start()
         self.refused(server, 2)
@@ -71,7 +71,7 @@ class StartsPerMinute(CrowdCase):
 
     def test_ipv6(self) -> None:
         """A /64 counts as one client; a /48 may start eight times as many in total."""
-        server = self.crowd(starts_per_minute=2)
+        server = self.limited_server(starts_per_minute=2)
         for place in ("0::1", "0:5::1", "1::1", "1::2"):
             server.start(address=f"{NETWORK}:{place}")
         self.refused(server, 30, f"{NETWORK}:1:dead:beef::5")
@@ -82,7 +82,7 @@ class StartsPerMinute(CrowdCase):
 
     def test_refused_starts_count(self) -> None:
         """A start with an invalid member counts; over the limit it is 429 instead."""
-        server = self.crowd(starts_per_minute=5)
+        server = self.limited_server(starts_per_minute=5)
         refusals = (
             {"name": "x" * 65},
             {"provider": "discord"},
@@ -114,13 +114,13 @@ class StartsPerMinute(CrowdCase):
 
     def test_mapped_addresses(self) -> None:
         """An IPv4 address counts once, in both spellings."""
-        server = self.crowd(starts_per_minute=1)
+        server = self.limited_server(starts_per_minute=1)
         server.start(address="203.0.113.7")
         self.refused(server, 60, "::ffff:203.0.113.7")
 
     def test_off(self) -> None:
         """A limit of 0 writes no bucket."""
-        server = self.crowd()
+        server = self.limited_server()
         for _ in range(100):
             server.start()
             server.open_link(server.start())
@@ -129,7 +129,7 @@ class StartsPerMinute(CrowdCase):
     @covers("2.2/11")
     def test_no_address_is_kept(self) -> None:
         """Buckets and logins hold indexes that reveal no address."""
-        server = self.crowd(starts_per_minute=30, entries_per_minute=60)
+        server = self.limited_server(starts_per_minute=30, entries_per_minute=60)
         started = server.start(address=f"{NETWORK}::1")
         server.open_link(started, address="198.51.100.77")
         written = repr(self.everything(server))
@@ -138,10 +138,10 @@ class StartsPerMinute(CrowdCase):
 
 
 @covers("8/9")
-class LivePerAddress(CrowdCase):
+class LivePerAddress(QuotaCase):
     def test_places(self) -> None:
         """Forty logins of an address may wait; the next start is refused for at most a minute."""
-        server = self.crowd(live_logins_per_address=40)
+        server = self.limited_server(live_logins_per_address=40)
         started = [server.start() for _ in range(40)]
         self.refused(server, 60)
         server.start(address="203.0.113.8")
@@ -149,9 +149,9 @@ class LivePerAddress(CrowdCase):
         server.start()
         self.refused(server, 60)
 
-    def test_all_ends_make_room(self) -> None:
+    def test_ended_logins_do_not_count(self) -> None:
         """Declined, expired, collected and delivered logins do not count as waiting."""
-        server = self.crowd(live_logins_per_address=1)
+        server = self.limited_server(live_logins_per_address=1)
         server.decline(server.start())
         started = server.start()
         self.refused(server, 60)
@@ -166,7 +166,7 @@ class LivePerAddress(CrowdCase):
 
     def test_ipv6(self) -> None:
         """A /48 may have eight times as many waiting logins."""
-        server = self.crowd(live_logins_per_address=1)
+        server = self.limited_server(live_logins_per_address=1)
         for number in range(8):
             server.start(address=f"{NETWORK}:{number}::1")
             self.refused(server, 60, f"{NETWORK}:{number}::2")
@@ -175,23 +175,23 @@ class LivePerAddress(CrowdCase):
 
 
 @covers("8/9")
-class LiveInAll(CrowdCase):
-    def test_the_oldest_unattended_makes_room(self) -> None:
+class LiveInAll(QuotaCase):
+    def test_the_oldest_pending_is_evicted(self) -> None:
         """The oldest pending login is evicted as expired and its game wakes at once; opened logins stay."""
-        server = self.crowd(live_logins=3)
+        server = self.limited_server(live_logins=3)
         attended, first, second = (server.start(address=f"198.51.100.{number}") for number in range(3))
         server.sign_in(attended, password="wrong horse")
         waiting = server.begin_collect(first, wait_seconds=25)
         self.assertNoResult(waiting)
-        newcomer = server.start()
+        newest = server.start()
         self.assertEqual(self.successResultOf(waiting), Failed(LoginFailure.LOGIN_EXPIRED))
         self.assertEqual(server.collect(attended).stage, "at_provider")
-        for started in (second, newcomer):
+        for started in (second, newest):
             self.assertEqual(server.collect(started).stage, "waiting_for_browser")
 
-    def test_nobody_makes_room(self) -> None:
+    def test_opened_logins_are_not_evicted(self) -> None:
         """If every login was opened, a start is refused and writes nothing."""
-        server = self.crowd(live_logins=2, starts_per_minute=30)
+        server = self.limited_server(live_logins=2, starts_per_minute=30)
         started = [server.start(), server.start()]
         for each in started:
             server.sign_in(each, password="wrong horse")
@@ -202,9 +202,9 @@ class LiveInAll(CrowdCase):
         server.decline(started[0])
         server.start()
 
-    def test_the_clock_makes_room_first(self) -> None:
+    def test_expired_logins_do_not_count(self) -> None:
         """Expired logins do not count, before the cleanup too, and no other login is evicted."""
-        server = self.crowd(live_logins=2)
+        server = self.limited_server(live_logins=2)
         first = server.start()
         server.sign_in(first, password="wrong horse")
         server.clock.advance(300)
@@ -216,7 +216,7 @@ class LiveInAll(CrowdCase):
 
     def test_a_lowered_limit(self) -> None:
         """After the limit is lowered, new starts evict the surplus."""
-        server = self.crowd()
+        server = self.limited_server()
         for _ in range(20):
             server.start()
         lower = replace(server.terms, limits=replace(NO_LIMITS, live_logins=5))
@@ -229,7 +229,7 @@ class LiveInAll(CrowdCase):
     def test_outcomes_are_bounded(self) -> None:
         """The number of ended logins is limited; the oldest is deleted first."""
         self.patch(login_store, "MAX_ENDED_LOGINS", 3)
-        server = self.crowd()
+        server = self.limited_server()
         started = [server.start() for _ in range(5)]
         for each in started:
             server.clock.advance(1)
@@ -240,7 +240,7 @@ class LiveInAll(CrowdCase):
 
     def test_the_count_is_true(self) -> None:
         """The table of counts equals the counted rows after a day of all events."""
-        server = self.crowd(live_logins=6)
+        server = self.limited_server(live_logins=6)
         for number in range(12):
             started = server.start()
             if number % 3 == 0:
@@ -261,10 +261,10 @@ class LiveInAll(CrowdCase):
 
 
 @covers("8/9")
-class Entries(CrowdCase):
+class Entries(QuotaCase):
     def test_visits(self) -> None:
         """An address may open sixty links a minute, its own, other people's and unknown ones."""
-        server = self.crowd(entries_per_minute=60)
+        server = self.limited_server(entries_per_minute=60)
         started = server.start()
         for _ in range(30):
             self.assertIsInstance(server.open_link(started), SignInPrompt)
@@ -278,7 +278,7 @@ class Entries(CrowdCase):
         server.clock.advance(1)
         self.assertIsInstance(server.open_link(started), SignInPrompt)
 
-    def test_departures(self) -> None:
+    def test_redirects(self) -> None:
         """Redirects to a provider have a limit of their own; a refused one writes no attempt."""
         server = self.oauth_server(FakeProvider(), limits=replace(NO_LIMITS, entries_per_minute=2))
         started = server.start()
@@ -293,7 +293,7 @@ class Entries(CrowdCase):
 
 
 @covers("threats/22")
-class Callbacks(CrowdCase):
+class Callbacks(QuotaCase):
     def setUp(self) -> None:
         self.fake = FakeProvider()
 
@@ -375,10 +375,10 @@ class Callbacks(CrowdCase):
         self.assertEqual(AuthLimits().callbacks_per_minute, 60)
 
 
-class Sweeping(CrowdCase):
+class CleaningUp(QuotaCase):
     def test_in_passing(self) -> None:
         """Idle buckets do not accumulate between two cleanups, however many addresses there are."""
-        server = self.crowd(starts_per_minute=30, live_logins=5)
+        server = self.limited_server(starts_per_minute=30, live_logins=5)
         for number in range(300):
             server.clock.advance(1)
             server.start(address=f"10.0.{number >> 8}.{number & 255}")
@@ -386,7 +386,7 @@ class Sweeping(CrowdCase):
 
     def test_in_steps(self) -> None:
         """A large cleanup runs in many short transactions; it ends, and deletes the buckets of another clock."""
-        server = self.crowd()
+        server = self.limited_server()
         count = 2 * rate_limits.CLEANUP_ROWS + 500
         arrivals = [server.now_ms() + offset for offset in (-1000, 86_400_000)]
         rows = [{"i": Index(n.to_bytes(32, "big")), "at": arrivals[n % 2]} for n in range(count)]
@@ -397,10 +397,10 @@ class Sweeping(CrowdCase):
         self.assertEqual(server.rows("SELECT 1 FROM limit_bucket"), [])
 
 
-class Words(CrowdCase):
-    def test_long_words_are_left_out_in_a_crowd(self) -> None:
+class ClientDescriptions(QuotaCase):
+    def test_long_descriptions_are_dropped(self) -> None:
         """Above an eighth of the limit, long client descriptions are dropped; short ones are always stored."""
-        server = self.crowd(live_logins=16)
+        server = self.limited_server(live_logins=16)
         kept = [
             server.login(server.start(name="n" * 64, device_name="d" * 64, platform="p" * 64)).client for _ in range(4)
         ]

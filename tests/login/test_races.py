@@ -97,7 +97,7 @@ class Browsers(LoginCase):
                 self.assertIsInstance(answer, WrongBrowser)
                 self.assertIsInstance(server.collect(started, code=server.code(started)), Complete)
 
-    def test_two_visits_of_done(self) -> None:
+    def test_two_result_pages(self) -> None:
         """The first of two result pages redirects to the port, the other shows the code: the ticket is sent once."""
         server = self.local_server()
         started = server.start(port=51004)
@@ -239,7 +239,7 @@ class Edges(LoginCase):
             expected = Pending("proof_required", 0) if collected else Failed(LoginFailure.LOGIN_EXPIRED)
             self.assertEqual(server.collect(started), expected)
 
-    def test_an_exchange_nobody_ends(self) -> None:
+    def test_an_exchange_without_result(self) -> None:
         """An exchange without a result is interrupted after a minute by the cleanup, long before the deadline."""
         server = self.local_server()
         started = server.start()

@@ -89,23 +89,23 @@ class Collecting(BrowserCase):
         self.assertEqual(game.collect(wait=25, seen="waiting_for_browser").json["stage"], "proof_required")
         answer = game.collect(finish_code=_code(done.text).lower())
         self.assertEqual(answer.status, 200)
-        told = answer.json
-        self.assertRegex(told["access_token"], r"\Agat_[A-Za-z0-9_-]{49}\Z")
-        self.assertRegex(told["refresh_credential"], r"\Agrc_[A-Za-z0-9_-]{49}\Z")
-        self.assertRegex(told["session_id"], r"\Ases_")
-        self.assertRegex(told["player"]["id"], r"\Aply_")
+        members = answer.json
+        self.assertRegex(members["access_token"], r"\Agat_[A-Za-z0-9_-]{49}\Z")
+        self.assertRegex(members["refresh_credential"], r"\Agrc_[A-Za-z0-9_-]{49}\Z")
+        self.assertRegex(members["session_id"], r"\Ases_")
+        self.assertRegex(members["player"]["id"], r"\Aply_")
         fixed = {
             "status": "complete",
             "token_type": "Bearer",
-            "access_token": told["access_token"],
+            "access_token": members["access_token"],
             "expires_in": 900,
-            "refresh_credential": told["refresh_credential"],
+            "refresh_credential": members["refresh_credential"],
             "refresh_expires_in": 2592000,
-            "session_id": told["session_id"],
+            "session_id": members["session_id"],
             "provider": "local",
-            "player": {"id": told["player"]["id"], "created": True, "owner": False},
+            "player": {"id": members["player"]["id"], "created": True, "owner": False},
         }
-        self.assertEqual(told, fixed)
+        self.assertEqual(members, fixed)
         self.server.clock.advance(10)
         self.assertEqual(game.collect().json, {**fixed, "expires_in": 890, "refresh_expires_in": 2591990})
 

@@ -24,7 +24,7 @@ WALKS, STEPS = 60, 30
 DOWN, BAD = ProviderUnavailable("down"), ProviderError("bad")
 
 
-class Walk(Struct):
+class LoginModel(Struct):
     """A login as it is known from outside."""
 
     states: list[tuple[str, Any]] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Walk(Struct):
     delivered: Any = None
 
 
-class Walks(LoginCase):
+class StateMachineTests(LoginCase):
     def setUp(self) -> None:
         self.fake = FakeProvider()
         self.server = self.oauth_server(self.fake, ttl_seconds=240)
@@ -44,7 +44,7 @@ class Walks(LoginCase):
         """Any order of steps raises only expected errors, keeps the invariants of `holds`, and reaches every end."""
         ends: set[object] = set()
         for seed in range(WALKS):
-            self.dice, self.walk = Random(seed), Walk()
+            self.dice, self.walk = Random(seed), LoginModel()
             self.before = lasting(self.server)
             self.fake.down = self.fake.failure = None
             self.server.clock.advance(60)

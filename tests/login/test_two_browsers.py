@@ -14,19 +14,19 @@ from tests.login.test_login import lasting
 CODE = r"\b[B-DF-HJ-NP-TV-XZ]{3}-[B-DF-HJ-NP-TV-XZ]{3}\b"
 
 
-class WhoWins(ProviderCase):
+class TwoBrowsers(ProviderCase):
     def setUp(self) -> None:
         self.serve_oauth()
         self.player: Game = self.game(provider="discord")
-        self.browser, self.stranger = self.new_browser(), self.new_browser()
+        self.browser, self.other_browser = self.new_browser(), self.new_browser()
 
-    def reopened(self, winner: int, stranger: int) -> None:
+    def reopened(self, winner: int, other_browser: int) -> None:
         """Open the link again in both browsers; the other one sees no code and no ticket, and changes nothing."""
-        for browser, status in ((self.browser, winner), (self.stranger, stranger)):
+        for browser, status in ((self.browser, winner), (self.other_browser, other_browser)):
             before = self.server.rows("SELECT * FROM login")
             page = browser.get(self.player.url)
             self.assertEqual(page.status, status, page.text)
-            if browser is self.stranger:
+            if browser is self.other_browser:
                 self.nothing_shown(page)
                 self.nothing_shown(browser.get(f"/auth/login/done?login_id={self.player.login['login_id']}"))
                 self.assertEqual(self.server.rows("SELECT * FROM login"), before)
@@ -67,7 +67,7 @@ class WhoWins(ProviderCase):
 
     def test_two_browsers(self) -> None:
         """The first callback gets the login, in both orders; only its browser sees the code that the game needs."""
-        for first, second in permutations((self.browser, self.stranger)):
+        for first, second in permutations((self.browser, self.other_browser)):
             self.player = self.game(provider="discord")
             early = self.at_provider(self.go_on(first, self.player.url), "anna")
             late = self.at_provider(self.go_on(second, self.player.url), "bo")

@@ -19,7 +19,7 @@ DAY_MS = 24 * HOUR_MS
 FORWARD, BACK = HOUR_MS, -DAY_MS
 
 
-class Handoffs(LoginCase):
+class Logins(LoginCase):
     def test_back_at_every_stage(self) -> None:
         """A sign-in finishes, at whichever stage the clock is set back; local and through a provider."""
         for steps in range(5):
