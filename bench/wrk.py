@@ -48,7 +48,7 @@ def run(server: Process, load: Load, players: Path, seconds: int) -> Measured:
 
 
 def _loaded(server: Process, load: Load, players: Path, seconds: int) -> dict[str, Any]:
-    """What wrk's script counted."""
+    """Return the figures that wrk's script printed."""
     words: Sequence[str] = [
         *("taskset", "-c", str(CLIENT_CPU), "wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout=60s"),
         *("-s", str(SCRIPT), f"http://127.0.0.1:{server.port}", "--"),

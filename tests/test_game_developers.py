@@ -82,7 +82,7 @@ class PageTests(SynchronousTestCase):
         self.assertEqual(set(re.findall(r"def (\w+)", first)), asked)
 
     def test_godot(self) -> None:
-        """What its lines call is there, with as many arguments at least."""
+        """The functions that its lines call exist, with at least as many parameters."""
         [lines] = blocks(PAGE, "gdscript")
         source = "".join(path.read_text("utf-8") for path in (ROOT / "clients/godot3").glob("gamed*.gd"))
         called = set(re.findall(r"(?:client|saves)\.(\w+)\(", lines))

@@ -143,7 +143,7 @@ class Manifest:
 
     @classmethod
     def of(cls, raw: bytes) -> Manifest:
-        """NotGamed for anything that this device should not write."""
+        """Parse a manifest; raise NotGamed for anything that this device should not write."""
         try:
             value = json.loads(raw, object_pairs_hook=_once_each)
         except (ValueError, RecursionError) as e:
@@ -169,7 +169,7 @@ class Manifest:
 
 
 def release_of(raw: bytes) -> str:
-    """The id of a release: of the exact bytes of its manifest."""
+    """Return the id of a release, from the exact bytes of its manifest."""
     return f"r{sha256(raw).hexdigest()[:16]}"
 
 
@@ -181,7 +181,7 @@ def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_paths(paths: Iterable[str]) -> None:
-    """NotGamed unless each can be a file below a folder, beside all the others, on any system."""
+    """Raise NotGamed unless all paths are valid and distinct files on every system."""
     files: set[str] = set()
     folders: set[str] = set()
     for path in paths:
@@ -196,12 +196,12 @@ def refuse_paths(paths: Iterable[str]) -> None:
 
 
 def fold(path: str) -> str:
-    """Equal for two paths that are one where case does not count."""
+    """Return a key that is equal for paths which differ only in case."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
 def flaw_of(path: str) -> str | None:
-    """Why no file may be called so; None for a good one."""
+    """Return why a path is not allowed, or None."""
     try:
         names = [name.encode() for name in path.split("/")]
     except UnicodeEncodeError:
@@ -263,7 +263,7 @@ class Known:
                     self._found[str(name)] = int(size), int(time_ns), str(digest)
 
     def digest(self, file: Path, again: bool = False) -> str | None:
-        """Of a file; None if it is none. Read only if nobody knows it, or `again`."""
+        """Return the hash of a file, or None if it is not a file; read it if the hash is not known, or `again`."""
         try:
             found = file.lstat()
             if not stat.S_ISREG(found.st_mode):
@@ -333,7 +333,7 @@ class Place:
 
     @property
     def current(self) -> str | None:
-        """What the pointer says."""
+        """Return the release that the pointer names."""
         try:
             text = (self.root / "current").read_text("ascii", "replace").strip()
         except FileNotFoundError:
@@ -341,7 +341,7 @@ class Place:
         return text if _RELEASE.fullmatch(text) else None
 
     def point(self, release: str) -> None:
-        """On Windows a pointer that someone reads just now cannot be replaced."""
+        """Replace the pointer; on Windows this fails while another process reads it."""
         for left in reversed(range(20)):
             try:
                 write_whole(self.root / "current", f"{release}\n".encode())
@@ -352,7 +352,7 @@ class Place:
             time.sleep(0.05)
 
     def manifest(self, release: str) -> Manifest | None:
-        """Of a release that is here, whole; None for any other."""
+        """Return the manifest of a complete local release, or None for another one."""
         try:
             raw = self._manifest(release).read_bytes()
         except FileNotFoundError:
@@ -364,7 +364,7 @@ class Place:
         return None
 
     def keep_manifest(self, manifest: Manifest) -> None:
-        """The release is whole from here on: its files are on disk, and so are their names."""
+        """Mark the release as complete: its files and their names are on disk."""
         folder = self.folder(manifest.release)
         paths = [path.split("/") for path in manifest.files]
         for each in {folder, *(folder.joinpath(*names[:depth]) for names in paths for depth in range(len(names)))}:
@@ -380,7 +380,7 @@ class Place:
         return self.releases / f"{release}.json"
 
     def files(self) -> Iterator[Path]:
-        """Every file of every release, whole or not."""
+        """Return every file of every release, complete or not."""
         for folder, _, names in os.walk(self.releases):
             if folder != str(self.releases):
                 yield from (Path(folder, name) for name in names)
@@ -388,7 +388,7 @@ class Place:
     # -- who has what open --
 
     def hold(self) -> Hold | None:
-        """The current release: nobody removes it before the hold is let go. None: nothing is here yet."""
+        """Lock the current release against removal; return None if there is none."""
         while True:
             release = self.current
             if release is None or not self._manifest(release).exists():
@@ -402,7 +402,7 @@ class Place:
             hold.let_go()
 
     def held(self) -> set[str]:
-        """Releases that some process has open. Marks of processes that are gone are removed."""
+        """Return the releases that a process has open; remove the marks of ended processes."""
         found = set()
         for mark in self.use.iterdir():
             with contextlib.suppress(OSError):
@@ -418,7 +418,7 @@ class Place:
         return found
 
     def remove_others(self, keep: str) -> None:
-        """Releases that nobody uses any more. What the system does not let go of yet goes the next time."""
+        """Delete unused releases; files that the system still has open are deleted the next time."""
         spared = {keep, *self.held()}
         entries = [entry for entry in self.releases.iterdir() if entry.name.partition(".")[0] not in spared]
         torn = [path for path in self.root.iterdir() if path.name.startswith(".") and path.suffix == ".new"]
@@ -431,7 +431,7 @@ class Place:
 
 
 def put_beside(source: Path, target: Path, temporary: Path) -> None:
-    """The same bytes under a second name: a hard link, or a copy where there are none."""
+    """Make a hard link to a file, or a copy on a file system without them."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileNotFoundError):
         target.unlink()
@@ -467,7 +467,7 @@ class Line:
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
     def get(self, path: str, headers: Mapping[str, str], bearer: str | None) -> http.client.HTTPResponse:
-        """A successful answer whose body is still to be read, or a GamedError."""
+        """Return a successful answer with an unread body; raise GamedError."""
         fields = {"User-Agent": self._wire.agent, **headers}
         if bearer is not None:
             fields["Authorization"] = f"Bearer {bearer}"
@@ -495,7 +495,7 @@ class Line:
         return found
 
     def done(self, response: http.client.HTTPResponse) -> None:
-        """What else the server has to say is not wanted."""
+        """Stop reading the response."""
         if not response.isclosed():
             self.close()
 
@@ -518,11 +518,11 @@ class Piece:
 
     @property
     def base(self) -> Path:
-        """The first piece's file, to which the others are added."""
+        """Return the file of the first piece, to which the others are appended."""
         return self.part.with_suffix(".0")
 
     def arrived(self) -> int:
-        """Bytes of it that are here. One whose file is gone was added to the first."""
+        """Return how many bytes of a piece are on disk; a piece without a file was appended to the first."""
         with contextlib.suppress(FileNotFoundError):
             return min(self.part.stat().st_size, self.size)
         with contextlib.suppress(FileNotFoundError):
@@ -531,7 +531,7 @@ class Piece:
 
 
 def length_of(response: http.client.HTTPResponse, file: AssetFile, start: int, size: int) -> int:
-    """How many bytes come before the wanted ones: none, unless it is the whole file after all."""
+    """Return how many bytes precede the wanted ones: none, unless the server sends the whole file."""
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise NotGamed("not_gamed", "Something between here and the server changes the files on their way.")
     said = response.headers.get("Content-Range", "") if response.status == 206 else None
@@ -600,7 +600,7 @@ class Download:
         self.progress = Progress("looking", manifest.release, 0, manifest.size, 0)
 
     def run(self, tell: Callable[[Progress], object], again: bool = False) -> None:
-        """Every file is in the release's folder, and on disk, when it returns. `again`: read what is known, too."""
+        """Download all files into the release's folder, on disk when it returns; `again` verifies known files, too."""
         tell(self.progress)
         self._look(tell, again)
         self._make_room()
@@ -628,7 +628,7 @@ class Download:
     # -- what is here --
 
     def _look(self, tell: Callable[[Progress], object], again: bool) -> None:
-        """Bytes of any release that is here, whole or not, are not fetched again."""
+        """Copy files of any local release, so that they are not downloaded again."""
         sizes = {file.size for file in self._manifest.files.values()}
         here: dict[str, Path] = {}
         found: dict[Path, str | None] = {}
@@ -664,7 +664,7 @@ class Download:
         return [Piece(file, number, self._place.staging / f"{file.sha256}.{number}") for number in numbers]
 
     def _make_room(self) -> None:
-        """Before a byte is fetched: better no download than half of one. Parts that nobody waits for go."""
+        """Check the free space before the download, and delete unneeded parts."""
         wanted = {file.sha256: file.size for file in self._manifest.files.values() if file.sha256 in self._missing}
         held = 0
         for part in self._place.staging.iterdir():
@@ -696,7 +696,7 @@ class Download:
             line.close()
 
     def _fetch(self, line: Line, piece: Piece) -> None:
-        """What is missing of a piece. A try that brought something counts as none."""
+        """Fetch the rest of a piece; a try that received some bytes does not count."""
         attempt = 0
         while True:
             before = piece.arrived()
@@ -737,7 +737,7 @@ class Download:
         line.done(response)
 
     def _arrived(self, file: AssetFile) -> None:
-        """A piece of it; with the last one it is put together, read once more, and put where it belongs."""
+        """Download a piece; after the last one join the file, verify it and move it to its place."""
         with self._lock:
             self._awaited[file.sha256] -= 1
             if self._awaited[file.sha256]:
@@ -813,7 +813,7 @@ class Release:
     manifest: Manifest = field(repr=False)
 
     def path(self, name: str) -> Path:
-        """Of one of its files; NotFound if it has no such file."""
+        """Return the path of a file of the release; raise NotFound."""
         if name not in self.manifest.files:
             raise NotFound("file_not_found", f"{name!r} is not in this release.")
         return self.folder / name
@@ -823,7 +823,7 @@ class Assets:
     """What this device has of a server's releases. Nothing but `download` asks the server."""
 
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
-        """`folder` instead of one beside the credential; nothing else may be in it."""
+        """Open the releases in `folder`, or in one beside the credential; it must contain nothing else."""
         self.folder = folder or client.folder / "assets" / client.place
         self._place = Place(self.folder)
         self._access = Access(client)
@@ -841,7 +841,7 @@ class Assets:
 
     @property
     def current(self) -> Release | None:
-        """The newest whole release when this was first asked for, and the same from then on, until `switch`.
+        """Return the newest complete release at the first call, and the same one until `switch`.
 
         None: nothing was downloaded yet.
         """
@@ -851,14 +851,14 @@ class Assets:
             return self._open[0] if self._open else None
 
     def path(self, name: str) -> Path:
-        """Of a file of the current release. Raises NotFound, and Unreachable while no release has arrived."""
+        """Return the path of a file of the current release; raise NotFound, or Unreachable without a release."""
         release = self.current
         if release is None:
             raise Unreachable("not_arrived", "The game's files have not been downloaded yet.")
         return release.path(name)
 
     def switch(self) -> Release | None:
-        """Go on with the newest whole release, here in this process: when nothing of the old one is in use."""
+        """Switch this process to the newest complete release; call it when no file of the old one is in use."""
         with self._lock:
             newest = self._newest()
             self.close()
@@ -891,7 +891,7 @@ class Assets:
         progress: Callable[[Progress], object] = lambda _: None,
         verify: bool = False,
     ) -> Manifest:
-        """The channel's release (or one named by its id), whole and current on this device when it returns.
+        """Download a channel's release, or one by its id; it is complete and current when this returns.
 
         Bytes that are here already are not fetched; with `verify` they are read first, whatever is known of them.
         `progress` is called in this thread, often; it may raise to end the download. What arrived stays for the next.
@@ -952,7 +952,7 @@ class Assets:
 
 
 def check_release(answer: Answer) -> None:
-    """The manifest is the one that its name is the hash of."""
+    """Check that the manifest has the hash in its name."""
     named = answer.headers.get("Asset-Release") or answer.headers.get("ETag", "").strip().partition('"')[2].rstrip('"')
     if not _RELEASE.fullmatch(named):
         raise NotGamed("not_gamed", "The server's answer lacks 'ETag'.")
@@ -1002,7 +1002,7 @@ def shown_bytes(size: int) -> str:
 
 
 def run_assets(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
-    """`gamed_client.py assets FOLDER`."""
+    """Run `gamed_client.py assets FOLDER`."""
     with Assets(client, options.files) as assets:
         fetched = 0
         if not options.offline:

@@ -240,7 +240,7 @@ RENEW = frozenset({"token_expired", "token_invalid"})
 
 
 def error_of(answer: Answer) -> GamedError:
-    """The typed error of an answer that is not a success."""
+    """Return the typed error of an answer that is not a success."""
     problem: Mapping[str, Any] = {}
     if answer.media_type == "application/problem+json":
         with contextlib.suppress(NotGamed):
@@ -260,7 +260,7 @@ def error_of(answer: Answer) -> GamedError:
 
 
 def _error_of_status(answer: Answer) -> GamedError:
-    """Of an answer without a problem: gamed always sends one, so something in front of it spoke."""
+    """Return the error of an answer without a problem: gamed always sends one, so a proxy has answered."""
     status = answer.status
     if status == 304:
         return NotModified("not_modified", "You have the current version.", status=status)
@@ -274,7 +274,7 @@ def _error_of_status(answer: Answer) -> GamedError:
 
 
 def member(of: Mapping[str, Any], name: str, kind: type[T]) -> T:
-    """A member the protocol promises, of the type it promises."""
+    """Return a member that the protocol requires, of the required type."""
     value = of.get(name)
     if not isinstance(value, kind):
         raise NotGamed("not_gamed", f"The server's answer lacks {name!r}.")
@@ -299,7 +299,7 @@ class Origin:
 
     @classmethod
     def entered(cls, address: str) -> Origin:
-        """Of what the player typed: `play.example.org`, `https://play.example.org:8443`, `http://127.0.0.1:8080`."""
+        """Parse an address that the player typed, such as `play.example.org` or `https://play.example.org:8443`."""
         address = address.strip()
         if "://" not in address:
             host = cls._split("https://" + address).host
@@ -312,7 +312,7 @@ class Origin:
 
     @classmethod
     def of(cls, url: str) -> Origin:
-        """Of a URL that came from elsewhere; anything unusual in it is refused, not repaired."""
+        """Parse a URL from elsewhere; anything unusual in it is rejected, not repaired."""
         if not _URL.fullmatch(url):
             raise UntrustedAddress("untrusted_address", "The link has characters that do not belong in one.")
         return cls._split(url)
@@ -336,7 +336,7 @@ class Origin:
         return f"{self.scheme}://{host}" + ("" if self.port == PORTS[self.scheme] else f":{self.port}")
 
     def require(self, url: str) -> str:
-        """`url`, if it is of this very server: a server must not send its players' browsers to another one."""
+        """Return `url` if it belongs to this server: a server must not send players to another one."""
         other = Origin.of(url)
         if other != self:
             detail = f"{self} sends you to {other}. If that is its true address, enter that one instead."
@@ -396,7 +396,7 @@ class Wire:
         timeout: float = TIMEOUT_SECONDS,
         tries: int | None = None,
     ) -> Answer:
-        """A successful answer, or a GamedError.
+        """Return a successful answer; raise GamedError.
 
         Passing failures are tried again, so give only requests that may arrive twice. `check` validates the answer as
         part of a try. `limit` is in bytes, `timeout` in seconds for each step on the network.
@@ -442,7 +442,7 @@ class Wire:
 
 @contextlib.contextmanager
 def speaking_to(origin: Origin) -> Iterator[None]:
-    """What the network does becomes a GamedError."""
+    """Turn errors of the network into a GamedError."""
     try:
         yield
     except ssl.SSLCertVerificationError as e:
@@ -454,7 +454,7 @@ def speaking_to(origin: Origin) -> Iterator[None]:
 
 
 def read_whole(response: http.client.HTTPResponse, limit: int) -> bytes:
-    """All of it, or an error: never the first part of a body that broke off."""
+    """Read the whole body, or raise an error if it ends too early."""
     parts, size = [], 0
     while part := response.read(1 << 16):
         parts.append(part)
@@ -499,7 +499,7 @@ class Credential:
 
 
 def state_folder(app: str, platform: str = sys.platform, environ: Mapping[str, str] = os.environ) -> Path:
-    """Where this platform keeps what a program remembers and a person does not edit."""
+    """Return the platform's folder for the data of programs."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}", app):
         raise ValueError("app: letters, digits, space, '.', '_', '-'")
     home = Path.home()
@@ -535,7 +535,7 @@ class CredentialFile:
                 os.close(handle)
 
     def read(self) -> Credential | None:
-        """None when nobody is signed in, or when the file is not one of ours."""
+        """Read the credential; return None without a signed-in player, or if the file is not a credential."""
         try:
             value = {"access_lifetime": None, **json.loads(self.path.read_text("utf-8"))}
             credential = Credential(**{name: value[name] for name in Credential.__dataclass_fields__})
@@ -545,7 +545,7 @@ class CredentialFile:
         return credential if credential.origin == self._origin else None
 
     def write(self, credential: Credential) -> None:
-        """On disk before it returns: a pair that was used and then lost would end the session."""
+        """Write the credential to disk before it returns: to lose a used pair would end the session."""
         write_whole(self.path, json.dumps(asdict(credential)).encode())
 
     def delete(self) -> None:
@@ -555,7 +555,7 @@ class CredentialFile:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """The old bytes or the new ones, whatever happens; on disk when it returns. Only this user can read them."""
+    """Replace a file atomically, on disk when it returns; only this user can read it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # 0600 from the start
     try:
         with os.fdopen(handle, "wb") as file:
@@ -571,7 +571,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def lock_file(handle: int) -> None:
-    """Where a file system has no locks two processes may refresh at once: the server forgives that for 30 s."""
+    """Lock a file. Without locks two processes may refresh at once, which the server accepts for 30 s."""
     if sys.platform == "win32":
         while True:
             with contextlib.suppress(OSError):  # gives up after 10 s by itself
@@ -583,7 +583,7 @@ def lock_file(handle: int) -> None:
 
 
 def try_lock_file(handle: int) -> bool:
-    """Without waiting: False if another has it."""
+    """Try to lock a file without waiting; return False if another process has the lock."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
@@ -610,15 +610,15 @@ class Person:
     """How a sign-in talks to the person in front of the screen. A game passes its own."""
 
     def choose_provider(self, providers: Sequence[str]) -> str:
-        """One of the names: show one button for each."""
+        """Return one of the names; show a button for each."""
         raise NotImplementedError
 
     def browser_opened(self, url: str, opened: bool) -> None:
-        """The sign-in goes on in the browser; show `url` if it could not be opened."""
+        """Show that the sign-in continues in the browser, and `url` if the browser was not opened."""
         raise NotImplementedError
 
     def finish_code(self, show_code: Callable[[], None] | None, attempts_left: int | None) -> str | None:
-        """The code the browser shows, or None to ask no more; called in a thread of its own.
+        """Return the code that the browser shows, or None to stop asking; called in its own thread.
 
         `show_code` opens the page that shows it ("Show me a code"); None: the page shows it already.
         `attempts_left` is given after a wrong one. The browser may come back while this waits: then it is not needed.
@@ -723,7 +723,7 @@ class SignIn:
         self._secret: str | None = None
 
     def run(self, keep: Callable[[Mapping[str, Any]], T]) -> T:
-        """Hands the credentials to `keep` and returns what it makes of them. Any failure cancels the login."""
+        """Pass the credentials to `keep` and return its result; any failure cancels the login."""
         try:
             self._start()
             self._show()
@@ -739,7 +739,7 @@ class SignIn:
                 self._listener.close()
 
     def cancel(self) -> None:
-        """After this no credential of the login works; `run` raises LoginCancelled."""
+        """Cancel the login: none of its credentials works any more, and `run` raises LoginCancelled."""
         if self._secret:
             with contextlib.suppress(GamedError):
                 self._wire.call("POST", "/auth/login/cancel", bearer=self._secret, timeout=5, tries=1)
@@ -791,7 +791,7 @@ class SignIn:
             proof = self._await_proof() if stage == "proof_required" else None
 
     def _collect(self, stage: str, proof: Proof | None) -> Mapping[str, Any]:
-        """One answer of collect, however often it takes to get one while the login lives."""
+        """Return the answer of a collect request, with retries until the login expires."""
         wait = 0 if proof or stage == "proof_required" else self._max_wait
         body: dict[str, Any] = {"wait": wait, "seen": stage, **({proof.kind: proof.text} if proof else {})}
         how: dict[str, Any] = {"json_body": body, "bearer": self._secret, "timeout": wait + TIMEOUT_SECONDS, "tries": 1}
@@ -807,7 +807,7 @@ class SignIn:
             attempt = min(attempt + 1, 6)
 
     def _await_proof(self) -> Proof | None:
-        """The browser's return or a typed code, within 5 s; then the person is asked, once, and the wait goes on."""
+        """Return the browser's return or a typed code; after 5 s ask the player once for the code, and wait on."""
         if self._code_only:
             self._ask(None)
         try:
@@ -835,13 +835,13 @@ def login_error(problem: Mapping[str, Any]) -> LoginFailed:
 
 
 def finish_code(typed: str) -> str | None:
-    """`BKTRVW` of what was typed, or None if it cannot be a code: a slip costs no attempt."""
+    """Return the code that was typed, as `BKTRVW`, or None if it is not one: a typing error costs no attempt."""
     letters = re.sub(r"[\s-]", "", typed).upper()
     return letters if re.fullmatch(r"[BCDFGHJKLMNPQRSTVWXZ]{6}", letters) else None
 
 
 def open_browser(url: str) -> bool:
-    """In the person's own browser, never through a shell; does not wait for browsers that run in the terminal."""
+    """Open a URL in the player's browser, without a shell, and without waiting for browsers in the terminal."""
     opened: queue.Queue[bool] = queue.Queue()
     threading.Thread(target=lambda: opened.put(webbrowser.open(url)), daemon=True).start()
     try:
@@ -851,7 +851,7 @@ def open_browser(url: str) -> bool:
 
 
 def qr_code(url: str, colour: bool = False) -> str | None:
-    """`url` for the camera of a phone, as lines of half blocks; None where the package segno is not installed.
+    """Return `url` as a QR code in lines of half blocks, or None if the package segno is not installed.
 
     With `colour` it is black on white by ANSI escapes, whatever the terminal's colours; without, its light modules are
     the ones drawn, for a dark background.
@@ -981,7 +981,7 @@ DEVICES = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?")
 
 
 def path_of(slot: str) -> str:
-    """A name is also safe as the name of a file, on Windows too."""
+    """Check the name of a slot, which is also safe as a file name, and return its path."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,63}", slot) or slot.endswith(".") or DEVICES.fullmatch(slot):
         raise Refused("invalid_slot", "A slot's name has 1-64 of a-z 0-9 . _ - and begins with a letter or digit.")
     return "/game/saves/" + slot
@@ -992,19 +992,19 @@ def version_path(slot: str, number: int) -> str:
 
 
 def condition(base: Save | SaveInfo | str | None) -> dict[str, str]:
-    """What a write is based on: what was read, its etag, `"*"` for whatever is there, None for an empty slot."""
+    """Return the header of a write that replaces a save, an etag, `"*"` (any save) or None (an empty slot)."""
     if base is None:
         return {"If-None-Match": "*"}
     return {"If-Match": base if isinstance(base, str) else base.etag}
 
 
 def digest_field(data: bytes) -> str:
-    """`sha-256=:...:` (RFC 9530)."""
+    """Return a Repr-Digest, `sha-256=:...:` (RFC 9530)."""
     return f"sha-256=:{base64.b64encode(hashlib.sha256(data).digest()).decode()}:"
 
 
 def check_digest(answer: Answer) -> None:
-    """The bytes are those the server hashed, or DownloadCorrupt."""
+    """Check that the bytes have the server's hash; raise DownloadCorrupt."""
     named = re.search(r"sha-256=:([A-Za-z0-9+/]+=*):", answer.headers.get("Repr-Digest", ""))
     if not named:
         raise NotGamed("not_gamed", "The server's answer lacks 'Repr-Digest'.")
@@ -1040,7 +1040,7 @@ class GamedClient:
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`server` as the player entered it; `folder` instead of the platform's own place for credentials."""
+        """Create a client of `server` as the player entered it; `folder` replaces the platform's folder."""
         self.origin = Origin.entered(server)
         self._app = app
         self._version = version
@@ -1052,29 +1052,29 @@ class GamedClient:
 
     @property
     def folder(self) -> Path:
-        """Where this machine keeps the credential, and gamed_sync.py what is pending."""
+        """Return the folder of the credential and of pending saves."""
         return self._file.path.parent
 
     @property
     def wire(self) -> Wire:
-        """Requests without a player; `with_token` has what goes into their `bearer`."""
+        """Return the connection for requests without a player; `with_token` gives their `bearer`."""
         return self._wire
 
     @property
     def place(self) -> str:
-        """A file's name for this server: its host to read, a hash of its origin to tell it from others."""
+        """Return a file name for this server, from its host and a hash of its origin."""
         return self._file.path.stem
 
     # -- who --
 
     @property
     def signed_in(self) -> bool:
-        """Someone is, as far as this machine knows; asks nobody."""
+        """Return whether a player is signed in on this machine, without a request."""
         return self.credential is not None
 
     @property
     def credential(self) -> Credential | None:
-        """As it is on the disk now: another process, or a Sync, may have signed out meanwhile."""
+        """Read the credential from disk: another process, or a Sync, may have signed out meanwhile."""
         if self._held is None:
             with self._file.locked():
                 self._held = self._file.read()
@@ -1084,7 +1084,7 @@ class GamedClient:
         return self._held
 
     def policy(self) -> tuple[str, tuple[str, ...]]:
-        """Mode and providers: one button for each provider; in `local` mode one for the server itself."""
+        """Return mode and providers; show a button for each provider, in `local` mode one for the server."""
         answer = self._wire.call("GET", "/auth/config")
         if not answer.headers.get("Gamed-Protocol", "").startswith("1."):
             raise NotGamed("not_gamed", f"{self.origin} is not a gamed server of protocol 1.")
@@ -1101,7 +1101,7 @@ class GamedClient:
         loopback: bool = True,
         adopt: bool = False,
     ) -> Credential:
-        """Through the browser; returns once the credential is on disk. Raises LoginFailed and its kin.
+        """Sign in with the browser; return when the credential is on disk. Raise LoginFailed or a subclass.
 
         Without `loopback` (a browser on another machine) the finish code is typed. With `adopt` the page first asks
         for the name and password of an account this server had in `local` mode; the player keeps that one. A sign-in
@@ -1119,7 +1119,7 @@ class GamedClient:
         loopback: bool = True,
         adopt: bool = False,
     ) -> SignIn:
-        """The same in two steps, for a game with a Cancel button: `run(client.keep)` in a thread, `cancel()`."""
+        """Start a sign-in for a game with a Cancel button: call `run(client.keep)` in a thread, and `cancel()`."""
         mode, providers = self.policy()
         if mode == "oauth" and provider is None:
             provider = providers[0] if len(providers) == 1 else person.choose_provider(providers)
@@ -1155,7 +1155,7 @@ class GamedClient:
         self._wire.call("POST", "/auth/session/logout", json_body=body, timeout=5, tries=2)
 
     def whoami(self) -> dict[str, Any]:
-        """`GET /game/`: player, usage, limits, time."""
+        """Return player, usage, limits and time of `GET /game/`."""
         return self._game("GET", "/game/").json()
 
     # -- saves --
@@ -1165,7 +1165,7 @@ class GamedClient:
         return [SaveInfo.of(entry) for entry in listed if isinstance(entry, dict)]
 
     def changes(self, since: str | None = None, *, wait: int = 0) -> Changes:
-        """What changed since the cursor of an earlier answer; everything without one, or when that past is gone.
+        """Return the changes since the cursor of an earlier answer; all saves without one, or if it is not valid.
 
         Where nothing has changed the server may take `wait` seconds (at most 25) to answer, in case something does.
         """
@@ -1175,7 +1175,7 @@ class GamedClient:
         return Changes.of(answer.json(), whole=since is None)
 
     def get(self, slot: str, *, unless: Save | SaveInfo | str | None = None) -> Save | None:
-        """The current bytes, checked; None if the slot was never written.
+        """Return the current save with verified bytes, or None if the slot was never written.
 
         Raises Deleted, and NotModified if the current version is the one given as `unless`.
         """
@@ -1218,12 +1218,12 @@ class GamedClient:
     # -- history --
 
     def versions(self, slot: str) -> list[Version]:
-        """What the server keeps of a slot, newest first: also of a deleted one, and what lost a conflict."""
+        """Return the stored versions of a slot, newest first, also of a deleted one, and conflict copies."""
         listed = member(self._game("GET", path_of(slot) + "/versions").json(), "versions", list)
         return [Version.of(entry) for entry in listed if isinstance(entry, dict)]
 
     def version(self, slot: str, number: int) -> Save:
-        """The bytes of one version, checked; NotFound when it is no longer kept."""
+        """Return a version with verified bytes; raise NotFound if it was deleted."""
         return save_of(self._game("GET", version_path(slot, number), check=check_digest, limit=MAX_SAVE_BYTES))
 
     def restore(self, slot: str, number: int, *, base: Save | SaveInfo | str | None) -> SaveInfo:
@@ -1232,14 +1232,14 @@ class GamedClient:
         return SaveInfo.of(self._game("POST", path, headers=condition(base)).json())
 
     def dismiss(self, slot: str, number: int) -> None:
-        """Let go of a conflict's copy, once the player has chosen. One that is gone already is no failure."""
+        """Delete a conflict copy after the player has chosen; a copy that does not exist is not an error."""
         with contextlib.suppress(NotFound):
             self._game("DELETE", version_path(slot, number))
 
     # -- staying signed in --
 
     def only(self, player_id: str, *, tries: int = TRIES) -> GamedClient:
-        """The same sign-in for one player: PlayerChanged when another has signed in here since."""
+        """Return a client for one player, which raises PlayerChanged after another player has signed in."""
         bound = copy.copy(self)
         bound._wire = replace(self._wire, tries=tries)
         bound._player = player_id
@@ -1247,11 +1247,11 @@ class GamedClient:
         return bound
 
     def _game(self, method: str, path: str, **how: Any) -> Answer:
-        """A request in the player's name."""
+        """Send a request with the player's access token."""
         return self.with_token(lambda token: self._wire.call(method, path, bearer=token, **how))
 
     def with_token(self, call: Callable[[str], T], stale: str | None = None) -> T:
-        """`call` with an access token; once more with a newer one if the first turns out `stale`."""
+        """Run `call` with an access token, and once more with a newer one if the first is rejected."""
         used = self._live(stale)
         try:
             return call(used.access_token)
@@ -1261,7 +1261,7 @@ class GamedClient:
         return self.with_token(call, used.access_token)
 
     def _renewable(self, error: SignInRequired, used: Credential) -> bool:
-        """Whether another token may do. A session that is over is forgotten, but not one that replaced it meanwhile."""
+        """Return whether another token may work; delete an ended session, but not one that replaced it meanwhile."""
         if error.code not in FORGET:
             return error.code in RENEW
         with self._file.locked():
@@ -1273,7 +1273,7 @@ class GamedClient:
         return False
 
     def _live(self, stale: str | None) -> Credential:
-        """A credential whose access token should work and is not `stale`; refreshed if there is none."""
+        """Return a credential with a token that is not `stale`; refresh if there is none."""
         held = self._held or self.credential
         if held is None:
             raise SignInRequired("signed_out", "Nobody is signed in here.")
@@ -1294,7 +1294,7 @@ class GamedClient:
             return kept
 
     def _refresh(self, kept: Credential) -> Credential:
-        """Inside the lock. May be repeated: until the new pair is used, the old credential gives it again."""
+        """Refresh inside the lock. It may be repeated: the old credential returns the same pair until that is used."""
         body = {"refresh_credential": kept.refresh_credential}
         try:
             pair = self._wire.call("POST", "/auth/session/refresh", json_body=body).json()
@@ -1317,7 +1317,7 @@ class GamedClient:
         }
 
     def keep(self, complete: Mapping[str, Any]) -> Credential:
-        """What a finished sign-in brought; on disk before it is used."""
+        """Store the credentials of a finished sign-in on disk before they are used."""
         fresh = Credential(
             origin=str(self.origin),
             player_id=member(member(complete, "player", dict), "id", str),
@@ -1396,12 +1396,12 @@ def say(text: str) -> None:
 
 
 def shows_colour() -> bool:
-    """Older Windows consoles print escapes as text."""
+    """Return whether the terminal shows colours; older Windows consoles print escapes as text."""
     return sys.stderr.isatty() and (sys.platform != "win32" or "WT_SESSION" in os.environ)
 
 
 def fits(text: str) -> bool:
-    """Whether stderr can show these characters without breaking a line."""
+    """Return whether stderr can show these characters without breaking a line."""
     try:
         text.encode(sys.stderr.encoding or "ascii")
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
@@ -1413,7 +1413,7 @@ def fits(text: str) -> bool:
 
 
 def read_line(prompt: str) -> str | None:
-    """A line of stdin, or None at its end. Unbuffered: a thread that waits here must not hold up the process's end."""
+    """Read a line of stdin, or None at its end; unbuffered, so that a waiting thread does not delay the exit."""
     print(prompt, end="", file=sys.stderr, flush=True)
     line = b""
     while not line.endswith(b"\n"):
@@ -1518,7 +1518,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
-    """What the command found: members for a script, words for a person."""
+    """Run a command; return its result as members for a script, and as text for a person."""
     if options.command == "login":
         elsewhere = options.no_browser or options.qr
         how: dict[str, Any] = {"open_browser": None, "loopback": False} if elsewhere else {}

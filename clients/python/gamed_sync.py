@@ -102,7 +102,7 @@ class Local:
 
 
 def same(one: Local | None, other: Local | SaveInfo | None) -> bool:
-    """The same bytes under the same label; nothing equals nothing."""
+    """Return whether both are the same bytes with the same label, or both nothing."""
     if one is None or other is None:
         return one is other
     return (one.sha256, one.content_type, one.meta) == (other.sha256, other.content_type, other.meta)
@@ -156,12 +156,12 @@ class Record:
 
     @property
     def newer(self) -> bool:
-        """The server has something that the game has not seen, and the game has nothing to say against it."""
+        """Return whether the server has a save that the game has not seen, without a conflict."""
         settled = not (self.dirty or self.sent or self.dispute)
         return settled and tag(self.remote) != tag(self.base) and (self.remote is not None or self.deleted)
 
     def wrote(self, local: Local | None) -> Record:
-        """By the game. What it has already is no change."""
+        """Record a write of the game; the same bytes are not a change."""
         if same(self.local, local):
             return self
         dropped = self.dropped if local else self.local
@@ -169,13 +169,13 @@ class Record:
         return record.heard(self.remote) if local and self.dispute and self.remote else record
 
     def took(self) -> Record:
-        """The game goes on from what is newer."""
+        """Record that the game continues from the newer save."""
         local = Local.of(self.remote) if self.remote else None
         dropped = self.dropped if local or not self.local else self.local
         return replace(self, local=local, base=self.remote, dropped=dropped)
 
     def heard(self, remote: SaveInfo | None, deleted: bool = False) -> Record:
-        """The server lists this. The same bytes are never a conflict, whichever device wrote them."""
+        """Record what the server lists; equal bytes are never a conflict, whichever device wrote them."""
         record = replace(self, remote=remote, deleted=deleted if remote is None else False)
         if remote is None:
             return record._settled(None) if self.local is None and not self.sent else record._moved()
@@ -186,13 +186,13 @@ class Record:
         return record._moved()
 
     def _settled(self, remote: SaveInfo | None) -> Record:
-        """Both sides have the same bytes; another label is brought up still, or taken over if the game has none."""
+        """Record equal bytes on both sides; a different label is still sent, or adopted if the game has none."""
         if not self.dirty and remote:
             return replace(self, local=Local.of(remote), base=remote, dispute=None)
         return replace(self, base=remote, dirty=bool(remote) and not same(self.local, remote), dispute=None)
 
     def _moved(self) -> Record:
-        """A conflict that is open shows what is there now."""
+        """Update an open conflict with the current save."""
         if self.dispute is None or tag(self.dispute.current) == tag(self.remote):
             return self
         if self.remote and tag(self.remote) == tag(self.base):
@@ -201,7 +201,7 @@ class Record:
         return replace(self, dispute=replace(self.dispute, reason=reason, current=self.remote))
 
     def relisted(self, *, known: bool, deleted: bool, listed: bool) -> Record:
-        """In a whole list. `known`: what this stands on is in the past that the server has now.
+        """Apply a whole list; `known`: the base of this record is in the server's history.
 
         Where it is not, the server has lost what it had acknowledged, and what the game has is news again.
         """
@@ -209,7 +209,7 @@ class Record:
         return record if listed else record.heard(None, deleted=deleted)
 
     def acknowledged(self, info: SaveInfo | None, *, exactly: bool = True) -> Record:
-        """What was sent took place, as `info`; the game may have gone on since."""
+        """Record a write that took place as `info`; the game may have saved again since."""
         done = exactly and same(self.local, self.sent.local if self.sent else None)
         local = self.local
         if done and info and local:
@@ -223,7 +223,7 @@ class Record:
         return replace(self.acknowledged(None), remote=current, deleted=current is None)
 
     def superseded(self, error: Conflict) -> Record:
-        """It took place, and someone else went on from it."""
+        """Record a write that took place and that another device continued."""
         return replace(self.acknowledged(error.yours), remote=error.current, deleted=error.current is None)
 
     def disputed(self, error: Conflict) -> Record:
@@ -265,7 +265,7 @@ class Record:
 
     @property
     def bodies(self) -> set[str]:
-        """Hashes of all bytes that may still be asked for."""
+        """Return the hashes of all bytes that may still be needed."""
         sides = [self.local, self.base, self.remote, self.dropped]
         sides += [sent.local for sent in (self.sent, self.unsent_copy) if sent]
         sides += [self.dispute.base, self.dispute.current] if self.dispute else []
@@ -353,7 +353,7 @@ class Store:
         return digest
 
     def load(self, slot: str, digest: str) -> bytes | None:
-        """None when it is not here, or not what it was."""
+        """Return the bytes, or None if they are missing or damaged."""
         try:
             data = (self._of(slot) / digest).read_bytes()
         except FileNotFoundError:
@@ -441,16 +441,16 @@ class SyncConflict:
     _sync: Sync = field(repr=False, compare=False)
 
     def mine(self) -> Side | None:
-        """This device's, as it is now; None: it was deleted here."""
+        """Return this device's save, or None if it was deleted."""
         with self._sync._lock:
             return self._sync._side(self.slot, self._sync._record(self.slot).local)
 
     def theirs(self) -> Side | None:
-        """The server's; None: deleted, or lost. Fetched if it did not arrive yet."""
+        """Return the server's save, downloaded if necessary, or None if it was deleted or lost."""
         return self._sync._side(self.slot, self.current)
 
     def base(self) -> Side | None:
-        """What both started from; None when there was nothing, or nobody kept it."""
+        """Return the save that both sides continued, or None if there was none or it was not stored."""
         with contextlib.suppress(GamedError):
             return self._sync._side(self.slot, self.base_info)
         return None
@@ -460,7 +460,7 @@ class SyncConflict:
         self._sync._answer(self, Record.kept_mine)
 
     def keep_theirs(self) -> None:
-        """Go on from theirs: `read` it.
+        """Choose the server's save; `read` returns it.
 
         This device's side stays at the server as a conflict copy: the next pump sends what the game has saved since
         the conflict began. It also stays here, as `Sync.dropped`.
@@ -469,7 +469,7 @@ class SyncConflict:
         self._sync._answer(self, Record.kept_theirs)
 
     def merged(self, data: bytes, *, meta: Mapping[str, Any] | None = None) -> None:
-        """Go on from something new that holds both."""
+        """Choose a new save that contains both."""
         with self._sync._lock:
             like = self._sync._record(self.slot).local or self.current
             content_type = like.content_type if like else "application/octet-stream"
@@ -493,9 +493,9 @@ class Sync:
     """One player's saves on this device, and the way to the server."""
 
     def __init__(self, client: GamedClient, folder: Path | None = None) -> None:
-        """Of the player who is signed in; `folder` instead of one beside the credential. Asks no server.
+        """Open the saves of the signed-in player, without a request; `folder` replaces the one beside the credential.
 
-        Raises SignInRequired, InUse, LocalDamaged.
+        Raise SignInRequired, InUse, LocalDamaged.
         """
         credential = client.credential
         if credential is None:
@@ -538,7 +538,7 @@ class Sync:
     # -- the game's side: this device only, no network --
 
     def read(self, slot: str) -> Save | None:
-        """The newest bytes this device knows; what the game writes next stands on them.
+        """Return the newest save that this device knows; the next write replaces it.
 
         None if the slot was never written. Raises Deleted, LocalDamaged, and Unreachable while a save that is known
         has not arrived. In a conflict it is this device's side.
@@ -546,7 +546,7 @@ class Sync:
         return self._look(slot, take=True)
 
     def peek(self, slot: str) -> Save | None:
-        """The same bytes, but the next write does not stand on them: for a preview, or a copy elsewhere."""
+        """Return the same bytes for a preview or a copy; they do not become the base of the next write."""
         return self._look(slot, take=False)
 
     def write(
@@ -557,7 +557,7 @@ class Sync:
         meta: Mapping[str, Any] | None = None,
         content_type: str = "application/octet-stream",
     ) -> None:
-        """On this device's disk when it returns, on top of what the game last read or wrote here.
+        """Write a save to this device's disk; it replaces what the game last read or wrote.
 
         It goes up with the next pump. Newer bytes replace older ones that did not go up yet. Raises OSError when this
         device cannot keep it.
@@ -568,13 +568,13 @@ class Sync:
         self._bell.set()
 
     def delete(self, slot: str) -> None:
-        """What this device knows to be newest; a delete at the server can be taken back for a while."""
+        """Delete the newest save that this device knows; a delete at the server can be undone for a while."""
         path_of(slot)
         self._change(slot, lambda record: (record.took() if record.newer else record).wrote(None))
         self._bell.set()
 
     def slots(self) -> list[Status]:
-        """Every slot that holds something, or waits for something."""
+        """Return the status of each slot with a save or a pending change."""
         with self._lock:
             return [status for status in map(self.status, sorted(self._records)) if _shown(status)]
 
@@ -600,7 +600,7 @@ class Sync:
             return [self._conflict(record.slot, dispute) for record, dispute in found if dispute]
 
     def dropped(self, slot: str) -> Side | None:
-        """What gave way here last, to theirs or to a delete, also one of this device: for who changes their mind."""
+        """Return the save that was last replaced or deleted on this device, to undo that."""
         with self._lock:
             return self._side(slot, self._record(slot).dropped)
 
@@ -652,7 +652,7 @@ class Sync:
         return SyncConflict(slot, dispute.reason, dispute.base, dispute.current, dispute.copy, self)
 
     def _side(self, slot: str, of: Local | SaveInfo | None) -> Side | None:
-        """From this device, else from the server."""
+        """Read bytes from this device, else from the server."""
         if of is None:
             return None
         data = self._store.load(slot, of.sha256)
@@ -707,7 +707,7 @@ class Sync:
     # -- the server's side --
 
     def pump(self) -> list[Status]:
-        """Hear what changed, bring up what is pending, fetch what is newer; what a game should look at again.
+        """List changes, send pending saves, download newer ones; return the statuses that changed.
 
         Raises what is about the server or the player (Unreachable, SignInRequired, ...); what is about one slot is in
         its status. Nothing is lost by a failure, or by the end of the process: call it again.
@@ -734,7 +734,7 @@ class Sync:
             self._fetch(client, slot)
 
     def run(self, stop: threading.Event, changed: Callable[[Status], object] = lambda status: None) -> None:
-        """Pump whenever there is something to do, until `stop`; for a thread of its own.
+        """Call `pump` whenever there is work, until `stop`; run it in its own thread.
 
         `changed` is called in this thread, with what a game should look at again. Returns soon after `stop`. Raises
         what waiting does not help against: SignInRequired, PlayerBlocked, InUse once this Sync is closed. All else is
@@ -758,7 +758,7 @@ class Sync:
             over.set()
 
     def _tried(self) -> GamedError | None:
-        """Pump; why it did not get through, if that may pass."""
+        """Call `pump`; return the error if it may be temporary."""
         try:
             with self._pumping:
                 self._pump()
@@ -773,7 +773,7 @@ class Sync:
         return self.trouble
 
     def _pause(self, stop: threading.Event, seconds: float, heed: bool) -> None:
-        """Until it is time, or the game or the server has something new."""
+        """Wait for the next try, or for a change of the game or the server."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not (heed and self._bell.is_set()):
             if stop.wait(min(left, SLICE_SECONDS)):
@@ -820,12 +820,12 @@ class Sync:
         return [status for slot, status in statuses.items() if now[slot] != before.get(slot) and _shown(status)]
 
     def _look_of(self, status: Status) -> Sequence[str | None]:
-        """What makes a status another one for the game: where the server's side matters, which one it is."""
+        """Return the parts of a status whose change is reported to the game."""
         of = tag(self._record(status.slot).remote) if status.state in (NEWER, CONFLICT) else None
         return status.state, of, status.problem.code if status.problem else None
 
     def _hear(self, client: GamedClient) -> None:
-        """The list, before any write. The cursor is kept last, so that what was not noted is listed again."""
+        """Read the list before any write; the cursor is stored last, so that unprocessed changes are listed again."""
         try:
             changes = client.changes(self._cursor)
         except Refused as error:
@@ -867,14 +867,14 @@ class Sync:
         return isinstance(entry, SaveInfo) and record.local is not None and entry.sha256 == record.local.sha256
 
     def _history(self, client: GamedClient, slot: str) -> Sequence[Version]:
-        """None for a slot that the server never had."""
+        """Return the stored versions of a slot, none for a slot that the server never had."""
         try:
             return client.versions(slot)
         except NotFound:
             return ()
 
     def _send(self, client: GamedClient, slot: str) -> bool:
-        """What is pending of a slot; True if there may be more."""
+        """Send the pending change of a slot; return True if there may be more."""
         record = self._next(slot)
         if record is None or record.sent is None:
             return False
@@ -889,7 +889,7 @@ class Sync:
         return True
 
     def _next(self, slot: str) -> Record | None:
-        """The record with what to send now, noted on disk before it is sent: the same again until it is answered."""
+        """Return the record with the next write, stored before it is sent and repeated until it is answered."""
         with self._lock:
             record, problem = self._record(slot), self._problems.get(slot)
             sent = record.sent
@@ -960,7 +960,7 @@ class Sync:
             self._change(slot, lambda r: replace(r, unsent_copy=None) if r.unsent_copy == copy else r)
 
     def _dismiss(self, client: GamedClient, slot: str) -> None:
-        """A conflict's copy whose bytes became current is not shown to the player as one any more."""
+        """Dismiss a conflict copy whose bytes became current."""
         record = self._record(slot)
         if record.spent is None or record.dirty or record.sent or record.dispute:
             return
@@ -974,7 +974,7 @@ class Sync:
         self._change(slot, lambda r: replace(r, spent=None))
 
     def _fetch(self, client: GamedClient, slot: str) -> None:
-        """What the game may ask for next, so that it can offline."""
+        """Download saves that the game may read next, so that it can read them offline."""
         record, problem = self._record(slot), self._problems.get(slot)
         wanted = record.base if not record.dirty else None
         if record.dispute or record.newer:
@@ -1013,7 +1013,7 @@ def _shown(status: Status) -> bool:
 
 
 def _is_slot(name: str) -> bool:
-    """Names of a later protocol are left alone."""
+    """Ignore names of a later protocol."""
     with contextlib.suppress(Refused):
         return bool(path_of(name))
     return False
@@ -1044,7 +1044,7 @@ class Mirror:
     """While watching: how each file looked the last time. One that still changes is left for the next."""
 
     def bring_in(self) -> None:
-        """What the person changed in the folder."""
+        """Write the player's changes in the folder to the saves."""
         files = {path.name: path for path in self.folder.iterdir() if _is_slot(path.name) and path.is_file()}
         for slot, path in sorted(files.items()):
             if self._rests(path):
@@ -1057,7 +1057,7 @@ class Mirror:
                     self.sync.delete(slot)
 
     def bring_out(self) -> None:
-        """What came from elsewhere, and files that are gone."""
+        """Write the changes of other devices to the folder, and remove deleted files."""
         for slot in self.sync._known():
             status, path = self.sync.status(slot), self.folder / slot
             if path.exists() and not (status.state == NEWER and self._holds(slot, path.read_bytes())):
@@ -1074,7 +1074,7 @@ class Mirror:
                 self.sync.read(slot)
 
     def show(self, conflict: SyncConflict) -> str:
-        """Their side lies beside, under a name that is no slot's."""
+        """Write the server's save beside it, under a name that is not a slot."""
         theirs = conflict.theirs()
         if theirs is None:
             return f"{conflict.slot}: {conflict.reason} at the server, and changed here"
@@ -1109,7 +1109,7 @@ class Mirror:
 
 
 def run_folder(client: GamedClient, options: argparse.Namespace) -> tuple[Mapping[str, Any], str]:
-    """`gamed_client.py sync FOLDER`: once, or with --watch until interrupted."""
+    """Run `gamed_client.py sync FOLDER` once, or with --watch until interrupted."""
     options.files.mkdir(parents=True, exist_ok=True)
     with Sync(client) as sync:
         mirror = Mirror(sync, options.files, options.delete)
@@ -1134,7 +1134,7 @@ def run_folder(client: GamedClient, options: argparse.Namespace) -> tuple[Mappin
 
 
 def _watch(mirror: Mirror, keep: str | None) -> None:
-    """In step until interrupted, or until the sync itself ends."""
+    """Sync until interrupted, or until the sync itself ends."""
     stop, failed = threading.Event(), []
 
     def run() -> None:

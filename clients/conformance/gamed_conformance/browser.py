@@ -62,7 +62,7 @@ class Browser:
         return answer.status, found, text
 
     def open(self, url: str) -> dict[str, Any]:
-        """What the page of a sign-in offers now: its forms, a finish code, a way back to the game."""
+        """Return what the sign-in page contains: its forms, a finish code, a link back to the game."""
         path = url.partition(urlsplit(url).netloc)[2] if "://" in url else url
         return self._seen(self._ask("GET", path))
 

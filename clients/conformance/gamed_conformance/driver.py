@@ -43,7 +43,7 @@ class Pending:
         self._answers.put(answer)
 
     def result(self, seconds: float = LIMIT_SECONDS) -> Any:
-        """What is under `ok`; CommandFailed with what is under `error`."""
+        """Return the value of `ok`; raise CommandFailed with the value of `error`."""
         try:
             answer = self._answers.get(timeout=seconds)
         except queue.Empty:

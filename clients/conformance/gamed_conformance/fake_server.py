@@ -113,7 +113,7 @@ class FakeServer:
         self.release(None)
 
     def release(self, name: str | None) -> None:
-        """What is held goes on; None: everything, for good."""
+        """Continue held requests; None continues all of them, and later ones."""
         with self._changed:
             self._held.add("*" if name is None else name)
             self._changed.notify_all()

@@ -151,7 +151,7 @@ def read_request(connection: socket.socket, now: Callable[[], float]) -> Request
 
 
 def forward(port: int, request: Request, torn: bool = False) -> Answer:
-    """What the server on `port` answers. With `torn` only the first half of the request reaches it."""
+    """Return the response of the server on `port`; with `torn` it receives only the first half of the request."""
     left_out = {"connection", "expect", "transfer-encoding", "content-length", "host"}
     fields = [(name, value) for name, value in request.headers.items() if name not in left_out]
     fields += [("host", f"127.0.0.1:{port}"), ("connection", "close")]

@@ -1,4 +1,4 @@
-"""What must hold in every scenario, whatever it is about."""
+"""These checks hold in every scenario."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check_invariants(scenario_run: ScenarioRun) -> None:
 
 
 def no_secret_elsewhere(scenario_run: ScenarioRun) -> None:
-    """What one server gave is never sent to another (PROTOCOL 1: Rules for clients)."""
+    """Check that secrets of one server are never sent to another (PROTOCOL 1: Rules for clients)."""
     handed = {name: {s for s in end.given if s} for name, end in scenario_run.ends.items()}
     for name, end in scenario_run.ends.items():
         foreign = set().union(*(given for other, given in handed.items() if other != name))
@@ -42,7 +42,7 @@ def no_secret_elsewhere(scenario_run: ScenarioRun) -> None:
 
 
 def no_secret_in_urls(scenario_run: ScenarioRun) -> None:
-    """Credentials travel in the Authorization header or a JSON body only (PROTOCOL 1)."""
+    """Check that credentials are sent only in the Authorization header or a JSON body (PROTOCOL 1)."""
     for end in scenario_run.ends.values():
         for request in end.seen:
             if SECRET.search(request.path.encode()):
@@ -52,7 +52,7 @@ def no_secret_in_urls(scenario_run: ScenarioRun) -> None:
 
 
 def no_secret_said(scenario_run: ScenarioRun) -> None:
-    """Neither results nor what the client prints show one."""
+    """Check that no result and no output of the client shows a secret."""
     secrets = set().union(*(end.secrets for end in scenario_run.ends.values()))
     for driver in scenario_run.world.drivers:
         for line in list(driver.lines):

@@ -1,4 +1,4 @@
-"""Releases as a server delivers them (PROTOCOL 5), small enough to be hostile with: manifests, objects, ranges."""
+"""Fake releases are served as by gamed (PROTOCOL 5), with manifests, objects and ranges, and may be hostile."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ReleaseFile:
 
 
 class FakeReleases:
-    """What lies at each path below /assets/."""
+    """The file at each path below /assets/."""
 
     def __init__(self) -> None:
         self.paths: dict[str, ReleaseFile] = {}
 
     def publish(self, channel: str, files: Mapping[str, str], also: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-        """Makes a release current. `also`: entries of the manifest that no file stands behind; `about`: its members."""
+        """Publish a release. `also` are entries of the manifest without a file; `about` are its other members."""
         listed: dict[str, Any] = {}
         for path, text in files.items():
             body = text.encode()
@@ -48,7 +48,7 @@ class FakeReleases:
         return release
 
     def answer(self, request: Request) -> Answer | None:
-        """None: nothing of that name is here."""
+        """Return the response to a request, or None if there is no such file."""
         found = self.paths.get(unquote(request.path.partition("?")[0]))
         if found is None or request.method not in ("GET", "HEAD"):
             return None

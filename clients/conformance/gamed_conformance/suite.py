@@ -40,7 +40,7 @@ class Scenario:
 
     @property
     def cases(self) -> list[Mapping[str, Any]]:
-        """What is filled in, one run for each."""
+        """Return the values of each case; each is a run of its own."""
         return self.data.get("cases", [{}])
 
 

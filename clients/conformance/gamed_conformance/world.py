@@ -102,7 +102,7 @@ class World:
 
 
 def made_up(player: str = "ply_made_up") -> dict[str, Any]:
-    """What collect might answer; no server knows it."""
+    """Return a collect result that no server has sent."""
     return {
         "status": "complete",
         "token_type": "Bearer",

@@ -160,7 +160,7 @@ def test_of(defect: Defect):
 
 class CanFail(SynchronousTestCase):
     def failing(self, defect: Defect) -> str:
-        """What the suite says of a client with this defect."""
+        """Return the failure that the suite reports for a client with this defect."""
         folder = Path(self.mktemp()).absolute() / "clients"
         copytree(CLIENTS / "python", folder / "python")
         copytree(CLIENTS / "conformance" / "drivers", folder / "conformance" / "drivers")

@@ -50,13 +50,13 @@ class RunnerTests(SynchronousTestCase):
         self.assertIn("gamed-no-such-tool", str(self.assertRaises(DriverFailed, world.driver)))
 
     def test_driver_that_ends(self) -> None:
-        """What it said last is shown."""
+        """The failure shows the driver's last output."""
         world = World([sys.executable, "-c", "raise SystemExit('I cannot')"])
         self.addCleanup(world.close)
         self.assertIn("I cannot", str(self.assertRaises(DriverFailed, world.driver)))
 
     def test_unsupported_is_named(self) -> None:
-        """What a driver does not have is no failure and no success: it is listed."""
+        """A feature that a driver does not have is neither a failure nor a success, and is listed."""
         code, said = ran("'x'", "slots", "sync_*")
         self.assertIn("slots: not supported, needs saves", said)
         self.assertIn("sync_unseen: not supported, needs sync", said)
@@ -107,7 +107,7 @@ class PageTests(SynchronousTestCase):
 
 class MatchingTests(SynchronousTestCase):
     def test_expect(self) -> None:
-        """What is named must be so; what is not may be anything."""
+        """Named members must match; other members may have any value."""
         found = {"a": 1, "b": [{"c": "x"}, {"c": "y"}], "d": None, "e": True}
         for good in (
             {},

@@ -11,7 +11,7 @@ from tests.support.python_client import gamed_sync as gs
 
 class Rules(ClientCase):
     def check(self, name: str, *arguments: object) -> str:
-        """What it printed, if all is well."""
+        """Run the program; return its output."""
         done = ran(built("Checks", CHECKS), name, *map(str, arguments))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         return done.stdout.strip()
@@ -63,7 +63,7 @@ class Rules(ClientCase):
         self.assertIsNotNone(self.on_disk())
 
     def test_what_is_pending_is_that_of_the_python_client(self) -> None:
-        """What one has written offline the other reads, and goes on from."""
+        """A save that one client wrote offline is read and continued by the other."""
         self.signed_in()
         self.check("SavesOffline", self.server, self.folder, "auto")
         with gs.Sync(self.client) as sync:

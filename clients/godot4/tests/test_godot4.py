@@ -20,7 +20,7 @@ DECLARED = re.compile(r"^(?P<indent>\t*)(?P<kind>class|func|static func|signal|c
 
 
 def gdtoolkit(tool: str, *arguments: str) -> str:
-    """What it says; nothing that it says is good. It looks for gdlintrc where it runs."""
+    """Return the complaints of gdlint, which reads gdlintrc from the current folder."""
     command = [sys.executable, "-m", f"gdtoolkit.{tool}", *arguments]
     ran = subprocess.run(command, cwd=CLIENTS, capture_output=True, text=True, timeout=100, check=False)
     return "" if ran.returncode == 0 else ran.stdout + ran.stderr
@@ -56,7 +56,7 @@ class Godot4(SynchronousTestCase):
             self.assertEqual(gdtoolkit("linter", *(f"{version}/{name}" for name in FILES)), "")
 
     def test_same_names(self) -> None:
-        """What a game can use of one it can use of the other: no function, signal or parameter drifts away."""
+        """Both clients have the same public functions, signals and parameters."""
         for name in FILES:
             three = set(declared("godot3", name))
             four = set(declared("godot4", name)) - OF_GODOT_4.get(name, set())

@@ -90,7 +90,7 @@ class OneFolderTests(SynchronousTestCase):
     """What the JavaScript client keeps on a disk is what the Python client keeps, and the other way round."""
 
     def in_node(self, folder: Path, step: str = "") -> list[object]:
-        """Who is signed in there and what was saved, as JavaScript finds it; then it saves something of its own."""
+        """Return the player and the saves that JavaScript finds, and let it write a save."""
         script = SAVED.format(clients=ROOT / "clients" / "js", folder=folder, step=step)
         command = [NODE, "--input-type=module", "-e", script]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)

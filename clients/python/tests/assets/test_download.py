@@ -137,7 +137,7 @@ class Downloads(AssetsCase):
         self.assert_has({})
 
     def test_without_a_network(self) -> None:
-        """What is here is whole and usable while nobody answers."""
+        """Downloaded files are complete and usable while no server answers."""
         self.fake.publish(FIRST)
         self.assets.download()
         self.fake.stop()
@@ -179,7 +179,7 @@ class Pins(AssetsCase):
         self.assertEqual({mark.name.split(".")[0] for mark in (self.folder / "use").iterdir()}, {new})
 
     def test_let_go(self) -> None:
-        """What is closed leaves no mark, so that starts of the game do not pile up."""
+        """A closed release leaves no mark, so that starts of the game do not accumulate marks."""
         self.fake.publish(FIRST)
         self.assets.download()
         self.assertEqual(self.assets.switch().id, self.assets.current.id)
@@ -317,7 +317,7 @@ class Interrupted(AssetsCase):
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     def test_next_release(self) -> None:
-        """What arrived of a release that was cut off also serves the one after it."""
+        """Files of an interrupted download are used for the next release."""
         self.fake.publish(FIRST)
         self.fake.scripted["GET", object_path(FIRST["sounds/größe ☃.ogg"])] += [problem(404, "file_not_found")]
         self.patch(ga, "RESTARTS", 1)
@@ -438,7 +438,7 @@ class Misbehaviour(AssetsCase):
         self.assert_has(FIRST)
 
     def test_parts_of_another_release(self) -> None:
-        """What arrived of files that nobody wants any more counts for nothing, and makes room."""
+        """Partial files that no release needs any more are deleted."""
         (self.folder / "staging" / f"{sha256(b'other').hexdigest()}.0").write_bytes(bytes(1000))
         self.patch(ga.shutil, "disk_usage", lambda path: ga.shutil._ntuple_diskusage(100, 98, 2))
         self.raised(ga.DiskFull, "disk_full")

@@ -117,7 +117,7 @@ class Manifests(AssetsCase):
         self.refused(manifest({"a": b""}))
 
     def test_later_members(self) -> None:
-        """What a newer server adds is passed over."""
+        """Unknown members of a newer server are ignored."""
         found = manifest({"a": b"x"}, meta={"level": 3}, later=[1])
         self.fake.publish_raw(found, {"a": b"x"})
         self.assertEqual(self.assets.download().meta, {"level": 3})

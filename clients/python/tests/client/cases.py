@@ -16,7 +16,7 @@ OFFER_SECONDS, PATIENCE_SECONDS = gc.RETURN_SECONDS, 60.0
 
 
 def returned(url: str, host: str | None = None) -> tuple[int, str | None]:
-    """What a browser gets that follows `url`: status and Location. `host` is what it claims to have asked for."""
+    """Request `url` as a browser does; return status and Location. `host` is the Host header."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=PATIENCE_SECONDS)
     connection.request("GET", url.partition(parts.netloc)[2], headers={"Host": host or parts.netloc})
@@ -50,7 +50,7 @@ class ClientCase(SynchronousTestCase):
         return self.client
 
     def on_disk(self):
-        """What a process that starts now would find."""
+        """Return a client that reads the same folder, as a new process does."""
         return self.another().credential
 
     def raised(self, error: type[Exception], code: str, call: Callable, *args: object, **how: object) -> Exception:

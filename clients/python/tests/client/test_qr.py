@@ -32,7 +32,7 @@ def modules(text: str) -> list[list[int]]:
 
 
 def framed(url: str) -> list[list[int]]:
-    """What a scanner must see: the code, four light modules around it, one light row more for the last half."""
+    """Return the modules that a scanner must see: the code and four light modules around it, and one more light row."""
     rows = [[int(bool(module)) for module in row] for row in segno.make(url, micro=False).matrix_iter(border=4)]
     return [*rows, [0] * len(rows[0])]
 

@@ -91,7 +91,7 @@ class Get(SaveCase):
         self.raised(gc.Deleted, "deleted", self.client.get, "auto")
 
     def test_current(self) -> None:
-        """What is known already is not transferred."""
+        """Known bytes are not transferred again."""
         self.fake.saves["auto"] = (3, b"x")
         save = self.client.get("auto")
         self.raised(gc.NotModified, "not_modified", self.client.get, "auto", unless=save)
@@ -159,7 +159,7 @@ class Weather(SaveCase):
     """Trying again."""
 
     def test_passing(self) -> None:
-        """What passes is tried again, a few times, each pause a little different and longer."""
+        """A temporary failure is retried a few times with random, growing pauses."""
         for reply in [LOST, problem(503, "busy"), Reply(502, b"<html>"), Reply(504), problem(408, "request_timeout")]:
             self.pauses.clear()
             self.fake.scripted["GET", "/game/"].extend([reply] * (gc.TRIES - 1))
@@ -185,7 +185,7 @@ class Weather(SaveCase):
         self.assertEqual((self.pauses, error.retry_after), ([], 300.0))
 
     def test_final(self) -> None:
-        """What does not pass is not tried again."""
+        """A permanent failure is not retried."""
         for status, code, kind in [
             (507, "storage_full", gc.StorageFull),
             (500, "internal_error", gc.Refused),

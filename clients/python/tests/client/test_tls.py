@@ -37,7 +37,7 @@ class Tls(SynchronousTestCase):
         return fake
 
     def ask(self, fake: FakeGamed, trusted: Path) -> dict:
-        """What the program says to `whoami` when `trusted` is all it trusts."""
+        """Return the output of `whoami` with `trusted` as the only trusted certificate."""
         place = ["--server", fake.base, "--folder", str(self.folder), "--json", "whoami"]
         env = {**os.environ, "SSL_CERT_FILE": str(trusted)}
         done = subprocess.run(

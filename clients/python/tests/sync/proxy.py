@@ -107,7 +107,7 @@ class Proxy(Struct):
                 client.sendall(answer[: len(answer) // 2])
 
     def _forward(self, raw: bytes, whole: bool = True) -> bytes:
-        """What the service says, all of it."""
+        """Return the complete response of the service."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=LIMIT_SECONDS) as service:
             service.sendall(raw)
             if not whole:

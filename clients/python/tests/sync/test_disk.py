@@ -59,7 +59,7 @@ class Disk(SyncCase):
         self.assertEqual(desk.start().read(self.slot).data, b"x")
 
     def test_closed(self) -> None:
-        """What was closed changes nothing any more."""
+        """A closed sync changes nothing."""
         desk = self.device()
         desk.stop()
         self.raised(gs.InUse, "closed", desk.sync.write, self.slot, b"x")

@@ -92,7 +92,7 @@ class Cut(SyncCase):
         self.assertGreater(steps, 5)
 
     def survives(self, steps: int) -> bool:
-        """Whether the life was cut off after so many steps."""
+        """Run a process that is killed after this many steps; return whether it was killed."""
         device, slot = self.device(f"desk {steps}"), f"{self.slot}-{steps}"
         whole, left = gs.write_whole, [steps]
 

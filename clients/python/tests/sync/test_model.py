@@ -58,7 +58,7 @@ class World(Struct):
         player.device.sync.write(self.slot, player.held)
 
     def delete(self, player: Player) -> None:
-        """Of what the menu shows."""
+        """Choose one of the slots that the menu shows."""
         if player.device.state(self.slot) != "newer" and player.held is not None:
             player.device.sync.delete(self.slot)
             player.held = None

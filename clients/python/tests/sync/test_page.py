@@ -25,7 +25,7 @@ class PageTests(SynchronousTestCase):
         self.assertEqual({state for state in states if f"| `{state}` | " in self.page}, states)
 
     def test_sides(self) -> None:
-        """What the page does with a conflict can be done."""
+        """The page's example of a conflict works."""
         used = set(re.findall(r"conflict\.(\w+)", self.page))
         fields = set(gs.SyncConflict.__dataclass_fields__)
         self.assertLessEqual(used, {*vars(gs.SyncConflict), *fields})

@@ -79,7 +79,7 @@ class Losses(SyncCase):
         self.assertEqual(sides, [b"mine", b"went on", b"me too"])
 
     def test_written_during_upload(self) -> None:
-        """What the game writes while an upload runs stays pending, and goes out next."""
+        """A save that the game writes during an upload stays pending, and is sent next."""
         desk = self.device()
         desk.sync.write(self.slot, b"one")
 
@@ -241,7 +241,7 @@ class Refusals(SyncCase):
         self.assertIsNone(theirs.read(self.slot))
 
     def test_wrong_use(self) -> None:
-        """What is no slot or no meta is refused at once, and nothing is kept of it."""
+        """An invalid slot or meta is rejected at once, and nothing is stored."""
         desk = self.device()
         for slot in ("", "A", "../x", "nul.sav", "a.", "a/b"):
             self.raised(gc.Refused, "invalid_slot", desk.sync.write, slot, b"x")

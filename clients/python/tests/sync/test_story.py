@@ -67,7 +67,7 @@ class Story(SyncCase):
         self.assertEqual((sofa.state(self.slot), sofa.bytes(self.slot)), ("in_step", b"level 9"))
 
     def test_keep_theirs_after_playing_on(self) -> None:
-        """What the game saved during the conflict stays at the server too, as the newest copy of this device."""
+        """A save during a conflict is stored at the server, too, as the newest copy of this device."""
         desk, _ = self.offline()
         conflict = self.conflict(desk)
         desk.sync.write(self.slot, b"level 4", meta={"title": "newest"})
@@ -245,7 +245,7 @@ class Deletions(SyncCase):
         self.assertEqual((desk.sync.conflicts, desk.bytes(self.slot)), ([], b"new game"))
 
     def test_never_sent(self) -> None:
-        """What never left this device is deleted here, and the server is not asked."""
+        """A save that was never sent is deleted on the device without a request."""
         desk = self.device()
         desk.sync.write(self.slot, b"x")
         desk.sync.delete(self.slot)
