@@ -9,7 +9,7 @@ from gamed.crypto import Indexer
 from gamed.http.conditional import Conditions
 from gamed.saves.commands import ReadRequest, SlotSnapshot
 from gamed.saves.store import read_slot
-from gamed.sessions.credentials import access_token
+from gamed.sessions.credentials import parse_access_token
 from gamed.sessions.tables import authenticate
 
 
@@ -20,7 +20,7 @@ def indexer_of(folder: Path) -> Indexer:
 
 
 def player_of(connection: Connection, indexer: Indexer, authorization: str | None) -> str:
-    token = access_token((authorization or "").removeprefix("Bearer "))
+    token = parse_access_token((authorization or "").removeprefix("Bearer "))
     return authenticate(connection, indexer, token, time.time_ns() // 1_000_000).player_id
 
 

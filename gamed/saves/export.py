@@ -81,7 +81,7 @@ class ExportJob:
         reservations: DiskReservations,
         on_end: Callable[[], object],
     ) -> None:
-        """Take over the reservation of the expected bytes; call `on_end` once, when the export is over."""
+        """Own the reservation of the expected bytes; call `on_end` once, when the export is over."""
         self._archive = archive
         self._cursor = cursor
         self._expected = expected_bytes

@@ -57,7 +57,7 @@ def expires_ms(limits: SaveLimits, version: Version, current: int | None, versio
 def _retention_of(
     limits: SaveLimits, current: int | None, versions: Sequence[Version], now_ms: int
 ) -> Mapping[int, int | None]:
-    """Return by version the instant of its next check; an instant that is not later than now means: delete it."""
+    """Map each version to the instant of its next check; one that is not later than now means that it is deleted."""
     expiries = {
         version.version: expires_ms(limits, version, current, versions)
         for version in versions
