@@ -53,7 +53,7 @@ class PlanTest(CommitCase):
                     yield from () if words[-1] in partial else [(step, " ".join(sql.split()))]
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        return self.successResultOf(self.house.rows(query))
+        return self.successResultOf(self.server.rows(query))
 
     def test_requests(self) -> None:
         """Whatever a game asks of its saves, its bytes and its session."""
@@ -73,8 +73,8 @@ class PlanTest(CommitCase):
         self.commit(write("auto", b"one", "nothing"), delete("large", "*"))
         for path in ("/game/", "/game/saves", "/game/saves?since=0.0", "/game/export"):
             self.ask("GET", path)
-        _, pair = self.successResultOf(self.house.open())
-        self.successResultOf(ensureDeferred(self.house.sessions.refresh(text(pair.refresh))))
+        _, pair = self.successResultOf(self.server.open())
+        self.successResultOf(ensureDeferred(self.server.sessions.refresh(text(pair.refresh))))
         self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})
         self.assertGreater(len(self.plans), 50)
         self.assertEqual(list(self.scans()), [])
@@ -83,16 +83,16 @@ class PlanTest(CommitCase):
         """Every minute, whether there is something to do or not."""
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
-        self.successResultOf(self.house.open(BERT))
+        self.successResultOf(self.server.open(BERT))
         self.successResultOf(self.stores.auth.submit(lambda connection: player_store.mark_removed(connection, BERT, 0)))
-        house, now_ms = self.house, lambda: self.house.now_ms + 365 * 24 * 3600 * 1000
-        context = service_context(house.issuer.keys, self.stores, house.audit, now_ms)
-        players = PlayerComponents(context, house.revoked.append)
-        logins = SqliteLoginStore(self.stores.reads, self.stores.auth, house.issuer.keys)
+        server, now_ms = self.server, lambda: self.server.now_ms + 365 * 24 * 3600 * 1000
+        context = service_context(server.issuer.keys, self.stores, server.audit, now_ms)
+        players = PlayerComponents(context, server.revoked.append)
+        logins = SqliteLoginStore(self.stores.reads, self.stores.auth, server.issuer.keys)
         works: list[Callable[[], Any]] = [
             players.clean_up,
             CleanupTask(self.stores, self.limits, now_ms, lambda size: b"\xfe" * size, lambda player_id: None).clean_up,
-            house.sessions.clean_up,
+            server.sessions.clean_up,
             lambda: logins.delete_idle_buckets(now_ms()),
         ]
         for work in works:

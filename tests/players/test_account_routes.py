@@ -24,10 +24,10 @@ MINUTE_MS = 60_000
 LOCAL = "/auth/identities/local"
 
 
-def removals_of(house: SessionServer, stores: Databases) -> RemovalService:
+def removals_of(server: SessionServer, stores: Databases) -> RemovalService:
     """Return the removal service as the service builds it."""
     players = SqlitePlayerStore(stores.reads, stores.auth)
-    return RemovalService(players, SqliteEraseStore(stores, Counting()), lambda: house.now_ms, house.audit)
+    return RemovalService(players, SqliteEraseStore(stores, Counting()), lambda: server.now_ms, server.audit)
 
 
 class AccountCase(SaveCase):
@@ -37,21 +37,21 @@ class AccountCase(SaveCase):
 
     def setUp(self) -> None:
         super().setUp()
-        house = self.house
+        server = self.server
         players = SqlitePlayerStore(self.stores.reads, self.stores.auth)
-        self.removals = removals_of(house, self.stores)
+        self.removals = removals_of(server, self.stores)
         account = AccountService(
-            players, self.removals, house.revoked.append, self.ways, lambda: house.now_ms, house.audit
+            players, self.removals, server.revoked.append, self.ways, lambda: server.now_ms, server.audit
         )
-        rooms = [PlayerRoutes(house.sessions, account, self.detached), self.routes]
-        rooms.append(SessionRoutes(house.sessions, self.detached))
-        self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: house.now_ms)
+        rooms = [PlayerRoutes(server.sessions, account, self.tasks), self.routes]
+        rooms.append(SessionRoutes(server.sessions, self.tasks))
+        self.browser = Browser(rooms, clock=self.clock, now_ms=lambda: server.now_ms)
 
     def make_stores(self) -> Databases:
         return file_databases(self)
 
     def link(self, provider: str, realm: Index, player_id: str = ANNA, at_ms: int = NOW_MS) -> Index:
-        index = self.house.issuer.keys.indexer.index(Purpose.IDENTITY, provider.encode(), player_id.encode())
+        index = self.server.issuer.keys.indexer.index(Purpose.IDENTITY, provider.encode(), player_id.encode())
 
         def transaction(connection: Connection) -> None:
             player_tables.insert_identity(
@@ -62,7 +62,7 @@ class AccountCase(SaveCase):
         return index
 
     def add_account(self, name: str, player_id: str = ANNA) -> None:
-        keys = self.house.issuer.keys
+        keys = self.server.issuer.keys
 
         def transaction(connection: Connection) -> None:
             player_tables.create_account(
@@ -79,7 +79,7 @@ class AccountCase(SaveCase):
         return self.ask("DELETE", f"/auth/identities/{provider}")
 
     def count(self, table: str) -> int:
-        [(rows,)] = self.successResultOf(self.house.rows(f"SELECT count(*) FROM {table}"))
+        [(rows,)] = self.successResultOf(self.server.rows(f"SELECT count(*) FROM {table}"))
         return int(rows)
 
 
@@ -91,7 +91,7 @@ class IdentityTests(AccountCase):
         self.link("gone", GONE)
         self.add_account("anna")
         self.link("discord", DISCORD, at_ms=NOW_MS + 2)
-        self.successResultOf(self.house.open(BERT))
+        self.successResultOf(self.server.open(BERT))
         self.link("google", GOOGLE, BERT)
         answer = self.ask("GET", "/auth/identities")
         self.assertEqual((answer.status, answer.headers["cache-control"]), (200, "no-store"))
@@ -118,15 +118,15 @@ class IdentityTests(AccountCase):
         self.assertIsNone(
             self.successResultOf(self.stores.reads.submit(lambda c: player_tables.identity_owner(c, index)))
         )
-        self.assertEqual(self.house.audit.lines, [f"identity_unlinked player={ANNA} provider=discord"])
+        self.assertEqual(self.server.audit.lines, [f"identity_unlinked player={ANNA} provider=discord"])
 
     def test_last_identity(self) -> None:
         """Unlinking the last identity that can sign in is answered 409, whatever others there are."""
         self.link("discord", DISCORD)
-        self.refused(self.unlink("discord"), 409, "last_identity")
+        self.assert_problem(self.unlink("discord"), 409, "last_identity")
         self.link("gone", GONE)
         self.add_account("anna")
-        self.refused(self.unlink("discord"), 409, "last_identity")
+        self.assert_problem(self.unlink("discord"), 409, "last_identity")
         for dead in ("gone", "local"):
             self.assertEqual(self.unlink(dead).status, 204)
         self.assertEqual(self.providers(), [("discord", True)])
@@ -135,7 +135,7 @@ class IdentityTests(AccountCase):
     def test_who_may(self) -> None:
         """The routes need a valid access token, and never change another player."""
         self.link("discord", DISCORD)
-        self.successResultOf(self.house.open(BERT))
+        self.successResultOf(self.server.open(BERT))
         self.link("google", GOOGLE, BERT)
         for method, path in (
             ("GET", "/auth/identities"),
@@ -156,7 +156,7 @@ class LocalModeTests(AccountCase):
         self.add_account("anna")
         self.link("discord", DISCORD)
         self.assertEqual(self.providers(), [("discord", False), ("local", True)])
-        self.refused(self.ask("DELETE", LOCAL), 409, "last_identity")
+        self.assert_problem(self.ask("DELETE", LOCAL), 409, "last_identity")
         self.assertEqual(self.unlink("discord").status, 204)
 
 
@@ -180,16 +180,16 @@ class EraseTests(AccountCase):
         ):
             self.assertEqual(self.count(table), left, table)
         self.assertEqual(self.ask("GET", "/game/saves/auto", berts).body, b"bert's")
-        self.refused(self.ask("GET", "/auth/sessions"), 401, "token_invalid")
-        self.assertEqual(self.house.revoked, [ANNA])
-        self.assertEqual(self.house.audit.lines, [f"erase_started player={ANNA}", f"erased player={ANNA}"])
+        self.assert_problem(self.ask("GET", "/auth/sessions"), 401, "token_invalid")
+        self.assertEqual(self.server.revoked, [ANNA])
+        self.assertEqual(self.server.audit.lines, [f"erase_started player={ANNA}", f"erased player={ANNA}"])
 
     def test_recent_sign_in(self) -> None:
         """A player may erase up to ten minutes after the sign-in; a refresh does not count as a sign-in."""
-        self.house.now_ms += 10 * MINUTE_MS + 1
-        self.refused(self.ask("DELETE", "/auth/player"), 403, "reauthentication_required")
+        self.server.now_ms += 10 * MINUTE_MS + 1
+        self.assert_problem(self.ask("DELETE", "/auth/player"), 403, "reauthentication_required")
         self.assertEqual(self.count("player"), 1)
-        self.house.now_ms -= 1
+        self.server.now_ms -= 1
         self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
 
     def test_upload_in_flight(self) -> None:
@@ -203,7 +203,7 @@ class EraseTests(AccountCase):
                 headers = {**self.bearer, **ABSENT, "Content-Length": str(len(body))}
                 call = self.browser.send("PUT", "/game/saves/other", headers, body[:1000])
                 self.assertEqual(self.ask("DELETE", "/auth/player").status, 204)
-                self.refused(call.send(body[1000:]).answer, 410, "erased")
+                self.assert_problem(call.send(body[1000:]).answer, 410, "erased")
                 self.assertEqual((self.count("save"), self.count("blob"), self.count("player")), (0, 0, 0))
 
     def test_state_unavailable(self) -> None:

@@ -30,7 +30,7 @@ from gamed.sessions.credentials import CredentialIssuer
 from tests.cli.process import ROOT, environment
 from tests.players.killed_command import KEYS
 from tests.players.test_account_routes import removals_of
-from tests.saves.state_machine import body_of, flaws
+from tests.saves.state_machine import body_of, count_errors
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.sessions.server import SessionServer
 from tests.support.databases import data_folder, file_databases
@@ -111,7 +111,7 @@ class FolderCase(SynchronousTestCase):
 
     def assert_sound(self) -> None:
         with closing(sqlite3.connect(self.state)) as connection:
-            self.assertEqual(flaws(connection), [])
+            self.assertEqual(count_errors(connection), [])
 
     def at(self, path: Path, unit: Callable[[sqlite3.Connection], Any]) -> Any:
         with closing(sqlite3.connect(path)) as connection:

@@ -1,4 +1,4 @@
-"""What tests of commits share."""
+"""This module has the fixtures of the tests of commits."""
 
 import json
 from hashlib import sha256
@@ -15,7 +15,7 @@ def digest(data: bytes) -> str:
 
 
 def write(slot: str, data: bytes, base: str | None = None, **members: Any) -> dict[str, Any]:
-    """An entry; without a base for a slot that is empty."""
+    """Return an entry that writes; without a base it is for an empty slot."""
     condition = {"if_none_match": "*"} if base is None else {"if_match": base}
     return {"slot": slot, "sha256": digest(data), **condition, **members}
 
@@ -25,7 +25,7 @@ def delete(slot: str, base: str = "*") -> dict[str, Any]:
 
 
 class CommitCase(SaveCase):
-    """`self.stage(b"...")` and `self.commit(write("auto", b"..."))` speak for Anna."""
+    """A test case whose requests, such as `self.stage(b"...")`, are Anna's."""
 
     def stage(self, *bodies: bytes) -> None:
         for data in bodies:

@@ -1,4 +1,4 @@
-"""The room of saves over stores in memory, spoken to in HTTP; one player who is signed in."""
+"""This module serves the routes of saves over databases in memory; one player, Anna, is signed in."""
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from gamed.saves.routes import SaveRoutes
 from gamed.saves.service import SaveEnvironment, SaveService
 from gamed.saves.store import DatabaseChangeSource, SqliteSaveStore
 from gamed.saves.uploads import SaveBodyPolicy, UploadAdmission
-from tests.saves.state_machine import flaws, spoil
+from tests.saves.state_machine import count_errors, damage_blobs
 from tests.sessions.fixtures import ANNA, Counting
 from tests.sessions.server import SessionServer, text
 from tests.support.databases import InlineReactor, memory_databases
@@ -40,7 +40,7 @@ STAGED_SECONDS = 24 * 3600
 
 KIB, MIB = 1024, 1024 * 1024
 BIG = bytes(range(1, 251)) * 2100
-"""Over 256 KiB: by way of files."""
+"""A body over 256 KiB, which the server receives in a file."""
 ABSENT = {"If-None-Match": "*"}
 
 
@@ -49,17 +49,17 @@ def digest_of(data: bytes) -> str:
 
 
 def tag(version: int, data: bytes) -> str:
-    """With its quotes."""
+    """Return the entity-tag with its quotes."""
     return f'"{version}-{sha256(data).hexdigest()[:16]}"'
 
 
 class SaveCase(SynchronousTestCase):
-    """`self.put("auto", b"...", **headers)` and its like speak for Anna."""
+    """A test case whose requests, such as `self.put("auto", b"...")`, are Anna's."""
 
     limits = SaveLimits()
     crashes = False
     writes_per_minute = 0
-    """No limit, whatever `limits` say."""
+    """0 is no limit; it replaces that of `limits`."""
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -67,43 +67,43 @@ class SaveCase(SynchronousTestCase):
         self.folder.mkdir()
         self.stores = self.make_stores()
         self.free = 2**40
-        self.house = SessionServer(self.stores)
+        self.server = SessionServer(self.stores)
         self.bearer = self.sign_in(ANNA)
-        self.browser = self.room(self.limits)
+        self.browser = self.browser_for(self.limits)
 
     def make_stores(self) -> Databases:
         self.store_clock = InlineReactor()
-        return memory_databases(lambda: self.house.now_ms, self.store_clock)
+        return memory_databases(lambda: self.server.now_ms, self.store_clock)
 
-    def room(self, limits: SaveLimits) -> Browser:
-        """A room over the same stores."""
+    def browser_for(self, limits: SaveLimits) -> Browser:
+        """Return a browser for the routes of saves over the same databases."""
         random = Counting()
-        store = SqliteSaveStore(self.stores, self.house.issuer.keys.indexer, limits)
+        store = SqliteSaveStore(self.stores, self.server.issuer.keys.indexer, limits)
         self.waiters = LongPollRegistry(self.clock)
-        self.waits_of = ChangeWaiters(self.waiters, DatabaseChangeSource(self.stores))
-        now_ms, paced = lambda: self.house.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
+        self.change_waiters = ChangeWaiters(self.waiters, DatabaseChangeSource(self.stores))
+        now_ms, paced = lambda: self.server.now_ms, replace(limits, writes_per_minute=self.writes_per_minute)
         rate, staging = WriteRateLimiter.of(paced), WriteRateLimiter.of_staging(paced)
-        environment = SaveEnvironment(limits, now_ms, random, self.waits_of)
-        saves = SaveService(store, self.house.sessions, environment, rate)
+        environment = SaveEnvironment(limits, now_ms, random, self.change_waiters)
+        saves = SaveService(store, self.server.sessions, environment, rate)
         commits = CommitService(saves, store, environment, STAGED_SECONDS, staging)
-        self.detached = ShieldedTasks()
+        self.tasks = ShieldedTasks()
         self.reservations = DiskReservations(lambda: self.free, limits.min_free_bytes)
-        intake = UploadAdmission(limits, self.folder, self.reservations, self.disk)
-        shelves = SqliteEraseStore(self.stores, random)
-        erasure = EraseService(saves, shelves, environment)
-        self.routes = SaveRoutes(saves, self.detached, SaveBodyPolicy(saves, limits, intake), erasure)
-        committing = CommitRoutes(commits, limits, self.detached, intake)
+        admission = UploadAdmission(limits, self.folder, self.reservations, self.disk)
+        erase_store = SqliteEraseStore(self.stores, random)
+        erase_service = EraseService(saves, erase_store, environment)
+        self.routes = SaveRoutes(saves, self.tasks, SaveBodyPolicy(saves, limits, admission), erase_service)
+        commit_routes = CommitRoutes(commits, limits, self.tasks, admission)
         self.exports = ExportService(saves, partial(SqliteExport, self.stores, self.folder), self.reservations)
-        rooms = [self.routes, committing, ExportRoutes(self.exports, self.detached, self.clock)]
-        return Browser(rooms, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.house.now_ms)
+        route_groups = [self.routes, commit_routes, ExportRoutes(self.exports, self.tasks, self.clock)]
+        return Browser(route_groups, clock=self.clock, crashes=self.crashes, now_ms=lambda: self.server.now_ms)
 
     def disk(self, work: Callable[[], None]) -> Deferred[None]:
-        """Writes a spool."""
+        """Run the disk work of a spooled body."""
         return run_inline(work)
 
     def sign_in(self, player_id: str) -> dict[str, str]:
-        """-> the header that speaks for a player."""
-        _, pair = self.successResultOf(self.house.open(player_id))
+        """Return the Authorization header of a player."""
+        _, pair = self.successResultOf(self.server.open(player_id))
         return {"Authorization": f"Bearer {text(pair.access)}"}
 
     def ask(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
@@ -119,19 +119,19 @@ class SaveCase(SynchronousTestCase):
         return self.ask("DELETE", f"/game/saves/{slot}", headers)
 
     def versions(self, slot: str) -> list[dict[str, Any]]:
-        """Newest first."""
+        """Return the versions, newest first."""
         answer = self.ask("GET", f"/game/saves/{slot}/versions")
         self.assertEqual(answer.status, 200)
         found: list[dict[str, Any]] = answer.json["versions"]
         return found
 
-    def kept(self) -> list[tuple[Any, ...]]:
-        """Every version row: to see that something stored nothing."""
+    def version_rows(self) -> list[tuple[Any, ...]]:
+        """Return all rows of versions, to show that a request stored nothing."""
         query = "SELECT player_id, slot, version, kind, size FROM save_version ORDER BY 1, 2, 3"
-        return self.successResultOf(self.house.rows(query))
+        return self.successResultOf(self.server.rows(query))
 
-    def refused(self, answer: Answer, status: int, code: str, *words: str) -> Answer:
-        """A problem of this code whose detail holds the words, and tells nothing secret."""
+    def assert_problem(self, answer: Answer, status: int, code: str, *words: str) -> Answer:
+        """Assert a problem of this code whose detail has these words and no secret."""
         self.assertEqual((answer.status, answer.json.get("code")), (status, code), answer.body)
         for word in words:
             self.assertIn(word, answer.json["detail"])
@@ -139,15 +139,15 @@ class SaveCase(SynchronousTestCase):
         self.assertNotIn(self.bearer["Authorization"][7:].encode(), answer.body)
         return answer
 
-    def agrees(self) -> None:
-        """All counters agree with what is stored."""
-        self.assertEqual(self.in_state(flaws), [])
+    def assert_counts_agree(self) -> None:
+        """Assert that all counters agree with the stored rows."""
+        self.assertEqual(self.in_state(count_errors), [])
 
     def in_state(self, unit: Callable[[Connection], T]) -> T:
-        """Run something in state.db."""
+        """Run a transaction in state.db."""
         return self.successResultOf(self.stores.state.submit(unit))
 
     def damage(self, slot: str, version: int) -> None:
-        """Turn one byte of a stored version."""
+        """Change one byte of a stored version."""
         which = f"(SELECT blob_id FROM save_version WHERE slot = '{slot}' AND version = {version})"
-        self.assertGreater(self.in_state(lambda connection: spoil(connection, f"blob_id = {which}")), 0)
+        self.assertGreater(self.in_state(lambda connection: damage_blobs(connection, f"blob_id = {which}")), 0)

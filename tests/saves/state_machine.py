@@ -1,4 +1,4 @@
-"""One slot twice: over the real rows, and over the rules with a list for a history. Both must say the same."""
+"""This module has one slot twice: in SQLite, and as the rules with a list for a history; both must agree."""
 
 from hashlib import sha256
 from itertools import count
@@ -39,7 +39,7 @@ ROOMY = SaveLimits(conflict_copies=1000)
 
 
 def state_db() -> Connection:
-    """A connection as the lanes open it, with the schema of a new file."""
+    """Open a connection as the queues do, with the schema of a new file."""
     connection = connect(":memory:", isolation_level=None)
     connection.execute("PRAGMA foreign_keys = ON")
     for script in SCHEMA:
@@ -51,8 +51,8 @@ def body_of(data: bytes, meta: str | None = None) -> SaveContent:
     return SaveContent(sha256(data).digest(), len(data), "application/octet-stream", meta)
 
 
-class StoredWorld:
-    """The units of state.db."""
+class StoredSlot:
+    """A slot in SQLite, changed by the transactions of state.db."""
 
     def __init__(self, limits: SaveLimits = ROOMY) -> None:
         self.connection = state_db()
@@ -79,27 +79,27 @@ class StoredWorld:
         return write_store.restore_version(self.connection, self.limits, command)
 
     def history(self, slot: str = SLOT) -> list[Version]:
-        """Newest first."""
+        """Return the versions, newest first."""
         return save_tables.list_versions(self.connection, PLAYER, slot)
 
     def bytes_of(self, version: Version) -> bytes:
-        return stored(self.connection, version.blob_id)
+        return blob_bytes(self.connection, version.blob_id)
 
 
-class ListWorld:
-    """The rules, and the plainest history there is."""
+class ModelSlot:
+    """A slot as the rules and a list of versions."""
 
     def __init__(self) -> None:
-        self.kept: list[Version] = []
+        self.versions: list[Version] = []
         self.head: Version | None = None
         self.tombstone: Version | None = None
 
     def put(
         self, condition: Condition, data: bytes, meta: str | None = None
     ) -> tuple[WriteRule, str | None, str | None]:
-        """-> the rule, the tag that is current now, the tag of the refused bytes."""
+        """Return the rule, the current tag, and the tag of the refused bytes."""
         body = body_of(data, meta)
-        decision = self.judged(condition, body)
+        decision = self.decide(condition, body)
         yours = decision.yours
         if decision.rule in WRITES:
             self.put_on_top(VersionKind.WRITE, body)
@@ -108,16 +108,16 @@ class ListWorld:
         return decision.rule, self.head and self.head.tag, yours and yours.tag
 
     def restore(self, number: int, condition: Condition) -> tuple[WriteRule, str | None]:
-        """-> the rule, the tag that is current now; of a version with bytes."""
-        body = self.kept[number - 1].content
+        """Restore a version with bytes; return the rule and the current tag."""
+        body = self.versions[number - 1].content
         assert body is not None
-        decision = self.judged(condition, body)
+        decision = self.decide(condition, body)
         if decision.rule in WRITES:
             self.put_on_top(VersionKind.RESTORE, body)
         return decision.rule, self.head and self.head.tag
 
-    def judged(self, condition: Condition, body: SaveContent) -> WriteDecision:
-        same = [version for version in self.kept if version.content and version.content.sha256 == body.sha256]
+    def decide(self, condition: Condition, body: SaveContent) -> WriteDecision:
+        same = [version for version in self.versions if version.content and version.content.sha256 == body.sha256]
         named = [version for version in reversed(same) if version.parent_tag == condition.base]
         written = next((version for version in named if version.kind is not VersionKind.CONFLICT), None)
         copied = next((version for version in named if version.kind is VersionKind.CONFLICT), None)
@@ -137,39 +137,39 @@ class ListWorld:
 
     @property
     def state(self) -> SlotState:
-        return SlotState(len(self.kept), self.head, self.tombstone)
+        return SlotState(len(self.versions), self.head, self.tombstone)
 
     def add(self, kind: VersionKind, parent: int | None, parent_tag: str | None, body: SaveContent | None) -> Version:
-        self.kept.append(Version(SLOT, len(self.kept) + 1, parent, parent_tag, kind, None, body, 0))
-        return self.kept[-1]
+        self.versions.append(Version(SLOT, len(self.versions) + 1, parent, parent_tag, kind, None, body, 0))
+        return self.versions[-1]
 
 
 def names(condition: Condition, head: Version) -> bool:
-    """Whether the client said that it has seen this version."""
+    """Check whether the condition names this version."""
     return condition.kind is ConditionKind.THIS and condition.base == head.tag
 
 
-def stored(connection: Connection, blob_id: int | None) -> bytes:
-    """The bytes of a blob, in its own row or in parts; never in both."""
+def blob_bytes(connection: Connection, blob_id: int | None) -> bytes:
+    """Return the bytes of a blob, which are in its own row or in parts, never in both."""
     [(data,)] = connection.execute("SELECT data FROM blob WHERE blob_id = ?", (blob_id,)).fetchall()
     parts = connection.execute("SELECT data FROM blob_part WHERE blob_id = ? ORDER BY n", (blob_id,)).fetchall()
     assert data is None or not parts
     return b"".join(part for (part,) in parts) if data is None else bytes(data)
 
 
-def spoil(connection: Connection, where: str = "TRUE") -> int:
-    """Turn the first byte of blobs that are small or have one part, and of each part of others; how many."""
+def damage_blobs(connection: Connection, where: str = "TRUE") -> int:
+    """Change the first byte of small blobs and of each part of others; return how many were changed."""
     tables = "blob", "blob_part"
     query = "UPDATE {} SET data = CAST('X' || substr(data, 2) AS BLOB) WHERE data NOT NULL AND {}"
     return sum(connection.execute(query.format(table, where)).rowcount for table in tables)
 
 
-def flaws(connection: Connection) -> list[str]:
-    """Everything that was counted along, counted again from nothing; what does not agree."""
+def count_errors(connection: Connection) -> list[str]:
+    """Count everything again and return the counters that do not agree."""
     found = [f"{what}: {row}" for what, query in QUERIES.items() for row in connection.execute(query)]
     blobs = connection.execute("SELECT blob_id, sha256, size FROM blob WHERE sha256 IS NOT NULL").fetchall()
     for blob_id, digest, size in blobs:
-        data = stored(connection, blob_id)
+        data = blob_bytes(connection, blob_id)
         if (sha256(data).digest(), len(data)) != (digest, size):
             found.append(f"blob {blob_id} does not hold its bytes")
     return found

@@ -56,5 +56,5 @@ class CodeTest(SynchronousTestCase):
         self.assertEqual(found, CODES)
 
     def test_reasons(self) -> None:
-        """What an entry of a refused commit says is the code that its own PUT or DELETE would have had."""
+        """An entry of a rejected commit has the code of its own PUT or DELETE."""
         self.assertEqual({kind.__name__: (412, code) for kind, code in REASONS.items()}, REFUSALS)

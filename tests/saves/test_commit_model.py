@@ -30,7 +30,7 @@ from gamed.saves.errors import SaveError
 from gamed.saves.limits import SaveLimits
 from gamed.saves.model import Version
 from gamed.saves.write_rules import Condition, ConditionKind, DeleteDecision, WriteDecision, decide_delete
-from tests.saves.state_machine import PLAYER, ROOMY, StoredWorld, body_of, flaws
+from tests.saves.state_machine import PLAYER, ROOMY, StoredSlot, body_of, count_errors
 from tests.support.examples import examples
 
 SLOTS = "abc"
@@ -40,7 +40,7 @@ NEVER = "9-0000000000000000"
 
 
 class Wish(Struct, frozen=True):
-    """One entry; `base` picks a tag of the slot's history, 8 is a tag of nobody's, 9 `If-Match: *`, None absence."""
+    """One entry; `base` selects a tag of the slot's history; 8 is an unknown tag, 9 `If-Match: *`, None absence."""
 
     slot: str
     base: int | None
@@ -70,8 +70,8 @@ wishes = st.builds(
 commits = st.lists(wishes, min_size=1, max_size=3, unique_by=lambda wish: wish.slot)
 
 
-class CommitWorld(StoredWorld):
-    """Bytes are staged, then committed."""
+class CommitWorld(StoredSlot):
+    """The slot changed by commits of staged bytes."""
 
     def commit(self, changes: Sequence[Change]) -> Committed | CommitConflict | SaveError:
         now_ms = next(self._now_ms)
@@ -89,10 +89,10 @@ class CommitWorld(StoredWorld):
 
 
 class Twins:
-    """The same wishes in two worlds."""
+    """The same changes made by PUT and DELETE and by commits."""
 
     def __init__(self, limits: SaveLimits) -> None:
-        self.plain, self.committed = StoredWorld(limits), CommitWorld(limits)
+        self.plain, self.committed = StoredSlot(limits), CommitWorld(limits)
 
     def change(self, wish: Wish) -> Change:
         condition = wish.condition(self.plain.history(wish.slot))
@@ -102,7 +102,7 @@ class Twins:
         return Change(wish.slot, condition, StagedContent(body.sha256, body.content_type, wish.meta))
 
     def alone(self, wish: Wish) -> WriteResult | DeleteResult | SaveError:
-        """As PUT or DELETE."""
+        """Make the change by PUT or DELETE."""
         condition = self.change(wish).condition
         if wish.data is None:
             return self.plain.delete(condition, wish.slot)
@@ -111,7 +111,7 @@ class Twins:
         return written
 
     def fits(self, wish: Wish) -> bool:
-        """By the rules alone."""
+        """Decide by the rules alone."""
         condition, state = self.change(wish).condition, save_tables.slot_state(self.plain.connection, PLAYER, wish.slot)
         if wish.data is None:
             decision: WriteDecision | DeleteDecision = decide_delete(state, condition)
@@ -122,11 +122,11 @@ class Twins:
 
     def agree(self) -> None:
         assert rows(self.plain.connection) == rows(self.committed.connection)
-        assert flaws(self.committed.connection) == []
+        assert count_errors(self.committed.connection) == []
 
 
 def rows(connection: Connection) -> list[list[tuple[Any, ...]]]:
-    """All that is kept, but for instants and the numbers of blobs."""
+    """Return all rows without instants and blob numbers."""
     queries = (
         "SELECT slot, version, parent, parent_tag, kind, sha256, meta, retired_ms NOT NULL FROM save_version "
         "ORDER BY slot, version",
@@ -153,8 +153,8 @@ def one_by_one(asked: Sequence[Wish], limits: SaveLimits) -> None:
             assert (now.content if isinstance(now, Version) else None) == (current and current.content)
         else:
             assert isinstance(together, CommitConflict)
-            [(refused, outcome)] = together.outcomes
-            assert refused == change
+            [(rejected, outcome)] = together.outcomes
+            assert rejected == change
             assert plain(outcome) == plain(alone)
         twins.agree()
 
@@ -181,7 +181,7 @@ def all_or_none(asked: Sequence[Sequence[Wish]]) -> None:
 
 
 def plain(outcome: WriteResult | DeleteResult) -> WriteResult | DeleteResult:
-    """Without the numbers of blobs, and instants."""
+    """Return the result without blob numbers and instants."""
     sides = ("current", "base", "yours") if isinstance(outcome, WriteResult) else ("current", "base", "last")
     bare = {name: _bare(getattr(outcome, name)) for name in sides}
     if isinstance(outcome, WriteResult):
@@ -204,7 +204,7 @@ def quietly(examples: int, phases: Sequence[Phase] = tuple(Phase)) -> settings:
 
 class CommitModelTest(SynchronousTestCase):
     def test_one_entry(self) -> None:
-        """A commit of one entry is its PUT or DELETE, row for row, with room and without."""
+        """A commit of one entry has the effect of its PUT or DELETE, also with a full history."""
         for limits in (ROOMY, TIGHT):
             quietly(examples(few=60, many=1000))(given(st.lists(wishes, max_size=12), st.just(limits))(one_by_one))()
 
@@ -213,7 +213,7 @@ class CommitModelTest(SynchronousTestCase):
         quietly(examples(few=80, many=1000))(given(st.lists(commits, max_size=8))(all_or_none))()
 
     def test_planted_defects(self) -> None:
-        """The model notices a commit that carries out what does not fit, keeps no copies, or forgets a rule."""
+        """The model finds a commit that applies conflicting entries, keeps no copies, or omits a rule."""
 
         def keep_nothing(*_: object) -> None: ...
 

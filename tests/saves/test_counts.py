@@ -10,7 +10,7 @@ from gamed.saves.commands import DeleteResult, WriteResult
 from gamed.saves.errors import QuotaExceeded, SaveError, TooManySlots
 from gamed.saves.limits import SaveLimits
 from gamed.saves.write_rules import UNCONDITIONAL, WRITES, Condition, ConditionKind, DeleteDecision
-from tests.saves.state_machine import PLAYER, StoredWorld, flaws
+from tests.saves.state_machine import PLAYER, StoredSlot, count_errors
 
 TIGHT = SaveLimits(slots=3, bytes=30, history_bytes=40, conflict_copies=2)
 SLOTS = ("a", "b", "c", "d")
@@ -25,28 +25,28 @@ class CountTest(SynchronousTestCase):
     @given(st.lists(st.one_of(writes, writes, writes, deletes), max_size=30))
     def test_any_history(self, steps: list[tuple[str, ConditionKind, bytes | None, str | None, bool]]) -> None:
         """After any steps all counts agree, no limit is broken, and every change has a number of its own."""
-        world = StoredWorld(TIGHT)
+        stored = StoredSlot(TIGHT)
         for slot, wants, data, meta, current in steps:
-            seq = save_tables.find_player(world.connection, PLAYER).cursor.seq
-            before = len(world.connection.execute("SELECT 1 FROM save_version").fetchall())
-            condition = self.condition(world, slot, wants, current)
-            answer = world.delete(condition, slot) if data is None else world.put(condition, data, meta, slot)
-            summary = save_tables.find_player(world.connection, PLAYER)
-            self.assertEqual(flaws(world.connection), [])
+            seq = save_tables.find_player(stored.connection, PLAYER).cursor.seq
+            before = len(stored.connection.execute("SELECT 1 FROM save_version").fetchall())
+            condition = self.condition(stored, slot, wants, current)
+            answer = stored.delete(condition, slot) if data is None else stored.put(condition, data, meta, slot)
+            summary = save_tables.find_player(stored.connection, PLAYER)
+            self.assertEqual(count_errors(stored.connection), [])
             self.assertLessEqual(summary.usage.slots, TIGHT.slots)
             self.assertLessEqual(summary.usage.bytes, TIGHT.bytes)
-            changed = len(world.connection.execute("SELECT 1 FROM save_version").fetchall()) != before
+            changed = len(stored.connection.execute("SELECT 1 FROM save_version").fetchall()) != before
             if self.made_something(answer):
                 self.assertEqual(summary.cursor.seq, seq + 1)
             else:
                 self.assertEqual((summary.cursor.seq, changed), (seq, False))
 
-    def condition(self, world: StoredWorld, slot: str, wants: ConditionKind, current: bool) -> Condition:
+    def condition(self, stored: StoredSlot, slot: str, wants: ConditionKind, current: bool) -> Condition:
         if wants is ConditionKind.ANYTHING:
             return UNCONDITIONAL
         if wants is not ConditionKind.THIS:
             return Condition(wants)
-        history = [version for version in world.history(slot) if version.content]
+        history = [version for version in stored.history(slot) if version.content]
         tag = history[0 if current else -1].tag if history else "1-0123456789abcdef"
         return Condition(wants, EntityTag(tag))
 

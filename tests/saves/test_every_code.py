@@ -82,7 +82,7 @@ class EveryCodeTest(SaveCase):
         """Each is answered with its status, and with advice."""
         for (status, code), (ask, words) in CODES.items():
             self.setUp()
-            answer = self.refused(ask(self), status, code, words)
+            answer = self.assert_problem(ask(self), status, code, words)
             self.assertEqual(answer.json["status"], status)
             if status in (429, 503, 507):
                 self.assertEqual(int(answer.headers["retry-after"]), answer.json["retry_after"])
@@ -94,7 +94,7 @@ class EveryCodeTest(SaveCase):
         self.bearer = {"Authorization": value}
 
     def pass_ms(self, ms: int) -> None:
-        self.house.now_ms += ms
+        self.server.now_ms += ms
 
     def sql(self, statement: str) -> None:
         self.successResultOf(self.stores.auth.submit(lambda c: c.execute(statement).rowcount))
@@ -104,7 +104,7 @@ class EveryCodeTest(SaveCase):
 
     def hurry(self) -> None:
         self.writes_per_minute = 2
-        self.browser = self.room(self.limits)
+        self.browser = self.browser_for(self.limits)
         self.put("auto", b"x", HEAD)
 
     def without_length(self) -> Answer:

@@ -29,8 +29,8 @@ from gamed.saves.write_rules import (
     WriteRule,
     decide_write,
 )
-from tests.saves import state_machine as worlds
-from tests.saves.state_machine import ListWorld, StoredWorld, flaws, names
+from tests.saves import state_machine
+from tests.saves.state_machine import ModelSlot, StoredSlot, count_errors, names
 from tests.support.examples import examples
 
 DEVICES = 3
@@ -48,7 +48,7 @@ metas = st.sampled_from([None, None, '{"a":1}'])
 
 
 class Ask(Struct, frozen=True):
-    """A request on its way; `data` is None for a DELETE and for a restore."""
+    """A request; `data` is None for a DELETE and for a restore."""
 
     device: int
     condition: Condition
@@ -69,7 +69,7 @@ class Device(Struct):
 
 
 class Ledger(Struct):
-    """Who made which version that was current, or the tombstone."""
+    """The device that made each current version or tombstone."""
 
     author: dict[int, int] = field(default_factory=dict)
 
@@ -83,11 +83,11 @@ class Devices(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stored, self.listed = StoredWorld(), ListWorld()
+        self.stored, self.listed = StoredSlot(), ModelSlot()
         self.devices = [Device() for _ in range(DEVICES)]
         self.ledger = Ledger()
         self.safe: set[bytes] = set()
-        """Bytes of which a device was told that they are kept."""
+        """Bytes that the server has acknowledged to a device."""
         self.applied: set[Ask] = set()
         """Requests that made a version, whether their answers arrived or not."""
 
@@ -99,7 +99,7 @@ class Devices(RuleBasedStateMachine):
         me.waiting = me.waiting or Ask(device, condition, data, meta)
         return me.waiting
 
-    @precondition(lambda self: self.listed.kept)
+    @precondition(lambda self: self.listed.versions)
     @rule(target=asks, device=devices)
     def remove(self, device: int) -> Ask:
         me = self.devices[device]
@@ -107,11 +107,11 @@ class Devices(RuleBasedStateMachine):
         me.waiting = me.waiting or Ask(device, condition, None)
         return me.waiting
 
-    @precondition(lambda self: self.listed.kept)
+    @precondition(lambda self: self.listed.versions)
     @rule(target=asks, device=devices, choice=st.integers(0, 99))
     def bring_back(self, device: int, choice: int) -> Ask:
         """A device wants an old version back, or a copy adopted, or a deleted save undeleted."""
-        me, whole = self.devices[device], [version for version in self.listed.kept if version.content]
+        me, whole = self.devices[device], [version for version in self.listed.versions if version.content]
         number = whole[choice % len(whole)].version
         me.waiting = me.waiting or Ask(device, me.condition(), None, restores=number)
         return me.waiting
@@ -127,7 +127,7 @@ class Devices(RuleBasedStateMachine):
 
     @rule(ask=asks)
     def arrive_late(self, ask: Ask) -> None:
-        """Any request ever made arrives once more, and nobody hears the answer."""
+        """Any earlier request arrives once more, and its response is lost."""
         self.happen(ask, by=-1)
 
     def happen(self, ask: Ask, by: int) -> WriteResult | DeleteResult:
@@ -140,7 +140,7 @@ class Devices(RuleBasedStateMachine):
         if before is not None and after != before and ask.condition.kind is not ConditionKind.PRESENT:
             assert names(ask.condition, before), "an update was lost"
         if after != before:
-            self.ledger.author[len(self.listed.kept)] = by
+            self.ledger.author[len(self.listed.versions)] = by
         return answer
 
     def put(self, ask: Ask) -> WriteResult:
@@ -177,7 +177,7 @@ class Devices(RuleBasedStateMachine):
         me.waiting = None
         if isinstance(answer, WriteResult):
             if answer.decision.rule in (WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN):
-                assert self.listed.kept, "a slot that was never seen conflicts with nothing"
+                assert self.listed.versions, "a slot that was never seen conflicts with nothing"
                 assert answer.yours is not None, "refused bytes were dropped"
                 assert ask not in self.applied, "a write that took place was called a conflict"
                 assert self.ledger.others_since(ask.device, ask.condition.base), "a false conflict"
@@ -197,8 +197,8 @@ class Devices(RuleBasedStateMachine):
 
     @invariant()
     def no_bytes_are_lost(self) -> None:
-        kept = {self.stored.bytes_of(version) for version in self.stored.history() if version.content}
-        assert self.safe <= kept
+        kept_bytes = {self.stored.bytes_of(version) for version in self.stored.history() if version.content}
+        assert self.safe <= kept_bytes
 
     @invariant()
     def no_version_is_doubled(self) -> None:
@@ -213,7 +213,7 @@ class Devices(RuleBasedStateMachine):
 
     @invariant()
     def all_counts_agree(self) -> None:
-        assert flaws(self.stored.connection) == []
+        assert count_errors(self.stored.connection) == []
 
     @invariant()
     def numbers_are_never_reused(self) -> None:
@@ -262,13 +262,13 @@ def dropping_conflicts(
 
 class ModelTest(SynchronousTestCase):
     def test_devices(self) -> None:
-        """No lost update, no lost bytes, no doubled version, no false conflict, whatever gets lost on the way."""
+        """No update or bytes are lost, no version is doubled and no conflict is false, though requests get lost."""
         run(examples(few=100, many=1000))
 
     def test_planted_defects(self) -> None:
         """The model notices when any one of the rules is gone."""
         for defect in (without_w1, without_w5, forgetting_copies, ignoring_conditions, dropping_conflicts):
-            self.patch(worlds, "decide_write", defect)
+            self.patch(state_machine, "decide_write", defect)
             self.patch(write_store, "decide_write", defect)
             with self.assertRaises(AssertionError, msg=defect.__name__):
                 run(examples(few=200, many=2000), [Phase.generate])

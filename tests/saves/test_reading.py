@@ -74,7 +74,7 @@ class OneSaveTest(SaveCase):
         self.assertEqual(self.ask("HEAD", "/game/saves/none").status, 404)
 
     def test_not_modified(self) -> None:
-        """304 for who has the bytes: no body, but what a cache must know."""
+        """A client that has the bytes gets 304 with the header fields that a cache needs."""
         for slot, data in self.data.items():
             for headers in (
                 {"If-None-Match": tag(1, data)},
@@ -90,7 +90,7 @@ class OneSaveTest(SaveCase):
                 self.assertNotIn("content-length", answer.headers)
 
     def test_modified(self) -> None:
-        """200 for who has something else."""
+        """A client that has another version gets 200."""
         for headers in (
             {"If-None-Match": '"1-x"'},
             {"If-Modified-Since": http_date(NOW_MS - 1000)},
@@ -101,13 +101,13 @@ class OneSaveTest(SaveCase):
             self.assertEqual(self.get("small", headers).status, 200, headers)
 
     def test_failed(self) -> None:
-        """412 for who insists on something else; the sides are shown, without an ETag field."""
+        """If-Match with another tag gets 412 with the sides, without an ETag field."""
         for headers, code, base in (
             ({"If-Match": '"1-x"'}, "version_conflict", None),
             ({"If-Match": f"W/{tag(1, ONE)}"}, "weak_validator", 1),
             ({"If-Unmodified-Since": http_date(NOW_MS - 1000)}, "version_conflict", None),
         ):
-            answer = self.refused(self.get("small", headers), 412, code)
+            answer = self.assert_problem(self.get("small", headers), 412, code)
             self.assertEqual((answer.json["current"]["version"], answer.json["yours"]), (1, None))
             self.assertEqual(answer.json["base"] and answer.json["base"]["version"], base)
             self.assertNotIn("etag", answer.headers)
@@ -115,8 +115,8 @@ class OneSaveTest(SaveCase):
     def test_malformed_conditions(self) -> None:
         """Tags without quotes are refused."""
         for name in ("If-Match", "If-None-Match"):
-            self.refused(self.get("small", {name: "1-x"}), 400, "bad_precondition", "double quotes")
-        self.refused(self.ask("GET", "/game/saves", {"If-None-Match": "x"}), 400, "bad_precondition")
+            self.assert_problem(self.get("small", {name: "1-x"}), 400, "bad_precondition", "double quotes")
+        self.assert_problem(self.ask("GET", "/game/saves", {"If-None-Match": "x"}), 400, "bad_precondition")
 
     def test_ranges(self) -> None:
         """206: one range in each form."""
@@ -155,28 +155,28 @@ class OneSaveTest(SaveCase):
             self.assertEqual(self.get("small", {"Range": "bytes=0-1", "If-Range": value}).status, 206)
 
     def test_if_range_by_a_doubtful_date(self) -> None:
-        """Two versions of one second have one date: a download by date begins again, by tag it goes on."""
+        """Two versions of one second have one date: a download by date restarts, by tag it is resumed."""
         second = self.put("small", TWO, {"If-Match": "*"}).headers["etag"]
         by_date = self.get("small", {"Range": "bytes=0-1", "If-Range": http_date(NOW_MS)})
         self.assertEqual((by_date.status, by_date.body), (200, TWO))
         self.assertEqual(self.get("small", {"Range": "bytes=0-1", "If-Range": second}).status, 206)
 
     def test_unsatisfiable(self) -> None:
-        """416 tells the size."""
+        """A 416 has the size."""
         for slot, data in self.data.items():
-            answer = self.refused(self.get(slot, {"Range": f"bytes={len(data)}-"}), 416, "range_not_satisfiable")
+            answer = self.assert_problem(self.get(slot, {"Range": f"bytes={len(data)}-"}), 416, "range_not_satisfiable")
             self.assertEqual(answer.headers["content-range"], f"bytes */{len(data)}")
             self.assertIn(str(len(data)), answer.json["detail"])
 
     def test_nothing_there(self) -> None:
         """404 for a slot that never was, whatever the conditions."""
         for headers in ({}, {"If-Match": "*"}, {"If-None-Match": "*"}):
-            self.refused(self.get("none", headers), 404, "save_not_found", "/game/saves")
-        self.refused(self.ask("GET", "/game/saves/none/versions"), 404, "save_not_found")
+            self.assert_problem(self.get("none", headers), 404, "save_not_found", "/game/saves")
+        self.assert_problem(self.ask("GET", "/game/saves/none/versions"), 404, "save_not_found")
 
 
 class DamageTest(SaveCase):
-    """Bytes that are not those that were acknowledged never leave."""
+    """Damaged bytes are never sent."""
 
     def test_newest_good(self) -> None:
         """500 names the newest version whose bytes are good; for small saves and large ones."""
@@ -185,7 +185,7 @@ class DamageTest(SaveCase):
                 self.put(slot, data + b"%d" % n, {"If-Match": "*"} if n else ABSENT)
             self.damage(slot, 3)
             self.damage(slot, 2)
-            answer = self.refused(self.get(slot), 500, "corrupt_blob", "Version 1", "PUT")
+            answer = self.assert_problem(self.get(slot), 500, "corrupt_blob", "Version 1", "PUT")
             self.assertEqual((answer.json["slot"], answer.json["version"]), (slot, 3))
             self.assertEqual(answer.json["newest_good"]["etag"], tag(1, data + b"0"))
             self.assertEqual(self.get(slot, {"If-None-Match": tag(3, data + b"2")}).status, 304)
@@ -200,14 +200,16 @@ class DamageTest(SaveCase):
             query = f"UPDATE save_version SET {damage} WHERE slot = '{slot}'"
             self.in_state(lambda connection, query=query: connection.execute(query).rowcount)
             for path in (f"/{slot}/versions", ""):
-                answer = self.refused(self.ask("GET", f"/game/saves{path}"), 503, "store_unavailable")
+                answer = self.assert_problem(self.ask("GET", f"/game/saves{path}"), 503, "store_unavailable")
                 self.assertNotIn("JSON", answer.json["detail"])
 
     def test_none_good(self) -> None:
         """When nothing older is good the answer says so."""
         self.put("auto", ONE)
         self.damage("auto", 1)
-        self.assertIsNone(self.refused(self.get("auto"), 500, "corrupt_blob", "No older version").json["newest_good"])
+        self.assertIsNone(
+            self.assert_problem(self.get("auto"), 500, "corrupt_blob", "No older version").json["newest_good"]
+        )
 
     def test_healed(self) -> None:
         """Storing the same bytes again repairs the save, and every version that shares them."""
@@ -215,7 +217,7 @@ class DamageTest(SaveCase):
             self.put(slot, data)
             self.put(f"{slot}-2", data)
             self.damage(slot, 1)
-            self.refused(self.get(slot), 500, "corrupt_blob")
+            self.assert_problem(self.get(slot), 500, "corrupt_blob")
             again = self.put(slot, data)
             self.assertEqual((again.status, again.json["version"]), (200, 1))
             for name in (slot, f"{slot}-2"):
@@ -223,7 +225,7 @@ class DamageTest(SaveCase):
         self.stores.blobs.delete_expired()
 
     def test_anothers(self) -> None:
-        """Who is about to be sent bytes that go meanwhile is not sent those of another player, who stores some next."""
+        """A read whose blob is deleted meanwhile never gets the bytes of another player's new blob."""
         self.put("auto", BIG, ABSENT)
         fetch, bert = self.stores.blobs.fetch, self.sign_in(BERT)
 
@@ -235,7 +237,7 @@ class DamageTest(SaveCase):
             return fetch(blob_id)
 
         self.stores.blobs.fetch = late  # type: ignore[method-assign]
-        self.refused(self.get("auto"), 404, "save_not_found")
+        self.assert_problem(self.get("auto"), 404, "save_not_found")
 
 
 class ListTest(SaveCase):
@@ -246,7 +248,7 @@ class ListTest(SaveCase):
         return cursor
 
     def test_newcomer(self) -> None:
-        """Who never saved has an empty shelf, and misses nothing of what comes."""
+        """A player without saves has an empty list and a cursor from which all changes follow."""
         listing = self.ask("GET", "/game/saves")
         self.assertEqual((listing.status, listing.json["saves"]), (200, []))
         cursor = listing.json["cursor"]
@@ -267,7 +269,7 @@ class ListTest(SaveCase):
         self.assertEqual(len(set(epochs)), 3)
 
     def test_newcomer_and_erased(self) -> None:
-        """What a newcomer wrote after the first look is erased: the next look says so."""
+        """After an erase of a player's first saves a list since the empty cursor has `reset`."""
         cursor = self.ask("GET", "/game/saves").json["cursor"]
         self.put("auto", ONE)
         erased = self.ask("DELETE", "/game/", {"If-Match": self.ask("GET", "/game/").headers["etag"]})
@@ -309,7 +311,7 @@ class ListTest(SaveCase):
         self.assertEqual(set(body), {"player", "time", "epoch", "cursor", "usage", "limits"})
 
     def test_list(self) -> None:
-        """Every slot that holds something, by name, with its conflict copies; deleted ones not."""
+        """The list has each current save by name with its conflict copies, and no deleted ones."""
         self.put("b", ONE, {"Save-Meta": '{"n":1}'})
         self.put("a", TWO)
         self.put("c", TWO)
@@ -338,7 +340,7 @@ class ListTest(SaveCase):
         self.assertEqual(again["version"], 2)
 
     def test_reset(self) -> None:
-        """A cursor of another epoch, or of a future that never was, gets everything and is told so."""
+        """A cursor of another epoch, or one that is ahead, gets everything with `reset`."""
         self.put("a", ONE)
         epoch = self.cursor().split(".")[0]
         for cursor in ("elsewhere.7", f"{epoch}.999"):
@@ -348,10 +350,10 @@ class ListTest(SaveCase):
     def test_bad_since(self) -> None:
         """What is no cursor, and two of them."""
         for query in ("since=", "since=x", "since=a.b", "since=a.1.2", "since=%00.1", "since=a.1&since=a.1"):
-            self.refused(self.ask("GET", f"/game/saves?{query}"), 400, "bad_request")
+            self.assert_problem(self.ask("GET", f"/game/saves?{query}"), 400, "bad_request")
 
     def test_unchanged(self) -> None:
-        """304 for who names the cursor; a change ends that."""
+        """A client that has the current cursor gets 304, until a save changes."""
         self.put("a", ONE)
         known = {"If-None-Match": f'"{self.cursor()}"'}
         for path in ("/game/saves", f"/game/saves?since={self.cursor()}"):
@@ -379,8 +381,8 @@ class ListTest(SaveCase):
             self.assertEqual(self.cursor() != before, moves, number)
 
     def test_versions(self) -> None:
-        """Newest first, each with its kind, its parent and when it goes."""
-        self.browser = self.room(SaveLimits(keep_versions=2))
+        """The versions are listed newest first, each with kind, parent and expiry."""
+        self.browser = self.browser_for(SaveLimits(keep_versions=2))
         for n in range(4):
             self.put("a", b"%d" % n, {"If-Match": "*"} if n else ABSENT)
         self.put("a", TWO, ABSENT)

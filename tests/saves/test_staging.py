@@ -1,4 +1,4 @@
-"""Bytes that wait for a commit (PROTOCOL 4, 4.4)."""
+"""Bytes are staged for a commit (PROTOCOL 4, 4.4)."""
 
 from msgspec.structs import replace
 from twisted.internet.defer import ensureDeferred
@@ -9,7 +9,7 @@ from gamed.saves.limits import SaveLimits
 from gamed.saves.retention import DAY_MS
 from tests.saves.commit_helpers import CommitCase, digest, write
 from tests.saves.helpers import ABSENT, BIG, digest_of
-from tests.saves.state_machine import spoil
+from tests.saves.state_machine import damage_blobs
 from tests.sessions.fixtures import ANNA
 from tests.support.covers import covers
 
@@ -29,13 +29,13 @@ class StageTest(CommitCase):
             self.assertEqual((found.status, found.headers["content-length"], found.body), (200, str(len(data)), b""))
             self.assertEqual(self.ask("GET", "/game/").json, before)
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM blob").fetchall()), [(2,)])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_not_staged(self) -> None:
         """HEAD of what was never sent is 404; GET is no method of these addresses."""
         self.assertEqual(self.head_blob(b"one").status, 404)
         answer = self.ask("GET", f"/game/blobs/{digest(b'one')}")
-        self.refused(answer, 405, "method_not_allowed", "answers HEAD, OPTIONS, PUT")
+        self.assert_problem(answer, 405, "method_not_allowed", "answers HEAD, OPTIONS, PUT")
         self.assertEqual(answer.headers["allow"], "HEAD, OPTIONS, PUT")
 
     def test_of_a_save(self) -> None:
@@ -43,179 +43,179 @@ class StageTest(CommitCase):
         self.put("auto", b"one", ABSENT)
         self.assertEqual(self.head_blob(b"one").status, 200)
         self.assertEqual(self.put_blob(b"one").status, 201)
-        self.agrees()
+        self.assert_counts_agree()
 
     @covers("threats/45")
     def test_others_bytes(self) -> None:
-        """Nobody learns whether another player has some bytes, and nobody can commit them."""
+        """A player can neither find nor commit the bytes of another player."""
         self.stage(b"one")
         self.bearer = self.sign_in(BERTA)
         self.assertEqual(self.head_blob(b"one").status, 404)
-        self.refused(self.commit(write("auto", b"one")), 409, "blob_missing", "PUT them to /game/blobs/")
+        self.assert_problem(self.commit(write("auto", b"one")), 409, "blob_missing", "PUT them to /game/blobs/")
 
     def test_wrong_bytes(self) -> None:
         """Other bytes than the path or Content-Digest says are refused, and nothing stays."""
-        self.refused(self.put_blob(b"two", name=digest(b"one")), 400, "digest_mismatch", "the path says")
+        self.assert_problem(self.put_blob(b"two", name=digest(b"one")), 400, "digest_mismatch", "the path says")
         headers = {"Content-Digest": digest_of(b"one")}
-        self.refused(self.put_blob(b"two", headers), 400, "digest_mismatch", "Content-Digest")
+        self.assert_problem(self.put_blob(b"two", headers), 400, "digest_mismatch", "Content-Digest")
         self.assertEqual(self.put_blob(b"one", headers).status, 201)
-        self.refused(self.put_blob(BIG, name=digest(b"one")), 400, "digest_mismatch")
+        self.assert_problem(self.put_blob(BIG, name=digest(b"one")), 400, "digest_mismatch")
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT size FROM blob").fetchall()), [(3,)])
 
     def test_addresses(self) -> None:
         """Only 64 lower-case hex digits are an address."""
         for name in ("x", digest(b"one")[:-1], digest(b"one").upper(), digest(b"one") + "0"):
-            self.refused(self.put_blob(b"one", name=name), 400, "bad_request", "64 lower-case hex digits")
+            self.assert_problem(self.put_blob(b"one", name=name), 400, "bad_request", "64 lower-case hex digits")
             self.assertEqual(self.ask("HEAD", f"/game/blobs/{name}").status, 400)
         for path in ("/game/blobs", "/game/blobs/", f"/game/blobs/{digest(b'one')}/"):
-            self.refused(self.ask("PUT", path, body=b"one"), 404, "route_not_found")
+            self.assert_problem(self.ask("PUT", path, body=b"one"), 404, "route_not_found")
 
     def test_damaged_bytes_are_healed(self) -> None:
         """Bytes that went bad in the store count as missing for a commit; staging them again repairs them."""
         for data in (b"one", BIG):
             self.stage(data)
-            self.in_state(spoil)
-            self.refused(self.commit(write("auto", data)), 409, "blob_missing")
+            self.in_state(damage_blobs)
+            self.assert_problem(self.commit(write("auto", data)), 409, "blob_missing")
             self.stage(data)
             self.assertEqual(self.commit(write("auto", data, None if data != BIG else "*")).status, 200)
             self.assertEqual(self.get("auto").body, data)
 
 
 class OrderTest(CommitCase):
-    """What is judged before what (PROTOCOL 4)."""
+    """The order of checks (PROTOCOL 4)."""
 
     limits = SaveLimits(save_bytes=20, bytes=30)
 
     def test_everything_wrong(self) -> None:
-        """With everything wrong at once each is told in its turn: syntax, token, rate, size, coding, disk, digest."""
+        """With several errors the first is reported: syntax, token, rate, size, coding, disk, digest."""
         headers = {"Content-Range": "bytes 0-1/9", "Content-Encoding": "gzip"}
         good, self.bearer, self.free = self.bearer, {"Authorization": "Basic nobody:nothing"}, 0
         self.writes_per_minute = 1
-        self.browser = self.room(replace(self.limits, commit_writes=1))
+        self.browser = self.browser_for(replace(self.limits, commit_writes=1))
         name, data = digest(b"other"), b"x" * 21
-        self.refused(self.put_blob(data, headers, "nonsense"), 400, "bad_range_put")
+        self.assert_problem(self.put_blob(data, headers, "nonsense"), 400, "bad_range_put")
         del headers["Content-Range"]
-        self.refused(self.put_blob(data, headers, "nonsense"), 400, "bad_request")
-        self.refused(self.put_blob(data, headers, name), 401, "token_missing")
+        self.assert_problem(self.put_blob(data, headers, "nonsense"), 400, "bad_request")
+        self.assert_problem(self.put_blob(data, headers, name), 401, "token_missing")
         self.bearer = good
-        self.refused(self.put_blob(data, headers, name), 413, "save_too_large")
-        self.refused(self.put_blob(data, headers, name), 429, "rate_limited")
-        self.house.now_ms += 60_000
-        self.refused(self.put_blob(data[1:], headers, name), 415, "content_encoding")
-        self.house.now_ms += 60_000
-        self.refused(self.put_blob(data[1:], None, name), 507, "storage_full")
+        self.assert_problem(self.put_blob(data, headers, name), 413, "save_too_large")
+        self.assert_problem(self.put_blob(data, headers, name), 429, "rate_limited")
+        self.server.now_ms += 60_000
+        self.assert_problem(self.put_blob(data[1:], headers, name), 415, "content_encoding")
+        self.server.now_ms += 60_000
+        self.assert_problem(self.put_blob(data[1:], None, name), 507, "storage_full")
         self.free = 2**40
-        self.house.now_ms += 60_000
-        self.refused(self.put_blob(bytes(20), None, name), 400, "digest_mismatch")
-        self.house.now_ms += 60_000
-        self.refused(self.put_blob(bytes(20)), 422, "blank_save")
+        self.server.now_ms += 60_000
+        self.assert_problem(self.put_blob(bytes(20), None, name), 400, "digest_mismatch")
+        self.server.now_ms += 60_000
+        self.assert_problem(self.put_blob(bytes(20)), 422, "blank_save")
         self.assertEqual(self.reservations.bytes, 0)
 
     def test_quota(self) -> None:
-        """No more may wait than all saves together may hold; what is there already counts once."""
+        """Staged bytes are limited to the quota of all saves; bytes that exist already count once."""
         self.stage(b"x" * 20)
-        answer = self.refused(self.put_blob(b"y" * 11), 413, "quota_exceeded", "commit what is staged")
+        answer = self.assert_problem(self.put_blob(b"y" * 11), 413, "quota_exceeded", "commit what is staged")
         self.assertEqual((answer.json["limit"], answer.json["usage"]), (30, 20))
         self.stage(b"y" * 10, b"x" * 20)
-        self.refused(self.put_blob(b"z"), 413, "quota_exceeded")
+        self.assert_problem(self.put_blob(b"z"), 413, "quota_exceeded")
         self.assertEqual(self.commit(write("auto", b"x" * 20)).status, 200)
         self.stage(b"z")
 
     def test_rate(self) -> None:
         """Staging has its own bucket, large enough for one commit at once."""
         self.writes_per_minute = 2
-        self.browser = self.room(replace(self.limits, commit_writes=5))
+        self.browser = self.browser_for(replace(self.limits, commit_writes=5))
         bodies = [bytes([n]) for n in range(1, 7)]
         self.stage(*bodies[:5])
-        self.refused(self.put_blob(bodies[5]), 429, "rate_limited")
+        self.assert_problem(self.put_blob(bodies[5]), 429, "rate_limited")
         answer = self.commit(*(write(f"s{n}", data) for n, data in enumerate(bodies[:5])))
         self.assertEqual(answer.status, 200)
-        self.refused(self.commit(write("more", bodies[0])), 429, "rate_limited")
-        self.refused(self.put("more", b"x", ABSENT), 429, "rate_limited")
+        self.assert_problem(self.commit(write("more", bodies[0])), 429, "rate_limited")
+        self.assert_problem(self.put("more", b"x", ABSENT), 429, "rate_limited")
 
 
 class TimeTest(CommitCase):
-    """How long staged bytes live."""
+    """The lifetime of staged bytes."""
 
-    def sweep(self) -> None:
-        task = CleanupTask(self.stores, self.limits, lambda: self.house.now_ms, bytes, lambda _: None)
+    def clean_up(self) -> None:
+        task = CleanupTask(self.stores, self.limits, lambda: self.server.now_ms, bytes, lambda _: None)
         self.successResultOf(ensureDeferred(task.clean_up()))
-        self.agrees()
+        self.assert_counts_agree()
 
     def later(self, ms: int) -> None:
-        self.house.now_ms += ms
+        self.server.now_ms += ms
         self.bearer = self.sign_in(ANNA)
 
     def test_a_day(self) -> None:
-        """A day after they came they go, and a commit says that they are missing."""
+        """Staged bytes are deleted after a day; then a commit reports them as missing."""
         self.stage(b"one", BIG)
         self.later(DAY_MS)
-        self.sweep()
+        self.clean_up()
         self.assertEqual([self.head_blob(data).status for data in (b"one", BIG)], [200, 200])
         self.later(1)
-        self.sweep()
+        self.clean_up()
         self.assertEqual([self.head_blob(data).status for data in (b"one", BIG)], [404, 404])
         answer = self.commit(write("auto", b"one"), write("big", BIG))
-        self.refused(answer, 409, "blob_missing", "2 of the named bytes")
+        self.assert_problem(answer, 409, "blob_missing", "2 of the named bytes")
         self.assertEqual(answer.json["missing"], sorted([digest(b"one"), digest(BIG)]))
 
     def test_sent_again(self) -> None:
-        """The same again begins their time anew."""
+        """Staging the same bytes again restarts their time."""
         self.stage(b"one")
         self.later(DAY_MS)
         self.stage(b"one")
         self.later(DAY_MS)
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.head_blob(b"one").status, 200)
 
     def test_also_of_a_save(self) -> None:
-        """Who stages what an old version still holds has it for a day, whenever that version goes."""
+        """Staging bytes of an old version keeps them for a day, even if that version is deleted."""
         for data in (b"one", b"two", b"three"):
             self.put("auto", data, {"If-Match": "*"} if data != b"one" else ABSENT)
         self.stage(b"one")
-        self.browser = self.room(SaveLimits(history_bytes=0))
+        self.browser = self.browser_for(SaveLimits(history_bytes=0))
         self.put("auto", b"four", {"If-Match": "*"})
-        self.sweep()
+        self.clean_up()
         self.assertEqual([self.head_blob(data).status for data in (b"one", b"two")], [200, 404])
 
     def test_once_saved(self) -> None:
-        """What a version has had goes with its last version, and need not wait."""
+        """Bytes of versions are deleted with the last of them, without a delay."""
         self.stage(b"one")
         self.put("auto", b"one", ABSENT)
         for data in (b"two", b"three"):
             self.put("auto", data, {"If-Match": "*"})
-        self.browser = self.room(SaveLimits(history_bytes=0))
+        self.browser = self.browser_for(SaveLimits(history_bytes=0))
         self.put("auto", b"four", {"If-Match": "*"})
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.head_blob(b"one").status, 404)
 
     def test_expired_do_not_count(self) -> None:
-        """Bytes whose time is over leave room for others, swept or not."""
-        self.browser = self.room(SaveLimits(bytes=3))
+        """Expired bytes do not count, even before they are deleted."""
+        self.browser = self.browser_for(SaveLimits(bytes=3))
         self.stage(b"one")
-        self.refused(self.put_blob(b"two"), 413, "quota_exceeded")
+        self.assert_problem(self.put_blob(b"two"), 413, "quota_exceeded")
         self.later(DAY_MS)
         self.stage(b"two")
 
     def test_erased(self) -> None:
-        """An erase takes what is staged along; a staging that began before comes too late, one after it stays."""
+        """An erase deletes staged bytes; a staging that began before it fails, one after it succeeds."""
         self.stage(b"one", BIG)
         upload = self.browser.connect()
         head = f"PUT /game/blobs/{digest(b'12345')} HTTP/1.1\r\nHost: game.example\r\nAuthorization: "
         upload.send(f"{head}{self.bearer['Authorization']}\r\nContent-Length: 5\r\n\r\n123".encode())
-        self.in_state(lambda c: erase_store.begin_erase(c, ANNA, "new", self.house.now_ms))
-        self.refused(self.put_blob(b"meanwhile"), 410, "erased")
-        self.refused(self.commit(write("auto", b"one")), 410, "erased")
-        self.sweep()
-        self.refused(upload.send(b"45").answer, 410, "erased")
-        self.house.now_ms += 1
+        self.in_state(lambda c: erase_store.begin_erase(c, ANNA, "new", self.server.now_ms))
+        self.assert_problem(self.put_blob(b"meanwhile"), 410, "erased")
+        self.assert_problem(self.commit(write("auto", b"one")), 410, "erased")
+        self.clean_up()
+        self.assert_problem(upload.send(b"45").answer, 410, "erased")
+        self.server.now_ms += 1
         self.stage(b"after")
-        self.sweep()
+        self.clean_up()
         self.assertEqual([self.head_blob(data).status for data in (b"one", BIG, b"after")], [404, 404, 200])
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT size FROM blob").fetchall()), [(5,)])
 
     def test_torn(self) -> None:
-        """A client that leaves in the middle leaves nothing behind."""
+        """After a disconnect during the body nothing is stored."""
         for data in (b"123", LARGE[:400_000]):
             upload = self.browser.connect()
             head = f"PUT /game/blobs/{digest(LARGE)} HTTP/1.1\r\nHost: game.example\r\nAuthorization: "

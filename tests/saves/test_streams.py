@@ -122,26 +122,26 @@ class StreamTest(TestCase):
 
     async def setUp(self) -> None:  # type: ignore[override]
         data = data_folder(self)
-        house = SessionServer(file_databases(self, reactor, data=data))
-        _, pair = await house.open()
+        server = SessionServer(file_databases(self, reactor, data=data))
+        _, pair = await server.open()
         self.bearer = {"Authorization": f"Bearer {text(pair.access)}"}
         limits, self.log = SaveLimits(), Lines()
         reservations = DiskReservations(lambda: 2**40, limits.min_free_bytes)
-        store = SqliteSaveStore(house.stores, house.issuer.keys.indexer, limits)
-        waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(house.stores))
+        store = SqliteSaveStore(server.stores, server.issuer.keys.indexer, limits)
+        waits = ChangeWaiters(LongPollRegistry(Clock()), DatabaseChangeSource(server.stores))
         rate = WriteRateLimiter(RateLimit(0, 1))
-        environment = SaveEnvironment(limits, lambda: house.now_ms, Counting(), waits)
-        saves = SaveService(store, house.sessions, environment, rate)
-        gate = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
-        detached, shelves = ShieldedTasks(), SqliteEraseStore(house.stores, Counting())
-        erasure = EraseService(saves, shelves, environment)
-        exports = ExportService(saves, partial(SqliteExport, house.stores, data / "tmp"), reservations)
+        environment = SaveEnvironment(limits, lambda: server.now_ms, Counting(), waits)
+        saves = SaveService(store, server.sessions, environment, rate)
+        body_policy = SaveBodyPolicy(saves, limits, UploadAdmission(limits, data / "tmp", reservations))
+        tasks, erase_store = ShieldedTasks(), SqliteEraseStore(server.stores, Counting())
+        erase_service = EraseService(saves, erase_store, environment)
+        exports = ExportService(saves, partial(SqliteExport, server.stores, data / "tmp"), reservations)
         site = build_server(
-            [SaveRoutes(saves, detached, gate, erasure), ExportRoutes(exports, detached, reactor)],
+            [SaveRoutes(saves, tasks, body_policy, erase_service), ExportRoutes(exports, tasks, reactor)],
             HttpSettings(BASE_HOST),
             reactor,
             access_log=self.log,
-            now_ms=lambda: house.now_ms,
+            now_ms=lambda: server.now_ms,
             random=Counting(),
         )
         port = reactor.listenTCP(0, site, interface="127.0.0.1")
@@ -181,7 +181,7 @@ class StreamTest(TestCase):
         self.assertLess(peak_mib() - before, GROWTH_MIB)
 
     async def stalled(self) -> None:
-        """Until every download has begun and none goes on."""
+        """Wait until every download has begun and none continues."""
         while not all(get.status for get in self.running):
             await deferLater(reactor, 0.02, lambda: None)
         seen = -1

@@ -1,4 +1,4 @@
-"""Uploads that end early, meet a full disk or lose their client; what is left behind (PROTOCOL 4.1)."""
+"""Uploads that fail leave nothing in memory or on disk (PROTOCOL 4.1)."""
 
 import os
 from collections.abc import Callable
@@ -22,7 +22,7 @@ ONE = b"one"
 
 
 class TornCase(SaveCase):
-    """Uploads that go wrong, and what is left of them."""
+    """A test case that counts the files of failed uploads."""
 
     def begin(self, size: int, *, chunked: bool = False) -> Connection:
         framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {size}"
@@ -38,12 +38,14 @@ class TornCase(SaveCase):
         return self.in_state(lambda connection: int(connection.execute("SELECT count(*) FROM blob").fetchone()[0]))
 
     def assert_no_trace(self) -> None:
-        self.assertEqual((self.kept(), self.blobs(), self.spools(), list(self.folder.iterdir())), ([], 0, 0, []))
+        self.assertEqual(
+            (self.version_rows(), self.blobs(), self.spools(), list(self.folder.iterdir())), ([], 0, 0, [])
+        )
 
 
 @covers("threats/46")
 class TornTest(TornCase):
-    """Nothing but a whole body has an effect."""
+    """Only a complete body has an effect."""
 
     def test_client_leaves(self) -> None:
         """A connection that breaks before the last byte leaves nothing, in memory or on disk."""
@@ -56,7 +58,7 @@ class TornTest(TornCase):
     def test_broken_chunks(self) -> None:
         """A chunked body that ends in nonsense, or does not end."""
         broken = self.begin(0, chunked=True).send(b"40000\r\n" + b"x" * 0x40000 + b"\r\n4\r\nabcd\r\nnonsense\r\n")
-        self.refused(broken.answer, 400, "bad_request")
+        self.assert_problem(broken.answer, 400, "bad_request")
         self.assert_no_trace()
         torn = self.begin(0, chunked=True).send(b"3\r\none\r\n")
         torn.leave()
@@ -64,29 +66,29 @@ class TornTest(TornCase):
         self.assert_no_trace()
 
     def test_too_large_on_the_way(self) -> None:
-        """A body that grows over the limit is let go of at once."""
+        """A body that grows over the limit is discarded at once."""
         connection = self.begin(0, chunked=True)
         for _ in range(17):
             connection.send(b"100000\r\n" + b"x" * 0x100000 + b"\r\n")
-        self.refused(connection.answer, 413, "save_too_large")
+        self.assert_problem(connection.answer, 413, "save_too_large")
         self.assert_no_trace()
 
     def test_wrong_digest(self) -> None:
         """Bytes that changed on the way leave nothing, also when they went by way of a file."""
         for data in (ONE, BIG):
-            self.refused(self.put("auto", data, {"Content-Digest": digest_of(b"other")}), 400, "digest_mismatch")
+            self.assert_problem(self.put("auto", data, {"Content-Digest": digest_of(b"other")}), 400, "digest_mismatch")
             self.assert_no_trace()
             self.assertEqual(self.put("auto", data, {"Content-Digest": digest_of(data), "If-Match": "*"}).status, 412)
             self.assert_no_trace()
 
     def test_refused_by_the_rules(self) -> None:
         """A larger body that no rule keeps is not even copied into the store."""
-        self.refused(self.put("auto", BIG, {"If-Match": "*"}), 412, "version_conflict")
-        self.refused(self.put("auto", bytes(len(BIG))), 422, "blank_save")
+        self.assert_problem(self.put("auto", BIG, {"If-Match": "*"}), 412, "version_conflict")
+        self.assert_problem(self.put("auto", bytes(len(BIG))), 422, "blank_save")
         self.assert_no_trace()
 
-    def test_leaves_while_judged(self) -> None:
-        """A client that leaves while its token is judged uploads nothing."""
+    def test_disconnect_during_authentication(self) -> None:
+        """A client that disconnects while its token is checked uploads nothing."""
         self.stores.reads.pause()
         connection = self.begin(3).send(ONE)
         connection.leave()
@@ -99,23 +101,23 @@ class TornTest(TornCase):
             self.stores.state.pause()
             call = self.browser.send("PUT", f"/game/saves/s{number}", {**self.bearer, **ABSENT}, data)
             call.leave()
-            waiting = self.detached.drain()
+            waiting = self.tasks.drain()
             self.assertNoResult(waiting)
             self.stores.state.resume()
             self.successResultOf(waiting)
-            self.assertEqual((len(self.kept()), self.get(f"s{number}").body, self.spools()), (number, data, 0))
+            self.assertEqual((len(self.version_rows()), self.get(f"s{number}").body, self.spools()), (number, data, 0))
 
     def test_no_room_for_the_spool(self) -> None:
-        """When larger bodies find no place to wait: 507 and nothing stored; small ones go on."""
+        """If the folder for larger bodies fails they get 507 and nothing is stored; small ones succeed."""
         self.folder.rmdir()
-        self.refused(self.put("auto", BIG), 507, "storage_full", "nothing was stored")
+        self.assert_problem(self.put("auto", BIG), 507, "storage_full", "nothing was stored")
         self.assertEqual(self.put("auto", ONE).status, 201)
         self.folder.mkdir()
 
     def test_fails_at_the_end(self) -> None:
         """When the store fails at the decision, larger bytes that were appended before do not stay either."""
         self.crashes = True
-        self.browser = self.room(self.limits)
+        self.browser = self.browser_for(self.limits)
         refuse = "CREATE TRIGGER t BEFORE INSERT ON save_version BEGIN SELECT RAISE(ABORT, 'no'); END"
         self.in_state(lambda connection: connection.execute(refuse).rowcount)
         self.assertEqual(self.put("auto", BIG).status, 500)
@@ -125,7 +127,7 @@ class TornTest(TornCase):
         """A large body sent again costs no second copy."""
         for status in (201, 200, 200):
             self.assertEqual(self.put("auto", BIG, ABSENT).status, status)
-        self.assertEqual((self.blobs(), len(self.kept()), self.spools()), (1, 1, 0))
+        self.assertEqual((self.blobs(), len(self.version_rows()), self.spools()), (1, 1, 0))
 
     def test_gone_between(self) -> None:
         """Bytes that another slot holds are shared; once it and they are gone they are stored anew."""
@@ -171,7 +173,7 @@ class FailingDiskTest(SaveCase):
     def test_spool(self) -> None:
         """An I/O error of the folder for larger bodies."""
         seen = logged(
-            lambda: self.refused(self.put("auto", BIG), 507, "storage_full", "I/O error", "nothing was stored")
+            lambda: self.assert_problem(self.put("auto", BIG), 507, "storage_full", "I/O error", "nothing was stored")
         )
         self.assertEqual([line for line in seen if "disk" in line], ["disk_io_error queue=uploads code=EIO"])
 
@@ -192,12 +194,12 @@ class UnavailableTest(SaveCase):
         reads = [("GET", ""), ("GET", "saves"), ("GET", "saves/a"), ("GET", "saves/a/versions")]
         for method, path in [*reads, ("PUT", "saves/a"), ("DELETE", "saves/a")]:
             answer = self.ask(method, f"/game/{path}", {"If-Match": "*"}, ONE if method == "PUT" else b"")
-            self.refused(answer, 503, "store_unavailable", "owner")
+            self.assert_problem(answer, 503, "store_unavailable", "owner")
             self.assertIn("retry-after", answer.headers)
 
 
 class SlowDiskTest(TornCase):
-    """A disk that takes its time: the client waits, and not the reactor."""
+    """A slow disk delays the client, not the reactor."""
 
     def setUp(self) -> None:
         self.waiting: list[tuple[Deferred[None], Callable[[], None]]] = []
@@ -208,7 +210,7 @@ class SlowDiskTest(TornCase):
         return self.waiting[-1][0]
 
     def work(self, error: OSError | None = None) -> None:
-        """The disk does, or fails at, what it was asked first."""
+        """Complete the first pending work of the disk, or let it fail."""
         done, work = self.waiting.pop(0)
         if error is not None:
             done.errback(Failure(error))
@@ -217,7 +219,7 @@ class SlowDiskTest(TornCase):
         done.callback(None)
 
     def feed(self, connection: Connection, data: bytes) -> int:
-        """Send as long as the server reads; how much it took."""
+        """Send as long as the server reads; return how much it read."""
         sent = 0
         while sent < len(data) and connection.transport.producerState == "producing":
             connection.send(data[sent : sent + 65536])
@@ -260,7 +262,7 @@ class SlowDiskTest(TornCase):
             self.work(OSError(ENOSPC, "No space left on device"))
             if size < len(BIG):
                 connection.send(BIG[size:])
-            self.refused(connection.answer, 507, "storage_full", "Try again later")
+            self.assert_problem(connection.answer, 507, "storage_full", "Try again later")
             while self.waiting:
                 self.work()
             self.assert_no_trace()

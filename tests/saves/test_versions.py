@@ -42,22 +42,22 @@ class ReadTest(VersionCase):
         answer = self.version(3, {"Range": "bytes=5-9"})
         self.assertEqual((answer.status, answer.body), (206, BIG[5:10]))
         self.assertEqual(self.version(3, method="HEAD").status, 200)
-        self.refused(self.version(3, {"If-Match": tag(4, ONE)}), 412, "version_conflict")
+        self.assert_problem(self.version(3, {"If-Match": tag(4, ONE)}), 412, "version_conflict")
 
     def test_not_there(self) -> None:
         """Unknown numbers and what is no number: 404 version_gone; a slot never seen: 404; a delete has no bytes."""
         for number in (3, 0, "01", "-1", "x", 10**18, 10**30, "%20"):
-            self.refused(self.version(number), 404, "version_gone", "/game/saves/auto/versions")
-        self.refused(self.ask("GET", "/game/saves/never/versions/1"), 404, "save_not_found")
+            self.assert_problem(self.version(number), 404, "version_gone", "/game/saves/auto/versions")
+        self.assert_problem(self.ask("GET", "/game/saves/never/versions/1"), 404, "save_not_found")
         self.delete("auto", {"If-Match": "*"})
-        self.refused(self.version(3), 410, "deleted", "version 2 is what it deleted")
+        self.assert_problem(self.version(3), 410, "deleted", "version 2 is what it deleted")
         self.assertEqual(self.version(2).body, TWO)
 
     def test_damaged(self) -> None:
         """Damage is noticed before a byte leaves, and the newest good version named; nothing damaged is restored."""
         self.damage("auto", 1)
         for answer in (self.version(1), self.restore(1, {"If-Match": tag(2, TWO)})):
-            self.refused(answer, 500, "corrupt_blob", "Version 2 is the newest that is good")
+            self.assert_problem(answer, 500, "corrupt_blob", "Version 2 is the newest that is good")
         self.assertEqual(self.numbers(), [2, 1])
 
 
@@ -70,38 +70,40 @@ class RestoreTest(VersionCase):
         self.assertEqual(self.get("auto").body, ONE)
         self.assertEqual([version["kind"] for version in self.versions("auto")], ["restore", "write", "write"])
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM blob").fetchone()), (2,))
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_repeated(self) -> None:
-        """A lost answer is asked for again; when something newer came since, that is said."""
+        """A repeated restore succeeds, or is superseded if something newer was stored."""
         for _ in range(2):
             self.assertEqual(self.restore(1, {"If-Match": tag(2, TWO)}).json["version"], 3)
         self.put("auto", THREE, {"If-Match": tag(3, ONE)})
-        answer = self.refused(self.restore(1, {"If-Match": tag(2, TWO)}), 412, "superseded", "something newer")
+        answer = self.assert_problem(self.restore(1, {"If-Match": tag(2, TWO)}), 412, "superseded", "something newer")
         self.assertEqual(answer.json["current"]["version"], 4)
         self.assertEqual(self.numbers(), [4, 3, 2, 1])
 
     def test_conditions(self) -> None:
-        """Only who names the current version restores; what is refused is kept already and makes no copy."""
-        self.refused(self.restore(1), 428, "precondition_required", tag(2, TWO))
-        answer = self.refused(self.restore(1, {"If-Match": '"7-0000000000000000"'}), 412, "version_conflict", "nothing")
+        """A restore needs the current tag; a rejected one makes no copy."""
+        self.assert_problem(self.restore(1), 428, "precondition_required", tag(2, TWO))
+        answer = self.assert_problem(
+            self.restore(1, {"If-Match": '"7-0000000000000000"'}), 412, "version_conflict", "nothing"
+        )
         self.assertEqual(answer.json["yours"]["href"], "/game/saves/auto/versions/1")
-        self.refused(self.restore(1, {"If-Match": f"W/{tag(2, TWO)}"}), 412, "weak_validator")
-        self.refused(self.restore(1, {"If-Match": "9"}), 400, "bad_precondition")
-        self.refused(self.restore(9, {"If-Match": "*"}), 404, "version_gone")
-        self.refused(self.restore(1, {"If-Match": "*"}, slot="never"), 404, "save_not_found")
+        self.assert_problem(self.restore(1, {"If-Match": f"W/{tag(2, TWO)}"}), 412, "weak_validator")
+        self.assert_problem(self.restore(1, {"If-Match": "9"}), 400, "bad_precondition")
+        self.assert_problem(self.restore(9, {"If-Match": "*"}), 404, "version_gone")
+        self.assert_problem(self.restore(1, {"If-Match": "*"}, slot="never"), 404, "save_not_found")
         self.assertEqual(self.numbers(), [2, 1])
         self.assertEqual(self.restore(1, {"If-Match": "*"}).status, 200)
 
     def test_undelete(self) -> None:
         """A deleted save comes back with If-None-Match: *, asked once or twice; its tombstone holds nothing."""
         self.delete("auto", {"If-Match": tag(2, TWO)})
-        self.refused(self.restore(3, ABSENT), 410, "deleted", "holds no bytes")
-        self.refused(self.restore(2, {"If-Match": tag(2, TWO)}), 412, "deleted", "If-None-Match: *")
+        self.assert_problem(self.restore(3, ABSENT), 410, "deleted", "holds no bytes")
+        self.assert_problem(self.restore(2, {"If-Match": tag(2, TWO)}), 412, "deleted", "If-None-Match: *")
         for _ in range(2):
             self.assertEqual(self.restore(2, ABSENT).json["version"], 4)
         self.assertEqual(self.get("auto").body, TWO)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_adopt(self) -> None:
         """A refused save is made current, and then dismissed."""
@@ -111,14 +113,14 @@ class RestoreTest(VersionCase):
         self.assertEqual(self.version(3, method="DELETE").status, 204)
         self.assertEqual(self.get("auto").body, THREE)
         self.assertEqual(self.numbers(), [4, 2, 1])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_quota(self) -> None:
         """Bringing back is a write: it must fit, unless it makes the save no larger."""
-        self.browser = self.room(SaveLimits(bytes=4, save_bytes=4))
+        self.browser = self.browser_for(SaveLimits(bytes=4, save_bytes=4))
         self.assertEqual(self.restore(1, {"If-Match": "*"}).status, 200)
         self.put("other", b"x", ABSENT)
-        self.refused(self.restore(2, {"If-Match": "*"}), 413, "quota_exceeded", "delete one")
+        self.assert_problem(self.restore(2, {"If-Match": "*"}), 413, "quota_exceeded", "delete one")
 
     def test_large(self) -> None:
         """Also by way of files."""
@@ -130,27 +132,27 @@ class RestoreTest(VersionCase):
 
 class DismissTest(VersionCase):
     def test_dismiss(self) -> None:
-        """A conflict copy goes from the list; its number is never used again; asked again it is gone."""
+        """A dismissed copy is not listed, its number is never used again, and a second dismissal gets 404."""
         self.put("auto", THREE, {"If-Match": tag(1, ONE)})
         cursor = self.ask("GET", "/game/saves").json["cursor"]
         self.assertEqual(self.version(3, method="DELETE").status, 204)
         changes = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
         self.assertEqual([(save["slot"], save["conflicts"]) for save in changes], [("auto", [])])
-        self.refused(self.version(3, method="DELETE"), 404, "version_gone")
+        self.assert_problem(self.version(3, method="DELETE"), 404, "version_gone")
         self.assertEqual(self.put("auto", ONE, {"If-Match": "*"}).json["version"], 4)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_protected(self) -> None:
-        """The history is not for dismissing: current, older, restored, deletes."""
+        """Current, older, restored and deleted versions cannot be dismissed."""
         self.restore(1, {"If-Match": "*"})
         self.delete("auto", {"If-Match": "*"})
         for number in (1, 2, 3, 4):
-            self.refused(self.version(number, method="DELETE"), 409, "version_protected", "only conflict copies")
-        self.refused(self.ask("DELETE", "/game/saves/never/versions/1"), 404, "save_not_found")
+            self.assert_problem(self.version(number, method="DELETE"), 409, "version_protected", "only conflict copies")
+        self.assert_problem(self.ask("DELETE", "/game/saves/never/versions/1"), 404, "save_not_found")
 
     def test_foreign(self) -> None:
         """Another player's versions are not there."""
         self.put("auto", THREE, {"If-Match": tag(1, ONE)})
         self.bearer = self.sign_in("ply_" + "B" * 22)
         for answer in (self.version(3), self.version(3, method="DELETE"), self.restore(1, {"If-Match": "*"})):
-            self.refused(answer, 404, "save_not_found")
+            self.assert_problem(answer, 404, "save_not_found")

@@ -29,7 +29,7 @@ class WaitCase(SaveCase):
         return connection.answers == []
 
     def pass_seconds(self, seconds: float) -> None:
-        self.house.now_ms += int(seconds * 1000)
+        self.server.now_ms += int(seconds * 1000)
         self.clock.pump([0.05] * int(seconds * 20))
 
 
@@ -77,7 +77,7 @@ class WaitTest(WaitCase):
             self.assertNotEqual(waiting.answer.json["cursor"], before)
 
     def test_no_change(self) -> None:
-        """A request that changes nothing starts no reading for those who wait: refused, or done before."""
+        """A request that changes nothing causes no reads for waiting clients."""
         one, wrong, gone = digest(b"one"), {"If-Match": '"0-0000000000000000"'}, {"If-Match": '"9-0000000000000000"'}
         self.put("auto", b"copy", wrong)
         self.put("gone", b"one", ABSENT)
@@ -110,7 +110,7 @@ class WaitTest(WaitCase):
             waiting.leave()
 
     def reads_of(self, status: int, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
-        """How many units the read lane ran for a request, and for what it woke."""
+        """Return how many reads a request caused, with those of the clients that it notified."""
         before = self.stores.reads.transactions
         answer = self.ask(method, f"/game/{path}", headers, body)
         self.assertEqual(answer.status, status, (method, path, answer.body))
@@ -136,15 +136,15 @@ class WaitTest(WaitCase):
         self.assertEqual((tagged.answer.status, tagged.answer.headers["preference-applied"]), (304, "wait=3"))
 
     def test_no_longer_than_allowed(self) -> None:
-        """Who wants to wait longer waits as long as the server lets them."""
+        """A longer wait is reduced to the server's limit."""
         waiting = self.wait(900)
         self.pass_seconds(25.5)
         self.assertEqual(waiting.answer.headers["preference-applied"], "wait=25")
-        self.browser = self.room(SaveLimits(wait_seconds=0))
+        self.browser = self.browser_for(SaveLimits(wait_seconds=0))
         self.assertNotIn("preference-applied", self.wait().answer.headers)
 
     def test_nothing_to_wait_for(self) -> None:
-        """Who knows nothing, or has missed something, is answered at once; so is who does not ask to wait."""
+        """A client without a cursor, with an old one, or without Prefer is answered at once."""
         cursor = self.cursor
         self.assertNotIn("preference-applied", self.wait(25, "").answer.headers)
         self.put("more", b"x")
@@ -162,7 +162,7 @@ class WaitTest(WaitCase):
         self.assertEqual(len(waiting.answer.json["saves"]), 1)
 
     def test_only_the_players_own(self) -> None:
-        """What another player does wakes nobody."""
+        """Another player's changes do not wake a waiting client."""
         waiting, bearer = self.wait(), self.bearer
         self.bearer = self.sign_in(OTHER)
         self.put("auto", b"one", ABSENT)
@@ -171,7 +171,7 @@ class WaitTest(WaitCase):
         self.bearer = bearer
 
     def test_four_places(self) -> None:
-        """Four wait; a fifth answers the oldest, a sixth the next; another player has places of their own."""
+        """Four requests of a player wait; a fifth ends the oldest, a sixth the next; other players are independent."""
         waiting = [self.wait() for _ in range(6)]
         self.pass_seconds(0.1)
         self.assertEqual([self.waits(each) for each in waiting], [False, False, True, True, True, True])
@@ -183,10 +183,10 @@ class WaitTest(WaitCase):
 
     @property
     def waits_left(self) -> list[str]:
-        return self.waits_of.players
+        return self.change_waiters.players
 
     def test_client_that_leaves(self) -> None:
-        """Its place is free again."""
+        """A client that disconnects no longer counts as waiting."""
         waiting = [self.wait() for _ in range(4)]
         waiting[3].leave()
         fifth = self.wait()
@@ -197,7 +197,7 @@ class WaitTest(WaitCase):
         self.assertEqual((self.waits_left, len(self.waiters)), ([], 0))
 
     def test_closing(self) -> None:
-        """When the service stops, everyone is answered, and nobody waits any more."""
+        """At shutdown all waiting requests are answered."""
         waiting = self.wait()
         self.waiters.close()
         self.pass_seconds(0.1)
@@ -207,9 +207,9 @@ class WaitTest(WaitCase):
     def test_token_expires(self) -> None:
         """A wait that began with a live token ends as it would have."""
         waiting = self.wait()
-        self.house.now_ms += 3600_000
+        self.server.now_ms += 3600_000
         self.in_state(lambda c: c.execute("UPDATE player_saves SET seq = seq + 1").rowcount)
-        self.waits_of.notify_all()
+        self.change_waiters.notify_all()
         self.pass_seconds(0.1)
         self.assertEqual(waiting.answer.status, 200)
 
@@ -222,7 +222,7 @@ class EndedTest(WaitCase):
         second = self.wait()
         end = "UPDATE session SET revoked_ms = 1 WHERE session_id = (SELECT min(session_id) FROM session)"
         self.successResultOf(self.stores.auth.submit(lambda c: c.execute(end).rowcount))
-        self.waits_of.revoked(ANNA)
+        self.change_waiters.revoked(ANNA)
         self.pass_seconds(0.1)
         ended = [each for each in (first, second) if not self.waits(each)]
         self.assertEqual([(each.answer.status, each.answer.code) for each in ended], [(401, "session_revoked")])
@@ -236,7 +236,7 @@ class EndedTest(WaitCase):
         self.assertEqual((waiting.answer.status, waiting.answer.code), (403, "player_blocked"))
 
     def test_save_of_a_command(self) -> None:
-        """A change that another process made in state.db is told within a second; a foreign one wakes nobody."""
+        """A change by another process is answered within a second; other players' changes wake no client."""
         waiting = self.wait()
         self.pass_seconds(0.6)
         self.elsewhere("state", "INSERT INTO player_saves (player_id, epoch) VALUES ('ply_other', 'e')")
@@ -247,7 +247,7 @@ class EndedTest(WaitCase):
         self.assertEqual([save["slot"] for save in waiting.answer.json["saves"]], ["auto"])
 
     def elsewhere(self, file: str, script: str) -> None:
-        """Another connection, as another process has it."""
+        """Open a connection as another process would."""
         uri = next(worker.pool.connargs[0] for worker in self.stores.threads if f"-{file}?" in worker.pool.connargs[0])
         connection = connect(uri)
         connection.executescript(script)

@@ -15,7 +15,7 @@ ONE, TWO, THREE = b"one", b"twotwo", b"threethree"
 
 
 class WriteTest(SaveCase):
-    """What is stored, and what the answer says."""
+    """Successful writes and their responses."""
 
     def test_first(self) -> None:
         """W2: without a condition a slot that never existed is made; the answer is the SaveInfo and its etag."""
@@ -46,7 +46,7 @@ class WriteTest(SaveCase):
         for slot, data in (("small", ONE), ("big", BIG)):
             self.assertEqual(self.put(slot, data, ABSENT).status, 201)
             self.assertEqual(self.get(slot).body, data)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_where_the_bytes_are(self) -> None:
         """Few bytes lie in their blob's own row and more in parts, whichever way they came; both are read back."""
@@ -59,7 +59,7 @@ class WriteTest(SaveCase):
         query = "SELECT size, data NOT NULL, (SELECT count(*) FROM blob_part p WHERE p.blob_id = b.blob_id) FROM blob b"
         found = self.in_state(lambda connection: connection.execute(f"{query} ORDER BY size").fetchall())
         self.assertEqual(found, list(zip(sizes, (1, 1, 0, 0, 0), (0, 0, 1, 1, 2), strict=True)))
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_chunked(self) -> None:
         """A body without a length is taken in chunks."""
@@ -77,15 +77,15 @@ class WriteTest(SaveCase):
         self.assertEqual(self.get("auto").body, THREE)
         parents = [(version["version"], version["kind"], version["parent"]) for version in self.versions("auto")]
         self.assertEqual(parents, [(3, "write", 2), (2, "write", 1), (1, "write", None)])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_unconditional(self) -> None:
-        """W3: who does not say what they know may not replace, nor bring back what was deleted."""
+        """W3: a request without a condition cannot replace or bring back a save."""
         self.put("auto", ONE)
-        self.refused(self.put("auto", TWO), 428, "precondition_required", "If-Match", tag(1, ONE))
+        self.assert_problem(self.put("auto", TWO), 428, "precondition_required", "If-Match", tag(1, ONE))
         self.delete("auto", {"If-Match": "*"})
-        self.refused(self.put("auto", TWO), 428, "precondition_required", "If-None-Match: *")
-        self.assertEqual([row[3] for row in self.kept()], ["write", "delete"])
+        self.assert_problem(self.put("auto", TWO), 428, "precondition_required", "If-None-Match: *")
+        self.assertEqual([row[3] for row in self.version_rows()], ["write", "delete"])
 
     def test_already_there(self) -> None:
         """W1: the same bytes and type are there already, whatever the condition says; nothing is stored."""
@@ -99,13 +99,13 @@ class WriteTest(SaveCase):
     def test_other_meta(self) -> None:
         """W1: another Save-Meta makes a version that shares the bytes, where the condition holds."""
         self.put("auto", ONE)
-        kept = self.put("auto", ONE, {"Save-Meta": '{"a":1}', "If-Match": '"7-0123456789abcdef"'})
-        self.assertEqual((kept.status, kept.json["version"], kept.json["meta"]), (200, 1, None))
+        version_rows = self.put("auto", ONE, {"Save-Meta": '{"a":1}', "If-Match": '"7-0123456789abcdef"'})
+        self.assertEqual((version_rows.status, version_rows.json["version"], version_rows.json["meta"]), (200, 1, None))
         changed = self.put("auto", ONE, {"Save-Meta": '{"a":1}', "If-Match": tag(1, ONE)})
         self.assertEqual((changed.status, changed.json["version"], changed.json["meta"]), (200, 2, {"a": 1}))
         blobs = self.in_state(lambda connection: connection.execute("SELECT refs FROM blob").fetchall())
         self.assertEqual(blobs, [(2,)])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_lost_answer(self) -> None:
         """A request repeated after its answer got lost is success again, also when it made or deleted the slot."""
@@ -115,7 +115,7 @@ class WriteTest(SaveCase):
             self.assertEqual(self.put("auto", TWO, {"If-Match": tag(1, ONE)}).status, 200)
         for _ in range(3):
             self.assertEqual(self.delete("auto", {"If-Match": tag(2, TWO)}).status, 204)
-        self.assertEqual(len(self.kept()), 3)
+        self.assertEqual(len(self.version_rows()), 3)
 
     def test_same_bytes_are_stored_once(self) -> None:
         """Slots with the same bytes share them; another player's are apart."""
@@ -125,20 +125,20 @@ class WriteTest(SaveCase):
         self.put("a", BIG)
         rows = self.in_state(lambda connection: connection.execute("SELECT player_id, refs FROM blob").fetchall())
         self.assertEqual(sorted(rows), [(ANNA, 2), (BERT, 1)])
-        self.agrees()
+        self.assert_counts_agree()
 
     @covers("threats/45")
     def test_players_are_apart(self) -> None:
         """A slot of another player is not there."""
         self.put("auto", ONE)
         self.bearer = self.sign_in(BERT)
-        self.refused(self.get("auto"), 404, "save_not_found")
+        self.assert_problem(self.get("auto"), 404, "save_not_found")
         self.assertEqual(self.put("auto", TWO, ABSENT).status, 201)
 
 
 @covers("threats/46")
 class ConflictTest(SaveCase):
-    """412: what was refused is kept and shown."""
+    """A 412 keeps the refused bytes and shows the sides."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -148,7 +148,7 @@ class ConflictTest(SaveCase):
     def test_conflict(self) -> None:
         """W6: the bytes are kept as a copy beside the current version; all three sides are shown."""
         answer = self.put("auto", THREE, {"If-Match": tag(1, ONE)})
-        self.refused(answer, 412, "version_conflict", "version 3")
+        self.assert_problem(answer, 412, "version_conflict", "version 3")
         self.assertNotIn("etag", answer.headers)
         problem = answer.json
         self.assertEqual(problem["slot"], "auto")
@@ -159,21 +159,21 @@ class ConflictTest(SaveCase):
         self.assertEqual(self.get("auto").body, TWO)
         kinds = [(version["kind"], version["parent"]) for version in self.versions("auto")]
         self.assertEqual(kinds, [("conflict", 1), ("write", 1), ("write", None)])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_conflict_repeated(self) -> None:
         """W6 repeated keeps one copy per base and bytes."""
         for _ in range(2):
             self.assertEqual(self.put("auto", THREE, {"If-Match": tag(1, ONE)}).json["yours"]["version"], 3)
         self.assertEqual(self.put("auto", THREE, ABSENT).json["yours"]["version"], 4)
-        self.assertEqual(len(self.kept()), 4)
-        self.agrees()
+        self.assertEqual(len(self.version_rows()), 4)
+        self.assert_counts_agree()
 
     def test_large_conflict(self) -> None:
         """W6 for a body that came by way of a file."""
         answer = self.put("auto", BIG, {"If-Match": tag(1, ONE)})
-        self.assertEqual(self.refused(answer, 412, "version_conflict").json["yours"]["size"], len(BIG))
-        self.agrees()
+        self.assertEqual(self.assert_problem(answer, 412, "version_conflict").json["yours"]["size"], len(BIG))
+        self.assert_counts_agree()
 
     def test_newest_five_copies(self) -> None:
         """W6: of the copies of one slot the newest five stay."""
@@ -182,100 +182,104 @@ class ConflictTest(SaveCase):
         copies = [version["version"] for version in self.versions("auto") if version["kind"] == "conflict"]
         self.assertEqual(copies, [9, 8, 7, 6, 5])
         self.assertEqual(self.ask("GET", "/game/saves").json["saves"][0]["conflicts"], [5, 6, 7, 8, 9])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_superseded(self) -> None:
         """W5: bytes that were stored in time and replaced since are not stored again."""
         answer = self.put("auto", ONE, ABSENT)
-        self.refused(answer, 412, "superseded", "current version")
+        self.assert_problem(answer, 412, "superseded", "current version")
         self.assertEqual((answer.json["yours"]["version"], answer.json["current"]["version"]), (1, 2))
-        self.assertEqual(len(self.kept()), 2)
+        self.assertEqual(len(self.version_rows()), 2)
 
     def test_deleted_since(self) -> None:
         """W6 on a tombstone: the bytes are kept, and nothing is current."""
         self.delete("auto", {"If-Match": "*"})
         answer = self.put("auto", THREE, {"If-Match": tag(2, TWO)})
-        self.refused(answer, 412, "deleted", "If-None-Match: *")
+        self.assert_problem(answer, 412, "deleted", "If-None-Match: *")
         self.assertEqual((answer.json["base"]["version"], answer.json["current"]), (2, None))
         self.assertEqual(answer.json["yours"]["version"], 4)
-        self.assertEqual(self.refused(self.put("auto", b"x", {"If-Match": "*"}), 412, "deleted").json["base"], None)
-        self.agrees()
+        self.assertEqual(
+            self.assert_problem(self.put("auto", b"x", {"If-Match": "*"}), 412, "deleted").json["base"], None
+        )
+        self.assert_counts_agree()
 
     def test_never_seen(self) -> None:
         """W7: a version of a slot that was never here; nothing is stored, all sides are null."""
         for headers in ({"If-Match": tag(1, ONE)}, {"If-Match": "*"}):
             answer = self.put("other", THREE, headers)
-            self.refused(answer, 412, "version_conflict", "If-None-Match: *")
+            self.assert_problem(answer, 412, "version_conflict", "If-None-Match: *")
             self.assertEqual([answer.json[side] for side in ("base", "current", "yours")], [None] * 3)
-        self.assertEqual(len(self.kept()), 2)
-        self.refused(self.get("other"), 404, "save_not_found")
+        self.assertEqual(len(self.version_rows()), 2)
+        self.assert_problem(self.get("other"), 404, "save_not_found")
 
     def test_weak(self) -> None:
         """A weak tag never matches, and the answer says why; the bytes are kept."""
         answer = self.put("auto", THREE, {"If-Match": f"W/{tag(2, TWO)}"})
-        self.refused(answer, 412, "weak_validator", "without W/")
+        self.assert_problem(answer, 412, "weak_validator", "without W/")
         self.assertEqual(answer.json["yours"]["version"], 3)
-        self.refused(self.put("other", THREE, {"If-Match": 'W/"1-x"'}), 412, "weak_validator", "Nothing was stored")
+        self.assert_problem(
+            self.put("other", THREE, {"If-Match": 'W/"1-x"'}), 412, "weak_validator", "Nothing was stored"
+        )
 
     def test_unknown_base(self) -> None:
         """A tag with a right number and wrong bytes is no version of ours."""
         answer = self.put("auto", THREE, {"If-Match": '"1-0123456789abcdef"'})
-        self.assertIsNone(self.refused(answer, 412, "version_conflict").json["base"])
+        self.assertIsNone(self.assert_problem(answer, 412, "version_conflict").json["base"])
         self.assertEqual(self.versions("auto")[0]["parent"], None)
 
     def test_no_room(self) -> None:
-        """Refused bytes that the history has no room for are dropped, and the answer says so."""
-        self.browser = self.room(SaveLimits(history_bytes=len(ONE) + 2))
+        """Refused bytes that do not fit into the history are reported as dropped."""
+        self.browser = self.browser_for(SaveLimits(history_bytes=len(ONE) + 2))
         for data in (THREE, BIG):
             answer = self.put("auto", data, {"If-Match": tag(1, ONE)})
-            self.refused(answer, 412, "version_conflict", "no room")
+            self.assert_problem(answer, 412, "version_conflict", "no room")
             self.assertEqual((answer.json["yours"], answer.json["yours_dropped"]), (None, "history_bytes"))
-        self.assertEqual(len(self.kept()), 2)
+        self.assertEqual(len(self.version_rows()), 2)
         blobs = self.in_state(lambda connection: connection.execute("SELECT count(*) FROM blob").fetchall())
         self.assertEqual(blobs, [(2,)])
 
 
 class DeleteTest(SaveCase):
-    """DELETE: recoverable, and only of what was seen."""
+    """A DELETE needs the current tag and can be undone."""
 
     def test_delete(self) -> None:
         """The slot is empty, its history is kept, its versions go on counting."""
         self.put("auto", ONE)
         answer = self.delete("auto", {"If-Match": tag(1, ONE)})
         self.assertEqual((answer.status, answer.body), (204, b""))
-        gone = self.refused(self.get("auto"), 410, "deleted", "/game/saves/auto/versions")
+        gone = self.assert_problem(self.get("auto"), 410, "deleted", "/game/saves/auto/versions")
         self.assertEqual((gone.json["last"]["version"], gone.json["last"]["etag"]), (1, tag(1, ONE)))
         [tombstone, first] = self.versions("auto")
         self.assertEqual((tombstone["kind"], tombstone["parent"], tombstone["etag"]), ("delete", 1, None))
         self.assertEqual((first["version"], first["sha256"]), (1, sha256(ONE).hexdigest()))
         again = self.put("auto", ONE, ABSENT)
         self.assertEqual((again.status, again.json["version"]), (201, 3))
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_refusals(self) -> None:
-        """Never there, another version, no condition, a weak tag, deleted by another."""
-        self.refused(self.delete("auto", {"If-Match": "*"}), 404, "save_not_found")
-        self.refused(self.delete("auto"), 404, "save_not_found")
+        """A DELETE of an unused slot, of another version, without condition, or with a weak tag is rejected."""
+        self.assert_problem(self.delete("auto", {"If-Match": "*"}), 404, "save_not_found")
+        self.assert_problem(self.delete("auto"), 404, "save_not_found")
         self.put("auto", ONE)
-        self.refused(self.delete("auto"), 428, "precondition_required", "If-Match")
-        conflict = self.refused(self.delete("auto", {"If-Match": tag(7, TWO)}), 412, "version_conflict", "etag")
+        self.assert_problem(self.delete("auto"), 428, "precondition_required", "If-Match")
+        conflict = self.assert_problem(self.delete("auto", {"If-Match": tag(7, TWO)}), 412, "version_conflict", "etag")
         self.assertEqual((conflict.json["current"]["version"], conflict.json["yours"]), (1, None))
         self.assertNotIn("etag", conflict.headers)
-        self.refused(self.delete("auto", {"If-Match": f"W/{tag(1, ONE)}"}), 412, "weak_validator")
+        self.assert_problem(self.delete("auto", {"If-Match": f"W/{tag(1, ONE)}"}), 412, "weak_validator")
         self.assertEqual(self.delete("auto", {"If-Match": "*"}).status, 204)
-        self.refused(self.delete("auto", {"If-Match": tag(7, TWO)}), 410, "deleted")
-        self.refused(self.delete("auto"), 410, "deleted")
-        self.refused(self.delete("auto", ABSENT), 400, "bad_precondition", "If-Match")
-        self.agrees()
+        self.assert_problem(self.delete("auto", {"If-Match": tag(7, TWO)}), 410, "deleted")
+        self.assert_problem(self.delete("auto"), 410, "deleted")
+        self.assert_problem(self.delete("auto", ABSENT), 400, "bad_precondition", "If-Match")
+        self.assert_counts_agree()
 
 
 class SyntaxTest(SaveCase):
-    """400, 411, 413, 415, 422: refused for what they are; nothing is stored."""
+    """Malformed requests are rejected and store nothing."""
 
     limits = SaveLimits(save_bytes=1000, slots=2, bytes=1500)
 
     def tearDown(self) -> None:
-        self.assertEqual([row for row in self.kept() if row[1] == "auto"], [])
+        self.assertEqual([row for row in self.version_rows() if row[1] == "auto"], [])
 
     def test_heads(self) -> None:
         """Each malformed field has its code and says what to send instead."""
@@ -292,11 +296,11 @@ class SyntaxTest(SaveCase):
             ({"Content-Digest": digest_of(TWO)}, "digest_mismatch", "Send it again"),
             ({"Content-Type": "nonsense"}, "bad_request", "media type"),
         ):
-            self.refused(self.put("auto", ONE, headers), 400, code, words)
+            self.assert_problem(self.put("auto", ONE, headers), 400, code, words)
 
     @covers("threats/41")
     def test_slots(self) -> None:
-        """A name that is none is refused on every route, before the token is looked at."""
+        """An invalid name is rejected on every route, before the token is checked."""
         self.bearer = {}
         controls = ("%00", "a%00", "%0A", "a%0Ab", "auto%0a", "a%0D%0Ab", "%1b", "%7F", "%C2%80", "%C2%9f")
         for slot in ("Auto", "a" * 65, ".a", "a.", "nul", "com1.sav", "a%20b", "%C3%A4", *controls):
@@ -324,54 +328,54 @@ class SyntaxTest(SaveCase):
             "saves%00",
             "saves/a/versions%0a",
         ):
-            self.refused(self.ask("GET", f"/game/{path}"), 404, "route_not_found")
+            self.assert_problem(self.ask("GET", f"/game/{path}"), 404, "route_not_found")
 
     def test_sizes(self) -> None:
         """Too large by its declared length, too large in chunks, without any length."""
         for headers, body in (({}, b"x" * 1001), ({"Transfer-Encoding": "chunked"}, b"3e9\r\n" + b"x" * 1001)):
             answer = self.put("auto", body, headers)
-            self.refused(answer, 413, "save_too_large", "1000")
+            self.assert_problem(answer, 413, "save_too_large", "1000")
             self.assertEqual(answer.json["limit"], 1000)
             self.assertGreater(answer.json["usage"], 1000)
         bare = self.browser.connect().send(
             f"PUT /game/saves/auto HTTP/1.1\r\nHost: game.example\r\nAuthorization: "
             f"{self.bearer['Authorization']}\r\n\r\n".encode()
         )
-        self.refused(bare.answer, 411, "length_required", "Content-Length")
+        self.assert_problem(bare.answer, 411, "length_required", "Content-Length")
 
     def test_coding(self) -> None:
-        """A compressed body is not unpacked, so it is not taken."""
+        """A body with a content coding is rejected."""
         for coding in ("gzip", "identity"):
             answer = self.put("auto", ONE, {"Content-Encoding": coding})
-            self.refused(answer, 415, "content_encoding", "without Content-Encoding")
+            self.assert_problem(answer, 415, "content_encoding", "without Content-Encoding")
 
     def test_blank(self) -> None:
-        """An empty or all-zero body is what a crash leaves behind."""
+        """An empty or all-zero body is rejected."""
         for data, word in ((b"", "empty"), (bytes(999), "zero")):
-            self.refused(self.put("auto", data, ABSENT), 422, "blank_save", word, "DELETE")
-        self.browser = self.room(SaveLimits(allow_blank_saves=True))
+            self.assert_problem(self.put("auto", data, ABSENT), 422, "blank_save", word, "DELETE")
+        self.browser = self.browser_for(SaveLimits(allow_blank_saves=True))
         self.assertEqual(self.put("empty", b"").status, 201)
         self.assertEqual(self.get("empty").body, b"")
-        self.refused(self.get("empty", {"Range": "bytes=0-"}), 416, "range_not_satisfiable")
+        self.assert_problem(self.get("empty", {"Range": "bytes=0-"}), 416, "range_not_satisfiable")
 
     def test_quota(self) -> None:
         """All saves together, and their number, are limited; a save may always shrink."""
         self.put("a", b"x" * 1000)
-        answer = self.refused(self.put("auto", b"x" * 501, ABSENT), 413, "quota_exceeded", "delete one first")
+        answer = self.assert_problem(self.put("auto", b"x" * 501, ABSENT), 413, "quota_exceeded", "delete one first")
         self.assertEqual((answer.json["limit"], answer.json["usage"]), (1500, 1000))
         self.put("b", b"x")
-        answer = self.refused(self.put("auto", ONE, ABSENT), 413, "too_many_slots", "delete one first")
+        answer = self.assert_problem(self.put("auto", ONE, ABSENT), 413, "too_many_slots", "delete one first")
         self.assertEqual((answer.json["limit"], answer.json["usage"]), (2, 2))
-        self.browser = self.room(SaveLimits(bytes=10, slots=1))
+        self.browser = self.browser_for(SaveLimits(bytes=10, slots=1))
         self.assertEqual(self.put("a", b"y" * 999, {"If-Match": "*"}).status, 200)
-        self.refused(self.put("a", b"y" * 1000, {"If-Match": "*"}), 413, "quota_exceeded")
-        self.agrees()
+        self.assert_problem(self.put("a", b"y" * 1000, {"If-Match": "*"}), 413, "quota_exceeded")
+        self.assert_counts_agree()
 
     def test_disk(self) -> None:
         """While the disk is nearly full nothing is written, and reading goes on."""
         self.put("a", ONE)
         self.free = self.limits.min_free_bytes + 2
-        answer = self.refused(self.put("auto", ONE), 507, "storage_full", "owner")
+        answer = self.assert_problem(self.put("auto", ONE), 507, "storage_full", "owner")
         self.assertEqual(answer.headers["retry-after"], "300")
         self.assertEqual(self.get("a").body, ONE)
         self.assertEqual(self.put("a", b"x", {"If-Match": "*"}).status, 200)
@@ -387,14 +391,14 @@ class SyntaxTest(SaveCase):
         ):
             for method in ("POST", "PATCH", "TRACE", "put"):
                 answer = self.ask(method, path)
-                self.refused(answer, 405, "method_not_allowed")
+                self.assert_problem(answer, 405, "method_not_allowed")
                 self.assertEqual(answer.headers["allow"].replace(", OPTIONS", ""), allowed)
         for path in ("/game", "/game/saves/", "/game/saves/auto/", "/game//saves", "/game/saves/a/b", "/game/x"):
-            self.refused(self.ask("GET", path), 404, "route_not_found")
+            self.assert_problem(self.ask("GET", path), 404, "route_not_found")
 
 
 class OrderTest(SaveCase):
-    """PROTOCOL 4's order of judgement, and that a refusal comes before the body."""
+    """The order of checks of PROTOCOL 4; a rejection comes before the body is read."""
 
     limits = SaveLimits(save_bytes=10)
 
@@ -404,39 +408,39 @@ class OrderTest(SaveCase):
         self.put("auto", ONE)
         self.free = 0
         big = b"\0" * 11
-        self.refused(self.put("NUL", big, late), 400, "invalid_slot")
+        self.assert_problem(self.put("NUL", big, late), 400, "invalid_slot")
         good, self.bearer = self.bearer, {"Authorization": "Bearer gat_nonsense"}
-        self.refused(self.put("auto", big, late), 401, "token_invalid")
+        self.assert_problem(self.put("auto", big, late), 401, "token_invalid")
         self.bearer = good
-        self.refused(self.put("auto", big, late), 413, "save_too_large")
-        self.refused(self.put("auto", b"\0", late), 415, "content_encoding")
+        self.assert_problem(self.put("auto", big, late), 413, "save_too_large")
+        self.assert_problem(self.put("auto", b"\0", late), 415, "content_encoding")
         del late["Content-Encoding"]
-        self.refused(self.put("auto", b"\0", late), 507, "storage_full")
+        self.assert_problem(self.put("auto", b"\0", late), 507, "storage_full")
         self.free = 2**40
-        self.refused(self.put("auto", b"\0", late), 400, "digest_mismatch")
+        self.assert_problem(self.put("auto", b"\0", late), 400, "digest_mismatch")
         del late["Content-Digest"]
-        self.refused(self.put("auto", b"\0", late), 422, "blank_save")
-        self.browser = self.room(SaveLimits(bytes=1))
-        self.refused(self.put("auto", TWO, late), 412, "version_conflict")
-        self.refused(self.put("auto", TWO, {"If-Match": "*"}), 413, "quota_exceeded")
+        self.assert_problem(self.put("auto", b"\0", late), 422, "blank_save")
+        self.browser = self.browser_for(SaveLimits(bytes=1))
+        self.assert_problem(self.put("auto", TWO, late), 412, "version_conflict")
+        self.assert_problem(self.put("auto", TWO, {"If-Match": "*"}), 413, "quota_exceeded")
 
     def test_before_the_body(self) -> None:
-        """Who is refused from the head is never told to go on; who is let in, is."""
+        """Only an accepted head is answered with 100 Continue."""
         head = "PUT /game/saves/auto HTTP/1.1\r\nHost: game.example\r\nExpect: 100-continue\r\n"
-        for fields, status, told in (
+        for fields, status, continued in (
             ("Content-Length: 3\r\n", 401, 0),
             (f"Authorization: {self.bearer['Authorization']}\r\nContent-Length: 11\r\n", 413, 0),
             (f"Authorization: {self.bearer['Authorization']}\r\nContent-Length: 3\r\n", 201, 1),
         ):
             connection = self.browser.connect().send(f"{head}{fields}\r\n".encode())
-            self.assertEqual(connection.interim, told)
-            if told:
+            self.assertEqual(connection.interim, continued)
+            if continued:
                 connection.send(ONE)
             self.assertEqual(connection.answer.status, status)
 
 
 class TokenTest(SaveCase):
-    """Who may not."""
+    """Requests without permission."""
 
     def test_every_route(self) -> None:
         """Each route asks for a live access token of a player who may play."""
@@ -464,8 +468,8 @@ class TokenTest(SaveCase):
             f"PUT /game/saves/auto HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
             "Content-Length: 3\r\n\r\non".encode()
         )
-        self.house.now_ms = NOW_MS + DAY_MS
-        self.refused(self.put("late", ONE), 401, "token_expired")
+        self.server.now_ms = NOW_MS + DAY_MS
+        self.assert_problem(self.put("late", ONE), 401, "token_expired")
         self.assertEqual(connection.send(b"e").answer.status, 201)
 
     def test_blocked(self) -> None:
@@ -473,19 +477,19 @@ class TokenTest(SaveCase):
         self.successResultOf(
             self.stores.auth.submit(lambda connection: player_tables.set_state(connection, ANNA, "blocked"))
         )
-        self.refused(self.put("auto", ONE), 403, "player_blocked")
-        self.refused(self.get("auto"), 403, "player_blocked")
+        self.assert_problem(self.put("auto", ONE), 403, "player_blocked")
+        self.assert_problem(self.get("auto"), 403, "player_blocked")
 
     def test_first_use(self) -> None:
         """The first use of a token is written down before the request has its effect."""
         used = "SELECT used FROM session"
-        self.assertEqual(self.successResultOf(self.house.rows(used)), [(0,)])
+        self.assertEqual(self.successResultOf(self.server.rows(used)), [(0,)])
         self.stores.auth.pause()
         call = self.browser.send("PUT", "/game/saves/auto", self.bearer, ONE)
-        self.assertEqual((call.answers, self.kept()), ([], []))
+        self.assertEqual((call.answers, self.version_rows()), ([], []))
         self.stores.auth.resume()
         self.assertEqual(call.answer.status, 201)
-        self.assertEqual(self.successResultOf(self.house.rows(used)), [(1,)])
+        self.assertEqual(self.successResultOf(self.server.rows(used)), [(1,)])
 
     def test_erased_meanwhile(self) -> None:
         """An upload that began before the player's saves were erased changes nothing."""
@@ -499,7 +503,7 @@ class TokenTest(SaveCase):
         head = f"Host: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\nContent-Length: 6\r\n\r\ntwo"
         connection = self.browser.connect().send(f"PUT /game/saves/auto HTTP/1.1\r\n{head}".encode())
         self.in_state(erase)
-        self.refused(connection.send(b"two").answer, 410, "erased", "nothing was changed")
-        self.assertEqual(self.kept(), [])
+        self.assert_problem(connection.send(b"two").answer, 410, "erased", "nothing was changed")
+        self.assertEqual(self.version_rows(), [])
         self.assertEqual(self.in_state(lambda c: save_tables.find_player(c, ANNA).cursor.epoch), "after")
         self.assertEqual(self.put("auto", TWO).status, 201)

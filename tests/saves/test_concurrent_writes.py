@@ -1,16 +1,16 @@
-"""Many at once: one batch, one winner, and all bytes accounted for (PROTOCOL 4.1)."""
+"""Concurrent writes have one winner, and all bytes are accounted for (PROTOCOL 4.1)."""
 
 from hashlib import sha256
 
 from tests.saves.helpers import ABSENT, BIG, SaveCase, tag
 from tests.support.http import Answer
 
-RIVALS = 20
+WRITERS = 20
 
 
 class RivalTest(SaveCase):
     def all_at_once(self, *puts: tuple[str, bytes, dict[str, str]]) -> list[Answer]:
-        """Requests whose decisions ride one transaction."""
+        """Requests that are decided in one group commit."""
         self.get("none")  # the first use of the token is settled before
         self.stores.state.pause()
         calls = [self.browser.send("PUT", f"/game/saves/{slot}", {**self.bearer, **h}, data) for slot, data, h in puts]
@@ -19,21 +19,21 @@ class RivalTest(SaveCase):
         return [call.answer for call in calls]
 
     def test_one_winner(self) -> None:
-        """Of twenty writers who all read the same version one replaces it; the others are told, and kept."""
+        """Of twenty concurrent writes to one version one succeeds; the others get 412, and their bytes are kept."""
         first = self.put("auto", b"first", ABSENT)
         named = {"If-Match": first.headers["etag"]}
-        answers = self.all_at_once(*(("auto", b"rival %d" % n, named) for n in range(RIVALS)))
-        self.assertEqual(sorted(answer.status for answer in answers), [200] + [412] * (RIVALS - 1))
-        refused = [answer.json for answer in answers if answer.status == 412]
-        self.assertEqual({problem["current"]["version"] for problem in refused}, {2})
-        self.assertEqual(sorted(problem["yours"]["version"] for problem in refused), list(range(3, RIVALS + 2)))
-        self.agrees()
+        answers = self.all_at_once(*(("auto", b"writer %d" % n, named) for n in range(WRITERS)))
+        self.assertEqual(sorted(answer.status for answer in answers), [200] + [412] * (WRITERS - 1))
+        rejected = [answer.json for answer in answers if answer.status == 412]
+        self.assertEqual({problem["current"]["version"] for problem in rejected}, {2})
+        self.assertEqual(sorted(problem["yours"]["version"] for problem in rejected), list(range(3, WRITERS + 2)))
+        self.assert_counts_agree()
 
     def test_one_creator(self) -> None:
-        """Of many who create the same slot one does; the same bytes sent twice are one save."""
+        """Of many creations of one slot one succeeds; the same bytes sent twice are one save."""
         answers = self.all_at_once(("auto", b"a", ABSENT), ("auto", b"b", ABSENT), ("auto", b"a", ABSENT))
         self.assertEqual([answer.status for answer in answers], [201, 412, 200])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_the_same_large_bytes(self) -> None:
         """Several uploads of the same large body at once end with every slot readable and counts that agree."""
@@ -41,12 +41,12 @@ class RivalTest(SaveCase):
         self.assertEqual([answer.status for answer in answers], [201] * 3)
         for n in range(3):
             self.assertEqual(self.get(f"s{n}").body, BIG)
-        self.agrees()
+        self.assert_counts_agree()
         found = self.in_state(lambda c: c.execute("SELECT sha256, refs FROM blob WHERE sha256 NOT NULL").fetchall())
         self.assertEqual(found, [(sha256(BIG).digest(), 3)])
 
     def test_write_against_delete(self) -> None:
-        """A writer and a deleter of the same version: the first wins, the other is told."""
+        """Of a write and a delete of the same version the first succeeds and the other gets 412."""
         self.put("auto", b"first", ABSENT)
         named = {"If-Match": tag(1, b"first")}
         self.stores.state.pause()
@@ -54,5 +54,5 @@ class RivalTest(SaveCase):
         put = self.browser.send("PUT", "/game/saves/auto", {**self.bearer, **named}, b"second")
         self.stores.state.resume()
         self.assertEqual(delete.answer.status, 204)
-        self.refused(put.answer, 412, "deleted", "version 3")
-        self.agrees()
+        self.assert_problem(put.answer, 412, "deleted", "version 3")
+        self.assert_counts_agree()

@@ -1,4 +1,4 @@
-"""A player erases everything they keep: `DELETE /game/` (PROTOCOL 4)."""
+"""`DELETE /game/` erases all saves of a player (PROTOCOL 4)."""
 
 from typing import Any
 
@@ -23,17 +23,17 @@ class EraseCase(TornCase):
         self.delete("old", PRESENT)
 
     def etag(self) -> dict[str, str]:
-        """The condition of who has just looked."""
+        """Return the condition of a client that has just read the cursor."""
         return {"If-Match": self.ask("GET", PATH).headers["etag"]}
 
     def erase(self, headers: dict[str, str] | None = None) -> Answer:
         return self.ask("DELETE", PATH, headers)
 
     def assert_gone(self) -> None:
-        self.assertEqual((self.kept(), self.blobs(), self.ask("GET", "/game/saves").json["saves"]), ([], 0, []))
+        self.assertEqual((self.version_rows(), self.blobs(), self.ask("GET", "/game/saves").json["saves"]), ([], 0, []))
         self.assertEqual(self.ask("GET", PATH).json["usage"], {"slots": 0, "bytes": 0, "history_bytes": 0})
-        self.refused(self.get("auto"), 404, "save_not_found")
-        self.agrees()
+        self.assert_problem(self.get("auto"), 404, "save_not_found")
+        self.assert_counts_agree()
 
 
 class EraseTest(EraseCase):
@@ -48,55 +48,55 @@ class EraseTest(EraseCase):
         listing = self.ask("GET", f"/game/saves?since={before['cursor']}").json
         self.assertEqual((listing["saves"], listing["reset"]), ([], True))
         self.assertEqual(self.put("auto", b"anew").json["version"], 1)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_only_as_seen(self) -> None:
-        """Only who has seen what is there may erase it; else nothing is changed."""
+        """Only a client that knows the current cursor may erase; otherwise nothing is changed."""
         old = self.etag()
         self.put("auto", b"three", PRESENT)
-        kept = self.kept()
-        self.refused(self.erase(), 428, "precondition_required", "all your saves", "GET /game/")
-        self.refused(self.erase(old), 412, "version_conflict", "GET /game/ again")
-        self.refused(self.erase({"If-Match": f"W/{self.etag()['If-Match']}"}), 412, "weak_validator")
+        version_rows = self.version_rows()
+        self.assert_problem(self.erase(), 428, "precondition_required", "all your saves", "GET /game/")
+        self.assert_problem(self.erase(old), 412, "version_conflict", "GET /game/ again")
+        self.assert_problem(self.erase({"If-Match": f"W/{self.etag()['If-Match']}"}), 412, "weak_validator")
         self.assertEqual(self.erase(old).json["cursor"], self.ask("GET", PATH).json["cursor"])
         for wrong in ({"If-Match": "abc"}, {"If-None-Match": "*"}, {"If-Match": '"a", "b"'}):
-            self.refused(self.erase(wrong), 400, "bad_precondition")
-        self.refused(self.browser.request("DELETE", PATH, PRESENT), 401, "token_missing")
-        self.assertEqual(self.kept(), kept)
+            self.assert_problem(self.erase(wrong), 400, "bad_precondition")
+        self.assert_problem(self.browser.request("DELETE", PATH, PRESENT), 401, "token_missing")
+        self.assertEqual(self.version_rows(), version_rows)
         self.assertEqual(self.erase(PRESENT).status, 204)
 
     def test_repeated(self) -> None:
-        """After a lost answer the same request is done already; once something was saved, it is not."""
+        """A repeated erase succeeds, until the player saves again."""
         seen = self.etag()
         for _ in range(3):
             self.assertEqual(self.erase(seen).status, 204)
         epoch = self.ask("GET", PATH).json["epoch"]
         self.assertEqual(self.erase(seen).status, 204)
         self.assertEqual(self.ask("GET", PATH).json["epoch"], epoch)
-        self.refused(self.erase({"If-Match": f"W/{seen['If-Match']}"}), 412, "weak_validator")
+        self.assert_problem(self.erase({"If-Match": f"W/{seen['If-Match']}"}), 412, "weak_validator")
         self.put("auto", b"anew")
-        self.refused(self.erase(seen), 412, "version_conflict")
+        self.assert_problem(self.erase(seen), 412, "version_conflict")
         self.delete("auto", PRESENT)
-        self.refused(self.erase(seen), 412, "version_conflict")
-        self.assertEqual(len(self.kept()), 2)
+        self.assert_problem(self.erase(seen), 412, "version_conflict")
+        self.assertEqual(len(self.version_rows()), 2)
 
     def test_joins_one_that_was_broken_off(self) -> None:
-        """A repeat, after the server had died in the middle, brings it to its end."""
+        """A repeated erase completes one that was interrupted by the end of the server."""
         seen = self.etag()
-        self.in_state(lambda connection: erase_store.begin_erase(connection, ANNA, "half", self.house.now_ms))
-        self.refused(self.put("auto", b"two", PRESENT), 410, "erased")
+        self.in_state(lambda connection: erase_store.begin_erase(connection, ANNA, "half", self.server.now_ms))
+        self.assert_problem(self.put("auto", b"two", PRESENT), 410, "erased")
         self.assertEqual(self.erase(seen).status, 204)
         self.assert_gone()
         self.assertEqual(self.put("auto", b"anew").status, 201)
 
     def test_who_never_saved(self) -> None:
-        """There is nothing to erase, and that is done."""
+        """An erase without saves succeeds."""
         self.bearer = self.sign_in(BERT)
         self.assertEqual(self.erase(self.etag()).status, 204)
         self.assertEqual(self.put("auto", b"first").status, 201)
 
     def test_others_stay(self) -> None:
-        """Nobody else loses anything."""
+        """Another player's saves stay."""
         anna, self.bearer = self.bearer, self.sign_in(BERT)
         self.put("auto", b"Bert's")
         bert, self.bearer = self.bearer, anna
@@ -105,45 +105,45 @@ class EraseTest(EraseCase):
         self.assertEqual(self.get("auto").body, b"Bert's")
 
     def test_counts_as_a_change(self) -> None:
-        """Towards the rate."""
+        """An erase counts towards the write rate."""
         self.writes_per_minute = 2
-        self.browser = self.room(SaveLimits())
+        self.browser = self.browser_for(SaveLimits())
         self.put("auto", b"x", {"If-Match": tag(2, b"two")})
-        self.refused(self.erase(PRESENT), 429, "rate_limited")
+        self.assert_problem(self.erase(PRESENT), 429, "rate_limited")
 
     def test_full_disk(self) -> None:
-        """It makes room, so it needs none."""
+        """An erase works on a full disk."""
         self.free = 0
         self.assertEqual(self.erase(PRESENT).status, 204)
 
 
 class MeanwhileTest(EraseCase):
-    """What is under way while everything goes."""
+    """Requests that are under way during an erase."""
 
     def test_uploads(self) -> None:
-        """An upload that began before brings nothing back, small or large, whole or not; one that begins after does."""
+        """An upload that began before the erase stores nothing; one that began after it does."""
         for size in (1000, len(BIG)):
             uploads = [self.begin(size).send(b"x" * (size // 2)), self.begin(size)]
             self.assertEqual(self.erase(PRESENT).status, 204)
             for upload, rest in zip(uploads, (size - size // 2, size), strict=True):
-                self.refused(upload.send(b"x" * rest).answer, 410, "erased", "Read the list")
+                self.assert_problem(upload.send(b"x" * rest).answer, 410, "erased", "Read the list")
             self.assert_gone()
             self.assertEqual(self.spools(), 0)
         self.assertEqual(self.put("auto", BIG).status, 201)
 
     def test_large_upload_between_its_steps(self) -> None:
-        """Bytes that were appended, and not yet taken up, go too."""
-        lane = self.stores.state
-        lane.pause()
+        """Appended bytes that no version uses yet are deleted, too."""
+        queue = self.stores.state
+        queue.pause()
         upload = self.browser.send("PUT", "/game/saves/new", {**self.bearer, **ABSENT}, BIG + b"!")
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
-        lane.resume()
+        queue.resume()
         self.assertEqual(erase.answer.status, 204)
-        self.refused(upload.answer, 410, "erased")
+        self.assert_problem(upload.answer, 410, "erased")
         self.assert_gone()
 
     def test_waiters(self) -> None:
-        """Who waits is woken, and told to begin anew."""
+        """A waiting client is answered with `reset`."""
         cursor = self.ask("GET", "/game/saves").json["cursor"]
         waiting = self.ask_waiting(cursor)
         self.assertEqual(waiting.answers, [])
@@ -151,7 +151,7 @@ class MeanwhileTest(EraseCase):
         self.assertEqual((waiting.answer.json["saves"], waiting.answer.json["reset"]), ([], True))
 
     def test_waiters_need_not_wait_for_the_bytes(self) -> None:
-        """They are told as soon as everything counts as gone, however long the rest takes."""
+        """Waiting clients are answered when the erase begins, before all rows are deleted."""
         waiting = self.ask_waiting(self.ask("GET", "/game/saves").json["cursor"])
         self.stores.blobs.queue.pause()
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
@@ -164,13 +164,13 @@ class MeanwhileTest(EraseCase):
         return self.browser.send("GET", f"/game/saves?since={cursor}", headers)
 
     def test_export_that_is_being_made(self) -> None:
-        """It ends with `erased`, and leaves nothing."""
+        """An export during an erase ends with `erased` and leaves no file."""
         self.stores.blobs.queue.pause()
         export = self.browser.send("GET", "/game/export", self.bearer)
         erase = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
         self.stores.blobs.queue.resume()
         self.assertEqual(erase.answer.status, 204)
-        self.refused(export.answer, 410, "erased")
+        self.assert_problem(export.answer, 410, "erased")
         self.assert_gone()
         self.assertEqual((self.spools(), self.reservations.bytes), (0, 0))
 
@@ -186,11 +186,11 @@ class MeanwhileTest(EraseCase):
         self.assertEqual(self.get("auto").body, b"anew")
 
     def test_leaves_meanwhile(self) -> None:
-        """A client that leaves after asking has erased all the same."""
+        """The erase is completed though its client disconnects."""
         self.stores.state.pause()
         call = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})
         call.leave()
-        waiting = self.detached.drain()
+        waiting = self.tasks.drain()
         self.stores.state.resume()
         self.successResultOf(waiting)
         self.assert_gone()

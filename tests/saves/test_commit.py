@@ -1,4 +1,4 @@
-"""Several slots at once, or none (PROTOCOL 4.4)."""
+"""A commit changes several slots or none (PROTOCOL 4.4)."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ class CommitTest(CommitCase):
         overview = self.ask("GET", "/game/").json
         self.assertEqual((overview["cursor"], overview["usage"]["slots"]), (answer.json["cursor"], 2))
         self.assertEqual([{**save, "conflicts": []} for save in (new, old)], self.listed())
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_repeated(self) -> None:
         """The same commit again is 200 with the same answer, and changes nothing, also long after."""
@@ -44,19 +44,19 @@ class CommitTest(CommitCase):
         writes = write("a", ONE, meta={"n": 1}), write("b", BIG), delete("gone", tag(1, TWO))
         first = self.commit_staged(*writes, bodies=(ONE, BIG))
         self.assertEqual(first.status, 200)
-        kept = self.kept()
-        self.house.now_ms += 1000
+        version_rows = self.version_rows()
+        self.server.now_ms += 1000
         again = self.commit(*writes)
         self.assertEqual((again.status, again.json), (200, first.json))
-        self.assertEqual(self.kept(), kept)
-        self.agrees()
+        self.assertEqual(self.version_rows(), version_rows)
+        self.assert_counts_agree()
 
     def test_the_same_bytes_in_many_slots(self) -> None:
         """Bytes are staged once and stored once."""
         answer = self.commit_staged(*(write(f"s{n}", ONE) for n in range(64)), bodies=(ONE,))
         self.assertEqual([save["version"] for save in answer.json["saves"]], [1] * 64)
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT refs FROM blob").fetchall()), [(64,)])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_bytes_of_a_save(self) -> None:
         """What any save of the player holds need not be staged: a commit copies or moves saves without their bytes."""
@@ -64,21 +64,21 @@ class CommitTest(CommitCase):
         answer = self.commit(write("copy", BIG), delete("auto", tag(1, BIG)))
         self.assertEqual(answer.status, 200)
         self.assertEqual(self.get("copy").body, BIG)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_missing_bytes(self) -> None:
-        """Bytes that are not here are listed, and nothing is judged or changed; staged, the same commit works."""
+        """Missing bytes are listed and nothing is changed; once they are staged, the same commit succeeds."""
         self.put("auto", ONE, ABSENT)
         writes = write("auto", TWO, tag(1, ONE)), write("b", THREE), write("c", THREE), write("d", FOUR)
         self.stage(FOUR)
-        before = self.kept()
-        answer = self.refused(self.commit(*writes), 409, "blob_missing", "Nothing was changed")
+        before = self.version_rows()
+        answer = self.assert_problem(self.commit(*writes), 409, "blob_missing", "Nothing was changed")
         self.assertEqual(answer.json["missing"], sorted([digest(TWO), digest(THREE)]))
-        self.assertEqual(self.kept(), before)
+        self.assertEqual(self.version_rows(), before)
         self.assertEqual(self.commit_staged(*writes, bodies=(TWO, THREE)).status, 200)
 
     def test_waiters_wake_once(self) -> None:
-        """Whoever waits for changes sees all of them in one answer."""
+        """A waiting client receives all changes in one response."""
         self.put("auto", ONE, ABSENT)
         cursor = self.ask("GET", "/game/").json["cursor"]
         waiting = self.browser.send("GET", f"/game/saves?since={cursor}", {**self.bearer, "Prefer": "wait=25"})
@@ -91,8 +91,8 @@ class CommitTest(CommitCase):
 
 class RefusedTest(CommitCase):
     def refuse(self, answer: Answer, code: str, *slots: tuple[str, str]) -> list[dict[str, Any]]:
-        """-> the conflicts; `slots` are those with their codes."""
-        self.refused(answer, 412, code, f"{len(slots)} do not fit")
+        """Assert a conflict in these slots with their codes; return the conflicts."""
+        self.assert_problem(answer, 412, code, f"{len(slots)} do not fit")
         conflicts: list[dict[str, Any]] = answer.json["conflicts"]
         self.assertEqual([(each["slot"], each["code"]) for each in conflicts], list(slots))
         self.assertNotIn("etag", answer.headers)
@@ -115,10 +115,10 @@ class RefusedTest(CommitCase):
         )
         self.assertEqual(again, conflict)
         self.assertEqual(self.commit(write("b", FOUR), write("a", THREE, tag(2, TWO))).status, 200)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_every_reason(self) -> None:
-        """Each entry says why it does not fit, with the sides that its PUT or DELETE would have shown."""
+        """Each conflict has the code and the sides of its own PUT or DELETE."""
         for slot in ("newer", "weak", "deleted", "late", "removed"):
             self.put(slot, ONE, ABSENT)
         for slot in ("newer", "late"):
@@ -154,10 +154,10 @@ class RefusedTest(CommitCase):
         self.assertEqual([never["base"], never["current"], never["yours"]], [None] * 3)
         self.assertEqual([each["yours"] for each in deletes], [None] * 3)
         self.assertEqual(self.get("fits").status, 404)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_one_reason_is_the_whole(self) -> None:
-        """Where all that do not fit have the same reason, it is the answer's code."""
+        """If all conflicts have the same code, the response has it, too."""
         self.put("a", ONE, ABSENT)
         self.delete("a", {"If-Match": "*"})
         self.stage(TWO)
@@ -171,17 +171,17 @@ class RefusedTest(CommitCase):
         self.assertEqual([conflict["base"]["version"], conflict["current"]["version"], conflict["yours"]], [1, 2, None])
 
     def test_waiting_again(self) -> None:
-        """What a refused commit named waits another day, while the player chooses."""
+        """The bytes of a rejected commit stay staged for another day."""
         self.put("a", ONE, ABSENT)
         self.stage(TWO, THREE)
-        self.house.now_ms += 60_000
-        self.refused(self.commit(write("a", TWO, tag(7, ONE)), write("b", THREE)), 412, "version_conflict")
+        self.server.now_ms += 60_000
+        self.assert_problem(self.commit(write("a", TWO, tag(7, ONE)), write("b", THREE)), 412, "version_conflict")
         times = self.in_state(lambda c: c.execute("SELECT DISTINCT created_ms FROM blob WHERE size > 3").fetchall())
-        self.assertEqual(times, [(self.house.now_ms,)])
+        self.assertEqual(times, [(self.server.now_ms,)])
 
     def test_no_room_for_copies(self) -> None:
-        """Refused bytes that fit nowhere are said to be dropped, also those that the last copy pushed out again."""
-        self.browser = self.room(SaveLimits(history_bytes=5))
+        """Refused bytes that do not fit are reported as dropped, also if a later copy replaced them."""
+        self.browser = self.browser_for(SaveLimits(history_bytes=5))
         for slot in ("a", "b"):
             self.put(slot, ONE, ABSENT)
         answer = self.commit_staged(write("a", FOUR, tag(7, ONE)), write("b", THREE, tag(7, ONE)), bodies=(THREE, FOUR))
@@ -189,10 +189,10 @@ class RefusedTest(CommitCase):
         self.assertEqual((first["yours"], first["yours_dropped"]), (None, "history_bytes"))
         self.assertEqual((last["yours"]["version"], "yours_dropped" in last), (2, False))
         self.assertEqual(self.head_blob(FOUR).status, 200)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_two_devices(self) -> None:
-        """Of two commits on the same slots at the same time one wins whole; all bytes of the other are kept."""
+        """Of two concurrent commits to the same slots one succeeds; all bytes of the other are kept."""
         for slot in "abc":
             self.put(slot, slot.encode(), ABSENT)
         bodies = [[f"{device}{slot}".encode() for slot in "abc"] for device in (1, 2)]
@@ -211,51 +211,53 @@ class RefusedTest(CommitCase):
         conflicts = self.refuse(lost, "version_conflict", *((slot, "version_conflict") for slot in "abc"))
         self.assertEqual([self.ask("GET", each["yours"]["href"]).body for each in conflicts], bodies[1])
         self.assertEqual([self.get(slot).body for slot in "abc"], bodies[0])
-        self.agrees()
+        self.assert_counts_agree()
 
 
 class QuotaTest(CommitCase):
     limits = SaveLimits(save_bytes=10, bytes=20, slots=2)
 
-    def test_judged_as_a_whole(self) -> None:
-        """What a commit frees makes room for what it writes, in whatever order; too much changes nothing."""
+    def test_quota_of_the_whole_commit(self) -> None:
+        """Deletes of a commit make space for its writes in any order; a commit over the quota changes nothing."""
         self.put("a", b"a" * 10, ABSENT)
         self.put("b", b"b" * 10, ABSENT)
         self.stage(b"c" * 10, b"d")
         for writes in ([write("c", b"c" * 10), delete("a")], [write("a", b"c" * 10), delete("c")]):
             self.assertEqual(self.commit(*writes).status, 200)
-        before = self.kept()
-        answer = self.refused(self.commit(write("d", b"d"), write("a", b"d", "*")), 413, "too_many_slots", "delete one")
+        before = self.version_rows()
+        answer = self.assert_problem(
+            self.commit(write("d", b"d"), write("a", b"d", "*")), 413, "too_many_slots", "delete one"
+        )
         self.assertEqual((answer.json["limit"], answer.json["usage"]), (2, 2))
-        self.browser = self.room(SaveLimits(save_bytes=10, bytes=20, slots=3))
-        self.refused(self.commit(write("d", b"d")), 413, "quota_exceeded", "21 bytes")
-        self.assertEqual(self.kept(), before)
+        self.browser = self.browser_for(SaveLimits(save_bytes=10, bytes=20, slots=3))
+        self.assert_problem(self.commit(write("d", b"d")), 413, "quota_exceeded", "21 bytes")
+        self.assertEqual(self.version_rows(), before)
         self.assertEqual(self.commit(write("d", b"d"), write("a", b"d", "*")).status, 200)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_lowered(self) -> None:
         """Over quota since the owner lowered it: a commit that makes saves no larger is allowed."""
         self.put("a", b"a" * 10, ABSENT)
         self.put("b", b"b" * 10, ABSENT)
         self.stage(b"c" * 9)
-        self.browser = self.room(SaveLimits(save_bytes=9, bytes=9, slots=1))
+        self.browser = self.browser_for(SaveLimits(save_bytes=9, bytes=9, slots=1))
         self.assertEqual(self.commit(write("a", b"c" * 9, "*"), delete("b")).status, 200)
-        self.refused(self.commit(write("a", b"a" * 10, "*")), 413, "save_too_large", "9 bytes at most")
+        self.assert_problem(self.commit(write("a", b"a" * 10, "*")), 413, "save_too_large", "9 bytes at most")
 
 
 class FormTest(CommitCase):
-    """What is no commit (PROTOCOL 1)."""
+    """Bodies that are not a commit (PROTOCOL 1)."""
 
     limits = SaveLimits(commit_writes=3, meta_bytes=20)
 
     def wrong(self, body: object, *pointers: str) -> None:
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        answer = self.refused(self.ask("POST", "/game/commit", JSON, sent), 400, "invalid_request")
+        answer = self.assert_problem(self.ask("POST", "/game/commit", JSON, sent), 400, "invalid_request")
         self.assertEqual([error["pointer"] for error in answer.json["errors"]], list(pointers))
         self.assertTrue(all(len(error["detail"]) > 8 for error in answer.json["errors"]))
 
     def test_bodies(self) -> None:
-        """A body that is no such object is refused with a pointer to what is wrong."""
+        """A body with a wrong form is rejected with a pointer to the error."""
         self.wrong(b"{", "")
         self.wrong([], "")
         self.wrong({}, "/writes")
@@ -268,7 +270,7 @@ class FormTest(CommitCase):
         self.wrong(b'{"writes":[],"writes":[]}', "")
 
     def test_entries(self) -> None:
-        """Everything that is wrong with entries is told at once."""
+        """All errors of all entries are reported together."""
         without = {"slot": "a", "sha256": digest(ONE)}
         for entry, *pointers in (
             (without, ""),
@@ -301,27 +303,27 @@ class FormTest(CommitCase):
             self.wrong({"writes": [write("fine", ONE), entry]}, *(f"/writes/1{pointer}" for pointer in pointers))
 
     def test_a_slot_twice(self) -> None:
-        """A commit changes a slot once: which of two entries should be last, nobody can say."""
+        """A commit with two entries for a slot is rejected, because their order would matter."""
         self.wrong({"writes": [write("a", ONE), write("b", ONE), delete("a")]}, "/writes/2/slot")
 
     def test_unknown_members(self) -> None:
-        """A newer client's members are passed over; null is the same as absent."""
+        """Unknown members are ignored; null is the same as absent."""
         self.stage(ONE)
         entry = {**write("a", ONE), "if_match": None, "meta": None, "note": "x", "delete": False}
         self.assertEqual(self.commit(entry, hint=1).status, 200)
 
     def test_bodies_of_another_kind(self) -> None:
-        """Type, size and coding are judged from the head, after the token."""
-        self.refused(self.ask("POST", "/game/commit", {}, b"{}"), 415, "unsupported_media_type")
-        self.refused(self.ask("POST", "/game/commit", JSON, b" " * (COMMIT_BYTES + 1)), 413, "body_too_large")
+        """Type, size and coding are checked from the head, after the token."""
+        self.assert_problem(self.ask("POST", "/game/commit", {}, b"{}"), 415, "unsupported_media_type")
+        self.assert_problem(self.ask("POST", "/game/commit", JSON, b" " * (COMMIT_BYTES + 1)), 413, "body_too_large")
         self.wrong(b" " * COMMIT_BYTES, "")
         self.free = 0
-        self.refused(self.ask("POST", "/game/commit", JSON, b"{}"), 507, "storage_full")
+        self.assert_problem(self.ask("POST", "/game/commit", JSON, b"{}"), 507, "storage_full")
         self.bearer = {"Authorization": "Basic nobody:nothing"}
-        self.refused(self.ask("POST", "/game/commit", {}, b"x"), 401, "token_missing")
+        self.assert_problem(self.ask("POST", "/game/commit", {}, b"x"), 401, "token_missing")
 
     def test_other_methods(self) -> None:
         """A commit is posted."""
         for method in ("GET", "PUT", "DELETE"):
-            self.refused(self.ask(method, "/game/commit"), 405, "method_not_allowed")
+            self.assert_problem(self.ask(method, "/game/commit"), 405, "method_not_allowed")
         self.assertEqual(self.ask("OPTIONS", "/game/commit").headers["allow"], "OPTIONS, POST")

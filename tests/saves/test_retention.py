@@ -1,4 +1,4 @@
-"""What is kept of a slot, and how long: R1 to R4 of PROTOCOL 4.3."""
+"""The history of a slot is kept as R1 to R4 of PROTOCOL 4.3 say."""
 
 from collections.abc import Sequence
 
@@ -24,15 +24,15 @@ def written(
 
 
 def saved_every(step_ms: int, count: int, until_ms: int = NOW) -> list[Version]:
-    """Newest first: `count` versions, each replaced after `step_ms`, the newest current."""
+    """Return `count` versions, newest first, each replaced after `step_ms`, the newest current."""
     made = [until_ms - step_ms * age for age in range(count)]
     return [written(count - age, None if age == 0 else made[age - 1], created_ms=made[age]) for age in range(count)]
 
 
-def kept(
+def kept_versions(
     versions: Sequence[Version], now_ms: int = NOW, head: int | None = -1, limits: SaveLimits = LIMITS
 ) -> list[int]:
-    """Numbers that stay, oldest first; `head` is the newest unless it is said."""
+    """Return the numbers of the kept versions, oldest first; -1 stands for the newest as the current one."""
     gone = {
         version.version
         for version in plan_pruning(limits, versions[0].version if head == -1 else head, versions, now_ms).to_delete
@@ -44,17 +44,17 @@ class HistoryTest(SynchronousTestCase):
     def test_newest_ten(self) -> None:
         """R2: ten stay, however long ago they were replaced."""
         versions = saved_every(1000, 10, until_ms=NOW - 400 * DAY_MS)
-        self.assertEqual(kept(versions), list(range(1, 11)))
+        self.assertEqual(kept_versions(versions), list(range(1, 11)))
 
     def test_current_and_the_one_before(self) -> None:
         """R1: with the smallest setting two stay."""
         versions = saved_every(1000, 9, until_ms=NOW - 400 * DAY_MS)
-        self.assertEqual(kept(versions, limits=replace(LIMITS, keep_versions=1)), [8, 9])
+        self.assertEqual(kept_versions(versions, limits=replace(LIMITS, keep_versions=1)), [8, 9])
 
     def test_hours_then_days(self) -> None:
         """R3: a save every minute for forty days keeps ten, then one an hour for a day, then one a day for thirty."""
         versions = saved_every(60_000, 40 * 24 * 60)
-        numbers = kept(versions)
+        numbers = kept_versions(versions)
         ages = [(NOW - (versions[-number].retired_ms or NOW)) / HOUR_MS for number in numbers]
         self.assertEqual(len([age for age in ages if age < 1 / 6]), 11)
         self.assertEqual(len([age for age in ages if 1 < age < 24]), 23)
@@ -66,23 +66,23 @@ class HistoryTest(SynchronousTestCase):
         old = written(1, NOW - 5, created_ms=NOW - 365 * DAY_MS)
         versions = [*(replace(version, version=version.version + 1) for version in saved_every(1, 10)), old]
         for now_ms, stays in ((NOW + 30 * DAY_MS - 6, True), (NOW + 30 * DAY_MS - 5, False)):
-            self.assertEqual(1 in kept(versions, now_ms), stays)
+            self.assertEqual(1 in kept_versions(versions, now_ms), stays)
 
     def test_newest_of_its_hour(self) -> None:
         """Of two in one hour the later one stays; hours are those of the clock."""
         young = saved_every(1000, 10)
         hour = NOW - 3 * HOUR_MS
         old = [written(-1, hour + 50), written(-2, hour + 10), written(-3, hour - 10), written(-4, hour - 20)]
-        self.assertEqual(kept([*young, *old])[:2], [-3, -1])
+        self.assertEqual(kept_versions([*young, *old])[:2], [-3, -1])
 
     def test_copies_and_tombstones(self) -> None:
         """R4: thirty days from when they were made; the newest five copies."""
         for kind in (VersionKind.CONFLICT, VersionKind.DELETE):
             versions = [written(2), written(1, 5, kind, created_ms=NOW)]
-            self.assertEqual(kept(versions, NOW + 30 * DAY_MS - 1), [1, 2])
-            self.assertEqual(kept(versions, NOW + 30 * DAY_MS), [2])
+            self.assertEqual(kept_versions(versions, NOW + 30 * DAY_MS - 1), [1, 2])
+            self.assertEqual(kept_versions(versions, NOW + 30 * DAY_MS), [2])
         copies = [written(9), *(written(number, NOW, VersionKind.CONFLICT, NOW) for number in range(8, 0, -1))]
-        self.assertEqual(kept(copies), [4, 5, 6, 7, 8, 9])
+        self.assertEqual(kept_versions(copies), [4, 5, 6, 7, 8, 9])
 
     def test_deleted(self) -> None:
         """The history of a deleted save stays thirty days after the delete, and goes with the tombstone."""
@@ -92,14 +92,14 @@ class HistoryTest(SynchronousTestCase):
             written(2, NOW - 90 * DAY_MS),
             written(1, 0),
         ]
-        self.assertEqual(kept(versions, NOW + 30 * DAY_MS - 1, head=None), [1, 2, 3, 4])
-        self.assertEqual(kept(versions, NOW + 30 * DAY_MS, head=None), [])
+        self.assertEqual(kept_versions(versions, NOW + 30 * DAY_MS - 1, head=None), [1, 2, 3, 4])
+        self.assertEqual(kept_versions(versions, NOW + 30 * DAY_MS, head=None), [])
         self.assertEqual(expires_ms(LIMITS, versions[1], None, versions), NOW + 30 * DAY_MS)
 
     def test_clock_set_back(self) -> None:
-        """What was replaced in the future is not older for it."""
+        """A version that was replaced in the future does not count as older."""
         versions = [*saved_every(1000, 10), written(-1, NOW + 90 * DAY_MS)]
-        self.assertIn(-1, kept(versions))
+        self.assertIn(-1, kept_versions(versions))
 
     @given(
         st.lists(
@@ -108,7 +108,7 @@ class HistoryTest(SynchronousTestCase):
         st.booleans(),
     )
     def test_any_history(self, steps: list[tuple[int, VersionKind, int]], deleted: bool) -> None:
-        """Pruned again at the same instant nothing more goes; looking again only at `next_ms` misses nothing; the
+        """Pruned again at the same instant nothing more is deleted; a check only at `next_check_ms` misses nothing; the
         current version and the one before it never go."""
         at, made = NOW, []
         for number, (_, kind, age) in enumerate(steps, 1):

@@ -1,4 +1,4 @@
-"""The sweep over real rows: small units, exact counts, nothing that is still wanted (PROTOCOL 4.3)."""
+"""The cleanup deletes what has expired, in small transactions and with exact counters (PROTOCOL 4.3)."""
 
 from sqlite3 import Connection
 
@@ -20,20 +20,20 @@ class SweepCase(SaveCase):
         super().setUp()
         self.changed: list[str] = []
 
-    def sweep(self, limits: SaveLimits | None = None) -> None:
+    def clean_up(self, limits: SaveLimits | None = None) -> None:
         task = CleanupTask(
             self.stores,
             limits or self.limits,
-            lambda: self.house.now_ms,
+            lambda: self.server.now_ms,
             lambda size: b"\xfe" * size,
             self.changed.append,
         )
         self.successResultOf(ensureDeferred(task.clean_up()))
-        self.agrees()
+        self.assert_counts_agree()
 
     def later(self, ms: int) -> None:
-        """Time goes by; the player signs in again."""
-        self.house.now_ms += ms
+        """Advance the clock and sign in again."""
+        self.server.now_ms += ms
         self.bearer = self.sign_in(ANNA)
 
     def numbers(self, slot: str = "auto") -> list[int]:
@@ -53,39 +53,39 @@ class PruneTest(SweepCase):
             self.later(minutes * 60_000)
 
     def test_autosaves(self) -> None:
-        """Saves every five minutes: ten stay, and one for each hour before; bytes nobody has go at once."""
+        """Of saves every five minutes ten are kept and one for each earlier hour; unused bytes are deleted at once."""
         self.save_often(48)
-        self.sweep()
+        self.clean_up()
         numbers = self.numbers()
         self.assertEqual(numbers[:10], list(range(48, 38, -1)))
         self.assertEqual(len(numbers), 10 + 4)
         self.assertEqual(self.blobs(), len(numbers))
         self.later(30 * DAY_MS)
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.numbers(), list(range(48, 38, -1)))
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.changed, [])
 
     def test_only_what_is_due(self) -> None:
-        """Few versions are never looked at; a history is looked at again when something can have changed."""
+        """A short history is never checked, a longer one only when a version can have expired."""
         self.put("few", b"x", ABSENT)
         self.put("few", b"y", {"If-Match": "*"})
         self.save_often(11, minutes=1)
-        self.sweep()
+        self.clean_up()
         due = self.in_state(lambda c: c.execute("SELECT slot, prune_at_ms FROM save ORDER BY slot").fetchall())
-        first_retired = self.house.now_ms - 10 * 60_000
+        first_retired = self.server.now_ms - 10 * 60_000
         self.assertEqual(due, [("auto", first_retired + 24 * HOUR_MS), ("few", None)])
 
     def test_a_copy_goes(self) -> None:
-        """After thirty days a conflict copy goes, and whoever waits is told; its number is not used again."""
+        """After thirty days a conflict copy is deleted and clients are notified; its number is not reused."""
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
         cursor = self.ask("GET", "/game/saves").json["cursor"]
         self.later(30 * DAY_MS - 1)
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.numbers(), [2, 1])
         self.later(1)
-        self.sweep()
+        self.clean_up()
         self.assertEqual((self.numbers(), self.changed), ([1], [ANNA]))
         [save] = self.ask("GET", f"/game/saves?since={cursor}").json["saves"]
         self.assertEqual(save["conflicts"], [])
@@ -97,32 +97,32 @@ class PruneTest(SweepCase):
         self.delete("auto", {"If-Match": "*"})
         self.assertEqual(len(set(self.expiries().values())), 1)
         self.later(30 * DAY_MS)
-        self.sweep()
+        self.clean_up()
         self.assertEqual((self.numbers(), self.blobs()), ([], 0))
-        answer = self.refused(self.get("auto"), 410, "deleted")
+        answer = self.assert_problem(self.get("auto"), 410, "deleted")
         self.assertIsNone(answer.json["last"])
         self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 3)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_expires_is_kept(self) -> None:
         """What the list says about an expiry is what happens."""
         self.save_often(13)
         self.put("auto", b"no", {"If-Match": '"3-0000000000000000"'})
-        self.sweep()
+        self.clean_up()
         listed = self.expiries()
         self.later(30 * DAY_MS)
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.numbers(), [number for number in listed if listed[number] is None])
 
     def test_lowered_limits(self) -> None:
-        """New limits reach histories that nobody touches; the current save stays whatever they say."""
+        """New limits apply to unchanged histories; the current version always stays."""
         for number in range(5):
             self.put("auto", bytes([number + 1]) * 10, {"If-Match": "*"} if number else ABSENT)
-        self.sweep()
+        self.clean_up()
         lower = replace(self.limits, keep_versions=2, keep_hours=0, keep_days=0, bytes=1, save_bytes=1)
-        self.sweep(lower)
+        self.clean_up(lower)
         self.assertEqual(self.numbers(), [5, 4])
-        self.sweep(replace(lower, history_bytes=0))
+        self.clean_up(replace(lower, history_bytes=0))
         self.assertEqual(self.numbers(), [5, 4])
         self.assertEqual(self.get("auto").status, 200)
 
@@ -141,15 +141,15 @@ class FullHistoryTest(SweepCase):
         self.assertEqual((self.numbers("a"), self.numbers("b")), ([3, 2], [3, 2, 1]))
         self.put("a", b"more".ljust(10), {"If-Match": "*"})
         self.assertEqual((self.numbers("a"), self.numbers("b")), ([4, 3], [3, 2, 1]))
-        self.agrees()
+        self.assert_counts_agree()
         self.put("c", b"x" * 10, ABSENT)
         self.put("c", b"y" * 40, {"If-Match": "*"})
         self.put("c", b"z", {"If-Match": "*"})
         self.assertEqual((self.numbers("a"), self.numbers("b"), self.numbers("c")), ([4, 3], [3, 2], [3, 2]))
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_room_for_a_copy(self) -> None:
-        """Refused bytes push out older history; only what fits nowhere is dropped, and that is said."""
+        """Refused bytes replace older history; those that do not fit at all are reported as dropped."""
         for number in range(4):
             self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
         answer = self.put("auto", b"x" * 20, {"If-Match": '"1-0000000000000000"'})
@@ -157,7 +157,7 @@ class FullHistoryTest(SweepCase):
         self.assertEqual(self.numbers(), [5, 4, 3])
         answer = self.put("auto", b"y" * 31, {"If-Match": '"1-0000000000000000"'})
         self.assertEqual((answer.json["yours"], answer.json["yours_dropped"]), (None, "history_bytes"))
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_a_copy_of_a_copy(self) -> None:
         """Refused bytes that push out the very version they build on show no base: it cannot be read any more."""
@@ -166,10 +166,10 @@ class FullHistoryTest(SweepCase):
         answer = self.put("auto", b"z" * 20, {"If-Match": tag(2, b"y" * 20)})
         self.assertEqual((answer.json["base"], answer.json["yours"]["version"]), (None, 3))
         self.assertEqual(self.numbers(), [3, 1])
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_clock_set_back(self) -> None:
-        """What was just said to be kept is not the first to go, though the clock says that it is the oldest."""
+        """A version that was just stored is not deleted first, even if a wrong clock makes it the oldest."""
         for number in range(5):
             self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
         self.later(-HOUR_MS)
@@ -179,26 +179,26 @@ class FullHistoryTest(SweepCase):
         self.delete("other", {"If-Match": "*"})
         restored = self.ask("POST", "/game/saves/other/versions/1/restore", ABSENT)
         self.assertEqual((restored.status, self.get("other").body), (200, b"y" * 10))
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_many_at_once(self) -> None:
-        """One write forgets only some; the sweep does the rest."""
-        self.browser = self.room(SaveLimits(keep_versions=100))
+        """One write deletes only some versions; the cleanup deletes the rest."""
+        self.browser = self.browser_for(SaveLimits(keep_versions=100))
         for number in range(40):
             self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
-        self.browser = self.room(self.limits)
+        self.browser = self.browser_for(self.limits)
         self.put("auto", b"last", {"If-Match": "*"})
         self.assertGreater(len(self.numbers()), 30)
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.numbers(), [41, 40, 39, 38])
 
 
 class EraseTest(SweepCase):
     def begin(self, connection: Connection) -> None:
-        erase_store.begin_erase(connection, ANNA, "new", self.house.now_ms)
+        erase_store.begin_erase(connection, ANNA, "new", self.server.now_ms)
 
     def test_broken_off(self) -> None:
-        """An erase that was begun counts at once, lets nothing in meanwhile, and is finished by the sweep."""
+        """An erase counts from its beginning, blocks writes meanwhile, and is completed by the cleanup."""
         self.put("auto", b"one", ABSENT)
         self.put("big", BIG, ABSENT)
         cursor = self.ask("GET", "/game/saves").json["cursor"]
@@ -211,32 +211,32 @@ class EraseTest(SweepCase):
             self.ask("POST", "/game/saves/auto/versions/1/restore", {"If-Match": "*"}),
             self.ask("DELETE", "/game/saves/auto/versions/1"),
         ):
-            self.refused(answer, 410, "erased", "Read the list")
-        self.sweep()
+            self.assert_problem(answer, 410, "erased", "Read the list")
+        self.clean_up()
         self.assertEqual((self.changed, self.blobs()), ([ANNA], 0))
         self.assertIs(self.ask("GET", f"/game/saves?since={cursor}").json["reset"], True)
-        self.refused(self.get("auto"), 404, "save_not_found")
+        self.assert_problem(self.get("auto"), 404, "save_not_found")
         self.assertEqual(self.put("auto", b"two", ABSENT).json["version"], 1)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_first_save_under_way(self) -> None:
-        """Also of a player who never saved: a first save that began before is told."""
+        """An erase of a player without saves rejects a first save that began before it."""
         upload = self.browser.connect()
         head = f"PUT /game/saves/a HTTP/1.1\r\nHost: game.example\r\nAuthorization: {self.bearer['Authorization']}\r\n"
         upload.send(f"{head}Content-Length: 5\r\n\r\n123".encode())
         self.in_state(self.begin)
-        self.sweep()
-        self.refused(upload.send(b"45").answer, 410, "erased")
+        self.clean_up()
+        self.assert_problem(upload.send(b"45").answer, 410, "erased")
 
     def test_two_at_it(self) -> None:
-        """Who comes late to finish an erase, as a command beside the sweep, takes nothing that was saved since."""
+        """A second completion of an erase, by a command beside the cleanup, deletes no newer saves."""
         self.put("auto", b"one", ABSENT)
         self.in_state(self.begin)
-        self.sweep()
+        self.clean_up()
         self.put("auto", b"two", ABSENT)
         self.assertIsNone(self.in_state(lambda connection: erase_store.erase_step(connection, ANNA, "late")))
         self.assertEqual(self.get("auto").body, b"two")
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_many_slots(self) -> None:
         """However many slots there were, each step takes a few."""
@@ -251,20 +251,20 @@ class EraseTest(SweepCase):
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT count(*) FROM save").fetchall()), [(0,)])
 
     def test_others_stay(self) -> None:
-        """Nobody else's saves are touched."""
+        """Other players' saves are unchanged."""
         self.put("auto", b"one", ABSENT)
         self.in_state(self.begin)
         anna, self.bearer = self.bearer, self.sign_in("ply_" + "B" * 22)
         self.put("auto", b"one", ABSENT)
-        self.sweep()
+        self.clean_up()
         self.assertEqual(self.get("auto").body, b"one")
         self.bearer = anna
-        self.refused(self.get("auto"), 404, "save_not_found")
+        self.assert_problem(self.get("auto"), 404, "save_not_found")
 
 
 class VacuumTest(SweepCase):
     def make_stores(self) -> Databases:
-        return file_databases(self, now_ms=lambda: self.house.now_ms)
+        return file_databases(self, now_ms=lambda: self.server.now_ms)
 
     def test_space_returns(self) -> None:
         """Pages that many deletes left go back to the disk, all but what the next writes will need."""
@@ -273,8 +273,8 @@ class VacuumTest(SweepCase):
         [(before,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
         self.later(DAY_MS)
         lower = replace(self.limits, keep_versions=2, keep_hours=0, keep_days=0)
-        self.sweep()
-        self.sweep(lower)
+        self.clean_up()
+        self.clean_up(lower)
         [(after,)] = self.in_state(lambda c: c.execute("PRAGMA page_count").fetchall())
         [(free,)] = self.in_state(lambda c: c.execute("PRAGMA freelist_count").fetchall())
         self.assertEqual(self.numbers(), [12, 11])

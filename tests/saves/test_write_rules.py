@@ -1,4 +1,4 @@
-"""W1 to W7 of PROTOCOL 4.1 as tables, and what a DELETE comes to."""
+"""The rules W1 to W7 of PROTOCOL 4.1, and those of DELETE, agree with tables."""
 
 from itertools import product
 
@@ -85,7 +85,7 @@ REMOVALS = [
 
 class WriteTest(SynchronousTestCase):
     def test_new_bytes(self) -> None:
-        """Bytes that are new everywhere are judged by the condition alone."""
+        """For new bytes the condition alone decides."""
         self.assertEqual({(state, condition) for state, condition, _ in TABLE} ^ set(self.reasonable()), set())
         for state, condition, rule in TABLE:
             self.assertEqual(
@@ -121,7 +121,7 @@ class WriteTest(SynchronousTestCase):
         self.assertIs(decide_write(LIVE, OLD_TAG, body, MatchingVersions()).rule, WriteRule.W6_CONFLICT)
 
     def test_superseded(self) -> None:
-        """W5: a write that took place and was replaced since is told so, and nothing is stored twice."""
+        """W5: a repeated write whose version was replaced is superseded, and nothing is stored twice."""
         for state, condition in product((LIVE, DELETED), (OLD_TAG, WEAK_TAG, ABSENT, HEAD_TAG)):
             if condition.holds(state.current):
                 continue
@@ -147,6 +147,6 @@ class WriteTest(SynchronousTestCase):
 
 class DeleteTest(SynchronousTestCase):
     def test_table(self) -> None:
-        """What is not there is judged before the condition; a repeated DELETE finds its own effect."""
+        """An empty slot is decided before the condition; a repeated DELETE recognises its own effect."""
         for state, condition, decision in REMOVALS:
             self.assertIs(decide_delete(state, condition), decision, (state.last_version, condition))

@@ -1,4 +1,4 @@
-"""What a request about saves may look like: names, tags, Save-Meta, digests, media types (PROTOCOL 4)."""
+"""Names, tags, Save-Meta, digests and media types are validated (PROTOCOL 4)."""
 
 import json
 from base64 import b64encode
@@ -102,7 +102,7 @@ class SlotNameTest(SynchronousTestCase):
             self.assertEqual(check_slot(name), name)
 
     def test_bad(self) -> None:
-        """Anything that some file system would change or refuse is refused, and the answer says what to do."""
+        """Names that some file system would change or reject are rejected with advice."""
         for name in BAD_SLOTS:
             with self.assertRaises(InvalidSlot, msg=name) as caught:
                 check_slot(name)
@@ -120,7 +120,7 @@ class TagTest(SynchronousTestCase):
         self.assertEqual(version_of_tag(tag_of(version, digest)), version)
 
     def test_foreign(self) -> None:
-        """Tags of other makes speak of no version."""
+        """Tags of another form name no version."""
         for tag in (
             "",
             "9",
@@ -193,7 +193,7 @@ class MetaTest(SynchronousTestCase):
 
     @given(st.text(st.sampled_from('{}[]":,\\u1eENa-.d8 '), max_size=30))
     def test_any_text(self, text: str) -> None:
-        """What is taken is one JSON object to every strict reader; nothing else escapes."""
+        """Accepted Save-Meta is one JSON object for every strict parser; no other exception is raised."""
         try:
             check_meta(text, 100)
         except BadMeta:
@@ -208,7 +208,7 @@ class DigestTest(SynchronousTestCase):
             self.assertEqual(parse_content_digest(text), digest, text)
 
     def test_unreadable(self) -> None:
-        """A digest that cannot be read must not pass for one that was checked."""
+        """A malformed digest is rejected, not ignored."""
         for text in BAD_DIGESTS:
             with self.assertRaises(DigestMismatch, msg=text) as caught:
                 parse_content_digest(text)
@@ -229,7 +229,7 @@ class DigestTest(SynchronousTestCase):
             check_digest(ZERO, sha256(b"x").digest())
 
     def test_round_trip(self) -> None:
-        """What is written is what is read."""
+        """Each digest is parsed back from its text."""
         self.assertEqual(parse_content_digest(sha256_field(ZERO)), ZERO)
 
 
@@ -241,7 +241,7 @@ class MediaTypeTest(SynchronousTestCase):
         self.assertEqual(check_media_type(None), DEFAULT_MEDIA_TYPE)
 
     def test_bad(self) -> None:
-        """What could not go into a header again is refused."""
+        """Media types that a header field cannot hold are rejected."""
         for text in BAD_TYPES:
             with self.assertRaises(InvalidSaveRequest, msg=text):
                 check_media_type(text)

@@ -1,4 +1,4 @@
-"""A shelf given to another player while that one erases theirs (PROTOCOL 3.8, 4)."""
+"""One player's saves are merged into those of another player (PROTOCOL 3.8, 4)."""
 
 from twisted.internet.defer import ensureDeferred
 
@@ -14,40 +14,40 @@ class HandingOverTest(SaveCase):
         self.put("auto", b"Anna's")
         self.bearer = self.sign_in(BERT)
         self.put("own", b"Bert's")
-        self.in_state(lambda connection: erase_store.begin_erase(connection, BERT, "erased", self.house.now_ms))
+        self.in_state(lambda connection: erase_store.begin_erase(connection, BERT, "erased", self.server.now_ms))
 
     def test_not_into_an_erase(self) -> None:
-        """Nothing is given to a shelf whose rows are going: they would take along what comes."""
+        """No saves are merged into saves that are being erased."""
         epochs = "one", "two"
-        given = self.in_state(lambda connection: merge_saves(connection, ANNA, BERT, epochs, self.house.now_ms))
+        given = self.in_state(lambda connection: merge_saves(connection, ANNA, BERT, epochs, self.server.now_ms))
         self.assertIs(given, False)
         owners = self.in_state(lambda c: c.execute("SELECT player_id FROM save_version WHERE slot = 'auto'").fetchall())
         self.assertEqual(owners, [(ANNA,)])
 
     def test_after_it(self) -> None:
-        """The heir's own erase is finished first; then everything follows."""
-        shelves = SqliteEraseStore(self.stores, Counting())
-        self.successResultOf(ensureDeferred(shelves.merge(ANNA, BERT, self.house.now_ms)))
+        """A merge first completes the other player's own erase."""
+        erase_store = SqliteEraseStore(self.stores, Counting())
+        self.successResultOf(ensureDeferred(erase_store.merge(ANNA, BERT, self.server.now_ms)))
         self.assertEqual([save["slot"] for save in self.ask("GET", "/game/saves").json["saves"]], ["auto"])
         self.assertEqual(self.get("auto").body, b"Anna's")
-        self.agrees()
+        self.assert_counts_agree()
 
 
 class GivenTest(SaveCase):
-    """What the heir has then, and the one who gave."""
+    """The saves of both players after a merge."""
 
     def give(self) -> None:
-        """Anna's to Bert, who speaks from then on."""
-        shelves = SqliteEraseStore(self.stores, Counting())
-        self.successResultOf(ensureDeferred(shelves.merge(ANNA, BERT, self.house.now_ms)))
+        """Merge Anna's saves into Bert's; later requests are Bert's."""
+        erase_store = SqliteEraseStore(self.stores, Counting())
+        self.successResultOf(ensureDeferred(erase_store.merge(ANNA, BERT, self.server.now_ms)))
         self.bearer = self.sign_in(BERT)
-        self.agrees()
+        self.assert_counts_agree()
 
     def usage(self) -> list[int]:
         return list(self.ask("GET", "/game/").json["usage"].values())
 
     def test_to_a_newcomer(self) -> None:
-        """Who never saved gets everything, history and deleted slots too, and goes on from there."""
+        """A player without saves gets everything, with history and deleted slots."""
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"second", {"If-Match": "*"})
         self.put("gone", b"three", ABSENT)
@@ -57,15 +57,15 @@ class GivenTest(SaveCase):
         self.assertEqual([version["version"] for version in self.versions("auto")], [2, 1])
         self.assertEqual(self.ask("POST", "/game/saves/gone/versions/1/restore", ABSENT).json["version"], 3)
         self.assertEqual(self.put("auto", b"third", {"If-Match": tag(2, b"second")}).json["version"], 3)
-        self.agrees()
+        self.assert_counts_agree()
 
     def test_from_nobody(self) -> None:
-        """Who never saved has nothing to give."""
+        """Merging a player without saves changes nothing."""
         self.give()
         self.assertEqual(self.usage(), [0, 0, 0])
 
     def test_slots_of_both(self) -> None:
-        """The heir's stays current and the other becomes a copy, unless it is the same, or was deleted."""
+        """In a slot of both players the merged version becomes a conflict copy, unless it is equal or deleted."""
         mine, theirs = (b"x", b"y", b"z"), (b"x", b"other", b"w")
         for slot, data in zip("abc", mine, strict=True):
             self.put(slot, data, ABSENT)

@@ -20,9 +20,9 @@ class PaceTest(SaveCase):
         for number in range(30):
             self.assertEqual(self.put(f"s{number}", b"x", ABSENT).status, 201)
         for _ in range(3):
-            answer = self.refused(self.put("more", b"x", ABSENT), 429, "rate_limited", "Try again in 1 second")
+            answer = self.assert_problem(self.put("more", b"x", ABSENT), 429, "rate_limited", "Try again in 1 second")
             self.assertEqual(answer.headers["retry-after"], "1")
-        self.house.now_ms += 1000
+        self.server.now_ms += 1000
         self.assertEqual(self.put("more", b"x", ABSENT).status, 201)
 
     def test_every_change_counts(self) -> None:
@@ -36,7 +36,7 @@ class PaceTest(SaveCase):
             self.ask("POST", "/game/saves/auto/versions/1/restore", ABSENT),
             self.ask("DELETE", "/game/saves/auto/versions/1"),
         ):
-            self.refused(answer, 429, "rate_limited")
+            self.assert_problem(answer, 429, "rate_limited")
         self.assertEqual(self.get("auto").status, 200)
         self.bearer = self.sign_in("ply_" + "B" * 22)
         self.assertEqual(self.put("auto", b"x", ABSENT).status, 201)
@@ -47,15 +47,15 @@ class PaceTest(SaveCase):
             self.put("auto", b"x", ABSENT)
         self.free = 0
         huge = {"Content-Length": str(2**40), **ABSENT}
-        self.refused(self.put("NUL", b"", huge), 400, "invalid_slot")
+        self.assert_problem(self.put("NUL", b"", huge), 400, "invalid_slot")
         signed_in, self.bearer = self.bearer, {"Authorization": "Basic nobody:nothing"}
-        self.refused(self.put("auto", b"", huge), 401, "token_missing")
+        self.assert_problem(self.put("auto", b"", huge), 401, "token_missing")
         self.bearer = signed_in
-        self.refused(self.put("auto", b"", huge), 429, "rate_limited")
-        self.house.now_ms += 5000
-        self.refused(self.put("auto", b"", huge), 413, "save_too_large")
-        self.refused(self.put("auto", b"x", {"Content-Encoding": "gzip"}), 415, "content_encoding")
-        self.refused(self.put("auto", b"x", {"If-Match": "*"}), 507, "storage_full")
+        self.assert_problem(self.put("auto", b"", huge), 429, "rate_limited")
+        self.server.now_ms += 5000
+        self.assert_problem(self.put("auto", b"", huge), 413, "save_too_large")
+        self.assert_problem(self.put("auto", b"x", {"Content-Encoding": "gzip"}), 415, "content_encoding")
+        self.assert_problem(self.put("auto", b"x", {"If-Match": "*"}), 507, "storage_full")
 
 
 class RateTest(SynchronousTestCase):
@@ -73,7 +73,7 @@ class RateTest(SynchronousTestCase):
         rate.acquire("ply_a", 60_000)
 
     def test_memory(self) -> None:
-        """Who is quiet is forgotten."""
+        """Empty buckets are discarded."""
         rate = WriteRateLimiter.of(SaveLimits())
         for number in range(3 * MAX_BUCKETS):
             rate.acquire(f"ply_{number}", number * 10)
@@ -82,10 +82,10 @@ class RateTest(SynchronousTestCase):
 
 class DiskTest(SaveCase):
     def test_nearly_full(self) -> None:
-        """Below `min_free_bytes` nothing is taken; the answer says when to come back. Then all is as before."""
+        """Below `min_free_bytes` writes are rejected with Retry-After; later they succeed again."""
         self.put("auto", b"one", ABSENT)
         self.free = 256 * MIB + 2
-        answer = self.refused(self.put("auto", b"two", {"If-Match": "*"}), 507, "storage_full", "nearly full")
+        answer = self.assert_problem(self.put("auto", b"two", {"If-Match": "*"}), 507, "storage_full", "nearly full")
         self.assertEqual((answer.headers["retry-after"], answer.json["retry_after"]), ("300", 300))
         self.assertEqual(self.get("auto").body, b"one")
         self.assertEqual(self.delete("auto", {"If-Match": "*"}).status, 204)
@@ -93,17 +93,17 @@ class DiskTest(SaveCase):
         self.assertEqual(self.put("auto", b"two", ABSENT).headers["etag"], tag(3, b"two"))
 
     def test_uploads_under_way(self) -> None:
-        """What is still arriving counts as taken: many at once do not fill the disk together."""
+        """Reserved bytes count as used, so that concurrent uploads do not fill the disk together."""
         self.free = 256 * MIB + 1000
         first = self.browser.connect()
         first.send(f"{self.head('a')}Content-Length: 600\r\n\r\n".encode())
-        self.refused(self.put("b", b"x" * 600), 507, "storage_full")
+        self.assert_problem(self.put("b", b"x" * 600), 507, "storage_full")
         first.leave()
         self.assertEqual(self.put("b", b"x" * 600).status, 201)
         self.assertEqual(self.put("c", b"x" * 600).status, 201)
 
     def test_of_unknown_length(self) -> None:
-        """A chunked body reserves what has arrived, not the largest there may be; growing may still find no room."""
+        """A chunked body reserves what has arrived, not the largest there may be; the disk may still become full."""
         self.free = 256 * MIB + 16 * MIB
         first = self.browser.connect()
         first.send(f"{self.head('a')}Transfer-Encoding: chunked\r\n\r\n".encode())
@@ -112,7 +112,7 @@ class DiskTest(SaveCase):
         first.send(b"100000\r\n" + b"x" * MIB + b"\r\n")
         self.assertEqual(self.reservations.bytes, MIB)
         self.free = 256 * MIB + MIB
-        self.refused(first.send(b"100000\r\n" + b"x" * MIB + b"\r\n").answer, 507, "storage_full", "nearly full")
+        self.assert_problem(first.send(b"100000\r\n" + b"x" * MIB + b"\r\n").answer, 507, "storage_full", "nearly full")
         self.assertEqual(self.reservations.bytes, 0)
 
     def test_full_meanwhile(self) -> None:
@@ -120,7 +120,7 @@ class DiskTest(SaveCase):
         first = self.browser.connect()
         first.send(f"{self.head('a')}Content-Length: {4 * MIB}\r\n\r\n".encode()).send(b"x" * MIB)
         self.free = 256 * MIB - 1
-        self.refused(first.send(b"x" * MIB).answer, 507, "storage_full", "nearly full")
+        self.assert_problem(first.send(b"x" * MIB).answer, 507, "storage_full", "nearly full")
         self.assertEqual(self.reservations.bytes, 0)
 
     def head(self, slot: str) -> str:
@@ -140,14 +140,14 @@ class ManyUploadsTest(SaveCase):
         return self.browser.connect().send(f"{head}{framing}\r\n\r\n{body}".encode())
 
     def test_of_one_player(self) -> None:
-        """58 uploads of one player take no room from another: four go on, the others are told to wait."""
+        """Of 58 uploads of one player four go on, the others are rejected; another player can save."""
         self.free = 256 * MIB + 1000 * MIB
         for framing in ("Transfer-Encoding: chunked", f"Content-Length: {16 * MIB}"):
             calls = [self.trickle(f"PUT /game/saves/s{n}", framing) for n in range(58)]
-            refused = [call.answer for call in calls if call.answers]
-            self.assertEqual(len(refused), 58 - 4)
-            for answer in refused:
-                self.refused(answer, 429, "rate_limited", "4 of your uploads", "Try again in 5 seconds")
+            rejected = [call.answer for call in calls if call.answers]
+            self.assertEqual(len(rejected), 58 - 4)
+            for answer in rejected:
+                self.assert_problem(answer, 429, "rate_limited", "4 of your uploads", "Try again in 5 seconds")
                 self.assertEqual(answer.headers["retry-after"], "5")
             mine, self.bearer = self.bearer, self.sign_in(BERT)
             self.assertEqual(self.put(f"of-{len(framing)}", b"x" * 16 * MIB).status, 201)
@@ -158,7 +158,7 @@ class ManyUploadsTest(SaveCase):
             self.assertEqual(self.put(f"of-{len(framing)}", b"x").status, 201)
 
     def test_of_many_players(self) -> None:
-        """What many players only announce leaves half of the room to others, whose saves it does not refuse."""
+        """Announced but unsent bodies of many players leave half of the free disk to other saves."""
         self.free = 256 * MIB + 100 * MIB
         mine, calls = self.bearer, []
         for n in range(16):
@@ -182,7 +182,7 @@ class ManyUploadsTest(SaveCase):
         ]
         self.assertEqual([call.answers for call in calls], [[]] * 4)
         for target in (f"PUT /game/blobs/{blob}", "POST /game/commit", "PUT /game/saves/auto"):
-            self.refused(self.trickle(target, f"Content-Length: 5\r\n{json}"[:-2]).answer, 429, "rate_limited")
+            self.assert_problem(self.trickle(target, f"Content-Length: 5\r\n{json}"[:-2]).answer, 429, "rate_limited")
         calls.pop().leave()
         self.assertEqual(self.put("auto", b"x").status, 201)
         self.assertEqual(self.put("more", b"x").status, 201)
@@ -201,14 +201,16 @@ class ManyUploadsTest(SaveCase):
         """Larger bodies count until they are stored."""
         self.stores.state.pause()
         calls = [self.browser.send("PUT", f"/game/saves/s{n}", self.bearer, BIG + bytes([n])) for n in range(5)]
-        self.refused(calls.pop().answer, 429, "rate_limited")
+        self.assert_problem(calls.pop().answer, 429, "rate_limited")
         self.stores.state.resume()
         self.assertEqual([call.answer.status for call in calls], [201] * 4)
         self.assertEqual((self.put("s9", BIG).status, self.reservations.bytes), (201, 0))
 
     def test_no_more_than_is_left(self) -> None:
         """A player reserves no more than is left of what they may keep."""
-        self.browser = self.room(SaveLimits(bytes=1500, history_bytes=1000, save_bytes=1200, writes_per_minute=0))
+        self.browser = self.browser_for(
+            SaveLimits(bytes=1500, history_bytes=1000, save_bytes=1200, writes_per_minute=0)
+        )
         self.put("a", b"x" * 1000)
         calls = [self.trickle(f"PUT /game/saves/s{n}", "Content-Length: 1200") for n in range(2)]
         self.assertEqual(self.reservations.bytes, 1500)

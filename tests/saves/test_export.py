@@ -1,4 +1,4 @@
-"""Everything a player keeps as one zip: `GET /game/export` (PROTOCOL 4)."""
+"""`GET /game/export` returns all saves of a player as one zip (PROTOCOL 4)."""
 
 import json
 from errno import ENOSPC
@@ -48,8 +48,8 @@ class ContentTest(ExportCase):
         self.put("auto", b"refused", ABSENT)
         cursor = self.ask("GET", "/game/").json["cursor"]
         manifest, files = self.opened(answer := self.export())
-        kept = {"saves/auto/1": b"one", "saves/auto/2": b"two", "saves/auto/3": b"refused"}
-        self.assertEqual(files, {**kept, "saves/big/1": BIG, "saves/old/1": b"gone"})
+        small = {"saves/auto/1": b"one", "saves/auto/2": b"two", "saves/auto/3": b"refused"}
+        self.assertEqual(files, {**small, "saves/big/1": BIG, "saves/old/1": b"gone"})
         head = {name: manifest[name] for name in ("format", "player", "cursor", "damaged")}
         self.assertEqual(head, {"format": 1, "player": ANNA, "cursor": cursor, "damaged": 0})
         rows = [(row["slot"], row["version"], row["kind"], row["current"], row["file"]) for row in manifest["versions"]]
@@ -110,7 +110,7 @@ class ContentTest(ExportCase):
             self.assertEqual((len(archive.namelist()), archive.read("saves/auto/66000")), (66_002, b"one"))
 
     def test_nothing_kept(self) -> None:
-        """Who never saved anything gets a manifest that says so."""
+        """A player without saves gets an empty manifest."""
         self.bearer = self.sign_in(BERT)
         manifest, files = self.opened(self.export())
         self.assertEqual((manifest["player"], manifest["versions"], files), (BERT, [], {}))
@@ -130,7 +130,7 @@ class ContentTest(ExportCase):
         self.assertEqual((len(files), names), (export_store.STEP_VERSIONS + 14, sorted(names)))
 
     def test_damaged(self) -> None:
-        """What is not as it was is left out and named; the rest is there, and the tag is another."""
+        """Damaged bytes are left out and marked in the manifest; the tag differs."""
         before = self.export().headers["etag"]
         for slot in ("auto", "big"):
             self.damage(slot, 1)
@@ -146,14 +146,14 @@ class ContentTest(ExportCase):
         self.assertEqual(self.opened(self.export())[0]["damaged"], 1)
 
     def test_changed_meanwhile(self) -> None:
-        """What is saved meanwhile may be in it; all that was there at the cursor it names is."""
+        """The export has all versions up to its cursor, and perhaps later ones."""
         cursor = self.ask("GET", "/game/").json["cursor"]
-        lane = self.stores.blobs.queue
-        lane.pause()
+        queue = self.stores.blobs.queue
+        queue.pause()
         call = self.begin_export()
         self.put("auto", b"three", PRESENT)
         self.put("zzz", b"new")
-        lane.resume()
+        queue.resume()
         manifest, files = self.opened(call.answer)
         self.assertEqual(manifest["cursor"], cursor)
         self.assertLessEqual({"saves/auto/1", "saves/auto/2", "saves/big/1", "saves/old/1"}, set(files))
@@ -165,7 +165,7 @@ class ConditionTest(ExportCase):
     def test_same_again(self) -> None:
         """While nothing changes it is the same file, by its tag and to the byte, whenever it is asked for."""
         first = self.export()
-        self.house.now_ms += 60_000
+        self.server.now_ms += 60_000
         second = self.export()
         self.assertEqual((first.body, first.headers["etag"]), (second.body, second.headers["etag"]))
         self.assertEqual(self.export({"If-None-Match": first.headers["etag"]}).status, 304)
@@ -176,7 +176,7 @@ class ConditionTest(ExportCase):
         self.assertEqual((head.status, head.body), (200, b""))
 
     def test_ranges(self) -> None:
-        """A download goes on where it broke off."""
+        """An interrupted download is resumed with Range."""
         whole = self.export()
         size, etag = len(whole.body), whole.headers["etag"]
         for wanted, first, last in (
@@ -188,8 +188,10 @@ class ConditionTest(ExportCase):
             self.assertEqual((part.status, part.body), (206, whole.body[first : last + 1]))
             self.assertEqual(part.headers["content-range"], f"bytes {first}-{last}/{size}")
         self.assertEqual(self.export({"Range": "bytes=0-1,5-6"}).status, 200)
-        refused = self.refused(self.export({"Range": f"bytes={size}-"}), 416, "range_not_satisfiable", str(size))
-        self.assertEqual(refused.headers["content-range"], f"bytes */{size}")
+        assert_problem = self.assert_problem(
+            self.export({"Range": f"bytes={size}-"}), 416, "range_not_satisfiable", str(size)
+        )
+        self.assertEqual(assert_problem.headers["content-range"], f"bytes */{size}")
 
     def test_changed_between(self) -> None:
         """Once a save has changed, a range is no part of what the client has: it gets all of it."""
@@ -198,7 +200,7 @@ class ConditionTest(ExportCase):
         again = self.export({"Range": "bytes=5-9", "If-Range": etag})
         self.assertEqual((again.status, again.headers["etag"] == etag), (200, False))
         self.assertEqual(self.export({"If-None-Match": etag}).status, 200)
-        self.refused(self.export({"If-Match": etag}), 412, "version_conflict", "Export them anew")
+        self.assert_problem(self.export({"If-Match": etag}), 412, "version_conflict", "Export them anew")
 
     def test_pruned_between(self) -> None:
         """A version that was pruned changes no cursor, but the file and so its tag."""
@@ -208,7 +210,7 @@ class ConditionTest(ExportCase):
         self.assertEqual(self.export({"Range": "bytes=5-9", "If-Range": etag}).status, 200)
 
     def test_dates(self) -> None:
-        """No date tells one export from another, so none counts."""
+        """No date distinguishes two exports, so conditions by date are ignored."""
         far = {
             "If-Modified-Since": "Fri, 01 Jan 2100 00:00:00 GMT",
             "If-Unmodified-Since": "Thu, 01 Jan 1970 00:00:00 GMT",
@@ -219,11 +221,11 @@ class ConditionTest(ExportCase):
         self.assertEqual(self.export(ranged).status, 200)
 
     def test_refused(self) -> None:
-        """Without a good token, by another method, with tags that cannot be read."""
-        self.refused(self.browser.get(PATH), 401, "token_missing")
+        """A bad token, another method and malformed tags are rejected."""
+        self.assert_problem(self.browser.get(PATH), 401, "token_missing")
         self.assertEqual(self.ask("POST", PATH).status, 405)
         self.assertEqual(self.ask("GET", f"{PATH}/").status, 404)
-        self.refused(self.export({"If-None-Match": "abc"}), 400, "bad_precondition", "double quotes")
+        self.assert_problem(self.export({"If-None-Match": "abc"}), 400, "bad_precondition", "double quotes")
 
 
 class PlaceTest(ExportCase):
@@ -236,83 +238,83 @@ class PlaceTest(ExportCase):
         for method in ("GET", "HEAD"):
             second = self.export(method=method)
             self.assertEqual((second.status, second.headers["retry-after"]), (503, "30"))
-        self.refused(self.export(), 503, "busy", "Your last export is still under way")
+        self.assert_problem(self.export(), 503, "busy", "Your last export is still under way")
         other = self.begin_export(others)
         self.stores.blobs.queue.resume()
         self.assertEqual((mine.answer.status, other.answer.status, self.export().status), (200, 200, 200))
 
     def test_third(self) -> None:
-        """A third is told when to come again; once one is done there is room."""
+        """A third export is rejected with Retry-After; it succeeds after one has ended."""
         self.stores.blobs.queue.pause()
         calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
         mine, self.bearer = self.bearer, self.sign_in("ply_" + "C" * 22)
         for method in ("GET", "HEAD"):
             third = self.export(method=method)
             self.assertEqual((third.status, third.headers["retry-after"]), (503, "30"))
-        self.refused(self.export(), 503, "busy", "under way")
+        self.assert_problem(self.export(), 503, "busy", "under way")
         self.bearer = mine
         self.stores.blobs.queue.resume()
         self.assertEqual([call.answer.status for call in calls], [200, 200])
         self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
     def test_leaves_while_it_is_made(self) -> None:
-        """A client that leaves frees its place; nothing of its export stays, and nothing is logged as a failure."""
+        """The export of a client that disconnects ends without a file and without a logged error."""
         self.stores.blobs.queue.pause()
         calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
         for call in calls:
             self.browser.watched(call.leave)
-        waiting = self.detached.drain()
+        waiting = self.tasks.drain()
         self.browser.watched(self.stores.blobs.queue.resume)
         self.successResultOf(waiting)
         self.assertEqual((self.spools(), self.reservations.bytes, self.export().status), (0, 0, 200))
         self.assertEqual(self.browser.events, [])
 
     def test_refusals_free_the_place(self) -> None:
-        """However an answer ends, its place is free again."""
+        """After every kind of response another export may begin."""
         for _ in range(3):
             self.assertEqual(self.export({"Range": "bytes=9999999-"}).status, 416)
             self.assertEqual(self.export({"If-Match": '"0"'}).status, 412)
         self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
     def test_drip(self) -> None:
-        """Who takes a little now and then, so that the connection is never idle, does not keep the place for ever."""
+        """A client that reads slowly, but is never idle, cannot keep an export for ever."""
         self.patch(batch_routes, "SEND_SECONDS", 100)
         call = self.browser.connect()
         write = call.transport.write
 
         def dripping(data: bytes) -> None:
             write(data)
-            call.channel.pauseProducing()
+            call.channel.flow.pauseProducing()
 
         call.transport.write = dripping
         call.send(request_bytes("GET", PATH, self.bearer))
         for _ in range(2):
             self.clock.advance(45)
             self.assertEqual((call.closed, self.spools()), (False, 1))
-            call.channel.resumeProducing()
+            call.channel.flow.resumeProducing()
         self.clock.advance(20)
         self.assertEqual((call.closed, self.spools(), self.reservations.bytes), (True, 0, 0))
         self.assertLess(len(call.raw), len(BIG))
 
     def test_going_down(self) -> None:
-        """When the service stops, what is being made is answered, and nothing new begun."""
+        """At shutdown the running export is answered and no other begins."""
         self.stores.blobs.queue.pause()
         call = self.begin_export()
         self.exports.close()
         self.stores.blobs.queue.resume()
-        self.refused(call.answer, 503, "shutting_down")
-        self.refused(self.export(), 503, "busy")
+        self.assert_problem(call.answer, 503, "shutting_down")
+        self.assert_problem(self.export(), 503, "busy")
         self.assertEqual((self.spools(), self.reservations.bytes), (0, 0))
 
     def test_disk(self) -> None:
-        """It must fit on the owner's disk beside what is arriving, and what arrives beside it."""
+        """An export and the uploads must fit on the disk together."""
         self.free = 256 * MIB + len(BIG)
-        answer = self.refused(self.export(), 507, "storage_full", "owner")
+        answer = self.assert_problem(self.export(), 507, "storage_full", "owner")
         self.assertEqual(answer.headers["retry-after"], "300")
         self.free += 1000
         self.stores.blobs.queue.pause()
         call = self.begin_export()
-        self.refused(self.put("other", b"x" * 1000), 507, "storage_full")
+        self.assert_problem(self.put("other", b"x" * 1000), 507, "storage_full")
         self.stores.blobs.queue.resume()
         self.assertEqual((call.answer.status, self.put("other", b"x" * 1000).status), (200, 201))
 
@@ -328,12 +330,12 @@ class PlaceTest(ExportCase):
         self.failureResultOf(archive.step(), DiskFull)
         archive.close()
         self.folder.rmdir()
-        self.refused(self.export(), 507, "storage_full", "cannot be written")
+        self.assert_problem(self.export(), 507, "storage_full", "cannot be written")
         self.folder.mkdir()
         self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
     def test_full_until_it_is_closed(self) -> None:
-        """A file whose last bytes find no room even when it is closed is closed all the same, without an error."""
+        """A file whose last bytes do not fit on the disk is closed without an error."""
         archive = self.exports._begin(ANNA, self.cursor())
         archive._out = open("/dev/full", "w+b")  # noqa: SIM115  close() closes it
         self.failureResultOf(archive.step(), DiskFull)
