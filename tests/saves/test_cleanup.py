@@ -49,7 +49,7 @@ class SweepCase(SaveCase):
 class PruneTest(SweepCase):
     def save_often(self, count: int, minutes: int = 5) -> None:
         for number in range(count):
-            self.put("auto", f"{self.house.now_ms}-{number}".encode(), {"If-Match": "*"} if number else ABSENT)
+            self.put("auto", f"{self.server.now_ms}-{number}".encode(), {"If-Match": "*"} if number else ABSENT)
             self.later(minutes * 60_000)
 
     def test_autosaves(self) -> None:
