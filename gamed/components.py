@@ -139,7 +139,7 @@ class LoginComponents:
         authorize = AuthorizeService(context, browsers, store, access, passwords)
         local = LocalLoginService(context, browsers, passwords) if config.mode is Mode.LOCAL else None
         labels = {name: provider.label for name, provider in access.providers.items()}
-        guard = BrowserGuard(context.indexer, token_bytes, (config.public_url or "").startswith("https:"))
+        guard = BrowserGuard(context.keys.indexer, token_bytes, (config.public_url or "").startswith("https:"))
         pages = PageResponder(guard, access.base_url, config.server_name, context.now_ms, tasks)
         return (
             LoginRoutes(context, start, self._lifecycle, collect, access.base_url, tasks),

@@ -98,8 +98,3 @@ class AttemptSecrets(Struct, frozen=True):
 
 def state_index(indexer: Indexer, state: Secret) -> Index:
     return indexer.index(Purpose.STATE, state.reveal())
-
-
-def redirect_uri(base: str, provider: str) -> str:
-    """Return the redirect URI that has to be registered at the provider (SPEC 4.2)."""
-    return f"{base}/auth/{provider}/callback"

@@ -67,7 +67,7 @@ class AuthorizeService(Component, frozen=True):
         login = page.login
         if login.provider not in (self._access.providers or {LOCAL}):  # the configuration has changed since the start
             return await self._fail(login, visit, LoginFailure.PROVIDER_UNAVAILABLE, NOT_CONFIGURED)
-        address, _ = address_indexes(self._context.indexer, visit.address)
+        address, _ = address_indexes(self._context.keys.indexer, visit.address)
         if login.provider != LOCAL and may_skip_consent_page(login, address, fetch_site):
             return await self._redirect(login, visit)
         return await self._with_requester(page, visit)

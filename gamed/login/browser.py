@@ -55,11 +55,11 @@ class BrowserLoginService(Component, frozen=True):
 
     async def get(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
         """Return what this browser may do; raise UnknownLoginLink, LoginEnded or WrongBrowser."""
-        return _next_page(await self.find(LoginLookup.token(self._context.indexer, token)), browser)
+        return _next_page(await self.find(LoginLookup.token(self._context.keys.indexer, token)), browser)
 
     async def open(self, token: str, browser: Index | None) -> SignInPrompt | RedirectToResult:
         """Open the link, as get() does; opened again while `ready`, it leads to the finish code, not to the game."""
-        key = LoginLookup.token(self._context.indexer, token)
+        key = LoginLookup.token(self._context.keys.indexer, token)
         login = await self.find(key)
         page = _next_page(login, browser)
         if login.returnable:
@@ -79,7 +79,7 @@ class BrowserLoginService(Component, frozen=True):
                 return current.apply(LoginEvent.DECLINE, now_ms)
             return current
 
-        transition = await self.advance(LoginLookup.token(self._context.indexer, token), step)
+        transition = await self.advance(LoginLookup.token(self._context.keys.indexer, token), step)
         after = transition.after
         if after.stage is not LoginStage.DENIED:
             require_own(after, browser)
@@ -99,7 +99,7 @@ class BrowserLoginService(Component, frozen=True):
                 return current
             return current.apply(LoginEvent.OPEN, now_ms).bound_to(browser, now_ms).failed(outcome, now_ms)
 
-        after = (await self.advance(LoginLookup.token(self._context.indexer, token), step)).after
+        after = (await self.advance(LoginLookup.token(self._context.keys.indexer, token), step)).after
         if not after.belongs_to(browser):
             require_own(after, browser)
         return RedirectToResult(after.login_id)
@@ -171,7 +171,7 @@ class BrowserLoginService(Component, frozen=True):
 
     async def _count(self, purpose: bytes, address: str, per_minute: int) -> None:
         if per_minute:
-            buckets = per_address(self._context.indexer, purpose, address, RateLimit.per_minute(per_minute))
+            buckets = per_address(self._context.keys.indexer, purpose, address, RateLimit.per_minute(per_minute))
             await self._store.acquire(buckets, self._context.now_ms())
 
 

@@ -89,7 +89,7 @@ class CallbackService(Component, frozen=True):
         issuer = None if provider is None else provider.issuer
         context = CallbackContext(browser, provider is not None, issuer, self._context.now_ms())
         return await self._store.consume_attempt(
-            state_index(self._context.indexer, callback.state),
+            state_index(self._context.keys.indexer, callback.state),
             lambda attempt, login: decide_callback(attempt, login, callback, context),
         )
 
@@ -119,7 +119,7 @@ class CallbackService(Component, frozen=True):
 
     async def _identify(self, login: LoginTransaction, identity: ExternalIdentity, player_id: str | None) -> None:
         """Write the identity; to which player it belongs is read after the game has sent its proof."""
-        now_ms, indexer = self._context.now_ms(), self._context.indexer
+        now_ms, indexer = self._context.now_ms(), self._context.keys.indexer
         realm = IdentityNamespace.where(identity).index(indexer)
         proved = ProviderIdentity(identity.index(indexer), realm, player_id)
         sealed, proof = keys.seal_identity(self._context.keys, self._context.random, login.login_id, proved)

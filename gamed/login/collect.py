@@ -219,7 +219,7 @@ class CollectService(Component, frozen=True):
         if login.stage is LoginStage.COLLECTED:
             raise LoginCollected
         if login.outcome is not None:
-            return Failed(login.outcome, login_approval_code(self._context.indexer, login))
+            return Failed(login.outcome, login_approval_code(self._context.keys.indexer, login))
         if login.intent is LoginIntent.LINK:
             return Linked(login.provider)
         sealed = login.sealed_result or b""

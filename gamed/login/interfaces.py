@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from gamed.config.model import Registration
 from gamed.crypto import Index
-from gamed.login.attempt import AuthorizationAttempt, redirect_uri
+from gamed.login.attempt import AuthorizationAttempt
 from gamed.login.callback_rules import CallbackDecision
 from gamed.login.keys import LoginLookup, PresentedProof
 from gamed.login.policy import LoginQuota
@@ -151,4 +151,5 @@ class ProviderAccess(Component, frozen=True):
     log: SignInFailureLog
 
     def redirect_uri(self, name: str) -> str:
-        return redirect_uri(self.base_url(), name)
+        """Return the redirect URI that has to be registered at the provider (SPEC 4.2)."""
+        return f"{self.base_url()}/auth/{name}/callback"

@@ -91,7 +91,7 @@ class PasswordAuthenticator(Component, frozen=True):
         """Return the id of the account's player; raise SignInRejected."""
         await self._limit(form)
         try:
-            index = name_index(self._context.indexer, parse_name(form.name))
+            index = name_index(self._context.keys.indexer, parse_name(form.name))
             password = parse_password(form.password)
         except (NameMalformed, PasswordMalformed):
             index, password = None, Secret(b"")
@@ -117,7 +117,7 @@ class PasswordAuthenticator(Component, frozen=True):
         except PasswordMalformed:
             raise SignInRejected(FormError.PASSWORD_MALFORMED) from None
         await self._limit(form)
-        if await self._store.find_account(name_index(self._context.indexer, name)) is not None:
+        if await self._store.find_account(name_index(self._context.keys.indexer, name)) is not None:
             raise SignInRejected(FormError.NAME_TAKEN)
         try:
             return NewAccount(name, await self._hasher.hash(password))
@@ -129,7 +129,7 @@ class PasswordAuthenticator(Component, frozen=True):
         rate = RateLimit.per_minute(self._context.policy.limits.passwords_per_minute)
         if not rate.interval_ms:
             return
-        indexer, account = self._context.indexer, fold_typed(form.name).encode()
+        indexer, account = self._context.keys.indexer, fold_typed(form.name).encode()
         buckets = {indexer.index(Purpose.LIMIT, b"password", client_network(form.address).encode(), account): rate}
         buckets |= per_address(indexer, b"password", form.address, rate.times(PER_ADDRESS_FACTOR))
         try:
@@ -158,7 +158,7 @@ class LocalLoginService(Component, frozen=True):
         page = await self._browsers.get(form.token, form.browser)
         if isinstance(page, RedirectToResult):
             return page
-        key = LoginLookup.token(self._context.indexer, form.token)
+        key = LoginLookup.token(self._context.keys.indexer, form.token)
         try:
             account = await self._identify(form, create)
         except SignInRejected as e:

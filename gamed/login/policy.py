@@ -38,10 +38,6 @@ class LoginContext(Component, frozen=True):
     policy: LoginPolicy
     audit: AuditLog = NULL_AUDIT_LOG
 
-    @property
-    def indexer(self) -> Indexer:
-        return self.keys.indexer
-
 
 class LoginQuota(Struct, frozen=True):
     """The limits that a new login has to respect; 0 is no limit."""

@@ -119,7 +119,7 @@ class LoginRoutes(Component, frozen=True):
         request.setResponseCode(204)
 
     def _device_secret(self, request: Request) -> Index:
-        secret = presented_secret_index(self._context.indexer, bearer(request.head))
+        secret = presented_secret_index(self._context.keys.indexer, bearer(request.head))
         if secret is None:
             raise DeviceSecretInvalid
         return secret

@@ -79,13 +79,13 @@ class StartService(Component, frozen=True):
         context, policy = self._context, self._context.policy
         secret = generate_token(TokenType.DEVICE_SECRET, context.random(ENTROPY_BYTES))
         login_id, now_ms = new_login_id(context.random), context.now_ms()
-        token = login_token(context.indexer, login_id)
-        address, wide = address_indexes(context.indexer, start.address)
+        token = login_token(context.keys.indexer, login_id)
+        address, wide = address_indexes(context.keys.indexer, start.address)
         return_proof = ProofMethod.CODE if start.loopback_port is None else ProofMethod.LOOPBACK_OR_CODE
         login = LoginTransaction(
             login_id=login_id,
-            secret_index=secret_index(context.indexer, secret),
-            token_index=token_index(context.indexer, token),
+            secret_index=secret_index(context.keys.indexer, secret),
+            token_index=token_index(context.keys.indexer, token),
             intent=start.intent,
             provider=provider,
             client=client,
@@ -109,7 +109,7 @@ class StartService(Component, frozen=True):
             await self._store.acquire(buckets, self._context.now_ms())
 
     def _quota(self, address: str) -> LoginQuota:
-        return LoginQuota.of(self._context.policy.limits, self._context.indexer, address)
+        return LoginQuota.of(self._context.policy.limits, self._context.keys.indexer, address)
 
     async def _validate(self, start: StartRequest) -> tuple[str, ClientInfo, str | None]:
         """Return the provider, the cleaned client, and for a link the session that requests it."""

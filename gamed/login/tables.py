@@ -72,8 +72,6 @@ def _attempt(row: tuple[Any, ...]) -> AuthorizationAttempt:
     )
 
 
-RETENTION_MS = 3_600_000
-"""A game can read the outcome of a final login for this long."""
 CLEANUP_ROWS = 200
 _LOGIN_COLUMNS = (
     "login_id, pending_id, secret_index, token_index, intent, provider, client, return_proof, loopback_port,"
@@ -144,7 +142,7 @@ def expire_logins(connection: Connection, now_ms: int) -> tuple[Index, ...]:
     """
     due = [_login(row) for row in connection.execute(query, {"now_ms": now_ms, "rows": CLEANUP_ROWS})]
     for login in due:
-        if login.final and _expires_or_purge_at_ms(login) <= now_ms:
+        if login.final and login.expires_or_purge_at_ms <= now_ms:
             connection.execute("DELETE FROM login WHERE login_id = :login_id", {"login_id": login.login_id})
         else:
             _update_login(connection, login, login.at_time(now_ms))  # also if only the due instant was wrong
@@ -163,11 +161,6 @@ def interrupt_logins(connection: Connection, now_ms: int, started_ms: int | None
         save_login(connection, Transition(login, after))
 
 
-def _expires_or_purge_at_ms(login: LoginTransaction) -> int:
-    """Return when this stage expires, or, after a final stage, when the row is deleted."""
-    return login.stage_ms + RETENTION_MS if login.final else login.deadline_ms
-
-
 def _login_row(login: LoginTransaction) -> dict[str, Any]:
     return {
         **asdict(login),
@@ -176,7 +169,7 @@ def _login_row(login: LoginTransaction) -> dict[str, Any]:
         "intent": login.intent.value,
         "return_proof": login.return_proof.value,
         "stage": login.stage.value,
-        "expires_or_purge_at_ms": _expires_or_purge_at_ms(login),
+        "expires_or_purge_at_ms": login.expires_or_purge_at_ms,
     }
 
 

@@ -21,6 +21,8 @@ EXCHANGE_MS = 60_000
 """An exchange never takes longer: a provider call is limited to 10 s, and its result is then written or lost."""
 DELIVERED_MS = 10 * 60_000
 """For this long a repeated collect returns the same credentials."""
+RETENTION_MS = 60 * 60_000
+"""For this long after its end the game can read the outcome of a login."""
 
 
 class LoginStage(Enum):
@@ -243,6 +245,11 @@ class LoginTransaction(Struct, frozen=True):
             return min(self.stage_ms + EXCHANGE_MS, self.expires_ms + EXCHANGE_GRACE_MS)
         late = self.stage is LoginStage.READY and self.stage_ms >= self.expires_ms
         return self.expires_ms + (EXCHANGE_GRACE_MS if late else 0)
+
+    @property
+    def expires_or_purge_at_ms(self) -> int:
+        """Return when this stage times out or, for a final stage, when the row is deleted."""
+        return self.stage_ms + RETENTION_MS if self.stage in FINAL else self.deadline_ms
 
     def at_time(self, now_ms: int) -> Self:
         """Return the login as it is at this instant; a deadline that has passed counts before any cleanup ran."""
