@@ -1,1 +1,1 @@
-"""What players keep: bytes with a name, versions that are never lost in silence (PROTOCOL 4)."""
+"""This package stores the saves of players: bytes with a name, kept in versions (PROTOCOL 4)."""

@@ -81,7 +81,7 @@ class ExportJob:
         reservations: DiskReservations,
         on_end: Callable[[], object],
     ) -> None:
-        """Own the reservation of the expected bytes; call `on_end` once, when the export is over."""
+        """Keep the expected bytes reserved until they are written; call `on_end` once, when the export is over."""
         self._archive = archive
         self._cursor = cursor
         self._expected = expected_bytes

@@ -134,7 +134,7 @@ def summary_response(
     }
 
 
-_CONFLICTS = {WriteRule.W5_SUPERSEDED, WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN}
+_CONFLICTS = {WriteRule.W5_SUPERSEDED, WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_USED}
 REASONS: Mapping[type[SaveError], str] = {
     VersionConflict: "version_conflict",
     DeletedConflict: "deleted",
@@ -182,7 +182,7 @@ def delete_error(slot: str, condition: Condition, outcome: DeleteResult) -> Save
     match outcome.decision:
         case DeleteDecision.DELETES | DeleteDecision.ALREADY_DONE:
             return None
-        case DeleteDecision.NEVER_SEEN:
+        case DeleteDecision.NEVER_USED:
             return not_found_error(slot)
         case DeleteDecision.ALREADY_DELETED:
             return deleted_error(slot, outcome.last)
@@ -299,7 +299,7 @@ def _explain_conflict(written: WriteResult, condition: Condition) -> str:
         return "These bytes were stored in time and something newer since. Take the current version and go on from it."
     if condition.weak:
         happened = _WEAK
-    elif written.decision.rule is WriteRule.W7_NEVER_SEEN:
+    elif written.decision.rule is WriteRule.W7_NEVER_USED:
         return (
             "This slot never held a save on this server, so there is no such version. Nothing was stored: "
             "to create the save, send If-None-Match: *."

@@ -124,7 +124,7 @@ class WriteRule(Enum):
     W4_WRITTEN = auto()
     W5_SUPERSEDED = auto()
     W6_CONFLICT = auto()
-    W7_NEVER_SEEN = auto()
+    W7_NEVER_USED = auto()
 
 
 WRITES = frozenset({WriteRule.W1_RELABELLED, WriteRule.W2_FIRST, WriteRule.W4_WRITTEN})
@@ -137,7 +137,7 @@ class DeleteDecision(Enum):
     DELETES = auto()
     ALREADY_DONE = auto()
     """The slot was deleted on top of the named version, so this repeats an earlier request (RFC 9110 13.1.1)."""
-    NEVER_SEEN = auto()
+    NEVER_USED = auto()
     ALREADY_DELETED = auto()
     UNCONDITIONAL = auto()
     CONFLICT = auto()
@@ -157,6 +157,11 @@ class SlotState(Struct, frozen=True):
     @property
     def exists(self) -> bool:
         return self.last_version > 0
+
+    @property
+    def latest(self) -> Version | None:
+        """Return the current version or else the tombstone."""
+        return self.current or self.tombstone
 
     @property
     def size(self) -> int | None:
@@ -201,7 +206,7 @@ def decide_write(
     if holds:
         return WriteDecision(WriteRule.W4_WRITTEN)
     if not state.exists:
-        return WriteDecision(WriteRule.W7_NEVER_SEEN)
+        return WriteDecision(WriteRule.W7_NEVER_USED)
     if earlier.written is not None and condition.kind is not ConditionKind.PRESENT:
         return WriteDecision(WriteRule.W5_SUPERSEDED, earlier.written)
     return WriteDecision(WriteRule.W6_CONFLICT, earlier.copied)
@@ -210,7 +215,7 @@ def decide_write(
 def decide_delete(state: SlotState, condition: Condition) -> DeleteDecision:
     """Decide on a DELETE; a slot without a current version needs no condition (RFC 9110 13.2.1)."""
     if not state.exists:
-        return DeleteDecision.NEVER_SEEN
+        return DeleteDecision.NEVER_USED
     if state.current is None:
         repeated = _may_have_made(state.tombstone, condition)
         return DeleteDecision.ALREADY_DONE if repeated else DeleteDecision.ALREADY_DELETED

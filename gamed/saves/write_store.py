@@ -65,7 +65,7 @@ def _keep_current(
     """Answer a PUT that does not change the current version; keep its bytes as a conflict copy if the rule says so."""
     player_id, slot = command.context.player_id, command.slot
     base = version_by_tag(connection, player_id, slot, command.condition.base)
-    if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_SEEN):
+    if decision.rule in (WriteRule.W3_UNCONDITIONAL, WriteRule.W7_NEVER_USED):
         # These responses do not report kept bytes.
         return WriteResult(decision, state.current, base=base)
     if decision.stores_copy and not fits_into_history(connection, limits, player_id, command.content.size):
@@ -122,7 +122,7 @@ def restore_version(connection: Connection, limits: SaveLimits, command: Restore
     error = room_to_write(limits, summary.usage, state.size, old.size)
     if error is not None:
         return error
-    latest = state.current or state.tombstone
+    latest = state.latest
     parent, parent_tag = latest.version if latest else None, state.current.tag if state.current else None
     now = Version(
         slot, state.last_version + 1, parent, parent_tag, VersionKind.RESTORE, old.blob_id, old.content, command.now_ms
@@ -176,7 +176,7 @@ def replace_current(
     connection: Connection, limits: SaveLimits, command: WriteCommand, state: SlotState, blob_id: int
 ) -> Version:
     """Make the bytes the current version; a player's first save also creates their row in `player_saves`."""
-    latest = state.current or state.tombstone
+    latest = state.latest
     parent, parent_tag = latest.version if latest else None, state.current.tag if state.current else None
     now = Version(
         command.slot,

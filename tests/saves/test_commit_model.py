@@ -222,7 +222,7 @@ class CommitModelTest(SynchronousTestCase):
             ("_keep_refused", keep_nothing),
             (
                 "decide_delete",
-                lambda state, condition: DeleteDecision.DELETES if state.current else DeleteDecision.NEVER_SEEN,
+                lambda state, condition: DeleteDecision.DELETES if state.current else DeleteDecision.NEVER_USED,
             ),
         ):
             self.patch(batch_store, name, defect)

@@ -176,7 +176,7 @@ class Devices(RuleBasedStateMachine):
     def hear(self, me: Device, ask: Ask, answer: WriteResult | DeleteResult) -> None:
         me.waiting = None
         if isinstance(answer, WriteResult):
-            if answer.decision.rule in (WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_SEEN):
+            if answer.decision.rule in (WriteRule.W6_CONFLICT, WriteRule.W7_NEVER_USED):
                 assert self.listed.versions, "a slot that was never seen conflicts with nothing"
                 assert answer.yours is not None, "refused bytes were dropped"
                 assert ask not in self.applied, "a write that took place was called a conflict"
@@ -257,7 +257,7 @@ def dropping_conflicts(
     state: SlotState, condition: Condition, body: SaveContent, earlier: MatchingVersions
 ) -> WriteDecision:
     decision = decide_write(state, condition, body, earlier)
-    return WriteDecision(WriteRule.W7_NEVER_SEEN) if decision.rule is WriteRule.W6_CONFLICT else decision
+    return WriteDecision(WriteRule.W7_NEVER_USED) if decision.rule is WriteRule.W6_CONFLICT else decision
 
 
 class ModelTest(SynchronousTestCase):
