@@ -1,4 +1,4 @@
-"""What every answer keeps to, whatever was asked (PROTOCOL 1)."""
+"""Every answer follows the conventions of PROTOCOL 1."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from tests.contract.document import PROBLEM
 
 SECRETS = (b"gat_", b"grc_", b"gds_")
 GIVEN = ("/auth/login", "/auth/login/collect", "/auth/session/refresh")
-"""Where credentials are handed out."""
+"""Paths whose answers have credentials."""
 
 
 class Answer(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Answer(Struct, frozen=True):
 
 
 def complaints(method: str, path: str, answer: Answer) -> list[str]:
-    """One line for each sentence of PROTOCOL 1 that this answer does not keep to."""
+    """Return a line for each convention of PROTOCOL 1 that this answer breaks."""
     return [*_framing(method, answer), *_family(path, answer), *_refusal(path, answer), *_secrets(path, answer)]
 
 

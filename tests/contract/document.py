@@ -1,4 +1,4 @@
-"""docs/openapi.yaml as a document: its operations, references, examples."""
+"""This module reads docs/openapi.yaml: its operations, references and examples."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -17,7 +17,7 @@ PROBLEM = "application/problem+json"
 
 @cache
 def load() -> dict[str, Any]:
-    """The document; not to be changed."""
+    """Return the document, which callers must not change."""
     return yaml.load(PAGE.read_text("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
@@ -36,7 +36,7 @@ class Operation(Struct, frozen=True):
 
 
 def resolve(node: Any) -> Any:
-    """What a reference names; other nodes as they are."""
+    """Return the target of a reference; other nodes as they are."""
     while isinstance(node, dict) and "$ref" in node:
         found: Any = load()
         for step in node["$ref"].removeprefix("#/").split("/"):
@@ -60,19 +60,19 @@ def _answers() -> dict[tuple[str, str], frozenset[int]]:
 
 
 def is_described(method: str, path: str, status: int) -> bool:
-    """Whether a route may answer so; of what is no route of the document everything may be."""
+    """Return whether the document allows this answer; True for a path that it does not have."""
     known = _answers().get((method, path)) or (_answers().get(("GET", path)) if method == "HEAD" else None)
     return known is None or status in known or status == 405
 
 
 def codes(response: Mapping[str, Any]) -> list[str]:
-    """The problem codes that a response may have."""
+    """Return the problem codes that a response may have."""
     content = response.get("content", {}).get(PROBLEM)
     return [] if content is None else content["schema"]["allOf"][1]["properties"]["code"]["enum"]
 
 
 def media() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each media type object of requests and responses, by where it stands."""
+    """Yield each media type object of requests and responses with its place."""
     for operation in operations():
         for kind, content in resolve(operation.node.get("requestBody", {})).get("content", {}).items():
             yield f"{operation.name} {kind}", content
@@ -85,7 +85,7 @@ def media() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def examples(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Of a media type object, by name."""
+    """Return the examples of a media type object by name."""
     if "example" in content:
         yield "example", content["example"]
     for name, example in content.get("examples", {}).items():
@@ -93,7 +93,7 @@ def examples(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def closed() -> dict[str, Any]:
-    """The document with answers that may have no member it does not name, at any depth."""
+    """Return the document with answers that may have only the members that it names, at any depth."""
     strict = deepcopy(load())
     schemas = strict["components"]["schemas"]
     for name in schemas.keys() - _asked():
@@ -110,7 +110,7 @@ def closed() -> dict[str, Any]:
 
 
 def _asked() -> set[str]:
-    """The schemas of requests, in which clients may send what they like."""
+    """Return the schemas of requests, in which clients may send further members."""
     found: set[str] = set()
     waiting = [str(each.node.get("requestBody")) for each in operations()]
     while waiting:
@@ -121,13 +121,13 @@ def _asked() -> set[str]:
 
 
 def _shut(schema: dict[str, Any]) -> dict[str, Any]:
-    """Of a value: an object has only the members that are named, in whatever parts of its schema."""
+    """Return a schema whose objects have only the members that its parts name."""
     inside = schema if "$ref" in schema else _inside(schema)
     return {"allOf": [inside], "unevaluatedProperties": False} if _has_members(schema) else inside
 
 
 def _inside(schema: dict[str, Any]) -> dict[str, Any]:
-    """The values within a value; the parts of `allOf` are parts of the same one."""
+    """Yield the schemas within a schema; the parts of `allOf` belong to the same one."""
     inner = dict(schema)
     if "properties" in schema:
         inner["properties"] = {name: _shut(member) for name, member in schema["properties"].items()}

@@ -1,4 +1,4 @@
-"""What schemathesis sends and judges besides its own: GAMED_LIVE is the JSON of a `Prepared`."""
+"""These hooks and checks extend schemathesis; GAMED_LIVE is the JSON of a `Prepared`."""
 
 import json
 import os
@@ -18,17 +18,17 @@ SPENT = {
     "erase_player": "erased",
     "erase_saves": "anew",
 }
-"""Whose token is used where it ends something; that of all other operations stays good."""
+"""The player whose token an operation uses if it ends a session; all other operations use `token`."""
 EXAMPLES = {"q0Z8b1Yd3kX5mN7pR9tV2w": "link", "grc_" + "A" * 49: "refresh"}
-"""Of the document, which are nobody's; here they are somebody's."""
+"""Examples of the document, which stand for credentials of the live service."""
 devices = cycle(LIVE["devices"])
 waits = cycle([True] + [False] * 30)
-"""Few requests may wait for news: there is none, and waiting has tests of its own."""
+"""Only few requests may wait for changes; waiting has tests of its own."""
 
 
 @schemathesis.hook
 def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
-    """Answers may have no member that the document does not name, though clients must bear with some."""
+    """Forbid members of answers that the document does not name, although clients must accept them."""
     raw_schema.update(closed())
 
 
@@ -42,7 +42,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         who = SPENT.get(operation, "token")
         case.headers["Authorization"] = f"Bearer {LIVE[who]}"
     if sent is None and "If-Match" in case.headers:
-        # A schema cannot say "not both"; syntax is judged before the token (PROTOCOL 4), and schemathesis wants 401.
+        # A schema cannot say "not both"; syntax is checked before the token (PROTOCOL 4), and schemathesis wants 401.
         case.headers.pop("If-None-Match", None)
     for values in (case.path_parameters, case.body):
         if isinstance(values, dict) and operation != "log_out":  # which would spend it
@@ -60,7 +60,7 @@ def _is_example(value: object) -> bool:
 
 @schemathesis.check
 def follows_conventions(context: Any, response: Any, case: Any) -> None:
-    """PROTOCOL 1, for every answer."""
+    """Check the conventions of PROTOCOL 1 in every answer."""
     headers = {name.lower(): ", ".join(lines) for name, lines in response.headers.items()}
     wrong = complaints(case.method.upper(), case.path, Answer(response.status_code, headers, response.content))
     assert not wrong, "\n".join(wrong)

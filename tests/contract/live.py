@@ -1,4 +1,4 @@
-"""A live service with something in it, for whoever comes with requests nobody thought of."""
+"""A live service with data for generated requests."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ GAME = {"writes_per_minute": 0, "wait_seconds": 1}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 PLAYERS = ("token", "listing", "leaving", "erased", "anew")
 PENDING = 40
-"""Logins that wait for a browser: one that is collected too often answers 429, which no limit turns off."""
+"""Logins that wait for a browser; several, because collecting one too often is always 429."""
 
 
 class Prepared(Struct, frozen=True):
@@ -39,9 +39,9 @@ class Prepared(Struct, frozen=True):
     erased: str
     anew: str
     refresh: str
-    """The refresh credential of the last of them."""
+    """The refresh credential of the last player."""
     link: str
-    """The token of a sign-in's page."""
+    """The token of a login link."""
     device: str
     devices: list[str]
 
@@ -62,7 +62,7 @@ def prepare(service: Service) -> Prepared:
 
 
 def token_of(service: Service, name: str) -> str:
-    """Of a new player, as the owner would make one."""
+    """Add a player as the operator does; return an access token."""
     gamed(service, "players", "add", name, "--password-stdin", stdin="correct horse\n")
     return json.loads(gamed(service, "players", "token", name, "--json"))["access_token"]
 
@@ -97,14 +97,14 @@ def _start(service: Service) -> Mapping[str, str]:
 
 
 def _ready(service: Service) -> str:
-    """A login that its browser has finished."""
+    """Return the device secret of a login that its browser has finished."""
     login = _start(service)
     _code(service, login, "ready")
     return login["device_secret"]
 
 
 def _sign_in(service: Service, name: str) -> tuple[str, Mapping[str, str]]:
-    """Device secret and credentials of a new player, who has played already: the login is collected."""
+    """Return the device secret of a collected login and the credentials of its player."""
     login = _start(service)
     answer = _post(service, "/auth/login/collect", {"finish_code": _code(service, login, name)}, login["device_secret"])
     ask(service.port, "GET", "/game/", bearer=answer["access_token"])
@@ -112,7 +112,7 @@ def _sign_in(service: Service, name: str) -> tuple[str, Mapping[str, str]]:
 
 
 def _code(service: Service, login: Mapping[str, str], name: str) -> str:
-    """Make an account, as a browser would; the finish code."""
+    """Create an account like a browser; return the finish code."""
     link = login["login_url"].removeprefix(service.base)
     page = ask(service.port, "GET", link)
     cookie = {"Cookie": page.headers["set-cookie"].partition(";")[0]}

@@ -1,4 +1,4 @@
-"""docs/openapi.yaml says what the code has: routes, codes, and examples that the code would write and take."""
+"""docs/openapi.yaml has the routes and codes of the code, and examples that the code writes and accepts."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -32,14 +32,14 @@ BODIES: dict[str, Any] = {
     "log_out": LogoutBody,
     "commit": CommitRequest,
 }
-"""What reads the JSON body of each operation that has one."""
+"""The function or type that reads the JSON body of each operation."""
 ANY_PATH = {(404, "route_not_found"), (405, "method_not_allowed")}
-"""What a path or method that is not in the document is answered."""
+"""The answers to a path or method that is not in the document."""
 URI = "urn:gamed:openapi"
 
 
 def routes() -> dict[tuple[str, str], str]:
-    """Method and path -> the handler's name; a HEAD that comes with GET is not told apart (PROTOCOL 1)."""
+    """Return method and path -> the handler's name; HEAD counts as GET (PROTOCOL 1)."""
     found = {}
     for app in public_apps():
         for rule in app.url_map.iter_rules():
@@ -49,7 +49,7 @@ def routes() -> dict[tuple[str, str], str]:
 
 
 def answered() -> set[tuple[int, str]]:
-    """Status and code of every problem that a request may be answered with."""
+    """Return status and code of every problem that may be an answer."""
     return set(ALL_ERRORS.values()) | {(500, "internal_error")}
 
 
@@ -59,7 +59,7 @@ def registry() -> Registry[Any]:
 
 
 def wrong(schema: Any, value: Any, *, strictly: bool = False) -> list[str]:
-    """What is wrong with a value; `strictly`: members that the schema does not name are, too."""
+    """Return the errors of a value; with `strictly` also members that the schema does not name."""
     whole = {"$id": f"{URI}:here", "allOf": [_absolute(schema)]}
     closing = {"unevaluatedProperties": False} if strictly else {}
     return [error.message for error in OAS31Validator(whole | closing, registry=registry()).iter_errors(value)]
@@ -72,7 +72,7 @@ def _absolute(node: Any) -> Any:
 
 
 def problems_in(value: Any) -> Iterator[dict[str, Any]]:
-    """The problem an example is, or has."""
+    """Return the problem that an example is or contains."""
     if isinstance(value, dict) and "code" in value:
         yield value
     elif isinstance(value, dict) and "problem" in value:
@@ -80,7 +80,7 @@ def problems_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def with_stranger(value: Any) -> Iterator[Any]:
-    """The value with one more member, in each of its objects in turn."""
+    """Yield the value with one more member in each of its objects in turn."""
     if isinstance(value, dict):
         yield {**value, "stranger": 1}
         for name in value.keys() - {"meta"}:
@@ -92,7 +92,7 @@ def with_stranger(value: Any) -> Iterator[Any]:
 
 class DocumentTests(SynchronousTestCase):
     def test_valid(self) -> None:
-        """It is OpenAPI 3.1."""
+        """The document is valid OpenAPI 3.1."""
         self.assertEqual([str(error) for error in OpenAPIV31SpecValidator(load()).iter_errors()], [])
 
     def test_everything_is_referred_to(self) -> None:
@@ -157,21 +157,21 @@ class CodeTests(SynchronousTestCase):
         self.assertEqual({code for _, code in answered()} | set(failed), set(CODES))
 
     def test_every_operation_has_what_any_request_may_meet(self) -> None:
-        """Nobody is only told of the answers they hope for."""
+        """Every operation documents refusals, too."""
         for each in operations():
             self.assertLessEqual({400, 408, 413, 421, 431, 500, 503}, set(each.responses), each.name)
             if each.node["security"] and {} not in each.node["security"]:
                 self.assertIn(401, each.responses, each.name)
 
     def test_limits(self) -> None:
-        """What the document and the code both say of a collect's wait is the same."""
+        """The document and the code have the same limit for the wait of a collect."""
         wait = load()["components"]["schemas"]["CollectLogin"]["properties"]["wait"]
         self.assertEqual(wait["maximum"], MAX_WAIT_SECONDS)
 
 
 class ExampleTests(SynchronousTestCase):
     def test_examples_fit_their_schemas(self) -> None:
-        """Also without any member that the schema does not name."""
+        """Examples have no member that the schema does not name."""
         count = 0
         for where, content in media():
             for name, value in examples(content):
@@ -182,7 +182,7 @@ class ExampleTests(SynchronousTestCase):
         self.assertGreater(count, 100)
 
     def test_unknown_members_do_not_fit(self) -> None:
-        """At any depth but in what is a game's own: what the code adds to an answer must come to the document."""
+        """An unnamed member is an error at any depth, except in the game's own JSON."""
         for where, content in media():
             for name, value in examples(content) if where.endswith(" application/json") and " 2" in where else ():
                 for strange in with_stranger(value):
@@ -197,13 +197,13 @@ class ExampleTests(SynchronousTestCase):
                 self.assertEqual(wrong(parameter["schema"], parameter["example"]), [], name)
 
     def test_every_body_has_an_example(self) -> None:
-        """JSON in, JSON out, problems."""
+        """Examples of requests, responses and problems are valid."""
         self.assertEqual(
             [where for where, content in media() if where.endswith("json") and not list(examples(content))], []
         )
 
     def test_every_code_has_an_example(self) -> None:
-        """With the title and status of the code's table."""
+        """Examples of problems have the title and status of the table."""
         shown = [problem for _, content in media() for _, value in examples(content) for problem in problems_in(value)]
         self.assertEqual({problem["code"] for problem in shown}, set(CODES))
         allowed = answered() | {(row.status, code) for code, row in CODES.items()}
@@ -236,7 +236,7 @@ class ExampleTests(SynchronousTestCase):
         self.assertEqual(sorted(read), sorted(BODIES))
 
     def test_commits_are_taken(self) -> None:
-        """Each entry, too, says what a commit wants to know."""
+        """Each entry of a commit example is complete."""
         commit = load()["paths"]["/game/commit"]["post"]["requestBody"]["content"]["application/json"]
         shown = [convert(value, CommitRequest, strict=True).writes for _, value in examples(commit)]
         self.assertEqual(

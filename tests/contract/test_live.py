@@ -21,10 +21,10 @@ from tests.support.covers import covers
 from tests.support.examples import AMOUNT, FEW, examples
 
 EXAMPLES = examples(few=2, many=300)
-"""Per operation and phase, besides what the document's examples and the coverage of its schemas ask."""
+"""Generated requests per operation and phase, besides the examples and the coverage of the schemas."""
 PATIENCE_SECONDS = examples(few=1200, many=24 * 3600)
 CASES = 800
-"""A run of fewer has not asked everything."""
+"""Least number of requests of a complete run."""
 KEPT = ("PATH", "HOME", "LANG", "COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
 
@@ -40,7 +40,7 @@ class LiveTests(ServiceCase):
         self.service.start()
 
     def test_schemathesis(self) -> None:
-        """No answer that the document does not have, none of 5xx, and every convention kept."""
+        """Every answer is in the document, none is a 5xx, and all follow the conventions."""
         prepared = live.prepare(self.service)
         done = self.schemathesis(prepared)
         self.assertEqual(done.returncode, 0, done.stdout[-20_000:] + done.stderr)
@@ -52,7 +52,7 @@ class LiveTests(ServiceCase):
         self.assertEqual(ends, {"token": 200, "listing": 401, "leaving": 401, "erased": 401, "anew": 200})
 
     def schemathesis(self, prepared: live.Prepared) -> "subprocess.CompletedProcess[str]":
-        """A process of its own; its report is `report.json`, its folder that of the test."""
+        """Run schemathesis in a process; it writes `report.json` into the folder of the test."""
         settings = Path(__file__).with_name("schemathesis.toml")
         how = ["--max-examples", str(EXAMPLES), *(["--generation-deterministic"] if AMOUNT == FEW else [])]
         return subprocess.run(
@@ -77,7 +77,7 @@ class LiveTests(ServiceCase):
         )
 
     def test_methods(self) -> None:
-        """GET answers HEAD, JSON routes answer OPTIONS; other methods are 405 with what there is in Allow."""
+        """GET routes answer HEAD, JSON routes OPTIONS; other methods are 405 with Allow."""
         methods: dict[str, set[str]] = {}
         for each in operations():
             methods.setdefault(each.path, set()).add(each.method)
@@ -93,7 +93,7 @@ class LiveTests(ServiceCase):
                 self.assertIn(said, (allowed, listed), f"{method} {path}")
 
     def test_head(self) -> None:
-        """As GET: the same status, the same fields, no body."""
+        """HEAD has the status and fields of GET, and no content."""
         token = live.token_of(self.service, "anna")
         live.fill(self.service, token)
         for each in operations():
@@ -103,14 +103,14 @@ class LiveTests(ServiceCase):
                 self.assertEqual(head.headers["content-length"], str(len(get.body)), each.path)
 
     def test_nowhere(self) -> None:
-        """A stray slash, a double one or a segment too many: 404, as a problem unless it lies below the pages."""
+        """A stray or double slash or an extra segment is 404, as a problem unless it lies below the pages."""
         for path in {each.path for each in operations()}:
             for wrong in (f"{path.rstrip('/')}/more/of/it", path.replace("/", "//", 1), *_stray(path)):
                 answer = self.checked("GET", wrong)
                 self.assertEqual(answer.status, 404, wrong)
 
     def checked(self, method: str, path: str, token: str | None = None) -> Answer:
-        """The answer to a request for the document's example of this path, which follows the conventions."""
+        """Request the document's example of this path; return the answer, which follows the conventions."""
         where = sub(r"\{(\w+)\}", lambda found: str(_examples()[found[1]]), path)
         got = self.ask(method, where, bearer=token)
         answer = Answer(got.status, got.headers, got.body)
@@ -119,7 +119,7 @@ class LiveTests(ServiceCase):
 
 
 def _examples() -> dict[str, object]:
-    """Of the paths' parameters."""
+    """Return the examples of the path parameters."""
     found = {}
     for each in operations():
         for parameter in each.parameters:
@@ -138,5 +138,5 @@ def _is_page(path: str) -> bool:
 
 
 def _stray(path: str) -> Iterator[str]:
-    """The path with a slash at its end, or without the one that belongs there."""
+    """Return the path with an added or without its final slash."""
     yield path.rstrip("/") if path.endswith("/") else f"{path}/"

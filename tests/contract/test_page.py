@@ -1,4 +1,4 @@
-"""docs/protocol.md, the contract for readers: nothing in it that the code or docs/openapi.yaml does not say."""
+"""docs/protocol.md agrees with the code and docs/openapi.yaml."""
 
 import json
 import re
@@ -19,7 +19,7 @@ RETRYABLE = re.compile(r"no|yes|after|with a new login")
 
 
 def rows() -> Iterator[tuple[str, set[int], str]]:
-    """Code, statuses, whether it is retryable: the table of errors."""
+    """Return the rows of the error table: code, statuses, whether it is retryable."""
     table = PAGE.read_text("utf-8").partition("\n## Errors\n")[2]
     for code, statuses, _, retryable, *_ in ROW.findall(table):
         yield code, {int(status) for status in statuses.split(",")}, retryable
@@ -27,18 +27,18 @@ def rows() -> Iterator[tuple[str, set[int], str]]:
 
 class PageTests(SynchronousTestCase):
     def test_codes(self) -> None:
-        """The table has each code once, in the order of the code's own."""
+        """The table has each code once, in the order of CODES."""
         self.assertEqual([code for code, _, _ in rows()], list(CODES))
 
     def test_statuses(self) -> None:
-        """Those a code is answered with, or would be if a login's end were an answer."""
+        """The statuses are those with which a code is answered, also codes of failed logins."""
         for code, statuses, _ in rows():
             self.assertEqual(
                 statuses, {status for status, name in answered() if name == code} or {CODES[code].status}, code
             )
 
     def test_retryable(self) -> None:
-        """It begins with one of four words; what is worth waiting for is worth repeating."""
+        """The column begins with one of four words; a code with Retry-After is retryable."""
         said = {code: retryable for code, _, retryable in rows()}
         self.assertEqual([code for code, word in said.items() if not RETRYABLE.match(word)], [])
         ends = {outcome.value for outcome in LoginFailure}
@@ -57,6 +57,6 @@ class PageTests(SynchronousTestCase):
         self.assertEqual(known - named - pages, set())
 
     def test_json(self) -> None:
-        """What stands in a block of JSON is JSON."""
+        """Blocks of JSON are valid JSON."""
         blocks = re.findall(r"(?ms)^```json\n(.+?)^```", PAGE.read_text("utf-8"))
         self.assertEqual(len([json.loads(block) for block in blocks]), 5)

@@ -1,1 +1,1 @@
-"""nginx and Caddy themselves, with the samples of etc/, in front of gamed."""
+"""nginx and Caddy run with the samples of etc/ in front of gamed."""

@@ -1,4 +1,4 @@
-"""What the tests of both proxies start from."""
+"""Fixtures for the tests of both proxies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ KINDS = (Nginx, Caddy)
 
 
 def in_front(test: SynchronousTestCase, folder: Path, upstream: str) -> list[Proxy]:
-    """nginx and Caddy below `folder`, in front of the same upstream, until the test ends."""
+    """Run nginx and Caddy in front of the same upstream until the test ends."""
     folder.mkdir(parents=True, exist_ok=True)
     trusted = certificate(folder, DNSName(HOST))
     return list(_started(test, folder, trusted, upstream))

@@ -1,4 +1,4 @@
-"""A proxy as a process with all its files in one folder, and requests to it over TLS."""
+"""This module runs a proxy as a process with its files in one folder, and sends requests to it over TLS."""
 
 import os
 import shutil
@@ -15,16 +15,16 @@ from tests.e2e.wire import PATIENCE_SECONDS, Answer, ask_on
 from tests.support.ports import free_port
 
 HOST = "play.example.org"
-"""In both samples."""
+"""The address of gamed in both samples."""
 START_SECONDS = STOP_SECONDS = 60
 
 
 class ProxyDied(Exception):
-    """It ended, or never listened; the text is what it said."""
+    """A proxy that ended or never listened; the text is its output."""
 
 
 class Line(HTTPSConnection):
-    """From `source` to a proxy on this machine, which must prove that it is HOST."""
+    """Connect from `source` to a proxy on this machine, which must prove that it is HOST."""
 
     def __init__(self, port: int, tls: ssl.SSLContext, source: str) -> None:
         super().__init__(HOST, port, timeout=PATIENCE_SECONDS, context=tls)
@@ -35,13 +35,13 @@ class Line(HTTPSConnection):
         self.sock = self._tls.wrap_socket(plain, server_hostname=HOST)
 
     def request(self, *what: object, **how: object) -> None:
-        """Who refuses a body answers, and may close before all of it was sent."""
+        """Send bytes; a proxy that refuses a body may close before the end of it."""
         with suppress(BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
             super().request(*what, **how)
 
 
 class Proxy:
-    """Runs until `close`; `upstream` is what stands in the sample's place for gamed's address."""
+    """A running proxy; `upstream` replaces the address of gamed in the sample."""
 
     name = ""
 
@@ -68,7 +68,7 @@ class Proxy:
             time.sleep(0.05)
 
     def _prepare(self, upstream: str) -> Sequence[str]:
-        """Write its files; the command that runs it in the foreground."""
+        """Write the files; return the command that runs the proxy in the foreground."""
         raise NotImplementedError
 
     def _listens(self) -> bool:
@@ -93,22 +93,22 @@ class Proxy:
         return received
 
     def ask(self, method: str, path: str, *, source: str = "127.0.0.1", **how: object) -> Answer:
-        """One request to HOST over TLS; `how` as in ask_on()."""
+        """Send one request to HOST over TLS; `how` as in ask_on()."""
         headers = {"Host": HOST, **(how.pop("headers", None) or {})}
         return ask_on(self.line(source), method, path, headers=headers, **how)
 
     def said(self) -> str:
-        """Everything it wrote to stdout and stderr."""
+        """Return the output of the proxy."""
         return (self.folder / "said").read_text("utf-8", "replace")
 
     def logs(self) -> dict[str, str]:
-        """Every file it wrote of what it did."""
+        """Return the log files of the proxy."""
         own = {"gamed.conf", "nginx.conf", "Caddyfile", "autosave.json"}
         files = [path for path in self.folder.rglob("*") if path.is_file() and path.name not in own]
         return {str(path.relative_to(self.folder)): path.read_text("utf-8", "replace") for path in files}
 
     def kept(self) -> list[Path]:
-        """What it has put aside of bodies, or the folders it did so in."""
+        """Return the files and folders in which the proxy has stored bodies."""
         return [path for name in ("body", "proxy", "cache") for path in (self.folder / name).rglob("*")]
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Proxy:
 
 
 def program(name: str) -> str:
-    """AssertionError if it is not installed: what these tests are about cannot be shown without it."""
+    """Return the path of the program; raise AssertionError if it is not installed."""
     found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
     if found is None:
         raise AssertionError(f"{name} is missing: apt-get install {name}")

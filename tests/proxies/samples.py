@@ -1,4 +1,4 @@
-"""nginx and Caddy with the samples of etc/, but for ports, files and certificate."""
+"""The samples of etc/ with the ports, files and certificate of a test."""
 
 import os
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def sample(path: str) -> str:
 
 
 def changed(text: str, old: str, new: str) -> str:
-    """The sample with one thing changed; that thing must be there, once."""
+    """Return the sample with one text replaced, which must be there once."""
     if text.count(old) != 1:
         raise AssertionError(f"{text.count(old)} times in the sample: {old}")
     return text.replace(old, new)

@@ -1,4 +1,4 @@
-"""What goes through the proxies, byte for byte (SPEC 1.2, 4)."""
+"""Requests and responses pass the proxies unchanged (SPEC 1.2, 4)."""
 
 import time
 
@@ -55,7 +55,7 @@ class ForwardingTests(SynchronousTestCase):
         self.proxies = in_front(self, self.folder, self.upstream.address)
 
     def heard(self, proxy: Proxy, sent: bytes) -> Heard:
-        """How the one request arrived."""
+        """Return the request as it arrived."""
         before = len(self.upstream.heard)
         answer = proxy.raw(sent)
         self.assertTrue(answer.startswith(b"HTTP/1.1 200 "), (proxy.name, sent, answer[:300]))
@@ -74,7 +74,7 @@ class ForwardingTests(SynchronousTestCase):
             self.assertLess(len(self.upstream.connections) - before, len(TARGETS))
 
     def test_methods(self) -> None:
-        """Each method arrives, with its fields; only who it came from is the proxy's own word."""
+        """Each method arrives with its fields; only the fields about the client are the proxy's."""
         fields = "".join(f"{name}: {value}\r\n" for name, value in FIELDS.items())
         for proxy in self.proxies:
             for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"):
@@ -97,7 +97,7 @@ class ForwardingTests(SynchronousTestCase):
 
     @covers("threats/31")
     def test_answers(self) -> None:
-        """They are not kept, nor compressed, nor changed: not even where a proxy does so for other sites."""
+        """Responses are neither cached nor compressed nor changed, even if the proxy does so for other sites."""
         for proxy in self.proxies:
             before = len(self.upstream.heard)
             for target in ("/auth/config", "/game/saves/auto", "/assets/stable"):
@@ -113,7 +113,7 @@ class ForwardingTests(SynchronousTestCase):
             self.assertEqual(len(self.upstream.heard) - before, 6, proxy.name)
 
     def test_bodies(self) -> None:
-        """A body is on its way to gamed while it still comes, whether its length is known or not."""
+        """A body reaches gamed while the client still sends it, with or without a known length."""
         first, rest = b"a" * 70_000, b"b" * 30_000
         for proxy in self.proxies:
             self.streams(proxy, "Content-Length: 100000", [first, rest])
@@ -143,7 +143,7 @@ def chunk(data: bytes) -> bytes:
 
 class SocketTests(SynchronousTestCase):
     def test_unix(self) -> None:
-        """The line for a socket, which the samples have in a comment."""
+        """The line for a unix socket, which the samples have as a comment, works."""
         folder = folder_of(self)
         upstream = Upstream(folder / "gamed.sock")
         self.addCleanup(upstream.close)
@@ -156,6 +156,6 @@ class SocketTests(SynchronousTestCase):
 
 class ProgramTests(SynchronousTestCase):
     def test_missing(self) -> None:
-        """Without the program nothing is shown, so the test fails, and says what to install."""
+        """Without the program the test fails and says what to install."""
         error = self.assertRaises(AssertionError, program, "no-such-proxy")
         self.assertIn("apt-get install no-such-proxy", str(error))

@@ -1,4 +1,4 @@
-"""Players behind the proxies: gamed itself answers (SPEC 1.2, 4; PROTOCOL 3.9)."""
+"""gamed serves players behind the proxies (SPEC 1.2, 4; PROTOCOL 3.9)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from tests.support.covers import covers
 PLAYERS = 200
 PATIENCE_SECONDS = 120
 SENT_SECONDS = 0.5
-"""What was sent has reached gamed, mostly."""
+"""Time in which a sent request mostly reaches gamed."""
 ROUNDS = 5
 LONGEST_SECONDS = 25
 FORGED = ("203.0.113.9", "127.0.3.9", "203.0.113.9, 127.0.3.9", "127.0.3.9, 127.0.0.1", "unknown", "")
@@ -33,7 +33,7 @@ CONFIG = {
 
 
 def start(proxy: Proxy, source: str = "127.0.0.1", **headers: str) -> Answer:
-    """A login begun by whoever sits at this address."""
+    """Start a login from this address."""
     fields = {name.replace("_", "-"): value for name, value in headers.items()}
     return proxy.ask("POST", "/auth/login", source=source, json_body={}, headers=fields)
 
@@ -86,7 +86,7 @@ class PlayersTests(SynchronousTestCase):
 
     @covers("threats/33")
     def test_forged_address(self) -> None:
-        """What a player says about their address neither frees them of a limit nor uses up another's."""
+        """A forged address neither avoids a limit nor counts against another player."""
         for number, proxy in enumerate(self.proxies):
             source = f"127.0.2.{2 + number}"
             self.assertEqual(start(proxy, source).status, 201)
@@ -113,7 +113,7 @@ class PlayersTests(SynchronousTestCase):
             hidden(self, proxy, LOST)
 
     def stop(self) -> None:
-        """While somebody waits behind each proxy; once more where that came too late on a slow machine."""
+        """Do this while a request waits behind each proxy; repeat it if a slow machine was too late."""
         for _ in range(ROUNDS):
             statuses = self.stopped_in_a_wait()
             if statuses == [202, 202]:
@@ -136,7 +136,7 @@ class PlayersTests(SynchronousTestCase):
 
 
 def hidden(test: SynchronousTestCase, proxy: Proxy, secrets: Sequence[str]) -> None:
-    """In nothing that the proxy wrote; nor is any query."""
+    """Assert that the proxy has written neither these secrets nor any query."""
     for path, text in proxy.logs().items():
         test.assertEqual([secret for secret in (*secrets, "?") if secret in text], [], (proxy.name, path))
     test.assertTrue(proxy.log.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""A whole sign-in at a provider, then saves, through each proxy; what is in its logs afterwards (SPEC 1, 4, 5)."""
+"""A sign-in and saves work through each proxy, and its logs have no secrets (SPEC 1, 4, 5)."""
 
 import re
 import time
@@ -19,13 +19,13 @@ from tests.support.covers import covers
 
 BASE = f"https://{HOST}"
 SAVE = b"".join(sha256(b"%d" % number).digest() for number in range(16 * 1024 * 1024 // 32))
-"""As large as a save may be, and nothing in it twice."""
+"""A save of the largest size, without repetition."""
 META = '{"title":"' + "x" * 2036 + '"}'
 ROUTES = (
     ("/auth/login/{token}/continue", "/auth/{provider}/callback", "/auth/login/done", "/game/saves/{slot}"),
     ('"/auth/login"', '"/auth/discord/callback"', '"/auth/login/done"', '"/game/saves"'),
 )
-"""How each log names where they went."""
+"""The names of the places in each log."""
 SLOW_SECONDS = 0.5
 TICKET = re.compile(r"ticket=([A-Za-z0-9_-]+)")
 
@@ -49,7 +49,7 @@ class SignInTests(HandCase):
 
     @covers("threats/49")
     def test_whole(self) -> None:
-        """With a finish code and with a ticket; nothing that was secret on the way, and no query, is in any log."""
+        """Sign-ins with a finish code and a ticket leave no secret and no query in any log."""
         for proxy, routes in zip(self.proxies, ROUTES, strict=True):
             self.proxy = proxy
             seen = [*self.signed_in(), *self.signed_in(loopback_port=free_port())]
@@ -62,7 +62,7 @@ class SignInTests(HandCase):
             self.assertNotIn("127.0.0.1", written)
 
     def signed_in(self, **members: object) -> list[str]:
-        """What was secret on the way; the access token is the last."""
+        """Return the secrets of a sign-in, the access token last."""
         self.cookie = ""
         login = self.start(provider="discord", **members)
         opened = self.visit(login["login_url"])
@@ -84,7 +84,7 @@ class SignInTests(HandCase):
         return [*secrets, pair["refresh_credential"], pair["access_token"]]
 
     def saves(self, token: str) -> None:
-        """The largest there may be, with the longest notes; conditions and ranges."""
+        """The largest save with the longest metadata passes, with conditions and ranges."""
 
         def ask(method: str, body: bytes | None = None, **headers: str) -> Answer:
             fields = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -110,7 +110,7 @@ class SignInTests(HandCase):
         self.assertEqual(self.proxy.kept(), [])
 
     def read_slowly(self, token: str) -> None:
-        """An old version, by a player whose line is slow: gamed waits, nothing piles up in between."""
+        """A slow client reads an old version, and the proxy does not buffer it."""
         line = self.proxy.line()
         path = f"/game/saves/{self.proxy.name}/versions/1"
         line.request("GET", path, headers={"Host": HOST, "Authorization": f"Bearer {token}"})
@@ -119,13 +119,13 @@ class SignInTests(HandCase):
         line.close()
 
     def refused(self, token: str) -> None:
-        """What gamed says of a body that it does not want."""
+        """A refusal of a body passes the proxy."""
         for bearer, body, said in ((token, SAVE + b"!", "save_too_large"), ("gat_x", SAVE, "token_invalid")):
             answer = self.ask("PUT", "/game/saves/refused", body=body, bearer=bearer)
             self.assertEqual(answer.json["code"], said, self.proxy.name)
 
     def expects(self, token: str) -> None:
-        """A game that asks before it sends a body is told to go on, or what is wrong."""
+        """`Expect: 100-continue` gets 100 or the refusal."""
         for bearer, status in ((token, b"201"), ("gat_x", b"401")):
             head = f"PUT /game/saves/asked-{self.proxy.name} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n"
             asks = f"Authorization: Bearer {bearer}\r\nContent-Length: 7\r\nExpect: 100-continue\r\n\r\n"

@@ -1,4 +1,4 @@
-"""What another program finds of the proxies' TLS (SPEC 5.5)."""
+"""openssl checks the TLS of the proxies (SPEC 5.5)."""
 
 import subprocess
 
@@ -10,11 +10,11 @@ from tests.proxies.programs import HOST, Proxy, program
 from tests.proxies.upstream import Upstream
 
 WEAK = "-cipher=DEFAULT@SECLEVEL=0"
-"""Lets openssl itself speak what has not been safe for years; only the proxy can refuse it then."""
+"""A configuration with which openssl offers old versions, so that only the proxy can refuse them."""
 
 
 def shake_hands(proxy: Proxy, *options: str) -> tuple[int, str]:
-    """Exit code, and everything openssl says."""
+    """Run openssl; return its exit code and output."""
     command = [program("openssl"), "s_client", f"-connect=127.0.0.1:{proxy.port}", f"-servername={HOST}"]
     trust = [f"-CAfile={proxy.certificate}", f"-verify_hostname={HOST}", "-verify_return_error"]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What stands behind a proxy and notes each byte that comes."""
+"""A server behind a proxy that records each received byte."""
 
 import socketserver
 import threading
@@ -11,7 +11,7 @@ from tests.support.ports import free_port
 
 
 class Heard(Struct):
-    """One request as it was on the wire. Grows while it comes."""
+    """One request as received; it grows until its end."""
 
     start: str = ""
     fields: list[tuple[str, str]] = field(default_factory=list)
@@ -57,7 +57,7 @@ ANSWER = (
     b'ETag: "9-9f86d081884c7d65"\r\nCache-Control: max-age=600\r\nAccept-Ranges: bytes\r\n'
     b"Save-Meta: " + META + b"\r\n\r\n" + b"a" * 4000
 )
-"""Worth a place in any cache, and worth compressing; with the longest notes that gamed can be told to keep."""
+"""A response that caches and compressors like, with the longest metadata of gamed."""
 
 
 class _Tcp(socketserver.ThreadingTCPServer):
@@ -78,7 +78,7 @@ class _Unix(socketserver.ThreadingUnixStreamServer):
 
 
 class Upstream:
-    """On a port of its own, or on the socket `path`; keeps connections open and always answers the same."""
+    """A server on a free port, or on the socket `path`, that keeps connections open and always answers the same."""
 
     def __init__(self, path: Path | None = None, answer: bytes = ANSWER) -> None:
         port = 0 if path else free_port()
