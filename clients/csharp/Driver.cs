@@ -87,7 +87,7 @@ sealed class Seat
 
     internal Sync Sync { get; set; }
 
-    /// <summary>What was shown last, by slot.</summary>
+    /// <summary>The status shown last, by slot.</summary>
     internal Dictionary<string, SyncConflict> Conflicts = new Dictionary<string, SyncConflict>();
 
     internal void CloseSync()

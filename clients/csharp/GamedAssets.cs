@@ -78,7 +78,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>What a release has (PROTOCOL 5).</summary>
+    /// <summary>The manifest of a release (PROTOCOL 5).</summary>
     public sealed class Manifest
     {
         const int MaxFiles = 100000;
@@ -267,7 +267,7 @@ namespace Gamed
             return Disk.TryLock(Path.Combine(root, "lock"));
         }
 
-        /// <summary>What the pointer says, or null.</summary>
+        /// <summary>The release that the pointer names, or null.</summary>
         internal string Current
         {
             get
@@ -293,7 +293,7 @@ namespace Gamed
             return Path.Combine(FolderOf(release), path.Replace('/', Path.DirectorySeparatorChar));
         }
 
-        /// <summary>Of a release that is here, whole; null for any other.</summary>
+        /// <summary>The manifest of a complete local release, or null.</summary>
         internal Manifest ManifestOf(string release)
         {
             byte[] raw = release == null ? null : Disk.Read(FolderOf(release) + ".json");
@@ -528,7 +528,7 @@ namespace Gamed
             }
         }
 
-        /// <summary>Whether anything was missing, or not where it belongs.</summary>
+        /// <summary>True if a file was missing or misplaced.</summary>
         internal bool Changed { get; private set; }
 
         /// <summary>Every file is in the release's folder, and on disk, when it ends. `again`: read what is whole, too.
@@ -630,7 +630,7 @@ namespace Gamed
             Count(file.Size * (targets.Count - 1), 0);
         }
 
-        /// <summary>What is missing of a file. A try that brought something counts as none.</summary>
+        /// <summary>Fetches the rest of a file; a try that received bytes does not count.</summary>
         async Task FetchAsync(AssetFile file, string part, CancellationToken over)
         {
             using (var opened = new FileStream(part, FileMode.OpenOrCreate, FileAccess.ReadWrite, FileShare.Read))
@@ -788,7 +788,7 @@ namespace Gamed
         /// <summary>What it has.</summary>
         public Manifest Manifest { get; private set; }
 
-        /// <summary>Of one of its files; throws NotFound if it has no such file.</summary>
+        /// <summary>The path of one of its files; throws NotFound.</summary>
         public string PathOf(string name)
         {
             if (!Manifest.Files.ContainsKey(name))

@@ -56,7 +56,7 @@ namespace Gamed
         /// <summary>The protocol's code, or one of this client's own.</summary>
         public string Code { get; private set; }
 
-        /// <summary>What a person can do about it, in English.</summary>
+        /// <summary>A text for the player that says how to continue, in English.</summary>
         public string Detail { get; private set; }
 
         /// <summary>HTTP status; 0 when the client itself decided.</summary>
@@ -170,7 +170,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Nobody is signed in here, or no longer.</summary>
+    /// <summary>No player is signed in on this device, or the session has ended.</summary>
     public class SignInRequired : GamedError
     {
         internal SignInRequired(string code, string detail, int status = 0, IDictionary<string, object> problem = null)
@@ -229,7 +229,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>Nobody finished it in time.</summary>
+    /// <summary>The sign-in was not finished in time.</summary>
     public class LoginExpired : LoginFailed
     {
         internal LoginExpired(string code, string detail, IDictionary<string, object> problem)
@@ -271,7 +271,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>What you have is current (304).</summary>
+    /// <summary>The version that you have is current (304).</summary>
     public class NotModified : GamedError
     {
         internal NotModified() : base("not_modified", "You have the current version.", 304)
@@ -297,13 +297,13 @@ namespace Gamed
         {
         }
 
-        /// <summary>What the write was based on, or null.</summary>
+        /// <summary>The save that the write was based on, or null.</summary>
         public SaveInfo Base
         {
             get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "base")); }
         }
 
-        /// <summary>What the slot holds now, or null.</summary>
+        /// <summary>The current save of the slot, or null.</summary>
         public SaveInfo Current
         {
             get { return SaveInfo.Maybe(Members.Maybe<object>(Problem, "current")); }
@@ -488,7 +488,7 @@ namespace Gamed
             return new Reader(text).Whole();
         }
 
-        /// <summary>Of UTF-8. Throws FormatException.</summary>
+        /// <summary>Parses UTF-8; throws FormatException.</summary>
         public static object Parse(byte[] text)
         {
             try
@@ -897,7 +897,7 @@ namespace Gamed
             return origin;
         }
 
-        /// <summary>Of a URL that came from elsewhere; anything unusual in it is refused, not repaired.</summary>
+        /// <summary>Parses a URL from elsewhere; anything unusual is rejected, not repaired.</summary>
         public static Origin Of(string url)
         {
             if (!Links.IsMatch(url))
@@ -948,7 +948,7 @@ namespace Gamed
             return url;
         }
 
-        /// <summary>What follows scheme, host and port in a URL of this server, without query.</summary>
+        /// <summary>The path of a URL of this server, without query.</summary>
         internal string PathOf(string url)
         {
             string rest = Parts.Match(Require(url)).Groups[5].Value;
@@ -1207,7 +1207,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>What to send, and how patiently.</summary>
+    /// <summary>A request, with its limits and retries.</summary>
     sealed class Call
     {
         internal object Json;
@@ -1368,7 +1368,7 @@ namespace Gamed
                 throw new Unreachable("unreachable", "The answer of the server broke off.");
         }
 
-        /// <summary>What the other end of the sink throws is not about the network.</summary>
+        /// <summary>An exception of the stream that receives the bytes is not an error of the network.</summary>
         sealed class SinkFailed : Exception
         {
             internal SinkFailed(Exception inner) : base(inner.Message, inner)
@@ -1423,8 +1423,8 @@ namespace Gamed
                 || e is NotSupportedException || e is FormatException;
         }
 
-        /// <summary>Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients
-        /// retry at once.</summary>
+        /// <summary>Seconds before the next try: what the server asks for, else doubling; spread, so that not all
+        /// clients retry at once.</summary>
         internal static double PauseAfter(GamedError error, int attempt)
         {
             if (error.RetryAfter != null)
@@ -1486,14 +1486,14 @@ namespace Gamed
             return PlayerId + " at " + Origin;
         }
 
-        /// <summary>Whether the access token can be used at `now` without a refresh.</summary>
+        /// <summary>True if the access token is usable at `now` without a refresh.</summary>
         internal bool Fresh(double now)
         {
             double share = AccessLifetime * EarlyShare ?? EarlySeconds;
             return now < AccessExpires - Math.Min(EarlySeconds, share);
         }
 
-        /// <summary>Of the answer of a collect (PROTOCOL 3.5); `now` in seconds since 1970.</summary>
+        /// <summary>Reads the answer of a collect (PROTOCOL 3.5); `now` in seconds since 1970.</summary>
         internal static Credential Of(Origin origin, IDictionary<string, object> complete, double now)
         {
             var player = Members.Of<Dictionary<string, object>>(complete, "player");
@@ -1579,7 +1579,7 @@ namespace Gamed
         /// dies. Write and Delete are called while it is held.</summary>
         Task<IDisposable> LockAsync(CancellationToken cancel);
 
-        /// <summary>What was written last, or null.</summary>
+        /// <summary>The credential that was written last, or null.</summary>
         string Read();
 
         /// <summary>The old text or the new one, whatever happens; on disk when it returns: a pair that was used and
@@ -1602,7 +1602,7 @@ namespace Gamed
             this.path = path;
         }
 
-        /// <summary>Of this platform: Keychain on macOS, else a file.</summary>
+        /// <summary>The store of this platform: Keychain on macOS, else a file.</summary>
         internal static ICredentialStore Of(string folder, string place, string app)
         {
             var file = new CredentialFile(Path.Combine(folder, place));
@@ -1662,7 +1662,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>What Dispose does, once.</summary>
+    /// <summary>An action that Dispose runs once.</summary>
     sealed class Once : IDisposable
     {
         Action how;
@@ -2159,7 +2159,7 @@ namespace Gamed
         }
     }
 
-    /// <summary>What shows that browser and client belong together: a `ticket` or a `finish_code`.</summary>
+    /// <summary>The proof that browser and client belong together: a `ticket` or a `finish_code`.</summary>
     sealed class Proof
     {
         internal readonly string Kind;
@@ -2653,7 +2653,7 @@ namespace Gamed
         /// <summary>RFC 3339, by the server's clock.</summary>
         public string Modified { get; private set; }
 
-        /// <summary>What was given as `meta`; empty if nothing was.</summary>
+        /// <summary>The `meta` of the save; empty without any.</summary>
         public IDictionary<string, object> Meta { get; private set; }
 
         /// <summary>Versions that lost against this one and wait for the player's choice.</summary>
@@ -2714,16 +2714,16 @@ namespace Gamed
         public long Version { get; internal set; }
     }
 
-    /// <summary>What <see cref="GamedClient.ChangesAsync"/> found.</summary>
+    /// <summary>The result of <see cref="GamedClient.ChangesAsync"/>.</summary>
     public sealed class Changes
     {
-        /// <summary>What to ask with the next time.</summary>
+        /// <summary>The cursor for the next call.</summary>
         public string Cursor { get; private set; }
 
-        /// <summary>What holds something.</summary>
+        /// <summary>The slots that have a save.</summary>
         public IList<SaveInfo> Saves { get; private set; }
 
-        /// <summary>What was emptied; none in a whole list.</summary>
+        /// <summary>The slots whose save was deleted; none in a whole list.</summary>
         public IList<Deletion> Deletions { get; private set; }
 
         /// <summary>Everything there is, not only what changed: no cursor was given, or the past it stands for is gone.
@@ -2756,7 +2756,7 @@ namespace Gamed
         /// <summary>write, restore, conflict or delete.</summary>
         public string Kind { get; private set; }
 
-        /// <summary>What it was written on top of, or null.</summary>
+        /// <summary>The version that it replaced, or null.</summary>
         public long? Parent { get; private set; }
 
         /// <summary>When it goes at the latest (RFC 3339); null while only newer versions can push it out.</summary>
@@ -2790,7 +2790,7 @@ namespace Gamed
         /// <summary>A media type.</summary>
         public string ContentType { get; internal set; }
 
-        /// <summary>What was given as `meta`; empty if nothing was.</summary>
+        /// <summary>The `meta` of the save; empty without any.</summary>
         public IDictionary<string, object> Meta { get; internal set; }
 
         internal static Save Of(Answer answer)
@@ -2945,7 +2945,7 @@ namespace Gamed
     /// <summary>How a client works; all optional.</summary>
     public sealed class GamedOptions
     {
-        /// <summary>What most games want.</summary>
+        /// <summary>The defaults, which suit most games.</summary>
         public GamedOptions()
         {
             App = "gamed";
@@ -2987,7 +2987,7 @@ namespace Gamed
         /// <summary>How long the browser's return is awaited before a code is offered.</summary>
         public double ReturnSeconds { get; set; }
 
-        /// <summary>Of a request whose failure may pass.</summary>
+        /// <summary>The number of tries of a request with a temporary failure.</summary>
         public int Tries { get; set; }
     }
 

@@ -160,7 +160,7 @@ namespace Gamed
 
         internal string Slot;
 
-        /// <summary>What the game has; null: nothing, or deleted.</summary>
+        /// <summary>The game's save; null if there is none or it was deleted.</summary>
         internal Local Local;
 
         /// <summary>The version that stands on: what the game last read, or the server last acknowledged.</summary>
@@ -171,7 +171,7 @@ namespace Gamed
 
         internal Sent Sent;
 
-        /// <summary>What the server has, as far as it was heard.</summary>
+        /// <summary>The server's save in its last answer.</summary>
         internal SaveInfo Remote;
 
         /// <summary>Where there is nothing: there was something.</summary>
@@ -179,7 +179,7 @@ namespace Gamed
 
         internal Dispute Dispute;
 
-        /// <summary>What gave way last, here on this device.</summary>
+        /// <summary>The save that was replaced last on this device.</summary>
         internal Local Dropped;
 
         /// <summary>A conflict's copy at the server that nobody needs once its bytes are current.</summary>
@@ -293,7 +293,7 @@ namespace Gamed
             return listed ? record : record.Heard(null, deleted);
         }
 
-        /// <summary>What was sent took place, as `info`; the game may have gone on since.</summary>
+        /// <summary>Records a write that took place as `info`; the game may have saved again since.</summary>
         internal Record Acknowledged(SaveInfo info, bool exactly = true)
         {
             bool done = exactly && Local.Same(Local, Sent == null ? null : Sent.Local);
@@ -627,7 +627,7 @@ namespace Gamed
         /// deleted.</summary>
         public long? Size { get; internal set; }
 
-        /// <summary>What was given with it; empty if nothing was.</summary>
+        /// <summary>The `meta` of the save; empty without any.</summary>
         public IDictionary<string, object> Meta { get; internal set; }
 
         /// <summary>RFC 3339, to show.</summary>
@@ -655,7 +655,7 @@ namespace Gamed
         /// <summary>A media type.</summary>
         public string ContentType { get; internal set; }
 
-        /// <summary>What was given with it; empty if nothing was.</summary>
+        /// <summary>The `meta` of the save; empty without any.</summary>
         public IDictionary<string, object> Meta { get; internal set; }
 
         /// <summary>RFC 3339, to show.</summary>
@@ -687,7 +687,7 @@ namespace Gamed
             get { return Shown.Reason; }
         }
 
-        /// <summary>What both sides started from, or null.</summary>
+        /// <summary>The save that both sides continued, or null.</summary>
         public SaveInfo BaseInfo
         {
             get { return Shown.Base; }
@@ -699,7 +699,7 @@ namespace Gamed
             get { return Shown.Current; }
         }
 
-        /// <summary>What the server keeps of this device's side, beside the current version, or null.</summary>
+        /// <summary>The server's conflict copy of this device's side, or null.</summary>
         public SaveInfo Copy
         {
             get { return Shown.Copy; }
@@ -717,7 +717,7 @@ namespace Gamed
             return sync.SideAsync(Slot, Current, cancel);
         }
 
-        /// <summary>What both started from; null when there was nothing, or nobody kept it.</summary>
+        /// <summary>The save that both sides continued; null if there was none or it was not stored.</summary>
         public async Task<SyncSide> BaseAsync(CancellationToken cancel = default(CancellationToken))
         {
             try

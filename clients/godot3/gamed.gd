@@ -474,7 +474,7 @@ class DigestCheck:
 
 
 # A successful Answer, or a GamedError. Passing failures are tried again, so give only requests that may arrive twice.
-# `how`: json, body, headers, bearer, check (validates an answer as part of a try), limit in bytes, timeout in seconds for
+# `how`: json, body, headers, bearer, check (checks an answer as part of a try), limit in bytes, timeout in seconds for
 # each step on the network, tries, sink (takes the bytes of a success as they come: Part in gamed_assets.gd).
 func _request(method, path, how = {}):
 	var _me = self  # a coroutine whose object is let go of still comes to its end
@@ -679,7 +679,7 @@ func _unreachable(what):
 	return GamedError.new("closed" if is_closed() else "unreachable", "%s %s." % [origin.text(), what])
 
 
-# Seconds before the next try: what the server asks for, else doubling; spread, so that clients do not all retry at once.
+# Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients retry at once.
 static func pause_after(error, attempt):
 	var random = RandomNumberGenerator.new()
 	random.randomize()

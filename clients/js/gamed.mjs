@@ -625,7 +625,7 @@ function networkError(origin, error) {
 }
 
 /**
- * Seconds before the next try: what the server asks for, else doubling; spread, so that clients do not all retry at once.
+ * Seconds before the next try: what the server asks for, else doubling; spread, so that not all clients retry at once.
  * @param {GamedError} error @param {number} attempt
  */
 export function pauseAfter(error, attempt) {
