@@ -1,4 +1,4 @@
-"""How often a player may write, and a disk that is nearly full: in the order of PROTOCOL 4."""
+"""Write rates, concurrent uploads and a nearly full disk are checked in the order of PROTOCOL 4."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

@@ -76,7 +76,7 @@ class PruneTest(SweepCase):
         first_retired = self.server.now_ms - 10 * 60_000
         self.assertEqual(due, [("auto", first_retired + 24 * HOUR_MS), ("few", None)])
 
-    def test_a_copy_goes(self) -> None:
+    def test_expired_copy(self) -> None:
         """After thirty days a conflict copy is deleted and clients are notified; its number is not reused."""
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
@@ -105,7 +105,7 @@ class PruneTest(SweepCase):
         self.assert_counts_agree()
 
     def test_expires_is_kept(self) -> None:
-        """What the list says about an expiry is what happens."""
+        """Each version is deleted when the list says that it expires."""
         self.save_often(13)
         self.put("auto", b"no", {"If-Match": '"3-0000000000000000"'})
         self.clean_up()
@@ -148,7 +148,7 @@ class FullHistoryTest(SweepCase):
         self.assertEqual((self.numbers("a"), self.numbers("b"), self.numbers("c")), ([4, 3], [3, 2], [3, 2]))
         self.assert_counts_agree()
 
-    def test_room_for_a_copy(self) -> None:
+    def test_copy_replaces_history(self) -> None:
         """Refused bytes replace older history; those that do not fit at all are reported as dropped."""
         for number in range(4):
             self.put("auto", str(number).ljust(10).encode(), {"If-Match": "*"} if number else ABSENT)
@@ -197,7 +197,7 @@ class EraseTest(SweepCase):
     def begin(self, connection: Connection) -> None:
         erase_store.begin_erase(connection, ANNA, "new", self.server.now_ms)
 
-    def test_broken_off(self) -> None:
+    def test_interrupted(self) -> None:
         """An erase counts from its beginning, blocks writes meanwhile, and is completed by the cleanup."""
         self.put("auto", b"one", ABSENT)
         self.put("big", BIG, ABSENT)

@@ -59,7 +59,7 @@ class CommitTest(CommitCase):
         self.assert_counts_agree()
 
     def test_bytes_of_a_save(self) -> None:
-        """What any save of the player holds need not be staged: a commit copies or moves saves without their bytes."""
+        """Bytes of any save of the player need not be staged, so a commit can copy or move saves."""
         self.put("auto", BIG, ABSENT)
         answer = self.commit(write("copy", BIG), delete("auto", tag(1, BIG)))
         self.assertEqual(answer.status, 200)
@@ -77,7 +77,7 @@ class CommitTest(CommitCase):
         self.assertEqual(self.version_rows(), before)
         self.assertEqual(self.commit_staged(*writes, bodies=(TWO, THREE)).status, 200)
 
-    def test_waiters_wake_once(self) -> None:
+    def test_waiting_client(self) -> None:
         """A waiting client receives all changes in one response."""
         self.put("auto", ONE, ABSENT)
         cursor = self.ask("GET", "/game/").json["cursor"]
@@ -156,7 +156,7 @@ class RefusedTest(CommitCase):
         self.assertEqual(self.get("fits").status, 404)
         self.assert_counts_agree()
 
-    def test_one_reason_is_the_whole(self) -> None:
+    def test_one_common_code(self) -> None:
         """If all conflicts have the same code, the response has it, too."""
         self.put("a", ONE, ABSENT)
         self.delete("a", {"If-Match": "*"})
@@ -170,7 +170,7 @@ class RefusedTest(CommitCase):
         [conflict] = self.refuse(self.commit(delete("a", tag(1, ONE))), "version_conflict", ("a", "version_conflict"))
         self.assertEqual([conflict["base"]["version"], conflict["current"]["version"], conflict["yours"]], [1, 2, None])
 
-    def test_waiting_again(self) -> None:
+    def test_staged_again_by_a_conflict(self) -> None:
         """The bytes of a rejected commit stay staged for another day."""
         self.put("a", ONE, ABSENT)
         self.stage(TWO, THREE)
@@ -179,7 +179,7 @@ class RefusedTest(CommitCase):
         times = self.in_state(lambda c: c.execute("SELECT DISTINCT created_ms FROM blob WHERE size > 3").fetchall())
         self.assertEqual(times, [(self.server.now_ms,)])
 
-    def test_no_room_for_copies(self) -> None:
+    def test_full_history(self) -> None:
         """Refused bytes that do not fit are reported as dropped, also if a later copy replaced them."""
         self.browser = self.browser_for(SaveLimits(history_bytes=5))
         for slot in ("a", "b"):

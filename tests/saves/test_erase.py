@@ -37,7 +37,7 @@ class EraseCase(TornCase):
 
 
 class EraseTest(EraseCase):
-    def test_everything_goes(self) -> None:
+    def test_all_saves(self) -> None:
         """Saves, history, conflict copies and their bytes; a new epoch, and everything can begin anew."""
         self.put("auto", b"refused", ABSENT)
         before = self.ask("GET", PATH).json
@@ -80,7 +80,7 @@ class EraseTest(EraseCase):
         self.assert_problem(self.erase(seen), 412, "version_conflict")
         self.assertEqual(len(self.version_rows()), 2)
 
-    def test_joins_one_that_was_broken_off(self) -> None:
+    def test_completes_an_interrupted_erase(self) -> None:
         """A repeated erase completes one that was interrupted by the end of the server."""
         seen = self.etag()
         self.in_state(lambda connection: erase_store.begin_erase(connection, ANNA, "half", self.server.now_ms))
@@ -89,7 +89,7 @@ class EraseTest(EraseCase):
         self.assert_gone()
         self.assertEqual(self.put("auto", b"anew").status, 201)
 
-    def test_who_never_saved(self) -> None:
+    def test_without_saves(self) -> None:
         """An erase without saves succeeds."""
         self.bearer = self.sign_in(BERT)
         self.assertEqual(self.erase(self.etag()).status, 204)
@@ -185,7 +185,7 @@ class MeanwhileTest(EraseCase):
         self.assertEqual((erase.answer.status, export.answer.status), (204, 410))
         self.assertEqual(self.get("auto").body, b"anew")
 
-    def test_leaves_meanwhile(self) -> None:
+    def test_disconnect(self) -> None:
         """The erase is completed though its client disconnects."""
         self.stores.state.pause()
         call = self.browser.send("DELETE", PATH, {**self.bearer, **PRESENT})

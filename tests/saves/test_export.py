@@ -257,7 +257,7 @@ class PlaceTest(ExportCase):
         self.assertEqual([call.answer.status for call in calls], [200, 200])
         self.assertEqual((self.export().status, self.spools(), self.reservations.bytes), (200, 0, 0))
 
-    def test_leaves_while_it_is_made(self) -> None:
+    def test_disconnect(self) -> None:
         """The export of a client that disconnects ends without a file and without a logged error."""
         self.stores.blobs.queue.pause()
         calls = [self.begin_export(), self.begin_export(self.sign_in(BERT))]
@@ -269,7 +269,7 @@ class PlaceTest(ExportCase):
         self.assertEqual((self.spools(), self.reservations.bytes, self.export().status), (0, 0, 200))
         self.assertEqual(self.browser.events, [])
 
-    def test_refusals_free_the_place(self) -> None:
+    def test_next_after_each_response(self) -> None:
         """After every kind of response another export may begin."""
         for _ in range(3):
             self.assertEqual(self.export({"Range": "bytes=9999999-"}).status, 416)
@@ -296,7 +296,7 @@ class PlaceTest(ExportCase):
         self.assertEqual((call.closed, self.spools(), self.reservations.bytes), (True, 0, 0))
         self.assertLess(len(call.raw), len(BIG))
 
-    def test_going_down(self) -> None:
+    def test_shutdown(self) -> None:
         """At shutdown the running export is answered and no other begins."""
         self.stores.blobs.queue.pause()
         call = self.begin_export()

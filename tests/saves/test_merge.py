@@ -46,7 +46,7 @@ class GivenTest(SaveCase):
     def usage(self) -> list[int]:
         return list(self.ask("GET", "/game/").json["usage"].values())
 
-    def test_to_a_newcomer(self) -> None:
+    def test_into_no_saves(self) -> None:
         """A player without saves gets everything, with history and deleted slots."""
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"second", {"If-Match": "*"})
@@ -59,7 +59,7 @@ class GivenTest(SaveCase):
         self.assertEqual(self.put("auto", b"third", {"If-Match": tag(2, b"second")}).json["version"], 3)
         self.assert_counts_agree()
 
-    def test_from_nobody(self) -> None:
+    def test_without_saves(self) -> None:
         """Merging a player without saves changes nothing."""
         self.give()
         self.assertEqual(self.usage(), [0, 0, 0])

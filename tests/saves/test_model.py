@@ -59,7 +59,7 @@ class Ask(Struct, frozen=True):
 
 
 class Device(Struct):
-    """What a device believes: the tag it has seen last, None for an empty slot."""
+    """A device and the tag that it knows, None for an empty slot."""
 
     base: str | None = None
     waiting: Ask | None = None

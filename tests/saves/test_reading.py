@@ -204,14 +204,14 @@ class DamageTest(SaveCase):
                 self.assertNotIn("JSON", answer.json["detail"])
 
     def test_none_good(self) -> None:
-        """When nothing older is good the answer says so."""
+        """The response says if no older version is intact."""
         self.put("auto", ONE)
         self.damage("auto", 1)
         self.assertIsNone(
             self.assert_problem(self.get("auto"), 500, "corrupt_blob", "No older version").json["newest_good"]
         )
 
-    def test_healed(self) -> None:
+    def test_repaired(self) -> None:
         """Storing the same bytes again repairs the save, and every version that shares them."""
         for slot, data in (("small", ONE), ("big", BIG)):
             self.put(slot, data)
@@ -224,7 +224,7 @@ class DamageTest(SaveCase):
                 self.assertEqual(self.get(name).body, data)
         self.stores.blobs.delete_expired()
 
-    def test_anothers(self) -> None:
+    def test_replaced_by_another_player(self) -> None:
         """A read whose blob is deleted meanwhile never gets the bytes of another player's new blob."""
         self.put("auto", BIG, ABSENT)
         fetch, bert = self.stores.blobs.fetch, self.sign_in(BERT)
@@ -247,7 +247,7 @@ class ListTest(SaveCase):
         cursor: str = self.ask("GET", "/game/").json["cursor"]
         return cursor
 
-    def test_newcomer(self) -> None:
+    def test_player_without_saves(self) -> None:
         """A player without saves has an empty list and a cursor from which all changes follow."""
         listing = self.ask("GET", "/game/saves")
         self.assertEqual((listing.status, listing.json["saves"]), (200, []))
@@ -268,7 +268,7 @@ class ListTest(SaveCase):
             self.assertEqual(self.cursor(), f"{epochs[-1]}.2")
         self.assertEqual(len(set(epochs)), 3)
 
-    def test_newcomer_and_erased(self) -> None:
+    def test_erased_first_saves(self) -> None:
         """After an erase of a player's first saves a list since the empty cursor has `reset`."""
         cursor = self.ask("GET", "/game/saves").json["cursor"]
         self.put("auto", ONE)
@@ -348,7 +348,7 @@ class ListTest(SaveCase):
             self.assertEqual((body["reset"], [save["slot"] for save in body["saves"]]), (True, ["a"]))
 
     def test_bad_since(self) -> None:
-        """What is no cursor, and two of them."""
+        """A malformed cursor and two cursors are rejected."""
         for query in ("since=", "since=x", "since=a.b", "since=a.1.2", "since=%00.1", "since=a.1&since=a.1"):
             self.assert_problem(self.ask("GET", f"/game/saves?{query}"), 400, "bad_request")
 

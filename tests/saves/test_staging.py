@@ -39,7 +39,7 @@ class StageTest(CommitCase):
         self.assertEqual(answer.headers["allow"], "HEAD, OPTIONS, PUT")
 
     def test_of_a_save(self) -> None:
-        """What a save holds need not be staged."""
+        """Bytes of a save need not be staged."""
         self.put("auto", b"one", ABSENT)
         self.assertEqual(self.head_blob(b"one").status, 200)
         self.assertEqual(self.put_blob(b"one").status, 201)
@@ -70,7 +70,7 @@ class StageTest(CommitCase):
         for path in ("/game/blobs", "/game/blobs/", f"/game/blobs/{digest(b'one')}/"):
             self.assert_problem(self.ask("PUT", path, body=b"one"), 404, "route_not_found")
 
-    def test_damaged_bytes_are_healed(self) -> None:
+    def test_damaged_bytes_are_repaired(self) -> None:
         """Bytes that went bad in the store count as missing for a commit; staging them again repairs them."""
         for data in (b"one", BIG):
             self.stage(data)
@@ -214,7 +214,7 @@ class TimeTest(CommitCase):
         self.assertEqual([self.head_blob(data).status for data in (b"one", BIG, b"after")], [404, 404, 200])
         self.assertEqual(self.in_state(lambda c: c.execute("SELECT size FROM blob").fetchall()), [(5,)])
 
-    def test_torn(self) -> None:
+    def test_disconnect(self) -> None:
         """After a disconnect during the body nothing is stored."""
         for data in (b"123", LARGE[:400_000]):
             upload = self.browser.connect()

@@ -41,7 +41,7 @@ MIB = 1024 * 1024
 CLIENTS = 4
 SIZE = 16 * MIB
 GROWTH_MIB = 24
-"""Of the whole process, clients and SQLite included, while four times 16 MiB pass through it."""
+"""The most memory of the process, with clients and SQLite, during four transfers of 16 MiB."""
 
 
 class Seeded:

@@ -47,7 +47,7 @@ class TornCase(SaveCase):
 class TornTest(TornCase):
     """Only a complete body has an effect."""
 
-    def test_client_leaves(self) -> None:
+    def test_disconnect_during_the_body(self) -> None:
         """A connection that breaks before the last byte leaves nothing, in memory or on disk."""
         for size in (100, INLINE_BYTES * 3):
             connection = self.begin(size).send(bytes(range(1, 51)) * (size // 60))
@@ -95,7 +95,7 @@ class TornTest(TornCase):
         self.stores.reads.resume()
         self.assert_no_trace()
 
-    def test_leaves_before_the_answer(self) -> None:
+    def test_disconnect_before_the_response(self) -> None:
         """A whole body is stored though its client has left; shutdown waits for it."""
         for number, data in enumerate((ONE, BIG), 1):
             self.stores.state.pause()
@@ -107,7 +107,7 @@ class TornTest(TornCase):
             self.successResultOf(waiting)
             self.assertEqual((len(self.version_rows()), self.get(f"s{number}").body, self.spools()), (number, data, 0))
 
-    def test_no_room_for_the_spool(self) -> None:
+    def test_folder_fails(self) -> None:
         """If the folder for larger bodies fails they get 507 and nothing is stored; small ones succeed."""
         self.folder.rmdir()
         self.assert_problem(self.put("auto", BIG), 507, "storage_full", "nothing was stored")
@@ -115,7 +115,7 @@ class TornTest(TornCase):
         self.folder.mkdir()
 
     def test_fails_at_the_end(self) -> None:
-        """When the store fails at the decision, larger bytes that were appended before do not stay either."""
+        """If the deciding transaction fails, larger bytes that were appended before are deleted."""
         self.crashes = True
         self.browser = self.browser_for(self.limits)
         refuse = "CREATE TRIGGER t BEFORE INSERT ON save_version BEGIN SELECT RAISE(ABORT, 'no'); END"
@@ -129,7 +129,7 @@ class TornTest(TornCase):
             self.assertEqual(self.put("auto", BIG, ABSENT).status, status)
         self.assertEqual((self.blobs(), len(self.version_rows()), self.spools()), (1, 1, 0))
 
-    def test_gone_between(self) -> None:
+    def test_shared_bytes(self) -> None:
         """Bytes that another slot holds are shared; once it and they are gone they are stored anew."""
         self.put("a", BIG)
         self.in_state(lambda connection: connection.execute("UPDATE blob SET sha256 = NULL").rowcount)
@@ -245,7 +245,7 @@ class SlowDiskTest(TornCase):
             self.work()
         self.assertEqual(self.spools(), 0)
 
-    def test_leaves_meanwhile(self) -> None:
+    def test_disconnect(self) -> None:
         """A client that leaves while its bytes are on the way to the disk leaves nothing there."""
         connection = self.begin(len(BIG)).send(BIG[:300_000])
         connection.leave()

@@ -95,7 +95,7 @@ class RestoreTest(VersionCase):
         self.assertEqual(self.numbers(), [2, 1])
         self.assertEqual(self.restore(1, {"If-Match": "*"}).status, 200)
 
-    def test_undelete(self) -> None:
+    def test_restore_of_a_deleted_save(self) -> None:
         """A deleted save comes back with If-None-Match: *, asked once or twice; its tombstone holds nothing."""
         self.delete("auto", {"If-Match": tag(2, TWO)})
         self.assert_problem(self.restore(3, ABSENT), 410, "deleted", "holds no bytes")
@@ -105,7 +105,7 @@ class RestoreTest(VersionCase):
         self.assertEqual(self.get("auto").body, TWO)
         self.assert_counts_agree()
 
-    def test_adopt(self) -> None:
+    def test_restore_of_a_copy(self) -> None:
         """A refused save is made current, and then dismissed."""
         yours = self.put("auto", THREE, {"If-Match": tag(1, ONE)}).json["yours"]
         self.assertEqual(self.restore(yours["version"], {"If-Match": tag(2, TWO)}).json["version"], 4)

@@ -170,7 +170,7 @@ class WaitTest(WaitCase):
         self.assertTrue(self.waits(waiting))
         self.bearer = bearer
 
-    def test_four_places(self) -> None:
+    def test_four_waiters(self) -> None:
         """Four requests of a player wait; a fifth ends the oldest, a sixth the next; other players are independent."""
         waiting = [self.wait() for _ in range(6)]
         self.pass_seconds(0.1)
@@ -185,7 +185,7 @@ class WaitTest(WaitCase):
     def waits_left(self) -> list[str]:
         return self.change_waiters.players
 
-    def test_client_that_leaves(self) -> None:
+    def test_disconnect(self) -> None:
         """A client that disconnects no longer counts as waiting."""
         waiting = [self.wait() for _ in range(4)]
         waiting[3].leave()
@@ -216,7 +216,7 @@ class WaitTest(WaitCase):
 
 class EndedTest(WaitCase):
     def test_revoked(self) -> None:
-        """When the session ends, its waits end with 401; the player's other session goes on waiting."""
+        """The end of a session ends its waits with 401; those of the player's other session continue."""
         first = self.wait()
         self.bearer = self.sign_in(ANNA)
         second = self.wait()

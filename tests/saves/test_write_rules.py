@@ -140,7 +140,7 @@ class WriteTest(SynchronousTestCase):
         self.assertFalse(decision.stores_copy)
         self.assertTrue(decide_write(LIVE, OLD_TAG, NEW, MatchingVersions()).stores_copy)
 
-    def test_who_writes(self) -> None:
+    def test_rules_that_write(self) -> None:
         """Only W1 with new metadata, W2 and W4 change what is current."""
         self.assertEqual(WRITES, {WriteRule.W1_RELABELLED, WriteRule.W2_FIRST, WriteRule.W4_WRITTEN})
 

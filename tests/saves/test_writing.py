@@ -227,7 +227,7 @@ class ConflictTest(SaveCase):
         self.assertIsNone(self.assert_problem(answer, 412, "version_conflict").json["base"])
         self.assertEqual(self.versions("auto")[0]["parent"], None)
 
-    def test_no_room(self) -> None:
+    def test_full_history(self) -> None:
         """Refused bytes that do not fit into the history are reported as dropped."""
         self.browser = self.browser_for(SaveLimits(history_bytes=len(ONE) + 2))
         for data in (THREE, BIG):
