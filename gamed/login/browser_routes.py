@@ -236,7 +236,7 @@ class CallbackRoutes(Component, frozen=True):
     _pages: PageResponder
 
     @app.route("/auth/<string:provider>/callback", methods=["GET"])
-    async def take_callback(self, request: Request, provider: str) -> bytes:
+    async def complete_callback(self, request: Request, provider: str) -> bytes:
         return await self._pages.handle(request, self._complete(request, provider))
 
     async def _complete(self, request: Request, provider: str) -> bytes:
