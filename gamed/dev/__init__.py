@@ -1,1 +1,1 @@
-"""Development only: a provider that plays Discord and Google on this machine, for the tests and for `gamed dev`."""
+"""This package is for development only: it emulates Discord and Google on this machine, for tests and `gamed dev`."""

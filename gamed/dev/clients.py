@@ -1,7 +1,4 @@
-"""The two providers that are played, and who is registered there.
-
-The sample players: who one can be at the development provider.
-"""
+"""The development provider emulates two providers, with their registered clients and their sample accounts."""
 
 from re import ASCII, Pattern, compile
 
@@ -11,16 +8,16 @@ from gamed.crypto import Secret
 
 
 class EmulatedProvider(Struct, frozen=True):
-    """What one of the two providers asks of a client."""
+    """One of the two providers, with its requirements for a client."""
 
     name: str
     scope: str
-    """The only one it is ever asked for here."""
+    """The only scope that it accepts."""
     prompts: frozenset[str]
     agent: Pattern[str] | None
-    """What the User-Agent of the service must look like; None: anything that is not empty."""
+    """The pattern that the User-Agent of the service must match; None: any that is not empty."""
     openid: bool
-    """Whether it speaks OpenID Connect: wants a nonce, names itself in the callback (RFC 9207), signs an ID token."""
+    """True for OpenID Connect: it needs a nonce, adds `iss` to the callback (RFC 9207), and signs an ID token."""
 
 
 DISCORD = EmulatedProvider(
@@ -34,9 +31,9 @@ GOOGLE = EmulatedProvider("Google", "openid", frozenset({"none", "consent", "sel
 
 
 class Client(Struct, frozen=True):
-    """An application as it is registered at one side's console."""
+    """An application as registered at one of the providers."""
 
-    side: EmulatedProvider
+    provider: EmulatedProvider
     client_id: str
     client_secret: Secret
     redirect_uris: frozenset[str]
@@ -44,7 +41,7 @@ class Client(Struct, frozen=True):
 
 
 class SamplePerson(Struct, frozen=True):
-    """Somebody with an account at both providers; the same at every start."""
+    """A person with an account at both providers, the same at every start."""
 
     key: str
     name: str

@@ -1,6 +1,6 @@
-"""The JSON of the two real providers: discovery, tokens, the user (OpenID Connect Discovery 3; Discord's API v10).
+"""The JSON documents equal those of the two real providers (OpenID Connect Discovery 3, Core 2; Discord's API v10).
 
-ID tokens and the keys to check them with (OpenID Connect Core 2, RFC 7517).
+They are discovery, tokens with ID tokens, the keys that verify them (RFC 7517), and the user.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ DISCOVERY = "/.well-known/openid-configuration"
 
 
 def discovery(base: str) -> dict[str, Any]:
-    """Google's document, as far as somebody could use it here; the issuer is `base`."""
+    """Return the discovery document of Google, without endpoints that do not exist here; the issuer is `base`."""
     return {
         "issuer": base,
         "authorization_endpoint": base + GOOGLE_AUTHORIZE,
@@ -39,7 +39,7 @@ def discovery(base: str) -> dict[str, Any]:
 
 
 def discord_tokens(access_token: str, refresh_token: str) -> dict[str, Any]:
-    """The answer of Discord's token endpoint."""
+    """Return the response of Discord's token endpoint."""
     return {
         "token_type": "Bearer",
         "access_token": access_token,
@@ -50,7 +50,7 @@ def discord_tokens(access_token: str, refresh_token: str) -> dict[str, Any]:
 
 
 def google_tokens(access_token: str, id_token: str) -> dict[str, Any]:
-    """The answer of Google's token endpoint."""
+    """Return the response of Google's token endpoint."""
     return {
         "access_token": access_token,
         "expires_in": 3599,
@@ -61,7 +61,7 @@ def google_tokens(access_token: str, id_token: str) -> dict[str, Any]:
 
 
 def discord_user(person: SamplePerson) -> dict[str, Any]:
-    """`users/@me` with the scope `identify`."""
+    """Return Discord's `users/@me` for the scope `identify`."""
     return {
         "id": person.discord_id,
         "username": person.key,
@@ -88,22 +88,22 @@ TOKEN_SECONDS = 3600
 
 
 def new_key(kid: str) -> RSAKey:
-    """RSA of 2048 bits."""
+    """Generate an RSA key of 2048 bits."""
     return RSAKey.generate_key(2048, {"kid": kid, "use": "sig", "alg": "RS256"})
 
 
 def key_set(key: RSAKey) -> dict[str, Any]:
-    """The public half as a JWKS document."""
+    """Return the public key as a JWKS document."""
     return {"keys": [key.as_dict(private=False)]}
 
 
 def sign(key: RSAKey, claims: Mapping[str, Any]) -> str:
-    """Compact form, RS256."""
+    """Sign claims by RS256; return the compact form."""
     return jwt.encode({"alg": "RS256", "kid": key.kid}, dict(claims), key, algorithms=["RS256"])
 
 
 def claims(*, issuer: str, client_id: str, subject: str, nonce: str, access_token: str, now_ms: int) -> dict[str, Any]:
-    """As Google fills them for the scope `openid`."""
+    """Return the claims that Google sends for the scope `openid`."""
     now = now_ms // 1000
     half = sha256(access_token.encode()).digest()[:16]
     return {

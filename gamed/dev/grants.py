@@ -1,6 +1,6 @@
-"""What the authorization endpoint is sent, judged more strictly than the real providers do (RFC 6749 4.1, RFC 7636).
+"""Authorization requests are validated more strictly than by the real providers (RFC 6749 4.1, RFC 7636).
 
-Codes and tokens that were given out, and who may have them (RFC 6749 4.1.3, RFC 7636 4.6).
+The codes and tokens that were issued are held in memory, and redeemed once (RFC 6749 4.1.3, RFC 7636 4.6).
 """
 
 from base64 import b64decode
@@ -26,12 +26,12 @@ _VISIBLE = compile(r"[ -~]{1,512}", ASCII)
 
 
 class UntrustedClient(Exception):
-    """No redirect may follow: it is not known that the address is the client's. `str` is for the page."""
+    """A request without a registered redirect URI, so that no redirect may follow. `str` is for the page."""
 
 
 @redacts("state", "challenge", "nonce")
 class AuthorizeParameters(Struct, frozen=True):
-    """A request that may be shown to a person."""
+    """The parameters of a valid authorization request."""
 
     client: Client
     redirect_uri: str
@@ -41,27 +41,31 @@ class AuthorizeParameters(Struct, frozen=True):
 
 
 class AuthorizationError(Struct, frozen=True):
-    """A request that is answered with an error, by way of the browser (RFC 6749 4.1.2.1)."""
+    """An invalid request, which is answered by a redirect with an error (RFC 6749 4.1.2.1)."""
 
-    asked: AuthorizeParameters
+    parameters: AuthorizeParameters
     error: str
     description: str
 
 
-def judge(side: EmulatedProvider, query: str, clients: Iterable[Client]) -> AuthorizeParameters | AuthorizationError:
-    """`query` as it was sent. Raises Untrusted."""
+def validate_request(
+    provider: EmulatedProvider, query: str, clients: Iterable[Client]
+) -> AuthorizeParameters | AuthorizationError:
+    """Validate the query of an authorization request; raise UntrustedClient."""
     sent = _parameters(query)
-    client = next((each for each in clients if each.side is side and each.client_id == sent.get("client_id")), None)
+    client = next(
+        (each for each in clients if each.provider is provider and each.client_id == sent.get("client_id")), None
+    )
     if client is None:
         raise UntrustedClient("Unknown client_id. Is this the client ID of the application?")
     redirect_uri = sent.get("redirect_uri", "")
     if redirect_uri not in client.redirect_uris:
         raise UntrustedClient("This redirect_uri is not registered. Each character counts.")
-    asked = AuthorizeParameters(
+    parameters = AuthorizeParameters(
         client, redirect_uri, sent.get("state", ""), sent.get("code_challenge", ""), sent.get("nonce")
     )
-    found = next(_mistakes(side, sent), None)
-    return asked if found is None else AuthorizationError(asked, *found)
+    found = next(_mistakes(provider, sent), None)
+    return parameters if found is None else AuthorizationError(parameters, *found)
 
 
 def _parameters(query: str) -> dict[str, str]:
@@ -74,29 +78,29 @@ def _parameters(query: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def _mistakes(side: EmulatedProvider, sent: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Error and description, the first first."""
-    known = KNOWN | {"prompt"} | ({"nonce"} if side.openid else set())
+def _mistakes(provider: EmulatedProvider, sent: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield error and description of each mistake."""
+    known = KNOWN | {"prompt"} | ({"nonce"} if provider.openid else set())
     for name in sorted(set(sent) - known):
         yield "invalid_request", f"unknown parameter {name}"
     if sent.get("response_type") != "code":
         yield "unsupported_response_type", "response_type must be code"
-    if sent.get("scope") != side.scope:
-        yield "invalid_scope", f"scope must be exactly {side.scope}"
+    if sent.get("scope") != provider.scope:
+        yield "invalid_scope", f"scope must be exactly {provider.scope}"
     if not _VISIBLE.fullmatch(sent.get("state", "")):
         yield "invalid_request", "state is missing"
     if sent.get("code_challenge_method") != "S256" or not _CHALLENGE.fullmatch(sent.get("code_challenge", "")):
         yield "invalid_request", "code_challenge must be of S256"
-    if side.openid and not _VISIBLE.fullmatch(sent.get("nonce", "")):
+    if provider.openid and not _VISIBLE.fullmatch(sent.get("nonce", "")):
         yield "invalid_request", "nonce is missing"
-    if sent.get("prompt", "none") not in side.prompts:
+    if sent.get("prompt", "none") not in provider.prompts:
         yield "invalid_request", "prompt is unknown"
 
 
-def back(asked: AuthorizeParameters, answer: Mapping[str, str]) -> str:
-    """Where the browser goes with an answer."""
-    state = {"state": asked.state} if asked.state else {}
-    return f"{asked.redirect_uri}?{urlencode({**answer, **state})}"
+def callback_url(parameters: AuthorizeParameters, members: Mapping[str, str]) -> str:
+    """Return the callback with these members and the state."""
+    state = {"state": parameters.state} if parameters.state else {}
+    return f"{parameters.redirect_uri}?{urlencode({**members, **state})}"
 
 
 CODE_MS = 60_000
@@ -106,7 +110,7 @@ _VERIFIER = compile(r"[A-Za-z0-9._~-]{43,128}", ASCII)
 
 
 class ResponseMode(Enum):
-    """How the provider behaves once the code comes."""
+    """The behaviour of the token endpoint, which the person chooses on the page."""
 
     AT_ONCE = "at once"
     SLOW = "slow"
@@ -114,17 +118,17 @@ class ResponseMode(Enum):
 
 
 class Grant(Struct):
-    """One code: whose, for whom, and bound to what."""
+    """An issued code, with its person and the request that it is bound to."""
 
-    asked: AuthorizeParameters
+    parameters: AuthorizeParameters
     person: SamplePerson
-    manner: ResponseMode
+    mode: ResponseMode
     expires_ms: int
     used: bool = False
 
 
 class GrantError(Exception):
-    """What the token endpoint says no with (RFC 6749 5.2)."""
+    """An error response of the token endpoint (RFC 6749 5.2)."""
 
     def __init__(self, status: int, error: str, description: str) -> None:
         super().__init__(f"{error}: {description}")
@@ -134,7 +138,7 @@ class GrantError(Exception):
 
 
 class Grants:
-    """Everything in memory; the oldest are forgotten."""
+    """The issued codes and access tokens, at most KEPT of each; the oldest are dropped."""
 
     def __init__(self, now_ms: Now, random: Random) -> None:
         self._now_ms = now_ms
@@ -142,15 +146,15 @@ class Grants:
         self._grants: dict[str, Grant] = {}
         self._tokens: dict[str, tuple[SamplePerson, int]] = {}
 
-    def issue(self, asked: AuthorizeParameters, person: SamplePerson, manner: ResponseMode) -> str:
-        """A code for one exchange within a minute."""
-        code = f"4/0{base64url(self._random(24))}" if asked.client.side.openid else base64url(self._random(24))
-        self._grants[code] = Grant(asked, person, manner, self._now_ms() + CODE_MS)
-        _forget(self._grants)
+    def issue(self, parameters: AuthorizeParameters, person: SamplePerson, mode: ResponseMode) -> str:
+        """Issue a code for one exchange within a minute."""
+        code = f"4/0{base64url(self._random(24))}" if parameters.client.provider.openid else base64url(self._random(24))
+        self._grants[code] = Grant(parameters, person, mode, self._now_ms() + CODE_MS)
+        _drop_oldest(self._grants)
         return code
 
     def redeem(self, presented: Client, form: Mapping[str, str]) -> Grant:
-        """The grant of a code, once; a code is spent by whoever knows it, even when the rest is wrong."""
+        """Return the grant of a code and mark the code as used, even if another parameter is wrong."""
         if form.get("grant_type") != "authorization_code":
             raise GrantError(400, "unsupported_grant_type", "grant_type must be authorization_code")
         grant = self._grants.get(form.get("code", ""))
@@ -160,38 +164,42 @@ class Grants:
         for wrong, description in (
             (used, "the code was used before"),
             (self._now_ms() >= grant.expires_ms, "the code has expired"),
-            (grant.asked.client is not presented, "the code is another client's"),
-            (grant.asked.redirect_uri != form.get("redirect_uri"), "another redirect_uri"),
-            (not _proves(form.get("code_verifier", ""), grant.asked.challenge), "the code_verifier does not fit"),
+            (grant.parameters.client is not presented, "the code is another client's"),
+            (grant.parameters.redirect_uri != form.get("redirect_uri"), "another redirect_uri"),
+            (
+                not _verifier_matches(form.get("code_verifier", ""), grant.parameters.challenge),
+                "the code_verifier does not fit",
+            ),
         ):
             if wrong:
                 raise GrantError(400, "invalid_grant", description)
         return grant
 
     def token(self, person: SamplePerson) -> str:
-        """An access token for this person's account."""
+        """Issue an access token for this person's account."""
         token = base64url(self._random(32))
         self._tokens[token] = person, self._now_ms() + TOKEN_SECONDS * 1000
-        _forget(self._tokens)
+        _drop_oldest(self._tokens)
         return token
 
     def owner(self, token: str) -> SamplePerson | None:
+        """Return the person of a valid access token, or None."""
         person, expires_ms = self._tokens.get(token, (None, 0))
         return person if self._now_ms() < expires_ms else None
 
 
 def authenticate(
-    side: EmulatedProvider, clients: Iterable[Client], authorization: str | None, form: Mapping[str, str]
+    provider: EmulatedProvider, clients: Iterable[Client], authorization: str | None, form: Mapping[str, str]
 ) -> Client:
-    """The client of a token request: HTTP Basic or form, never both (RFC 6749 2.3.1)."""
-    client_id, secret = _presented(authorization, form)
+    """Authenticate a token request by HTTP Basic or form, never both (RFC 6749 2.3.1); raise GrantError."""
+    client_id, secret = _client_credentials(authorization, form)
     for client in clients:
-        if client.side is side and client.client_id == client_id and client.client_secret.matches(secret):
+        if client.provider is provider and client.client_id == client_id and client.client_secret.matches(secret):
             return client
     raise GrantError(401, "invalid_client", "unknown client or wrong client secret")
 
 
-def _presented(authorization: str | None, form: Mapping[str, str]) -> tuple[str, Secret]:
+def _client_credentials(authorization: str | None, form: Mapping[str, str]) -> tuple[str, Secret]:
     if authorization is None:
         return form.get("client_id", ""), Secret(form.get("client_secret", "").encode())
     if "client_secret" in form:
@@ -210,14 +218,14 @@ def _presented(authorization: str | None, form: Mapping[str, str]) -> tuple[str,
 
 
 def challenge_of(verifier: str) -> str:
-    """S256 (RFC 7636 4.2)."""
+    """Return the code challenge by S256 (RFC 7636 4.2)."""
     return base64url(sha256(verifier.encode()).digest())
 
 
-def _proves(verifier: str, challenge: str) -> bool:
+def _verifier_matches(verifier: str, challenge: str) -> bool:
     return bool(_VERIFIER.fullmatch(verifier)) and challenge_of(verifier) == challenge
 
 
-def _forget(kept: dict[str, Any]) -> None:
+def _drop_oldest(kept: dict[str, Any]) -> None:
     while len(kept) > KEPT:
         kept.pop(next(iter(kept)))

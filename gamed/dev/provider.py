@@ -1,11 +1,7 @@
-"""What a person sees at the development provider: plain, and marked so that nobody takes it for the real one.
-
-Requests as the development provider notes them, and its answers.
-
-The development provider as one Klein app: Discord and Google below one address, everything in memory.
+"""The development provider is one Klein app that emulates Discord and Google below one address, in memory.
 
 Tests use it through `StubTreq(DevelopmentProvider(...).app.resource())`, or on a loopback port; `gamed dev` runs it
-beside the service. What it was sent stays in `sent`, the oldest forgotten, so that a test can look.
+beside the service. `sent` holds the last requests for tests. Every page says that this is not the real provider.
 """
 
 from collections import deque
@@ -36,14 +32,14 @@ from gamed.dev.grants import (
     ResponseMode,
     UntrustedClient,
     authenticate,
-    back,
-    judge,
+    callback_url,
+    validate_request,
 )
 from gamed.structs import redacts
 from gamed.timestamps import Now
 
 MARK = "Development provider"
-MANNERS = {
+MODE_TEXTS = {
     ResponseMode.AT_ONCE: "answers at once",
     ResponseMode.SLOW: "takes 3 seconds",
     ResponseMode.FAIL: "fails",
@@ -57,43 +53,41 @@ fieldset { margin: 1rem 0; }
 """
 
 
-def choice(side: EmulatedProvider, client_id: str, query: str) -> bytes:
-    """Who to be, and how the provider behaves; the form brings `query` back."""
+def choice_page(provider: EmulatedProvider, client_id: str, query: str) -> bytes:
+    """Return the page on which a person chooses an account and the response mode; the form contains `query`."""
     form = tags.form(method="post")(
         tags.input(type="hidden", name="query", value=query),
         *(tags.button(f"Continue as {person.name}", name="person", value=person.key) for person in PEOPLE),
         tags.button("Deny", name="person", value=""),
         tags.fieldset(
-            tags.legend(f"When gamed asks then, {side.name}"),
+            tags.legend(f"When gamed asks then, {provider.name}"),
             *(
                 tags.div(
-                    tags.label(
-                        tags.input(type="radio", name="manner", value=manner.value, **_chosen(manner)), f" {text}"
-                    )
+                    tags.label(tags.input(type="radio", name="manner", value=mode.value, **_chosen(mode)), f" {text}")
                 )
-                for manner, text in MANNERS.items()
+                for mode, text in MODE_TEXTS.items()
             ),
         ),
     )
     return _page(
-        f"This plays {side.name}",
-        tags.p(tags.bdi(client_id), f" asks for the scope “{side.scope}”. Who are you?"),
+        f"This plays {provider.name}",
+        tags.p(tags.bdi(client_id), f" asks for the scope “{provider.scope}”. Who are you?"),
         form,
     )
 
 
-def refused(side: EmulatedProvider, reason: str) -> bytes:
-    """No redirect: the person sees what the developer must mend."""
-    return _page(f"{side.name} would not go on", tags.p(reason))
+def error_page(provider: EmulatedProvider, reason: str) -> bytes:
+    """Return the page that is shown instead of a redirect, with the mistake that the developer must correct."""
+    return _page(f"{provider.name} would not go on", tags.p(reason))
 
 
-def front() -> bytes:
-    """At `/`, for who looks."""
+def front_page() -> bytes:
+    """Return the page at `/`."""
     return _page("This plays Discord and Google", tags.p("There is nothing to do here: sign in from a game."))
 
 
-def _chosen(manner: ResponseMode) -> dict[str, str]:
-    return {"checked": "checked"} if manner is ResponseMode.AT_ONCE else {}
+def _chosen(mode: ResponseMode) -> dict[str, str]:
+    return {"checked": "checked"} if mode is ResponseMode.AT_ONCE else {}
 
 
 def _page(title: str, *content: Tag) -> bytes:
@@ -114,7 +108,7 @@ MAX_FORM_BYTES = 16 * 1024
 
 @redacts("query", "headers", "body")
 class RecordedRequest(Struct, frozen=True):
-    """One request as it arrived."""
+    """A request that this provider received."""
 
     method: str
     path: str
@@ -125,6 +119,7 @@ class RecordedRequest(Struct, frozen=True):
 
     @classmethod
     def of(cls, request: IRequest) -> "RecordedRequest":
+        """Record a request of twisted.web."""
         raw = cast(Any, request)
         path, _, query = raw.uri.decode("latin-1").partition("?")
         headers = {
@@ -135,7 +130,7 @@ class RecordedRequest(Struct, frozen=True):
 
     @property
     def form(self) -> dict[str, str]:
-        """Of a body that is a form without a name twice; else nothing."""
+        """Return the members of a form in which no name is repeated, otherwise an empty mapping."""
         if self.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
             return {}
         pairs = parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
@@ -166,16 +161,16 @@ def _body(request: IRequest, status: int, kind: str, body: bytes) -> bytes:
 SLOW_SECONDS = 3
 
 
-class Misdirected(Exception):
-    """Asked by another name: a web page that points its own name at this machine gets nothing."""
+class WrongHost(Exception):
+    """A request for another host name: a web page that points its own name at this machine gets an error."""
 
 
 class Blocked(Exception):
-    """What Cloudflare does to clients of Discord that do not say who they are."""
+    """A request without the required User-Agent, which Discord's Cloudflare rejects."""
 
 
 class DevelopmentProvider:
-    """Both sides. `base` is its own address and the issuer; clients are those of either side."""
+    """Both emulated providers. `base` is their address and the issuer; `clients` are those of either."""
 
     app = Klein()
 
@@ -190,18 +185,18 @@ class DevelopmentProvider:
         self._clock = clock
         self._now_ms = now_ms
 
-    def sign_in(self, url: str, person: str, manner: ResponseMode = ResponseMode.AT_ONCE) -> str:
-        """Where a person who opens `url` here and continues as `person` is sent; "" denies. For tests."""
+    def sign_in(self, url: str, person: str, mode: ResponseMode = ResponseMode.AT_ONCE) -> str:
+        """Return the callback after a person opened `url` and continued as `person`; "" denies. For tests."""
         parts = urlsplit(url)
-        side = GOOGLE if parts.path == documents.GOOGLE_AUTHORIZE else DISCORD
-        return self._answer(side, judge(side, parts.query, self.clients), _person(person), manner)
+        provider = GOOGLE if parts.path == documents.GOOGLE_AUTHORIZE else DISCORD
+        return self._answer(provider, validate_request(provider, parts.query, self.clients), _person(person), mode)
 
-    # -- what browsers open --
+    # -- requests of browsers --
 
     @app.route("/", methods=["GET"])
     def front(self, request: IRequest) -> bytes:
-        self._hear(request)
-        return html(request, front())
+        self._record(request)
+        return html(request, front_page())
 
     @app.route(documents.DISCORD_AUTHORIZE, methods=["GET"])
     def discord_authorize(self, request: IRequest) -> bytes:
@@ -219,55 +214,57 @@ class DevelopmentProvider:
     def google_choose(self, request: IRequest) -> bytes:
         return self._choose(request, GOOGLE)
 
-    def _show(self, request: IRequest, side: EmulatedProvider) -> bytes:
-        sent = self._hear(request)
+    def _show(self, request: IRequest, provider: EmulatedProvider) -> bytes:
+        sent = self._record(request)
         try:
-            asked = judge(side, sent.query, self.clients)
+            asked = validate_request(provider, sent.query, self.clients)
         except UntrustedClient as e:
-            return html(request, refused(side, str(e)), 400)
+            return html(request, error_page(provider, str(e)), 400)
         if isinstance(asked, AuthorizationError):
-            return see_other(request, self._answer(side, asked, None, ResponseMode.AT_ONCE))
-        return html(request, choice(side, asked.client.client_id, sent.query))
+            return see_other(request, self._answer(provider, asked, None, ResponseMode.AT_ONCE))
+        return html(request, choice_page(provider, asked.client.client_id, sent.query))
 
-    def _choose(self, request: IRequest, side: EmulatedProvider) -> bytes:
-        form = self._hear(request).form
+    def _choose(self, request: IRequest, provider: EmulatedProvider) -> bytes:
+        form = self._record(request).form
         try:
-            asked = judge(side, form.get("query", ""), self.clients)
-            person, manner = (
+            asked = validate_request(provider, form.get("query", ""), self.clients)
+            person, mode = (
                 _person(form.get("person", "?")),
                 ResponseMode(form.get("manner", ResponseMode.AT_ONCE.value)),
             )
         except (UntrustedClient, ValueError) as e:
-            return html(request, refused(side, str(e)), 400)
-        return see_other(request, self._answer(side, asked, person, manner))
+            return html(request, error_page(provider, str(e)), 400)
+        return see_other(request, self._answer(provider, asked, person, mode))
 
     def _answer(
         self,
-        side: EmulatedProvider,
+        provider: EmulatedProvider,
         asked: AuthorizeParameters | AuthorizationError,
         person: SamplePerson | None,
-        manner: ResponseMode,
+        mode: ResponseMode,
     ) -> str:
-        """The address of the callback. Google names itself there, and adds what nobody asked for."""
-        issuer = {"iss": self.base} if side.openid else {}
+        """Return the callback; Google adds `iss` and further parameters to it."""
+        issuer = {"iss": self.base} if provider.openid else {}
         if isinstance(asked, AuthorizationError):
-            return back(asked.asked, {"error": asked.error, "error_description": asked.description, **issuer})
+            return callback_url(
+                asked.parameters, {"error": asked.error, "error_description": asked.description, **issuer}
+            )
         if person is None:
-            return back(asked, {"error": "access_denied", "error_description": "The person said no", **issuer})
-        code = self.grants.issue(asked, person, manner)
-        extra = {"scope": side.scope, "authuser": "0", "prompt": "consent"} if side.openid else {}
-        return back(asked, {**issuer, "code": code, **extra})
+            return callback_url(asked, {"error": "access_denied", "error_description": "The person said no", **issuer})
+        code = self.grants.issue(asked, person, mode)
+        extra = {"scope": provider.scope, "authuser": "0", "prompt": "consent"} if provider.openid else {}
+        return callback_url(asked, {**issuer, "code": code, **extra})
 
-    # -- what the service asks --
+    # -- requests of the service --
 
     @app.route(documents.DISCOVERY, methods=["GET"])
     def discovery(self, request: IRequest) -> bytes:
-        self._hear(request)
+        self._record(request)
         return json(request, self.metadata())
 
     @app.route(documents.GOOGLE_KEYS, methods=["GET"])
     def google_keys(self, request: IRequest) -> bytes:
-        self._hear(request)
+        self._record(request)
         return json(request, self.key_set())
 
     @app.route(documents.DISCORD_TOKEN, methods=["POST"])
@@ -282,15 +279,15 @@ class DevelopmentProvider:
 
     @app.route(documents.DISCORD_USER, methods=["GET"])
     def discord_user(self, request: IRequest) -> bytes:
-        sent = self._hear(request)
-        _recognise(DISCORD, sent)
+        sent = self._record(request)
+        _require_agent(DISCORD, sent)
         scheme, _, token = sent.headers.get("authorization", "").partition(" ")
         person = self.grants.owner(token) if scheme == "Bearer" else None
         if person is None:
             return json(request, {"message": "401: Unauthorized", "code": 0}, 401)
         return json(request, self.user(person))
 
-    # -- what it answers then; a hostile one overrides these --
+    # -- responses to the service; a hostile provider overrides these --
 
     def metadata(self) -> dict[str, Any]:
         return documents.discovery(self.base)
@@ -314,35 +311,35 @@ class DevelopmentProvider:
     def claims(self, grant: Grant, access_token: str) -> dict[str, Any]:
         return documents.claims(
             issuer=self.base,
-            client_id=grant.asked.client.client_id,
+            client_id=grant.parameters.client.client_id,
             subject=grant.person.google_sub,
-            nonce=grant.asked.nonce or "",
+            nonce=grant.parameters.nonce or "",
             access_token=access_token,
             now_ms=self._now_ms(),
         )
 
-    async def _redeem(self, request: IRequest, side: EmulatedProvider) -> Grant:
-        sent = self._hear(request)
-        _recognise(side, sent)
+    async def _redeem(self, request: IRequest, provider: EmulatedProvider) -> Grant:
+        sent = self._record(request)
+        _require_agent(provider, sent)
         if not sent.form:
             raise GrantError(400, "invalid_request", "expected a form")
-        client = authenticate(side, self.clients, sent.headers.get("authorization"), sent.form)
+        client = authenticate(provider, self.clients, sent.headers.get("authorization"), sent.form)
         grant = self.grants.redeem(client, sent.form)
-        if grant.manner is ResponseMode.FAIL:
+        if grant.mode is ResponseMode.FAIL:
             raise GrantError(503, "temporarily_unavailable", "as was wished")
-        if grant.manner is ResponseMode.SLOW:
+        if grant.mode is ResponseMode.SLOW:
             await deferLater(self._clock, SLOW_SECONDS)
         return grant
 
-    def _hear(self, request: IRequest) -> RecordedRequest:
-        """Note the request, and see that it was meant for this address."""
+    def _record(self, request: IRequest) -> RecordedRequest:
+        """Record the request; raise WrongHost if it is for another host name."""
         sent = RecordedRequest.of(request)
         self.sent.append(sent)
         if sent.headers.get("host") != urlsplit(self.base).netloc:
-            raise Misdirected
+            raise WrongHost
         return sent
 
-    # -- refusals --
+    # -- errors --
 
     @app.handle_errors(GrantError)
     def refuse(self, request: IRequest, failure: Failure) -> bytes:
@@ -350,21 +347,21 @@ class DevelopmentProvider:
         answer = {"error": refusal.error, "error_description": refusal.description}
         return json(request, answer, refusal.status)
 
-    @app.handle_errors(Misdirected, Blocked)
-    def turn_away(self, request: IRequest, failure: Failure) -> bytes:
+    @app.handle_errors(WrongHost, Blocked)
+    def reject(self, request: IRequest, failure: Failure) -> bytes:
         if failure.check(Blocked):
             return html(request, b"<html><body>error code: 1010</body></html>", 403)
         return html(request, b"<html><body>Not by this name.</body></html>", 421)
 
 
 def _person(key: str) -> SamplePerson | None:
-    """Nobody for "": they deny. ValueError."""
+    """Return the person with this key, None for "", which denies; raise ValueError for others."""
     if key and key not in BY_KEY:
         raise ValueError("There is no such person.")
     return BY_KEY[key] if key else None
 
 
-def _recognise(side: EmulatedProvider, sent: RecordedRequest) -> None:
+def _require_agent(provider: EmulatedProvider, sent: RecordedRequest) -> None:
     agent = sent.headers.get("user-agent", "")
-    if not agent or (side.agent is not None and not side.agent.fullmatch(agent)):
+    if not agent or (provider.agent is not None and not provider.agent.fullmatch(agent)):
         raise Blocked

@@ -1,7 +1,4 @@
-"""The development provider, or a page, on a port of this machine: 127.0.0.1, and no way to say another address.
-
-A game's own web page beside the service: files of folders, for browsers on this machine.
-"""
+"""The development servers listen on 127.0.0.1 only: one for the provider, one for the files of a game's web page."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +19,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class QuietSite(Site):
-    """No access log: its lines would hold states and nonces."""
+    """A site without an access log, whose lines would contain states and nonces."""
 
     noisy = False
 
@@ -30,7 +27,7 @@ class QuietSite(Site):
 
 
 class LoopbackService(Service):
-    """Raises CannotListenError out of the start when the port is taken."""
+    """A service on a loopback port; its start raises CannotListenError if the port is taken."""
 
     def __init__(self, reactor: Any, port: int, resource: IResource) -> None:
         self._reactor = reactor
@@ -54,16 +51,18 @@ class LoopbackService(Service):
 
 
 class ProviderService(LoopbackService):
+    """The development provider on a loopback port."""
+
     def __init__(self, reactor: Any, port: int, provider: DevelopmentProvider) -> None:
         super().__init__(reactor, port, provider.app.resource())
 
 
 NAMES = ("127.0.0.1", "localhost")
 MAX_PATH, MAX_NAME = 1024, 255
-"""Characters of a path, bytes of a name: file systems raise an error above theirs."""
+"""Characters of a path, bytes of a name; beyond their limits file systems raise errors."""
 INDEX = "index.html"
 ABOUT = "gamed-dev.json"
-"""A file that no folder needs to have: it names the development server, whose port the developer chooses."""
+"""A generated file with the URL of the development server, whose port the developer chooses."""
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -72,16 +71,16 @@ TYPES = {
     ".json": "application/json",
     ".wasm": "application/wasm",
 }
-"""What a browser insists on, whatever this machine's own table of types says."""
+"""The types that browsers require, whatever this machine's own table of types says."""
 
 
 def origins(port: int) -> tuple[str, ...]:
-    """What a browser may send as `Origin` for a page on this port."""
+    """Return the values that a browser may send as `Origin` for a page on this port."""
     return tuple(f"http://{name}:{port}" for name in NAMES)
 
 
-def names_of(path: str) -> list[str] | None:
-    """The segments of a URL's path; None for what no file may be called here: hidden, or leading elsewhere."""
+def path_segments(path: str) -> list[str] | None:
+    """Return the segments of a URL's path, or None for a hidden file and for a path out of the folder."""
     try:
         names = unquote_to_bytes(path).decode("utf-8").split("/")[1:]
     except UnicodeDecodeError:
@@ -97,7 +96,10 @@ def _is_plain(name: str) -> bool:
 
 
 class StaticFiles(Resource):
-    """Folders laid over each other: of a name, the first that has it. `server` is the address of the game server."""
+    """A resource of the files of several folders, of which the first with a name serves it.
+
+    `server` is the URL of the game server.
+    """
 
     isLeaf = True
 
@@ -109,28 +111,28 @@ class StaticFiles(Resource):
 
     def render_GET(self, request: Any) -> bytes:
         if request.getHeader("host") not in self._hosts:
-            return _say(request, 421, "Not by this name.")
-        names = names_of(request.uri.decode("latin-1").partition("?")[0])
+            return _text(request, 421, "Not by this name.")
+        names = path_segments(request.uri.decode("latin-1").partition("?")[0])
         if names is None:
-            return _say(request, 404, "There is no such file.")
+            return _text(request, 404, "There is no such file.")
         for root in self._roots:
-            place = root.joinpath(*names[:-1], names[-1] or INDEX)
-            if place.is_file():
-                return _serve(request, place)
-            if place.is_dir():
+            file = root.joinpath(*names[:-1], names[-1] or INDEX)
+            if file.is_file():
+                return _serve(request, file)
+            if file.is_dir():
                 request.setHeader(b"location", f"{quote('/'.join(['', *names]))}/".encode())
-                return _say(request, 308, "See there.")
+                return _text(request, 308, "See there.")
         if names == [ABOUT]:
             return _send(request, TYPES[".json"], self._about)
-        return _say(request, 404, "There is no such file.")
+        return _text(request, 404, "There is no such file.")
 
     render_HEAD = render_GET
 
 
-def _serve(request: Any, place: Path) -> bytes:
-    """Read at once: a page's own files, asked for by one browser."""
-    kind = TYPES.get(place.suffix) or guess_type(place.name)[0] or "application/octet-stream"
-    return _send(request, kind, place.read_bytes())
+def _serve(request: Any, file: Path) -> bytes:
+    """Send a file, which is read at once: these are small files for one browser."""
+    kind = TYPES.get(file.suffix) or guess_type(file.name)[0] or "application/octet-stream"
+    return _send(request, kind, file.read_bytes())
 
 
 def _send(request: Any, kind: str, body: bytes) -> bytes:
@@ -139,7 +141,7 @@ def _send(request: Any, kind: str, body: bytes) -> bytes:
     return body
 
 
-def _say(request: Any, status: int, text: str) -> bytes:
+def _text(request: Any, status: int, text: str) -> bytes:
     request.setResponseCode(status)
     request.setHeader(b"content-type", b"text/plain; charset=utf-8")
     return f"{text}\n".encode()

@@ -11,7 +11,7 @@ from gamed.dev.documents import DISCORD_AUTHORIZE, DISCORD_TOKEN, DISCORD_USER, 
 from gamed.dev.servers import ProviderService
 from tests.e2e.cases import ServiceCase
 from tests.support.provider import development_provider
-from tests.test_layout import ROOT, house, imports
+from tests.test_layout import ROOT, imports, package
 
 OPENED = "import sys, gamed.cli.main, gamed.tap, gamed.service, gamed.cli.serve; print(*sys.modules)"
 
@@ -19,7 +19,7 @@ OPENED = "import sys, gamed.cli.main, gamed.tap, gamed.service, gamed.cli.serve;
 class AloneTests(SynchronousTestCase):
     def test_who_imports_it(self) -> None:
         """Its own modules and those of `gamed dev` are the only ones that import it, late imports included."""
-        modules = house()
+        modules = package()
         importers = {
             module
             for module, source in modules.items()

@@ -7,7 +7,7 @@ from typing import Any
 from treq.testing import StubTreq
 from twisted.trial.unittest import SynchronousTestCase
 
-from gamed.dev.servers import MAX_NAME, MAX_PATH, StaticFiles, names_of, origins
+from gamed.dev.servers import MAX_NAME, MAX_PATH, StaticFiles, origins, path_segments
 from tests.support.covers import covers
 
 
@@ -85,8 +85,8 @@ class StaticTests(SynchronousTestCase):
         self.assertEqual(origins(8082), ("http://127.0.0.1:8082", "http://localhost:8082"))
 
     def test_names(self) -> None:
-        self.assertEqual(names_of("/a/b"), ["a", "b"])
-        self.assertEqual(names_of("/a/"), ["a", ""])
-        self.assertEqual(names_of("/" + "x" * MAX_NAME), ["x" * MAX_NAME])
-        self.assertIsNone(names_of("/" + "%C3%9F" * 128))
-        self.assertIsNone(names_of("/a" * MAX_PATH))
+        self.assertEqual(path_segments("/a/b"), ["a", "b"])
+        self.assertEqual(path_segments("/a/"), ["a", ""])
+        self.assertEqual(path_segments("/" + "x" * MAX_NAME), ["x" * MAX_NAME])
+        self.assertIsNone(path_segments("/" + "%C3%9F" * 128))
+        self.assertIsNone(path_segments("/a" * MAX_PATH))

@@ -1,4 +1,4 @@
-"""Providers that can be told to misbehave; as they are made, both are honest."""
+"""These providers can be set to misbehave; at first both are correct."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

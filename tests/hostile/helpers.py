@@ -84,8 +84,8 @@ class HostileCase(BrowserCase):
         )
         self.open_site()
 
-    def mend(self) -> None:
-        """The provider is honest again."""
+    def repair(self) -> None:
+        """Make the provider correct again."""
         held, seen = self.far.held, self.far.seen
         self.far.__init__(self.server.now_ms)
         self.far.held, self.far.seen = held, seen
@@ -136,13 +136,13 @@ class HostileCase(BrowserCase):
         trip.pages.append(trip.browser.get(back.headers["location"]))
         return trip.pages[-1]
 
-    def told(self, trip: Trip) -> dict[str, Any]:
-        """What the waiting game is answered, within a second of now."""
+    def poll_result(self, trip: Trip) -> dict[str, Any]:
+        """Return the response that the waiting game gets within a second."""
         began = self.server.clock.seconds()
         while True:
             while not trip.poll.answers and self.server.clock.seconds() < began + PROMPTLY_SECONDS:
                 self.server.clock.advance(0.05)
-            self.assertTrue(trip.poll.answers, "the game is not told")
+            self.assertTrue(trip.poll.answers, "the game is not notified")
             answer = trip.poll.answer
             if answer.status != 202:
                 return dict(answer.json)
@@ -172,8 +172,8 @@ class HostileCase(BrowserCase):
 
     def ends(self, trip: Trip, page: Page, outcome: LoginFailure, cause: str) -> None:
         """The game has its code, the player one sentence, the owner one line; none has what is another's."""
-        told = self.told(trip)
-        self.assertEqual((told["status"], told["problem"]["code"]), ("failed", outcome.value))
+        result = self.poll_result(trip)
+        self.assertEqual((result["status"], result["problem"]["code"]), ("failed", outcome.value))
         title, advice = texts.ENDED[outcome]
         self.assertEqual((page.status, page.heading), (200, title))
         self.assertTrue(page.text.endswith(advice) or advice in page.text, page.text)
@@ -186,8 +186,8 @@ class HostileCase(BrowserCase):
         said = loads(detail) if detail.startswith('"') else detail
         self.assertRegex(said, rf"\A[ -~]*{escape(cause)}[ -~]*\Z")
         self.assertNotIn(said, page.html)
-        self.assertNotIn(said, str(told))
-        self.assertNotIn("access_token", told)
+        self.assertNotIn(said, str(result))
+        self.assertNotIn("access_token", result)
 
     def nothing_leaks(self) -> None:
         """No secret and no word of the provider's in log, page, answer or row."""

@@ -24,7 +24,7 @@ class CallbackCase(HostileCase):
         """Nothing was asked of the provider, nothing written for good, and the access log has the request's id."""
         self.assertEqual(self.far.calls(TOKEN), [])
         self.assertEqual((self.lasting(), self.saves()), (self.before, self.saved))
-        if trip.poll.answers:  # an attempt more is no news; a game at its first stage may have been told of the browser
+        if trip.poll.answers:  # another attempt does not change the stage; the browser's visit may have
             self.assertEqual(trip.poll.answer.status, 202)
         for secret in (trip.state, trip.code, MARK, "alert"):
             self.assertNotIn(secret, page.html + repr(page.headers) + repr(self.heard) + str(self.site.log.lines))
@@ -114,7 +114,7 @@ class Errors(CallbackCase):
 @covers("7/8")
 class Late(CallbackCase):
     def test_replayed(self) -> None:
-        """After it was taken, whoever won: no second code leaves, the browser is led to its page."""
+        """After a callback was accepted no second code is sent, and the browser gets its page."""
         trip = self.depart()
         self.finishes(trip)
         for code in (trip.code, "code-of-another"):
@@ -128,7 +128,7 @@ class Late(CallbackCase):
         self.far.changes["sub"] = 7
         trip = self.depart()
         self.return_(trip)
-        self.mend()
+        self.repair()
         page = trip.browser.get(self.callback(trip, code="code-of-another"))
         self.assertEqual((page.status, page.heading), (410, texts.ENDED[LoginFailure.PROVIDER_ERROR][0]))
         self.assertEqual(len(self.far.calls(TOKEN)), 1)

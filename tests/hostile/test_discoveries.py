@@ -43,7 +43,7 @@ class DiscoveryCase(HostileCase):
         self.sent_once()
 
     def refused(self, mode: Mode) -> None:
-        """It is over: the game, the player and the owner are told."""
+        """The sign-in ends, and the game, the player and the owner see why."""
         self.prepared(mode)
         game, browser, page, poll = self.pressed(mode)
         self.assertEqual(page.status, 303, page.text)
@@ -53,7 +53,7 @@ class DiscoveryCase(HostileCase):
         assert mode.outcome is not None
         self.ends(trip, trip.pages[1], mode.outcome, mode.cause)
         self.clean(trip.pages[1])
-        self.mend()
+        self.repair()
         self.pass_time(mode.heals)
         self.signs_in()
 

@@ -27,7 +27,7 @@ class ExchangeCase(HostileCase):
         self.assertEqual(self.saves(), saves)
         self.sent_once()
         self.nothing_leaks()
-        self.mend()
+        self.repair()
         self.pass_time(mode.heals)
         self.signs_in()
 

@@ -22,7 +22,7 @@ class IntentCase(HostileCase):
     typed: ClassVar[dict[str, str]]
 
     def begin(self) -> tuple[Game, PageBrowser, Page]:
-        """As whoever this is, with this intent."""
+        """Start a login of this player, with this intent."""
         game = self.game(token=self.token, provider=self.name, intent=self.intent.value)
         browser = self.new_browser()
         return game, browser, browser.post(browser.get(game.url).form("/continue"), self.typed)
@@ -49,7 +49,7 @@ class IntentCase(HostileCase):
         self.assertEqual((self.lasting(), self.saves()), (before, saves))
         self.sent_once()
         self.nothing_leaks()
-        self.mend()
+        self.repair()
         self.pass_time(mode.heals)
         self.signs_in()
         self.assertEqual(self.people(), people)

@@ -1,4 +1,4 @@
-"""What game, player and owner learn when a provider fails again and again, asks for patience, or is set up wrong."""
+"""Game, player and owner see the right outcome when a provider fails repeatedly, asks to wait, or is misconfigured."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class BreakerTests(OutcomeCase):
             self.fails(UNAVAILABLE)
 
     def test_opens_and_closes(self) -> None:
-        """After five failures in a row games are told at the start; after the pause one success closes it for good."""
+        """After five failures in a row new logins fail at the start; after the pause one success closes the circuit."""
         self.far.always(DISCORD_TOKEN, Reply(500))
         self.opened()
         self.assertEqual(self.turned_away(), FIRST_PAUSE_SECONDS)
@@ -48,7 +48,7 @@ class BreakerTests(OutcomeCase):
         self.assertEqual(self.turned_away(), 1)
         self.assertEqual(len(self.far.seen), asked, "nobody was asked meanwhile")
         self.pass_time(1)
-        self.mend()
+        self.repair()
         for _ in range(2):
             self.signs_in()
 
@@ -68,17 +68,17 @@ class BreakerTests(OutcomeCase):
         early = self.depart()
         self.far.always(DISCORD_TOKEN, Reply(500))
         self.opened()
-        self.mend()
+        self.repair()
         self.turned_away()
         self.finishes(early)
         self.signs_in()
 
     def test_errors_are_no_failures(self) -> None:
-        """A provider that answers, whatever it says, is not left alone."""
+        """A provider that answers, whatever the status, keeps getting requests."""
         self.far.always(DISCORD_TOKEN, error("invalid_grant"))
         for _ in range(2 * FAILURES):
             self.fails(LoginFailure.PROVIDER_ERROR)
-        self.mend()
+        self.repair()
         self.signs_in()
 
     def test_of_each_provider(self) -> None:
@@ -126,7 +126,7 @@ class PatienceTests(OutcomeCase):
         self.assertEqual(len(self.far.calls(DISCORD_TOKEN)), 1)
 
     def test_more_than_a_moment(self) -> None:
-        """Nothing is sent for as long as was asked, by seconds or by date; games are told at the start."""
+        """While the provider asks to wait, by seconds or by date, no request is sent, and new logins fail."""
         for asked, seconds in (("90", 90), ("Fri, 15 Jan 2027 08:04:00 GMT", None), ("9999999", 3600)):
             self.serve_hostile("discord")
             self.far.always(DISCORD_TOKEN, Reply(429, headers={"Retry-After": asked}))
@@ -138,7 +138,7 @@ class PatienceTests(OutcomeCase):
             self.heard.clear()
             self.ends(early, self.return_(early), UNAVAILABLE, "asked us to wait")
             self.assertEqual(len(self.far.seen), calls)
-            self.mend()
+            self.repair()
             self.pass_time(wait)
             self.signs_in()
 
@@ -148,7 +148,7 @@ class PatienceTests(OutcomeCase):
             self.serve_hostile("discord")
             self.far.always(DISCORD_TOKEN, Reply(503, headers={"Retry-After": asked}))
             self.fails(UNAVAILABLE, "answered 503")
-            self.mend()
+            self.repair()
             self.signs_in()
 
 
@@ -194,13 +194,13 @@ class ClockTests(OutcomeCase):
         self.late(4_000)
         for _ in range(FAILURES + 1):
             self.fails(LoginFailure.SERVER_CLOCK_SKEW)
-        self.mend()
+        self.repair()
         self.signs_in()
 
 
 @covers("7/5")
 class MisconfiguredTests(OutcomeCase):
-    """What only the owner can mend: the log names the setting, nobody else learns of it."""
+    """Misconfigurations: only the owner's log names the setting."""
 
     def tried(self, name: str, path: str, reply: Reply, *words: str) -> None:
         self.serve_hostile(name)
@@ -239,14 +239,14 @@ class MisconfiguredTests(OutcomeCase):
             ),
             strict=True,
         ):
-            self.mend()
+            self.repair()
             self.far.visited(trip.url)
             self.far.always(path, reply)
             self.heard.clear()
             self.ends(trip, self.return_(trip), outcome, "")
 
     def test_discovery_once(self) -> None:
-        """A crowd of browsers at a provider that is down asks it once at a time, not once each; every game is told."""
+        """Many browsers at a provider that is down cause one request at a time, and every game sees the outcome."""
         self.serve_hostile()
         self.far.always(DISCOVERY, Reply(hang=True))
         waiting: list[Any] = []
@@ -262,5 +262,5 @@ class MisconfiguredTests(OutcomeCase):
         self.assertEqual(len(self.far.calls(DISCOVERY)), 1)
         self.pass_time(10)
         self.assertEqual({connection.answer.status for connection in waiting}, {303})
-        told = {connection.answer.json["problem"]["code"] for connection in games}
-        self.assertEqual(told, {UNAVAILABLE.value})
+        result = {connection.answer.json["problem"]["code"] for connection in games}
+        self.assertEqual(result, {UNAVAILABLE.value})

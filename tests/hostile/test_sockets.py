@@ -1,4 +1,4 @@
-"""Whole sign-ins over real sockets to providers that drip, never end, or break off; only patience passes in memory."""
+"""Sign-ins over real sockets end at providers that send slowly, endlessly or incompletely; only the clock is fake."""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +50,7 @@ class Socket(Struct, frozen=True):
 
     @property
     def endless(self) -> bool:
-        """Whether only our patience ends it."""
+        """Return whether only our deadline ends it."""
         return "within 10 s" in self.cause or "not complete" in self.cause
 
 

@@ -1,4 +1,4 @@
-"""When a provider is left alone: a pure judgement over what it answered and when."""
+"""The circuit breaker decides from a provider's responses when to skip requests."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,13 +26,13 @@ def failing(times: int, now: float = 0, state: CircuitState | None = None) -> Ci
 
 class StateTests(SynchronousTestCase):
     def test_failures_in_a_row(self) -> None:
-        """Four are none; the fifth closes the door for 30 s; an answer in between starts the count again."""
+        """Four failures do nothing; the fifth opens the circuit for 30 s; a response in between resets the count."""
         self.assertEqual(failing(FAILURES - 1).closed_for(0), 0)
         self.assertEqual(failing(FAILURES).closed_for(0), 30)
         self.assertEqual(failing(FAILURES - 1, 0, failing(FAILURES - 1).answered()).closed_for(0), 0)
 
     def test_one_login_counts_once(self) -> None:
-        """Count the logins that failed, not their failures: one login alone never opens the breaker."""
+        """Logins are counted, not their failures: one login alone never opens the circuit."""
         state = CircuitState()
         for _ in range(3 * FAILURES):
             state = state.failed(0, login_id="lgn_a")
@@ -43,20 +43,20 @@ class StateTests(SynchronousTestCase):
         self.assertEqual(state.failed(0, login_id="lgn_b").closed_for(0), 30)
         self.assertEqual(state.answered().failed(0, login_id="lgn_a").failures, 1)
 
-    def test_one_login_may_ask_for_patience(self) -> None:
-        """Obey `Retry-After` of every answer, also of a login that was counted before."""
+    def test_retry_after_of_one_login(self) -> None:
+        """`Retry-After` counts in every response, also of a login that was counted before."""
         state = CircuitState().failed(0, login_id="lgn_a").failed(0, 100, login_id="lgn_a")
         self.assertEqual((state.failures, state.cooldown.left(0)), (1, 100))
 
     def test_few_logins_are_remembered(self) -> None:
-        """Keep no more logins than it takes to open the breaker."""
+        """No more logins are remembered than open the circuit."""
         state = CircuitState()
         for number in range(1000):
             state = state.failed(number * LONGEST_PAUSE_SECONDS, login_id=f"lgn_{number}")
         self.assertEqual(len(state.failed_logins), FAILURES)
 
     def test_pauses_grow(self) -> None:
-        """Each failure after a pause doubles it, up to five minutes, and an answer ends all of it."""
+        """Each failure after a pause doubles it, up to five minutes; a response ends it."""
         state, now, pauses = failing(FAILURES), 0.0, []
         for _ in range(20):
             pauses.append(state.closed_for(now))
@@ -67,11 +67,11 @@ class StateTests(SynchronousTestCase):
         self.assertEqual(state.answered().closed_for(now), 0)
 
     def test_many_at_once(self) -> None:
-        """Fifty sign-ins that fail while the door is closed make the pause no longer."""
+        """Failures while the circuit is open do not extend the pause."""
         self.assertEqual(failing(50).closed_for(0), 30)
 
-    def test_patience(self) -> None:
-        """Retry-After holds whatever else is answered, up to an hour; a shorter one does not cut a longer one."""
+    def test_cooldown(self) -> None:
+        """A cooldown lasts up to an hour, whatever other responses come; a shorter one does not replace it."""
         state = CircuitState().failed(0, 100).answered()
         self.assertEqual((state.cooldown.left(0), state.closed_for(40)), (100, 60))
         self.assertEqual(state.failed(10, 5).cooldown.left(10), 90)
@@ -79,8 +79,8 @@ class StateTests(SynchronousTestCase):
         self.assertEqual(CircuitState().failed(0, SHORT_SECONDS).closed_for(0), 0)
         self.assertEqual(CircuitState().failed(0, 0), failing(1))
 
-    def test_refusals(self) -> None:
-        """A thousand within ten minutes silence us for ten; spread over more they do not."""
+    def test_rejections(self) -> None:
+        """A thousand rejections within ten minutes start a cooldown of ten minutes; over a longer time they do not."""
         state = CircuitState()
         for _ in range(REJECTIONS - 1):
             state = state.rejected(0)
@@ -89,7 +89,7 @@ class StateTests(SynchronousTestCase):
         self.assertEqual(state.rejected(REJECTION_WINDOW_SECONDS).cooldown.left(REJECTION_WINDOW_SECONDS), 0)
 
     def test_clock_set_back(self) -> None:
-        """A clock that is set back by a day holds nothing for a day."""
+        """A clock that is set back by a day ends every pause."""
         state = failing(FAILURES, 1_000_000).failed(1_000_000, 3600)
         self.assertEqual(state.closed_for(1_000_000 - 86400), 0)
 
@@ -102,7 +102,7 @@ class StateTests(SynchronousTestCase):
         )
     )
     def test_it_always_ends(self, events: list[tuple[str, float, int]]) -> None:
-        """Whatever happened, an hour later the door is open, and what is remembered is little."""
+        """Whatever happened, an hour later the circuit is closed, and the state is small."""
         state, now = CircuitState(), 0.0
         for event, wait, seconds in events:
             now += wait
@@ -122,7 +122,7 @@ class StateTests(SynchronousTestCase):
 
 class BreakerTests(SynchronousTestCase):
     def test_retry_after_is_whole(self) -> None:
-        """What a client is told is whole seconds, rounded up, never 0."""
+        """`retry_after` is in whole seconds, rounded up, never 0."""
         now = [0.0]
         breaker = CircuitBreaker(lambda: now[0])
         for _ in range(FAILURES):

@@ -1,4 +1,4 @@
-"""The one door out, in memory: what is believed, what is asked again, and what the owner is told (PROTOCOL 3.3)."""
+"""The HTTP client for providers accepts, repeats and reports responses as PROTOCOL 3.3 says, here in memory."""
 
 from collections.abc import Sequence
 from gzip import compress
@@ -31,7 +31,7 @@ OK = b'{"id":"7","access_token":"a-7","token_type":"Bearer"}'
 
 @implementer(IAgent)
 class FailingAgent:
-    """Fails with each of these in turn, then hands on."""
+    """An agent that fails with each of these errors in turn, then calls the other agent."""
 
     def __init__(self, errors: Sequence[Exception], agent: Any) -> None:
         self.errors = list(errors)
@@ -43,20 +43,20 @@ class FailingAgent:
         return fail(self.errors.pop(0)) if self.errors else self.agent.request(*arguments)
 
 
-class DoorCase(SynchronousTestCase):
+class ClientTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.desk = discord()
 
     def failure(self, desk: Desk | None = None) -> ProviderFailure:
-        """Of a sign-in that fails at once."""
+        """Return the failure of a sign-in that fails at once."""
         failed = self.failureResultOf(started((desk or self.desk).identify()), ProviderFailure)
         assert isinstance(failed.value, ProviderFailure)
         return failed.value
 
 
-class AnswerTests(DoorCase):
+class AnswerTests(ClientTestCase):
     def test_every_status(self) -> None:
-        """From either endpoint only 200 makes a player; each other status ends in its own outcome, typed."""
+        """From either endpoint only 200 identifies a player; each other status has its own outcome."""
         for path in (TOKEN, ME):
             for status in (*range(200, 227), *range(300, 309), *range(400, 452), *range(500, 512), 599):
                 desk = discord()
@@ -73,7 +73,7 @@ class AnswerTests(DoorCase):
 
     @covers("threats/18")
     def test_redirects_are_not_followed(self) -> None:
-        """A redirect ends the sign-in; nothing is sent to where it points, above all no credential."""
+        """A redirect ends the sign-in; no request is sent to its target."""
         for path in (TOKEN, ME):
             for status in (301, 302, 303, 307, 308):
                 desk = discord()
@@ -82,7 +82,7 @@ class AnswerTests(DoorCase):
                 self.assertEqual({call.url.split("/")[2] for call in desk.far.seen}, {"discord.com"})
 
     def test_bodies(self) -> None:
-        """HTML, arrays, names twice, depth, half a body, nothing: an error of the provider, quoted nowhere."""
+        """HTML, arrays, repeated names, depth, incomplete and empty content are provider errors, and are not quoted."""
         for path in (TOKEN, ME):
             for body in (
                 *(b"", b"<html>LEAK</html>", b"[" + OK + b"]", b'"LEAK"', OK[:-1], OK + OK, OK + b" LEAK", b"null"),
@@ -96,7 +96,7 @@ class AnswerTests(DoorCase):
                 self.assertNotIn("LEAK", str(failure))
 
     def test_size(self) -> None:
-        """64 KiB are taken, one byte more is not, with a length or in chunks."""
+        """64 KiB are accepted, one byte more is not, with a length or in chunks."""
         for path in (TOKEN, ME):
             padded = OK[:-1] + b',"x":"' + b"x" * (MAX_BODY_BYTES - len(OK) - 7) + b'"}'
             self.assertEqual((len(padded), MAX_BODY_BYTES), (65536, 65536))
@@ -108,7 +108,7 @@ class AnswerTests(DoorCase):
 
     @covers("threats/20")
     def test_codings(self) -> None:
-        """Nothing but identity is asked for, and nothing else is decoded, whatever a field calls it."""
+        """Only identity is requested, and a response with another coding is not decoded."""
         for path in (TOKEN, ME):
             for coding in (
                 "gzip",
@@ -155,7 +155,7 @@ class AnswerTests(DoorCase):
 
 
 @covers("threats/20")
-class TimeTests(DoorCase):
+class TimeTests(ClientTestCase):
     def test_no_answer(self) -> None:
         """An endpoint that says nothing ends the sign-in after 10 s as unavailable, not sooner."""
         for path in (TOKEN, ME):
@@ -181,7 +181,7 @@ class TimeTests(DoorCase):
         self.failureResultOf(waiting, ProviderUnavailable)
 
 
-class AgainTests(DoorCase):
+class AgainTests(ClientTestCase):
     def test_not_sent(self) -> None:
         """A connection that could not be made is tried once more, for a code as for anything; then no more."""
         for error in (ConnectionRefusedError(), DNSLookupError("no"), TimeoutError()):
@@ -207,7 +207,7 @@ class AgainTests(DoorCase):
 
     @covers("threats/14")
     def test_a_code_is_sent_once(self) -> None:
-        """However the token endpoint asks for patience, the code is not sent again."""
+        """The code is not sent again, whatever the token endpoint's Retry-After."""
         for status in (429, 503):
             for patience in ("0", "1", "3", http_date(START_MS + 2000)):
                 desk = discord()
@@ -231,7 +231,7 @@ class AgainTests(DoorCase):
                 self.assertEqual((len(desk.far.calls(TOKEN)), len(desk.far.calls(ME))), (1, 2))
 
     def test_no_second_wait(self) -> None:
-        """Asked for patience twice, the sign-in ends."""
+        """A second Retry-After ends the sign-in."""
         patience = Reply(429, headers={"Retry-After": "1"})
         self.desk.far.script(ME, patience, patience)
         waiting = started(self.desk.identify())
@@ -267,7 +267,7 @@ class AgainTests(DoorCase):
 
 
 @covers("threats/21")
-class BreakerTests(DoorCase):
+class BreakerTests(ClientTestCase):
     def test_opens_and_closes(self) -> None:
         """After five failures in a row no sign-in begins for 30 s; then one that works closes it for good."""
         for number in range(FAILURES):
@@ -330,7 +330,7 @@ class BreakerTests(DoorCase):
         self.desk.provider.require_available()
 
     def test_left_alone(self) -> None:
-        """While the provider wants to be left alone nothing is sent at all, and starts say for how long."""
+        """During a cooldown no request is sent, and new logins get its duration."""
         self.desk.far.script(TOKEN, Reply(429, headers={"Retry-After": "120"}))
         self.failure()
         for _ in range(3):
@@ -378,7 +378,7 @@ class BreakerTests(DoorCase):
             self.assertEqual(breaker.cooldown(), REJECTION_WINDOW_SECONDS if counts else 0)
 
 
-class CauseTests(DoorCase):
+class CauseTests(ClientTestCase):
     @covers("threats/48")
     def test_nothing_leaks(self) -> None:
         """No cause holds code, verifier, token, secret or anything the provider wrote."""

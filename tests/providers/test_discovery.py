@@ -1,4 +1,4 @@
-"""Metadata, key sets, subjects and the parameters of the flow: pure judgements over what providers publish."""
+"""Metadata, key sets, subjects and the parameters of the code flow are validated by pure functions."""
 
 import contextlib
 from base64 import urlsafe_b64encode
@@ -90,12 +90,12 @@ class FlowTests(SynchronousTestCase):
 
 
 class MetadataTests(SynchronousTestCase):
-    def judge(self, issuer: str = ISSUER, **changes: object) -> Any:
+    def validate(self, issuer: str = ISSUER, **changes: object) -> Any:
         return validate_metadata(DOCUMENT | {"issuer": issuer} | changes, issuer, ALGORITHMS)
 
     def test_the_least(self) -> None:
         """Three addresses are enough: RS256, HTTP Basic and no promise of iss are what silence means."""
-        metadata = self.judge()
+        metadata = self.validate()
         self.assertEqual(metadata.token_endpoint, "https://tokens.example/token")
         self.assertEqual(metadata.algorithms, {"RS256"})
         self.assertEqual((metadata.basic_auth, metadata.iss_promised), (True, False))
@@ -104,14 +104,14 @@ class MetadataTests(SynchronousTestCase):
         """Of what a provider offers only what we accept counts."""
         algorithms = "id_token_signing_alg_values_supported"
         methods = "token_endpoint_auth_methods_supported"
-        self.assertEqual(self.judge(**{algorithms: ["HS256", "ES256", "none"]}).algorithms, {"ES256"})
-        self.assertEqual(self.judge(**{algorithms: ["PS256", "RS256", "ES256"]}).algorithms, set(ALGORITHMS))
-        self.assertTrue(self.judge(**{methods: ["client_secret_post", "client_secret_basic"]}).basic_auth)
-        self.assertFalse(self.judge(**{methods: ["private_key_jwt", "client_secret_post"]}).basic_auth)
-        self.assertTrue(self.judge(**{methods: ["private_key_jwt", "none"]}).basic_auth)
-        self.assertRaises(ProviderError, self.judge, **{methods: "client_secret_post"})
+        self.assertEqual(self.validate(**{algorithms: ["HS256", "ES256", "none"]}).algorithms, {"ES256"})
+        self.assertEqual(self.validate(**{algorithms: ["PS256", "RS256", "ES256"]}).algorithms, set(ALGORITHMS))
+        self.assertTrue(self.validate(**{methods: ["client_secret_post", "client_secret_basic"]}).basic_auth)
+        self.assertFalse(self.validate(**{methods: ["private_key_jwt", "client_secret_post"]}).basic_auth)
+        self.assertTrue(self.validate(**{methods: ["private_key_jwt", "none"]}).basic_auth)
+        self.assertRaises(ProviderError, self.validate, **{methods: "client_secret_post"})
         for promised, said in ((True, True), (False, False), (False, "true"), (False, 1), (False, None)):
-            metadata = self.judge(authorization_response_iss_parameter_supported=said)
+            metadata = self.validate(authorization_response_iss_parameter_supported=said)
             self.assertIs(metadata.iss_promised, promised)
 
     def test_what_cannot_work(self) -> None:
@@ -123,10 +123,10 @@ class MetadataTests(SynchronousTestCase):
             ("id_token_signing_alg_values_supported", []),
         ):
             with self.assertRaises(ProviderMisconfigured) as failed:
-                self.judge(**{name: offered})
+                self.validate(**{name: offered})
             self.assertIn(name, str(failed.exception))
             for nonsense in ("S256", 7, {}, [7], [["S256"]], [None]):
-                self.assertRaises(ProviderError, self.judge, **{name: nonsense})
+                self.assertRaises(ProviderError, self.validate, **{name: nonsense})
 
     def test_other_issuer(self) -> None:
         """The issuer to the byte; a slash more is another one."""
@@ -151,17 +151,17 @@ class MetadataTests(SynchronousTestCase):
                 *("http://localhost/t", "https://localhost/t", "http://127.0.0.1:8080/t", "https://127.0.0.1/t"),
                 *("https://[::1]/t", "http://[::1]/t", "https://id.example/" + "x" * 2048),
             ):
-                self.assertRaises(ProviderError, self.judge, **{name: url})
+                self.assertRaises(ProviderError, self.validate, **{name: url})
 
     def test_loopback(self) -> None:
         """An issuer on this machine may speak plain http, to this machine only."""
         home = "http://127.0.0.1:9000"
         local = {name: f"{home}/x" for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")}
-        self.assertEqual(self.judge(home, **local).token_endpoint, f"{home}/x")
-        self.assertEqual(self.judge(home, **local | {"jwks_uri": "http://[::1]/k"}).jwks_uri, "http://[::1]/k")
-        self.assertRaises(ProviderError, self.judge, home, **local | {"token_endpoint": "http://id.example/x"})
+        self.assertEqual(self.validate(home, **local).token_endpoint, f"{home}/x")
+        self.assertEqual(self.validate(home, **local | {"jwks_uri": "http://[::1]/k"}).jwks_uri, "http://[::1]/k")
+        self.assertRaises(ProviderError, self.validate, home, **local | {"token_endpoint": "http://id.example/x"})
         secure = "https://localhost"
-        self.assertRaises(ProviderError, self.judge, secure, **local)
+        self.assertRaises(ProviderError, self.validate, secure, **local)
 
     def test_places(self) -> None:
         """The document's address, origins, and Google's two spellings."""
@@ -284,9 +284,9 @@ class SubjectTests(SynchronousTestCase):
     @settings(deadline=None)
     def test_any_value(self, value: object) -> None:
         """Any value is a subject that is text, or a ProviderError."""
-        for judge in (parse_discord_id, openid_subject, lambda value: account_subject({"x": value}, "x")):
+        for validate in (parse_discord_id, openid_subject, lambda value: account_subject({"x": value}, "x")):
             with contextlib.suppress(ProviderError):
-                self.assertTrue(judge(value))
+                self.assertTrue(validate(value))
 
 
 class IdentityTests(SynchronousTestCase):

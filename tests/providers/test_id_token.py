@@ -193,7 +193,7 @@ class SignatureTests(SynchronousTestCase):
 
 @covers("5/16", "threats/16")
 class ClaimTests(SynchronousTestCase):
-    def judge(self, claims: Mapping[str, object], offset_ms: int | None = None, now: float = NOW) -> str:
+    def validate(self, claims: Mapping[str, object], offset_ms: int | None = None, now: float = NOW) -> str:
         return validate_claims(claims, EXPECTED, int(now * 1000), offset_ms)
 
     def test_payload_is_one_object(self) -> None:
@@ -209,21 +209,21 @@ class ClaimTests(SynchronousTestCase):
         for name in ("iss", "aud", "exp", "iat", "nonce", "sub"):
             for value in forms:
                 if (name, value) != ("sub", "x"):
-                    self.assertRaises(ProviderError, self.judge, changed(**{name: value}))
+                    self.assertRaises(ProviderError, self.validate, changed(**{name: value}))
         for value in (None, "", "x", True, [], {}, -1, float("inf"), 2**60):
-            self.assertRaises(ProviderError, self.judge, changed(nbf=value))
+            self.assertRaises(ProviderError, self.validate, changed(nbf=value))
 
     def test_issuer(self) -> None:
         """The issuer to the letter."""
         for iss in (ISSUER + "/", ISSUER.upper(), "http://id.example", [ISSUER], ISSUER + "\n", "id.example"):
-            self.assertRaises(ProviderError, self.judge, changed(iss=iss))
+            self.assertRaises(ProviderError, self.validate, changed(iss=iss))
 
     def test_google_has_two_spellings(self) -> None:
         """Google's tokens may leave the scheme out; nobody else's may, and nobody says Google's."""
         google = ExpectedClaims(accepted_issuers(GOOGLE), "client:7", NONCE)
         for iss in ("https://accounts.google.com", "accounts.google.com"):
             self.assertEqual(validate_claims(changed(iss=iss), google, NOW * 1000, None), "player-7")
-            self.assertRaises(ProviderError, self.judge, changed(iss=iss))
+            self.assertRaises(ProviderError, self.validate, changed(iss=iss))
         for iss in ("http://accounts.google.com", "accounts.google.com/", ISSUER):
             self.assertRaises(ProviderError, validate_claims, changed(iss=iss), google, NOW * 1000, None)
 
@@ -237,7 +237,7 @@ class ClaimTests(SynchronousTestCase):
             {"aud": [me], "azp": me},
         ]
         for claims in good:
-            self.assertEqual(self.judge(changed(**claims)), "player-7")
+            self.assertEqual(self.validate(changed(**claims)), "player-7")
         bad: list[dict[str, object]] = [
             *({"aud": other}, {"aud": [other]}, {"aud": []}, {"aud": [me, other]}, {"aud": [me, me]}, {"aud": [me, 7]}),
             *({"aud": [me, other], "azp": other}, {"aud": me, "azp": other}, {"aud": me, "azp": None}),
@@ -248,12 +248,12 @@ class ClaimTests(SynchronousTestCase):
             {"azp": me, "aud": 7},
         ]
         for claims in bad:
-            self.assertRaises(ProviderError, self.judge, changed(**claims))
+            self.assertRaises(ProviderError, self.validate, changed(**claims))
 
     def test_nonce(self) -> None:
         """The nonce of this attempt to the letter; an attempt without one takes no token at all."""
         for nonce in (NONCE + "x", NONCE[:-1], NONCE.upper(), [NONCE], "ñ" * 43, "\ud800"):
-            self.assertRaises(ProviderError, self.judge, changed(nonce=nonce))
+            self.assertRaises(ProviderError, self.validate, changed(nonce=nonce))
         for none in (None, ""):
             expected = ExpectedClaims(frozenset({ISSUER}), "client:7", none)
             for nonce in (MISSING, "", None):
@@ -262,9 +262,9 @@ class ClaimTests(SynchronousTestCase):
     def test_subject(self) -> None:
         """1 to 255 ASCII characters without controls."""
         for sub in ("1", "x" * 255, "auth0|5f", "a b", "~!"):
-            self.assertEqual(self.judge(changed(sub=sub)), sub)
+            self.assertEqual(self.validate(changed(sub=sub)), sub)
         for bad in ("", "x" * 256, "é", "a\n", "\x00", " a", "a ", "\x7f", 7, None, ["a"], "a\u200b"):
-            self.assertRaises(ProviderError, self.judge, changed(sub=bad))
+            self.assertRaises(ProviderError, self.validate, changed(sub=bad))
 
     def test_times_at_the_edge(self) -> None:
         """Each time holds up to 120 s beyond its edge and not a second longer."""
@@ -276,26 +276,26 @@ class ClaimTests(SynchronousTestCase):
         )
         for name, good, bad in edges:
             base = changed(exp=NOW + 3600) if name != "exp" else GOOD
-            self.assertEqual(self.judge({**base, name: good}), "player-7")
+            self.assertEqual(self.validate({**base, name: good}), "player-7")
             with self.assertRaises(ProviderError):
-                self.judge({**base, name: bad})
-        self.assertEqual(self.judge(changed(iat=NOW + 0.5, exp=NOW + 60.25, nbf=NOW - 1e6)), "player-7")
+                self.validate({**base, name: bad})
+        self.assertEqual(self.validate(changed(iat=NOW + 0.5, exp=NOW + 60.25, nbf=NOW - 1e6)), "player-7")
 
     def test_clock_skew(self) -> None:
         """A token in time by the provider's Date only is the fault of this machine's clock; it says how much."""
         for ahead in (-86400, -3600, -121, 3600, 86400):
             with self.assertRaises(ServerClockSkew) as skew:
-                self.judge(changed(exp=NOW + 300), offset_ms=-ahead * 1000, now=NOW + ahead)
+                self.validate(changed(exp=NOW + 300), offset_ms=-ahead * 1000, now=NOW + ahead)
             self.assertIn(f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'}", str(skew.exception))
 
     def test_no_clock_skew(self) -> None:
         """Without a Date, or with one that agrees with us or excuses nothing, it is the provider's error."""
         for offset_ms in (None, 0, 60_000, -120_000, 7_200_000, -86_400_000):
             with self.assertRaises(ProviderError):
-                self.judge(changed(exp=NOW - 3000), offset_ms=offset_ms)
+                self.validate(changed(exp=NOW - 3000), offset_ms=offset_ms)
         with self.assertRaises(ProviderError):
-            self.judge(changed(exp=NOW - 150), offset_ms=-100_000)
-        self.assertEqual(self.judge(GOOD, offset_ms=86_400_000), "player-7")
+            self.validate(changed(exp=NOW - 150), offset_ms=-100_000)
+        self.assertEqual(self.validate(GOOD, offset_ms=86_400_000), "player-7")
 
     @given(
         st.dictionaries(
@@ -313,7 +313,7 @@ class ClaimTests(SynchronousTestCase):
     def test_any_claims(self, changes: dict[str, object], offset_ms: int | None) -> None:
         """Whatever is claimed ends in a subject of ASCII text or a ProviderFailure; nothing else escapes."""
         try:
-            subject = self.judge(GOOD | changes, offset_ms)
+            subject = self.validate(GOOD | changes, offset_ms)
         except ProviderFailure:
             return
         self.assertTrue(subject.isascii() and subject == (GOOD | changes)["sub"])

@@ -49,8 +49,8 @@ class TokenTests(SynchronousTestCase):
     def test_errors_with_200(self) -> None:
         """An error object is an error whatever its status and whatever stands beside it."""
         for error in ("invalid_grant", "bad_verification_code", "anything", "", 0, False, {}, [], 7, "invalid\nX"):
-            for judge in (validate_tokens, validate_document):
-                self.assertRaises(ProviderError, judge, answer(**GOOD, id="7", error=error))
+            for validate in (validate_tokens, validate_document):
+                self.assertRaises(ProviderError, validate, answer(**GOOD, id="7", error=error))
 
     def test_registered_errors(self) -> None:
         """Each registered error has its outcome, with any status, and is named in the cause."""
@@ -85,7 +85,7 @@ class TokenTests(SynchronousTestCase):
             self.assertNotIn("LEAK", str(failed.exception))
 
     def test_redirect_uri_in_the_description(self) -> None:
-        """Where only the description says that the redirect URI is refused, the owner is told that."""
+        """If only the description mentions the redirect URI, the owner's log does, too."""
         refused = answer(400, error="invalid_grant", error_description='Invalid "redirect_uri" in request.')
         with self.assertRaises(ProviderMisconfigured) as failed:
             validate_tokens(refused)

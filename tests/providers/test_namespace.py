@@ -1,4 +1,4 @@
-"""Where a provider's subjects are unique: told by where they come from, never by the name in the file."""
+"""The namespace of a provider's subjects follows from its issuer or origin, not from its name in the file."""
 
 from twisted.trial.unittest import SynchronousTestCase
 

@@ -246,7 +246,7 @@ class DocumentTests(OidcCase):
             self.assertEqual({call.path for call in self.far.seen}, {DISCOVERY})
 
     def test_wrong_issuer_in_the_file(self) -> None:
-        """Where no document is, the owner is told to look at the issuer."""
+        """If the document is missing, the owner's log says to check the issuer."""
         self.far.script(DISCOVERY, Reply(404))
         failed = self.failureResultOf(started(self.desk.go()), ProviderMisconfigured).value
         self.assertIn("issuer", str(failed))

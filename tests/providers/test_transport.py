@@ -137,7 +137,7 @@ class SocketCase(TestCase):
         self.fail("it was believed")
 
     async def given_up(self, **how: Any) -> str:
-        """As refused(), when the far end has begun its last script and then all its time is over."""
+        """Do as refused(), and let the deadline pass once the far end has begun its last script."""
         self.clock = Clock()
         refused = Deferred.fromCoroutine(self.refused(ProviderUnavailable, **how))
         await self.far.begun
@@ -154,7 +154,7 @@ class SocketCase(TestCase):
 @covers("threats/20")
 class AnswerTests(SocketCase):
     async def test_good(self) -> None:
-        """An answer with a length, in chunks, or ended by the end of the connection."""
+        """A response with a length, in chunks, or ended by the end of the connection is read."""
         chunked = HEAD + b'Transfer-Encoding: chunked\r\n\r\n3;x=y\r\n{"a\r\n4\r\n":1}\r\n0\r\n\r\n'
         for raw, end in (
             (GOOD, False),
@@ -166,7 +166,7 @@ class AnswerTests(SocketCase):
             self.assertEqual((await self.ask()).members, {"a": 1})
 
     async def test_drips(self) -> None:
-        """A head, a body or chunks that come byte by byte end at the deadline, and the connection with them."""
+        """A head, content or chunks that arrive byte by byte end at the deadline, and the connection is closed."""
         for raw, piece in (
             (b"HTTP/1.1 200 OK\r\nX: ", b"x"),
             (HEAD, b"X: y\r\n"),
@@ -324,7 +324,7 @@ class SentTests(SocketCase):
 @covers("threats/18")
 class TlsTests(SocketCase):
     async def test_untrusted(self) -> None:
-        """A certificate nobody signed: no request leaves, and the owner is told where to look."""
+        """For a self-signed certificate no request is sent, and the log names the cause."""
         self.listen(says(GOOD), context=certificate("localhost").options())
         cause = await self.refused(ProviderUnavailable, url=f"https://localhost:{self.port}/")
         self.assertIn("certificate is not accepted", cause)

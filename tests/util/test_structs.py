@@ -28,11 +28,11 @@ class StructsTests(SynchronousTestCase):
         self.assertNotEqual(account, Account("anna", 5679))
 
     def test_hidden_within(self) -> None:
-        """Whoever holds it shows no more."""
+        """The text of a container does not show the redacted fields either."""
         self.assertEqual(repr([Account("anna", 5678)]), "[Account(name='anna')]")
 
     def test_nothing_to_hide(self) -> None:
-        """A name that is no field is a slip, and seen at once."""
+        """A name that is not a field raises TypeError."""
 
         class Other(Struct):
             name: str
