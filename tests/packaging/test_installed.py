@@ -21,7 +21,7 @@ print([maker.module for maker in getPlugins(IServiceMaker) if maker.tapname == "
 SHIPPED = """
 from importlib.resources import files
 root = files("gamed")
-print(sorted(script.name for kind in ("auth", "state") for script in (root / "storage/schema" / kind).iterdir()))
+print(sorted(script.name for kind in ("auth", "state") for script in (root / "database/schema" / kind).iterdir()))
 print((root / "py.typed").is_file())
 """
 
