@@ -170,7 +170,7 @@ _BYTE: Final = bytearray(1)
 
 
 def _is_in_cache(descriptor: int, at: int) -> bool:
-    """Return whether a byte can be read without waiting; False also if the file system cannot tell or the file ends."""
+    """Return whether a byte can be read without waiting; False also if that is not known or the file ends."""
     try:
         return os.preadv(descriptor, [_BYTE], at, os.RWF_NOWAIT) == 1
     except OSError as e:

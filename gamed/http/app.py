@@ -15,7 +15,7 @@ Routes declare full paths and methods. An endpoint is named as its method. `stri
 characters, `text` one with any characters, which the handler checks, `path` the rest of the path, `token` the 22
 characters of a login link (PROTOCOL 3.1). A handler returns bytes, text or None, at once or later; it sets the status
 and the content type, the connection does the rest. Errors are rows of tables (gamed.http.problems) instead of Klein's
-error handlers, because most errors are raised before a handler runs and must look the same.
+error handlers, because most errors are raised before a handler runs and must have the same form.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""These are the errors of HTTP itself; `str(error)` becomes the `detail` for a person (PROTOCOL 1)."""
+"""These are the errors of HTTP itself; `str(error)` becomes the `detail` of the problem (PROTOCOL 1)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,11 +25,11 @@ class HttpError(Exception):
 
 
 class BadRequest(HttpError):
-    """Not HTTP/1.1 as RFC 9112 writes it, or a query that cannot be read."""
+    """A request that is not HTTP/1.1 (RFC 9112), or a query that cannot be parsed."""
 
 
 class BadPrecondition(HttpError):
-    """Entity-tags of a GET or HEAD that cannot be read."""
+    """Malformed entity-tags in a GET or HEAD."""
 
 
 class InvalidRequest(HttpError):
@@ -42,11 +42,11 @@ class InvalidRequest(HttpError):
 
 
 class RouteNotFound(HttpError):
-    """No route has this path."""
+    """A path that no route has."""
 
 
 class MethodNotAllowed(HttpError):
-    """The path exists, the method does not; `allowed` goes into Allow."""
+    """A method that the path does not support; `allowed` are the supported ones, for Allow."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         super().__init__(f"This address answers {', '.join(sorted(allowed))}.")
@@ -54,19 +54,19 @@ class MethodNotAllowed(HttpError):
 
 
 class RequestTimeout(HttpError):
-    """The head or the body came too slowly."""
+    """A head or a body that arrives too slowly."""
 
 
 class BodyTooLarge(HttpError):
-    """More bytes than the route takes."""
+    """A body of more bytes than the route accepts."""
 
 
 class UnsupportedMediaType(HttpError):
-    """A body of another type, or with a coding."""
+    """A body of another media type, or with a content coding."""
 
 
 class MisdirectedRequest(HttpError):
-    """Host names another server (RFC 9110 15.5.20)."""
+    """A Host field that names another server (RFC 9110 15.5.20)."""
 
 
 class HeadTooLarge(HttpError):
@@ -74,8 +74,8 @@ class HeadTooLarge(HttpError):
 
 
 class Unhealthy(HttpError):
-    """The last check of the stores failed."""
+    """A failed health check of the databases."""
 
 
 class ShuttingDown(HttpError):
-    """The service is going down; the same request will work on the next start."""
+    """A request during shutdown, which the client may repeat after the next start."""

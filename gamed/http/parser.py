@@ -229,7 +229,7 @@ class ChunkedDecoder:
         self.malformed = False
 
     def decode(self, data: bytes) -> bytes:
-        """Return the decoded bytes; afterwards look at `malformed` and `complete`."""
+        """Return the decoded bytes; `malformed` and `complete` are set afterwards."""
         self._buffer += data
         decoded: list[bytes] = []
         while not (self.complete or self.malformed) and self._buffer and self._step(decoded):

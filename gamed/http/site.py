@@ -82,7 +82,7 @@ class Site:
         return Routed(match, head, match.refusal)
 
     def route_malformed(self, line: RawRequestHead | None) -> Routed:
-        """Find the route that answers a malformed head, as far as its first line tells; there is no refusal in it."""
+        """Find the route that answers a malformed head, as far as its first line is known; it has no refusal."""
         if line is not None:
             routed = self.route(line, LOCAL_SOCKET)
             if routed.head.path:
