@@ -1,4 +1,4 @@
-"""The whole service over files that are damaged at random, spoken to in HTTP without a socket."""
+"""Helpers for the whole service on files that are damaged at random, with HTTP but without a socket."""
 
 import shutil
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ PAGE = 4096
 NAME, PASSWORD = "Zaphod.B", "correct horse battery staple"
 SLOTS = tuple(f"slot{n}" for n in range(6))
 SMALL, INLINE, LARGE = 900, 60_000, 400_000
-"""In the row, in one part, in several."""
+"""The sizes of saves that are in their row, in one part, and in several parts."""
 
 
 class NoSocket(InlineReactor):
@@ -52,7 +52,7 @@ class NoSocket(InlineReactor):
 
 
 class Server:
-    """The service with all its rooms; `browser` speaks to it."""
+    """The service with all its routes; `browser` sends requests to it."""
 
     def __init__(self, data: Path) -> None:
         config = load(dumps(CONFIG), {}, lambda path: b"", "authentication.json").config
@@ -76,7 +76,7 @@ class Server:
         return self.browser.request(method, path, fields, body)
 
     def sweeps(self) -> list[Deferred[Any]]:
-        """What the service does by itself, now."""
+        """Run all periodic work now."""
         service = self.service
         works = (
             service._login.recover(),
@@ -88,7 +88,7 @@ class Server:
         return [Deferred.fromCoroutine(work) for work in works]
 
     def begin(self) -> tuple[dict[str, Any], str, str]:
-        """Start a sign-in and open its page; what the game knows, the page's text and the browser's cookie."""
+        """Start a login and open its page; return what the game got, the page's text and the browser's cookie."""
         login = self.json("POST", "/auth/login", {})
         if login.status != 201:
             return {}, "", ""
@@ -98,7 +98,7 @@ class Server:
         return login.json, page.body.decode(), cookie
 
     def sign_in(self, create: bool = False) -> Answer | None:
-        """Through the page, with name and password; what collect answers at the end, or None if it goes no further."""
+        """Sign in on the page with name and password; return the response to collect, or None without a form."""
         login, page, cookie = self.begin()
         forms = [form for form in page.split("<form")[1:] if ('name="create"' in form) is create]
         if not forms or "/local" not in forms[0]:
@@ -116,7 +116,7 @@ class Server:
 
 
 def fill(data: Path) -> tuple[str, str]:
-    """Make both stores of a player with many saves, and a second one; access token and refresh credential."""
+    """Create both databases with a player who has many saves; return access token and refresh credential."""
     prepare_files(data)
     run_transaction(
         data / "auth.db", lambda c: keyring.check_key(c, Keys.of(KEY, token_bytes), KeySource.FILE, now_ms())
@@ -147,7 +147,7 @@ def fill(data: Path) -> tuple[str, str]:
 
 
 def spoil(path: Path, random: Random) -> None:
-    """Damage one place of a file: a page or some bytes, with zeros, noise, or what another page holds."""
+    """Damage one place of a file: a page or some bytes, with zeros, noise, or another page's content."""
     content = bytearray(path.read_bytes())
     pages = len(content) // PAGE
     at = random.randrange(1, pages) * PAGE
@@ -169,7 +169,7 @@ def spoil(path: Path, random: Random) -> None:
 
 
 def everything(server: Server, bearer: str, refresh: str) -> Iterator[tuple[str, Answer]]:
-    """Ask for all that a game can ask for, reads first; what was asked, and the answer."""
+    """Send every kind of request that a game can send, reads first; yield the request and the response."""
 
     def asked(method: str, path: str, body: bytes = b"", **headers: str) -> tuple[str, Answer]:
         return f"{method} {path}", server.ask(method, path, body, bearer, **headers)

@@ -1,4 +1,4 @@
-"""The blob lane: whole blobs in parts, hashed copies, removal in small steps."""
+"""The blob store: blobs in parts, checked copies, deletion in small steps."""
 
 from errno import ENOSPC
 from hashlib import sha256
@@ -36,7 +36,7 @@ class BlobCase(SynchronousTestCase):
         return self.successResultOf(self.stores.blobs.append("ply_a", BytesIO(data)))
 
     def finish(self, blob_id: int, data: bytes) -> None:
-        """What the deciding unit of a save does."""
+        """Do what the deciding transaction of a save does."""
         digest = sha256(data).hexdigest()
         self.state(f"UPDATE blob SET sha256 = x'{digest}', refs = 1 WHERE blob_id = {blob_id}")
 
@@ -70,7 +70,7 @@ class Blobs(BlobCase):
             self.assertEqual(LARGE, copy.read())
 
     def test_append_without_room(self) -> None:
-        """An append that does not fit says so and leaves nothing behind."""
+        """An append that does not fit fails and leaves no rows."""
         blobs = self.stores.threads[3]
         [(pages,)] = self.successResultOf(blobs.run(ask("PRAGMA page_count")))
         self.successResultOf(blobs.run(ask(f"PRAGMA max_page_count = {pages + 300}")))
@@ -165,8 +165,8 @@ class Blobs(BlobCase):
                 left = {blob_id for (blob_id,) in state("SELECT blob_id FROM blob")}
                 self.assertEqual({1, 2, 3} - left, swept)
 
-    def test_condemned_at_once(self) -> None:
-        """What the sweep has chosen is found by nobody from that moment on, though its parts go later."""
+    def test_marked_at_once(self) -> None:
+        """No query finds a blob once cleanup has chosen it, although its parts are deleted later."""
         blob_id = self.append(LARGE)
         self.state(f"UPDATE blob SET sha256 = x'aa' WHERE blob_id = {blob_id}")
         late_ms = self.now_ms + 1
@@ -175,27 +175,27 @@ class Blobs(BlobCase):
         self.assertEqual(self.rows("SELECT sha256 FROM blob"), [(None,)])
         self.assertEqual(self.successResultOf(self.stores.blobs.delete_expired()), 1)
 
-    def test_sweep_hides_first(self) -> None:
-        """A blob under removal is no longer found by its hash, so nothing can take up half of it."""
+    def test_hash_is_deleted_first(self) -> None:
+        """A blob that is being deleted is no longer found by its hash, so no save can use half of it."""
         blob_id = self.append(bytes(40 * PART_BYTES))
         self.finish(blob_id, b"")
         self.state("UPDATE blob SET refs = 0")
-        lane = self.stores.blobs.queue
+        queue = self.stores.blobs.queue
         removing = self.stores.blobs.discard
         seen: list[list[tuple[Any, ...]]] = []
-        work = lane._thread.run
+        run = queue._thread.run
 
-        def stepwise(hop: Any) -> Any:
+        def stepwise(work: Any) -> Any:
             seen.append(self.rows("SELECT sha256, (SELECT count(*) FROM blob_part) FROM blob"))
-            return work(hop)
+            return run(work)
 
-        lane._thread.run = stepwise  # type: ignore[method-assign]
+        queue._thread.run = stepwise  # type: ignore[method-assign]
         self.successResultOf(removing(blob_id))
         self.assertEqual([(sha256(b"").digest(), 40)], seen[0])
         self.assertEqual([[(None, 36)], [(None, 32)]], seen[1:3])
 
     def test_in_memory(self) -> None:
-        """The lane works on stores in memory too."""
+        """The blob store works in memory, too."""
         stores = memory_databases()
         blob_id = self.successResultOf(stores.blobs.append("ply_a", BytesIO(LARGE)))
         digest = sha256(LARGE).hexdigest()
@@ -205,7 +205,7 @@ class Blobs(BlobCase):
 
 
 class PartByPart(BlobCase):
-    """A blob read where it is, for a disk with no room for a copy."""
+    """Reading a blob in place, for a disk without space for a copy."""
 
     def read(self, blob_id: int) -> bytes:
         parts = self.successResultOf(self.stores.blobs.read_parts(blob_id))
@@ -227,7 +227,7 @@ class PartByPart(BlobCase):
         self.failureResultOf(self.stores.blobs.check(blob_id), BlobCorrupt)
 
     def test_kept_while_it_is_read(self) -> None:
-        """What nobody refers to any more stays until its last reader is done; nobody else finds it meanwhile."""
+        """A blob without references stays until its last reader is closed; no query finds it meanwhile."""
         self.finish(blob_id := self.append(LARGE), LARGE)
         first, second = (self.successResultOf(self.stores.blobs.read_parts(blob_id)) for _ in range(2))
         self.state("UPDATE blob SET refs = 0")
@@ -243,7 +243,7 @@ class PartByPart(BlobCase):
 
 
 class HeldSpool(BytesIO):
-    """Gives no byte of its second half until it may."""
+    """A spool that blocks before its second half."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -257,7 +257,7 @@ class HeldSpool(BytesIO):
 
 
 class Threads(TestCase):
-    async def test_beside_the_write_lane(self) -> None:
+    async def test_beside_the_write_queue(self) -> None:
         """Several large appends and many small decisions at once all arrive, and none waits in vain for the file."""
         stores = file_databases(self, reactor)
         appends = [stores.blobs.append(f"ply_{n}", BytesIO(LARGE)) for n in range(4)]

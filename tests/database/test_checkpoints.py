@@ -24,10 +24,10 @@ SOAK_SECONDS = examples(few=15, many=60)
 
 
 def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:
-    """A unit that fills one row of state.db with fresh bytes, so that the file itself stays small."""
+    """Return a transaction that fills one row of state.db with new bytes, so that the file itself stays small."""
     data = urandom(size)
 
-    def unit(connection: sqlite3.Connection) -> None:
+    def transaction(connection: sqlite3.Connection) -> None:
         connection.execute(
             "INSERT INTO blob (blob_id, player_id, size, created_ms) VALUES (:place, 'p', 0, 0)"
             " ON CONFLICT (blob_id) DO NOTHING",
@@ -38,7 +38,7 @@ def overwrite(place: int, size: int) -> Callable[[sqlite3.Connection], None]:
             {"place": place, "data": data},
         )
 
-    return unit
+    return transaction
 
 
 class Checkpoints(SynchronousTestCase):
@@ -54,7 +54,7 @@ class Checkpoints(SynchronousTestCase):
             self.successResultOf(self.stores.state.submit(overwrite(n % 4, MIB), MIB))
 
     def test_after_a_write(self) -> None:
-        """Five seconds after a write the log is copied into the file, without anybody asking."""
+        """Five seconds after a write the log is copied into the file."""
         small = self.path.stat().st_size
         self.write(1)
         self.assertEqual(small, self.path.stat().st_size)
@@ -62,12 +62,12 @@ class Checkpoints(SynchronousTestCase):
         self.assertGreater(self.path.stat().st_size, MIB)
 
     def test_while_writing(self) -> None:
-        """Every 16 MiB the log is copied and begun anew: with no reader in its way it never grows much larger."""
+        """Every 16 MiB the log is copied and begins anew: without a reader it never grows much larger."""
         self.write(200)
         self.assertLess(self.wal.stat().st_size, 32 * MIB)
 
     def test_snapshot_of_another(self) -> None:
-        """Beside a held snapshot (a backup) the log grows and all lanes go on; after it the log shrinks again."""
+        """Beside a held snapshot (a backup) the log grows and all queues go on; after it the log shrinks again."""
         with closing(connect(file_uri(self.path, "ro"))) as backup:
             backup.execute("BEGIN")
             backup.execute("SELECT * FROM blob").fetchall()
@@ -78,8 +78,8 @@ class Checkpoints(SynchronousTestCase):
         self.write(3)
         self.assertLessEqual(self.wal.stat().st_size, WAL_LIMIT_BYTES)
 
-    def test_seldom_tried_in_vain(self) -> None:
-        """While another's snapshot prevents it, the lanes are not stopped for every batch."""
+    def test_restart_is_retried_rarely(self) -> None:
+        """While another process's snapshot prevents a restart, the queues do not pause for every batch."""
         stops: list[None] = []
         pause = self.stores.state.pause
         self.stores.state.pause = lambda: (stops.append(None), pause())[1]  # type: ignore[method-assign]
@@ -96,7 +96,7 @@ class Checkpoints(SynchronousTestCase):
             self.assertEqual(2, len(stops))
 
     def test_close_empties_it(self) -> None:
-        """A closed store leaves everything in the file and no log."""
+        """A closed database has everything in its file and no log."""
         self.write(2)
         self.successResultOf(self.stores.close())
         self.assertFalse(self.wal.exists() and self.wal.stat().st_size)
@@ -104,30 +104,30 @@ class Checkpoints(SynchronousTestCase):
 
     def test_a_failing_disk_is_one_line(self) -> None:
         """An error of SQLite at a checkpoint is one warning without a traceback; any other error has its traceback."""
-        worker = self.stores.threads[-1]
+        thread = self.stores.threads[-1]
         for error, line in (
             (sqlite3.OperationalError("disk I/O error"), "checkpoint_failed database=state code=unknown"),
             (ArithmeticError("why"), "checkpoint_crashed database=state"),
         ):
             with self.subTest(line):
                 self.write(1)
-                worker.run = lambda work, error=error: fail(error)  # type: ignore[method-assign, assignment, misc]
+                thread.run = lambda work, error=error: fail(error)  # type: ignore[method-assign, assignment, misc]
                 with capturedLogs() as events:
                     self.clock.advance(PASSIVE_SECONDS)
-                del worker.run
+                del thread.run
                 self.assertEqual([formatEvent(event) for event in events], [line])
                 self.assertEqual(["log_failure" in event for event in events], [line.startswith("checkpoint_crashed")])
         self.flushLoggedErrors(ArithmeticError)
 
     def test_nothing_else_during_a_restart(self) -> None:
-        """While the log is begun anew the lanes of that file stand still; the other file's writes go on."""
+        """During a restart the queues of that file pause; the other file's writes go on."""
         stores = self.stores
-        lanes = (stores.reads, stores.state, stores.blobs.queue, stores.auth)
+        queues = (stores.reads, stores.state, stores.blobs.queue, stores.auth)
         held: list[list[int]] = []
         run = stores.threads[-1].run
 
         def observed(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
-            held.append([lane._pauses for lane in lanes])
+            held.append([queue._pauses for queue in queues])
             return run(work)
 
         stores.threads[-1].run = observed  # type: ignore[method-assign, assignment]
@@ -136,7 +136,7 @@ class Checkpoints(SynchronousTestCase):
             backup.execute("SELECT * FROM blob").fetchall()
             self.write(80)
         self.assertIn([1, 1, 1, 0], held)
-        self.assertEqual([0, 0, 0, 0], [lane._pauses for lane in lanes])
+        self.assertEqual([0, 0, 0, 0], [queue._pauses for queue in queues])
 
 
 class FullLoad(TestCase):
@@ -154,7 +154,7 @@ class FullLoad(TestCase):
 
 
 class Load:
-    """Writers that overwrite 64 KiB rows with fresh bytes, reading each back through the read lane."""
+    """Writers that overwrite rows of 64 KiB with new bytes and read each one back on the read queue."""
 
     def __init__(self, stores: Databases, wal: Path, until: float) -> None:
         self.stores, self.wal, self.until = stores, wal, until

@@ -1,4 +1,4 @@
-"""Fifteen servers whose stores were damaged at random places: every answer is typed, and the damage is told once."""
+"""Fifteen servers whose databases were damaged at random places: every response is typed, and damage is logged once."""
 
 import shutil
 from collections import Counter
@@ -15,7 +15,7 @@ from tests.support.http import Answer
 
 SERVERS = 15
 PLACES = (1, 1, 2, 4, 8)
-"""How many of one server are damaged."""
+"""The number of damaged places of a server."""
 
 
 class DamagedStores(SynchronousTestCase):
@@ -23,8 +23,7 @@ class DamagedStores(SynchronousTestCase):
     codes: ClassVar[Counter[str | None]]
 
     def test_every_answer(self) -> None:
-        """No answer is internal_error: damage is store_unavailable, or corrupt_blob where it hit the bytes of a save
-        alone. Both happen here."""
+        """No response is internal_error: damage is store_unavailable, or corrupt_blob for the bytes of one save."""
         source = data_folder(self)
         bearer, refresh = fill(source)
         self.codes, served = Counter(), 0
@@ -36,7 +35,7 @@ class DamagedStores(SynchronousTestCase):
                 spoil(data / random.choice(("auth.db", "state.db", "state.db")), random)
             try:
                 server = Server(data)
-            except (DatabaseError, MigrationError):  # refused at its start, in one sentence
+            except (DatabaseError, MigrationError):  # the start fails with one sentence
                 continue
             served += 1
             self.ask_all(seed, server, bearer, refresh)
@@ -56,21 +55,21 @@ class DamagedStores(SynchronousTestCase):
             if code == "store_unavailable":
                 self.assertIn("retry-after", answer.headers)
             if code == "corrupt_blob":
-                self.good_one_is_good(server, answer, bearer)
+                self.check_good_version(server, answer, bearer)
         for sweep in server.sweeps():
             sweep.addErrback(lambda reason: reason.trap(DatabaseError))
             self.successResultOf(sweep)
-        self.told(seed, server)
+        self.check_damage_reported(seed, server)
         self.successResultOf(server.stores.close())
 
-    def good_one_is_good(self, server: Server, answer: Answer, bearer: str) -> None:
-        """The version that the refusal offers can be read."""
+    def check_good_version(self, server: Server, answer: Answer, bearer: str) -> None:
+        """Check that the version that the response offers can be read."""
         if (good := answer.json["newest_good"]) is not None:
             read = server.ask("GET", good["href"], b"", bearer)
             self.assertIn((read.status, len(read.body)), {(200, good["size"])})
 
-    def told(self, seed: int, server: Server) -> None:
-        """A damaged store takes no more writes; the log names it once, and /healthz says that something is wrong."""
+    def check_damage_reported(self, seed: int, server: Server) -> None:
+        """Check that a damaged file accepts no writes, is in the log once, and makes /healthz fail."""
         damaged = [file.name for file in server.stores._files if file.unavailable_as is not None]
         lines = [line for line in server.browser.events if line.startswith("database_damaged database=")]
         self.assertEqual([line.split()[1].removeprefix("database=") for line in sorted(lines)], damaged, seed)

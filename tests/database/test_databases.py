@@ -1,4 +1,4 @@
-"""Both stores from open to close: what fails alone, what is noticed from outside."""
+"""Both databases from open to close: failures of one of them, and changes by other processes."""
 
 import sqlite3
 import subprocess
@@ -28,21 +28,21 @@ run_transaction(Path(sys.argv[1]), lambda c: c.execute(sys.argv[2]).rowcount)
 
 
 def from_outside(path: Path, sql: str) -> None:
-    """A write of another process."""
+    """Write from another process."""
     subprocess.run([sys.executable, "-c", OUTSIDER, str(path), sql], check=True, cwd=Path(__file__).parents[2])
 
 
-shelves = ask("SELECT player_id FROM player_saves")
+list_players = ask("SELECT player_id FROM player_saves")
 
 
-def shelve(connection: sqlite3.Connection) -> int:
+def insert_player(connection: sqlite3.Connection) -> int:
     return connection.execute("INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')").rowcount
 
 
 @covers("1/12")
 class StateUnavailable(SynchronousTestCase):
     def broken(self, content: bytes) -> Databases:
-        """Stores of a folder whose state.db holds this."""
+        """Return the databases of a folder whose state.db has this content."""
         data = data_folder(self)
         prepare_files(data)
         (data / "state.db").write_bytes(content)
@@ -54,8 +54,8 @@ class StateUnavailable(SynchronousTestCase):
 
     def check(self, stores: Databases) -> None:
         self.assertFalse(stores.state_available)
-        self.failureResultOf(stores.state.submit(shelve), DatabaseUnavailable)
-        self.failureResultOf(stores.reads.submit(shelves), DatabaseUnavailable)
+        self.failureResultOf(stores.state.submit(insert_player), DatabaseUnavailable)
+        self.failureResultOf(stores.reads.submit(list_players), DatabaseUnavailable)
         self.failureResultOf(stores.blobs.fetch(1), DatabaseUnavailable)
         self.failureResultOf(stores.blobs.discard(1), DatabaseUnavailable)
         self.failureResultOf(stores.check(), DatabaseUnavailable)
@@ -64,7 +64,7 @@ class StateUnavailable(SynchronousTestCase):
         self.successResultOf(stores.close())
 
     def test_no_database(self) -> None:
-        """A state.db of other bytes: signing in works, saves are unavailable, the file is left as it is."""
+        """With a state.db of other bytes, players can sign in, saves are unavailable, and the file stays as it is."""
         stores = self.broken(b"not a database " * 1000)
         self.check(stores)
         path = stores.state._file.path
@@ -72,14 +72,14 @@ class StateUnavailable(SynchronousTestCase):
         self.assertEqual(b"not a database " * 1000, path.read_bytes())
 
     def test_torn(self) -> None:
-        """The same when its second half is missing."""
+        """A state.db whose second half is missing is unavailable in the same way."""
         data = data_folder(self)
         prepare_files(data)
         whole = (data / "state.db").read_bytes()
         self.check(self.broken(whole[: len(whole) // 2]))
 
     def test_unreadable(self) -> None:
-        """The same when it is a folder."""
+        """A state.db that is a folder is unavailable in the same way."""
         data = data_folder(self)
         prepare_files(data)
         (data / "state.db").unlink()
@@ -87,25 +87,25 @@ class StateUnavailable(SynchronousTestCase):
         self.check(file_databases(self, data=data))
 
     def test_own_mistakes_stay_visible(self) -> None:
-        """A table that no store has is not excused by a missing store, as long as both are there."""
+        """A query of an unknown table fails with the error of SQLite while both files are open."""
         stores = file_databases(self)
         self.failureResultOf(stores.reads.submit(ask("SELECT * FROM nowhere")), sqlite3.OperationalError)
 
     @covers("1/13")
     def test_missing_state_is_made(self) -> None:
-        """Deleting state.db deletes saves, nothing else: the next start makes it anew."""
+        """Deleting state.db deletes only saves: the next start creates it again."""
         data = data_folder(self)
         stores = file_databases(self, data=data)
         self.successResultOf(stores.auth.submit(arrive(1)))
-        self.successResultOf(stores.state.submit(shelve))
+        self.successResultOf(stores.state.submit(insert_player))
         self.successResultOf(stores.close())
         (data / "state.db").unlink()
         stores = file_databases(self, data=data)
-        self.assertEqual([], self.successResultOf(stores.reads.submit(shelves)))
+        self.assertEqual([], self.successResultOf(stores.reads.submit(list_players)))
         self.assertEqual([1], self.successResultOf(stores.reads.submit(arrivals)))
 
     def test_auth_is_needed(self) -> None:
-        """Without a readable auth.db nothing opens."""
+        """Databases does not open without a readable auth.db."""
         data = data_folder(self)
         prepare_files(data)
         (data / "auth.db").write_bytes(b"not a database " * 1000)
@@ -121,15 +121,15 @@ class Opened(SynchronousTestCase):
         data = data_folder(self)
         prepare_files(data)
         stores = Databases.open(InlineReactor(), data, lambda: 0)
-        for worker in stores.threads:
-            self.assertFalse(worker.started)
-            self.assertEqual({}, worker.pool.connections)
-            self.assertEqual([], worker.pool.threadpool.threads)
+        for thread in stores.threads:
+            self.assertFalse(thread.started)
+            self.assertEqual({}, thread.pool.connections)
+            self.assertEqual([], thread.pool.threadpool.threads)
         self.assertFalse((data / "auth.db-wal").exists())
         self.successResultOf(stores.close())
 
     def test_every_connection(self) -> None:
-        """Every lane's connection is durable, checks references, waits its turn and never checkpoints in a commit."""
+        """Every queue's connection is durable, checks references, waits for locks and never checkpoints in a commit."""
         expected = {
             "synchronous": 2,
             "foreign_keys": 1,
@@ -144,27 +144,27 @@ class Opened(SynchronousTestCase):
             "auto_vacuum": 2,
         }
         stores = file_databases(self)
-        for worker in stores.threads:
+        for thread in stores.threads:
             found = self.successResultOf(
-                worker.run(lambda c: {name: c.execute(f"PRAGMA {name}").fetchone()[0] for name in expected})
+                thread.run(lambda c: {name: c.execute(f"PRAGMA {name}").fetchone()[0] for name in expected})
             )
             self.assertEqual(expected, found)
 
     def test_pages_kept(self) -> None:
-        """A write lane keeps 16 MiB of its file's pages in memory."""
+        """A write queue has a cache of 16 MiB of pages."""
         stores = file_databases(self)
-        for lane in (stores.auth, stores.state):
-            self.assertEqual([(-16 * 1024,)], self.successResultOf(lane.submit(ask("PRAGMA cache_size"))))
+        for queue in (stores.auth, stores.state):
+            self.assertEqual([(-16 * 1024,)], self.successResultOf(queue.submit(ask("PRAGMA cache_size"))))
 
     def test_reads_cannot_write(self) -> None:
-        """The read lane refuses to write either file."""
+        """The read queue cannot write either file."""
         stores = file_databases(self)
-        for unit in (arrive(1), shelve):
-            self.failureResultOf(stores.reads.submit(unit), DatabaseError)
+        for transaction in (arrive(1), insert_player):
+            self.failureResultOf(stores.reads.submit(transaction), DatabaseError)
         self.assertEqual([], self.successResultOf(stores.reads.submit(arrivals)))
 
-    def test_unit_that_raises(self) -> None:
-        """Through a lane, too, a unit that raises changes nothing and its error is its caller's."""
+    def test_transaction_that_raises(self) -> None:
+        """A transaction that raises an exception changes nothing, and its caller gets the exception."""
 
         def refuse(connection: sqlite3.Connection) -> None:
             arrive(1)(connection)
@@ -175,7 +175,7 @@ class Opened(SynchronousTestCase):
         self.assertEqual([], self.successResultOf(stores.reads.submit(arrivals)))
 
     def test_connection_lost_at_first(self) -> None:
-        """A connection that cannot be opened now is tried again at the next use."""
+        """A connection that cannot be opened is tried again at the next use."""
         data = data_folder(self)
         stores = file_databases(self, data=data)
         (data / "auth.db").rename(data / "away")
@@ -184,11 +184,11 @@ class Opened(SynchronousTestCase):
         self.assertEqual(1, self.successResultOf(stores.auth.submit(arrive(1))))
 
     def test_closed(self) -> None:
-        """A closed store takes nothing, and can be closed again."""
+        """Closed databases accept nothing, and can be closed again."""
         stores = file_databases(self)
         self.successResultOf(stores.close())
-        for lane in (stores.auth, stores.state, stores.reads):
-            self.failureResultOf(lane.submit(lambda _: 1), DatabaseBusy)
+        for queue in (stores.auth, stores.state, stores.reads):
+            self.failureResultOf(queue.submit(lambda _: 1), DatabaseBusy)
         self.successResultOf(stores.close())
 
 
@@ -198,43 +198,43 @@ class Health(SynchronousTestCase):
         self.clock.advance(100)
         self.stores = memory_databases(reactor=self.clock)
 
-    def asked(self) -> list[int]:
-        """Counts the batches of the read lane from now on."""
-        hops: list[int] = []
-        worker = self.stores.reads._thread
-        run = worker.run
+    def counted_batches(self) -> list[int]:
+        """Return a list that gets an item for each batch of the read queue from now on."""
+        batches: list[int] = []
+        thread = self.stores.reads._thread
+        run = thread.run
 
         def counted(work: Any) -> Deferred[Any]:
-            hops.append(1)
+            batches.append(1)
             return run(work)
 
-        worker.run = counted  # type: ignore[method-assign]
-        return hops
+        thread.run = counted  # type: ignore[method-assign]
+        return batches
 
     def test_at_most_once_a_second(self) -> None:
-        """However often it is asked, the stores are read once a second."""
-        hops = self.asked()
+        """However often check() is called, the databases are read once a second."""
+        batches = self.counted_batches()
         for _ in range(50):
             self.successResultOf(self.stores.check())
-        self.assertEqual(1, len(hops))
+        self.assertEqual(1, len(batches))
         self.clock.advance(1)
         self.successResultOf(self.stores.check())
-        self.assertEqual(2, len(hops))
+        self.assertEqual(2, len(batches))
 
     def test_many_wait_for_the_first_answer(self) -> None:
-        """Requests that come before the first result wait for it together."""
-        hops = self.asked()
+        """Calls before the first result wait for it together."""
+        batches = self.counted_batches()
         self.stores.reads.pause()
         answers = [self.stores.check() for _ in range(5)]
         self.stores.reads.resume()
         self.successResultOf(gatherResults(answers))
-        self.assertEqual(1, len(hops))
+        self.assertEqual(1, len(batches))
 
     def test_a_busy_queue(self) -> None:
         """While a check waits behind other reads, requests are answered from the last result, up to 5 s old."""
         self.successResultOf(self.stores.check())
         self.stores.reads.pause()
-        hops = self.asked()
+        batches = self.counted_batches()
         for seconds in (1, 2, 1.9):
             self.clock.advance(seconds)
             self.successResultOf(self.stores.check())
@@ -243,10 +243,10 @@ class Health(SynchronousTestCase):
         self.assertNoResult(late)
         self.stores.reads.resume()
         self.successResultOf(late)
-        self.assertEqual(1, len(hops))
+        self.assertEqual(1, len(batches))
 
     def test_no_answer(self) -> None:
-        """Without a result a request waits 2 s; the check itself fails after 5 s, and the stores are asked again."""
+        """Without a result a call waits 2 s; the check itself fails after 5 s, and the next one begins."""
         self.stores.reads.pause()
         answer = self.stores.check()
         self.clock.advance(1.9)
@@ -261,7 +261,7 @@ class Health(SynchronousTestCase):
         self.successResultOf(self.stores.check())
 
     def test_a_failure_is_answered_at_once(self) -> None:
-        """A failed check is a result as well: while the next one runs, requests get the failure without waiting."""
+        """A failed check is a result, too: while the next one runs, calls get the failure at once."""
         self.stores.reads.pause()
         first = self.stores.check()
         self.clock.advance(5)
@@ -270,8 +270,8 @@ class Health(SynchronousTestCase):
         self.stores.reads.resume()
         self.successResultOf(self.stores.check())
 
-    def test_a_known_refusal(self) -> None:
-        """A store that stopped taking writes is reported at once, whatever the last check found."""
+    def test_a_known_problem(self) -> None:
+        """A file that stopped accepting writes is reported at once, whatever the last result was."""
         stores = file_databases(self, inline=self.clock)
         self.successResultOf(stores.check())
         stores.auth._file.unavailable_as = DatabaseCorrupt
@@ -287,7 +287,7 @@ class Health(SynchronousTestCase):
         self.failureResultOf(stores.check(), DatabaseUnavailable)
 
 
-class Watch(SynchronousTestCase):
+class ExternalChanges(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = InlineReactor()
         self.data = data_folder(self)
@@ -301,7 +301,7 @@ class Watch(SynchronousTestCase):
         self.changes += 1
 
     def test_another_process(self) -> None:
-        """A write of another process to either file is noticed within half a second, once."""
+        """A write of another process to either file is detected within half a second, once."""
         for name, sql in (
             ("auth.db", "INSERT INTO limit_bucket VALUES (x'01', 1)"),
             ("state.db", "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')"),
@@ -313,30 +313,30 @@ class Watch(SynchronousTestCase):
             self.assertEqual(1, self.changes)
 
     def test_one_file(self) -> None:
-        """Who watches one file is told of that one only."""
-        told: list[str] = []
-        self.stores.watch(lambda: told.append("auth"), "auth")
-        self.stores.watch(lambda: told.append("state"), "state")
+        """A callback for one file is called for that file only."""
+        called: list[str] = []
+        self.stores.watch(lambda: called.append("auth"), "auth")
+        self.stores.watch(lambda: called.append("state"), "state")
         from_outside(self.data / "state.db", "INSERT INTO player_saves (player_id, epoch) VALUES ('p', 'e')")
         self.clock.pump([0.5] * 3)
-        self.assertEqual((told, self.changes), (["state"], 1))
+        self.assertEqual((called, self.changes), (["state"], 1))
 
     def test_own_writes(self) -> None:
-        """What this process writes wakes nobody: whoever wrote it says so."""
+        """This process's own writes call no callback."""
         self.successResultOf(self.stores.auth.submit(arrive(1)))
-        self.successResultOf(self.stores.state.submit(shelve))
+        self.successResultOf(self.stores.state.submit(insert_player))
         self.clock.pump([0.5] * 5)
         self.assertEqual(0, self.changes)
 
     def test_idle(self) -> None:
-        """While requests wait and nothing changes, nothing is written and no checkpoint is planned."""
+        """While requests wait and nothing changes, nothing is written and no checkpoint is scheduled."""
         planned = len(self.clock.getDelayedCalls())
         self.clock.pump([0.5] * 20)
-        self.assertEqual([lane.transactions for lane in (self.stores.auth, self.stores.state)], [0, 0])
+        self.assertEqual([queue.transactions for queue in (self.stores.auth, self.stores.state)], [0, 0])
         self.assertEqual(len(self.clock.getDelayedCalls()), planned)
 
     def test_another_writer(self) -> None:
-        """A look at the files waits for no writer of another process."""
+        """A check of the files does not wait for a writer of another process."""
         with closing(connect(file_uri(self.data / "auth.db", "rw"))) as other:
             other.execute("BEGIN IMMEDIATE")
             other.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
@@ -347,7 +347,7 @@ class Watch(SynchronousTestCase):
         self.assertEqual(1, self.changes)
 
     def test_lost_file(self) -> None:
-        """A file that cannot be opened now counts as unchanged, and the next look notices its changes."""
+        """A file that cannot be opened counts as unchanged, and a later check detects its changes."""
         data = data_folder(self)
         stores = file_databases(self, data=data, inline=self.clock)
         (data / "auth.db").rename(data / "away")
@@ -358,8 +358,8 @@ class Watch(SynchronousTestCase):
         self.clock.pump([0.5] * 3)
         self.assertEqual(1, self.changes)
 
-    def test_while_nobody_watched(self) -> None:
-        """A write between two watches is told to the next watcher at once; meanwhile no file is asked."""
+    def test_change_between_callbacks(self) -> None:
+        """A write while there is no callback calls the next callback at once; meanwhile no file is checked."""
         self.stores.unwatch(self.changed)
         from_outside(self.data / "auth.db", "INSERT INTO limit_bucket VALUES (x'01', 1)")
         self.clock.pump([0.5] * 5)
@@ -367,14 +367,14 @@ class Watch(SynchronousTestCase):
         self.stores.watch(self.changed)
         self.assertEqual(1, self.changes)
 
-    def test_first_look_counts(self) -> None:
-        """The first watcher of all is told at once: nobody knows what happened before."""
+    def test_first_check_counts(self) -> None:
+        """The first callback of all is called at once, as earlier changes are unknown."""
         stores = file_databases(self, inline=self.clock)
         stores.watch(self.changed)
         self.assertEqual(1, self.changes)
 
-    def test_watcher_that_fails(self) -> None:
-        """A watcher's own error is logged and keeps nobody else from being told."""
+    def test_callback_that_fails(self) -> None:
+        """An exception in a callback is logged, and the other callbacks are called."""
 
         def fails() -> None:
             raise ZeroDivisionError
@@ -389,20 +389,20 @@ class Watch(SynchronousTestCase):
         self.assertEqual(2, len(self.flushLoggedErrors(ZeroDivisionError)))
 
     def test_closed(self) -> None:
-        """A closed store watches nothing."""
+        """Closed databases check nothing."""
         self.successResultOf(self.stores.close())
         self.assertEqual([], self.clock.getDelayedCalls())
 
 
 class InService(TestCase):
     async def test_noticed_in_time(self) -> None:
-        """With the real reactor, too, another process's write wakes a watcher."""
+        """With the real reactor, too, another process's write calls the callback."""
         data = data_folder(self)
         stores = file_databases(self, reactor, data=data)
-        told: list[Deferred[None]] = [Deferred(), Deferred()]
-        waiting = iter(told)
+        calls: list[Deferred[None]] = [Deferred(), Deferred()]
+        waiting = iter(calls)
         stores.watch(lambda: next(waiting).callback(None))
-        await told[0]
+        await calls[0]
         with closing(connect(file_uri(data / "auth.db", "rw"))) as other:
             other.execute("INSERT INTO limit_bucket VALUES (x'01', 1)")
-        await told[1]
+        await calls[1]

@@ -21,24 +21,24 @@ from tests.support.databases import data_folder
 
 
 class Refused(Exception):
-    """A unit's own error."""
+    """An exception of a transaction."""
 
 
 def put(n: int, size: int = 10) -> Callable[[sqlite3.Connection], int]:
-    """A unit that stores row n and returns n."""
+    """Return a transaction that inserts row n and returns n."""
 
-    def unit(connection: sqlite3.Connection) -> int:
+    def transaction(connection: sqlite3.Connection) -> int:
         connection.execute("INSERT INTO kept (n, data) VALUES (:n, zeroblob(:size))", {"n": n, "size": size})
         return n
 
-    return unit
+    return transaction
 
 
-def counted(runs: list[int], unit: Callable[[sqlite3.Connection], int]) -> Callable[[sqlite3.Connection], int]:
-    """The same unit; what it returns is noted each time that it ran."""
+def counted(runs: list[int], transaction: Callable[[sqlite3.Connection], int]) -> Callable[[sqlite3.Connection], int]:
+    """Return the same transaction; each result is appended to `runs`."""
 
     def again(connection: sqlite3.Connection) -> int:
-        runs.append(unit(connection))
+        runs.append(transaction(connection))
         return runs[-1]
 
     return again
@@ -67,12 +67,12 @@ class Case(SynchronousTestCase):
         return connection
 
     def rows(self) -> list[int]:
-        """What another connection sees: the committed rows."""
+        """Return the committed rows, as another connection sees them."""
         with closing(connect(file_uri(self.path, "ro"))) as other:
             return [n for (n,) in other.execute("SELECT n FROM kept ORDER BY n").fetchall()]
 
-    def write(self, *units: Any) -> list[Any]:
-        outcomes = group_commit.group_commit(self.connection, units)
+    def write(self, *transactions: Any) -> list[Any]:
+        outcomes = group_commit.group_commit(self.connection, transactions)
         self.assertFalse(self.connection.in_transaction)
         return outcomes
 
@@ -83,7 +83,7 @@ class Case(SynchronousTestCase):
 
 class GroupCommit(Case):
     def test_answers_in_order(self) -> None:
-        """Every unit gets its own answer, in the order given, and all is on disk."""
+        """Every transaction gets its own result, in order, and all is on disk."""
         self.assertEqual([7, 3, 5], self.write(put(7), put(3), put(5)))
         self.assertEqual([3, 5, 7], self.rows())
 
@@ -99,18 +99,18 @@ class GroupCommit(Case):
         self.assertEqual(list(range(64)), self.rows())
 
     def test_later_units_see_earlier_ones(self) -> None:
-        """A decision in a batch stands on what the units before it decided."""
+        """A transaction in a batch sees what those before it wrote."""
         self.assertEqual([1, 1, 2, 2], self.write(put(1), count, put(2), count))
 
-    def test_unit_that_raises_changes_nothing(self) -> None:
-        """A unit's own error undoes its own writes only and is its own answer only."""
+    def test_transaction_that_raises_changes_nothing(self) -> None:
+        """A transaction that raises an exception loses its writes; the others keep theirs."""
         before, refused, after = self.write(put(1), refuse, put(2))
         self.assertFailure_(refused, Refused)
         self.assertEqual((1, 2), (before, after))
         self.assertEqual([1, 2], self.rows())
 
-    def test_unit_that_raises_before_it_wrote(self) -> None:
-        """A refusal that wrote nothing costs the others nothing: each of them runs once."""
+    def test_transaction_that_raises_before_it_wrote(self) -> None:
+        """After an exception before any write the others do not run again."""
         runs: list[int] = []
 
         def refuse_at_once(connection: sqlite3.Connection) -> None:
@@ -121,7 +121,7 @@ class GroupCommit(Case):
         self.assertEqual(((1, 2), [1, 2], [1, 2]), ((one, two), runs, self.rows()))
 
     def test_several_that_raise(self) -> None:
-        """Whoever fails after it wrote fails alone, however many do; the others begin anew once, not for each."""
+        """Each transaction that fails after it wrote fails alone; the others run again once, not for each failure."""
         runs: list[int] = []
         outcomes = self.write(*(refuse if n % 3 == 2 else counted(runs, put(n)) for n in range(9)))
         for outcome in outcomes[2::3]:
@@ -130,13 +130,13 @@ class GroupCommit(Case):
         self.assertEqual(([0, 1, *stored], stored), (runs, self.rows()))
 
     def test_constraint_stays_what_it_is(self) -> None:
-        """A broken constraint reaches the unit's caller as sqlite3 says it; the others are stored."""
+        """A violated constraint reaches the caller as sqlite3's exception; the others are stored."""
         _, twice, _ = self.write(put(1), put(1), put(2))
         self.assertFailure_(twice, sqlite3.IntegrityError)
         self.assertEqual([1, 2], self.rows())
 
     def test_nested_savepoint_left_open(self) -> None:
-        """A savepoint that a unit forgot is closed with the unit."""
+        """A savepoint that a transaction leaves open is closed with it."""
 
         def careless(connection: sqlite3.Connection) -> None:
             connection.execute("SAVEPOINT mine")
@@ -146,13 +146,13 @@ class GroupCommit(Case):
         self.assertEqual([5, 6], self.rows())
 
     def test_cursor_is_no_answer(self) -> None:
-        """A unit that returns rows it has not read is refused, and its writes with it."""
+        """A transaction that returns rows that it has not read fails, and loses its writes."""
         outcome, _ = self.write(lambda c: c.execute("INSERT INTO kept VALUES (8, x'00') RETURNING n"), put(1))
         self.assertFailure_(outcome, TransactionMisuse)
         self.assertEqual([1], self.rows())
 
     def test_deferred_is_no_answer(self) -> None:
-        """A unit that would wait for something is refused."""
+        """A transaction that returns a Deferred fails."""
         outcome, stored = self.write(lambda _: succeed(None), put(1))
         self.assertFailure_(outcome, TransactionMisuse)
         self.assertEqual(1, stored)
@@ -164,11 +164,11 @@ class DeadBatch(Case):
         self.connection.execute(f"PRAGMA max_page_count = {pages + spare_pages}")
 
     def test_full_in_the_middle(self) -> None:
-        """Of ten units the fifth does not fit: it gets DiskFull, the other nine are stored, exactly those."""
+        """Of ten transactions the fifth does not fit: it gets DiskFull, the other nine are stored, exactly those."""
         self.fill(spare_pages=20)
-        units = [put(n, size=100) for n in range(10)]
-        units[4] = put(4, size=100 * PAGE)
-        outcomes = self.write(*units)
+        transactions = [put(n, size=100) for n in range(10)]
+        transactions[4] = put(4, size=100 * PAGE)
+        outcomes = self.write(*transactions)
         self.assertFailure_(outcomes[4], DiskFull)
         self.assertIsInstance(outcomes[4].value.__cause__, sqlite3.Error)
         nine = [n for n in range(10) if n != 4]
@@ -176,7 +176,7 @@ class DeadBatch(Case):
         self.assertEqual(nine, self.rows())
 
     def test_full_really_ends_the_transaction(self) -> None:
-        """What the batch relies on: SQLITE_FULL takes the whole transaction, and ROLLBACK TO then fails."""
+        """SQLITE_FULL ends the whole transaction, and ROLLBACK TO then fails, as the batch expects."""
         self.fill(spare_pages=2)
         self.connection.execute("BEGIN IMMEDIATE")
         self.connection.execute("SAVEPOINT unit")
@@ -188,14 +188,14 @@ class DeadBatch(Case):
             self.connection.execute("ROLLBACK TO unit")
 
     def test_several_too_large(self) -> None:
-        """Each unit that does not fit fails alone, however many there are."""
+        """Each transaction that does not fit fails alone, however many there are."""
         self.fill(spare_pages=20)
         outcomes = self.write(*(put(n, size=100 * PAGE if n % 3 == 0 else 100) for n in range(10)))
         self.assertEqual([0, 3, 6, 9], [n for n in range(10) if isinstance(outcomes[n], Failure)])
         self.assertEqual([1, 2, 4, 5, 7, 8], self.rows())
 
     def test_own_error_before_the_death(self) -> None:
-        """A unit refused in a batch that later dies is refused again in the next, and once in the end."""
+        """A transaction that fails in a batch that starts over fails again, and gets one error."""
         self.fill(spare_pages=20)
         refused, stored, large = self.write(refuse, put(1), put(2, size=100 * PAGE))
         self.assertFailure_(refused, Refused)
@@ -204,7 +204,7 @@ class DeadBatch(Case):
         self.assertEqual([1], self.rows())
 
     def test_swallowed_death(self) -> None:
-        """A unit that hides the error which ended the transaction is found out; the others run again."""
+        """A transaction that hides the error that ended SQLite's transaction fails; the others run again."""
 
         def hides(connection: sqlite3.Connection) -> str:
             with contextlib.suppress(sqlite3.Error):
@@ -217,8 +217,8 @@ class DeadBatch(Case):
         self.assertEqual((1, 3), (one, three))
         self.assertEqual([1, 3], self.rows())
 
-    def test_unit_that_rolls_back(self) -> None:
-        """A unit that ends the batch's transaction harms only itself."""
+    def test_transaction_that_rolls_back(self) -> None:
+        """A transaction that ends the batch's transaction fails alone."""
         one, rolled, three = self.write(put(1), lambda c: c.rollback(), put(3))
         self.assertFailure_(rolled, TransactionMisuse)
         self.assertEqual((1, 3), (one, three))
@@ -227,7 +227,7 @@ class DeadBatch(Case):
 
 class FailedCommit(Case):
     def test_acknowledges_nobody(self) -> None:
-        """When COMMIT fails, every unit of the batch fails and nothing is stored; the next batch is unharmed."""
+        """When COMMIT fails, every transaction of the batch fails and nothing is stored; the next batch is unharmed."""
 
         def orphan(connection: sqlite3.Connection) -> str:
             connection.execute("INSERT INTO child (n) VALUES (1234)")
@@ -240,7 +240,7 @@ class FailedCommit(Case):
         self.assertEqual([1], self.write(put(1)))
 
     def test_disk_that_refuses(self) -> None:
-        """When the log cannot grow, nobody of the batch is acknowledged; once there is room again, all goes on."""
+        """When the log cannot grow, the whole batch fails; once there is space again, writes go on."""
         self.write(put(1, size=4_000_000))
         with file_size_limit(self.path.with_name("kept.db-wal").stat().st_size):
             outcomes = self.write(put(2), put(3))
@@ -252,7 +252,7 @@ class FailedCommit(Case):
         self.assertEqual([1, 2, 3], self.rows())
 
     def test_another_process_holds_the_file(self) -> None:
-        """When the write lock cannot be had, everyone gets DatabaseBusy and nothing changes."""
+        """Without the write lock, every transaction gets DatabaseBusy and nothing changes."""
         other = self.open()
         other.execute("BEGIN IMMEDIATE")
         self.connection.execute("PRAGMA busy_timeout = 1")
@@ -264,7 +264,7 @@ class FailedCommit(Case):
 
 class Damage(Case):
     def test_damaged_page(self) -> None:
-        """SQLite reporting damage ends the batch for everyone: what was written beside it cannot be trusted."""
+        """When SQLite reports damage, the whole batch fails: the other writes cannot be trusted."""
         self.write(*(put(n, size=3 * PAGE) for n in range(40)))
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self.connection.close()
@@ -287,7 +287,7 @@ def read_all(connection: sqlite3.Connection) -> int:
 
 class SharedSnapshot(Case):
     def test_one_snapshot(self) -> None:
-        """Reads of a batch agree with each other although somebody writes in between; the next batch sees it."""
+        """Reads of a batch see one snapshot although another connection writes; the next batch sees the write."""
         self.write(put(1))
         reader = self.open()
         reader.execute("PRAGMA query_only = ON")
@@ -302,7 +302,7 @@ class SharedSnapshot(Case):
         self.assertFalse(reader.in_transaction)
 
     def test_error_is_ones_own(self) -> None:
-        """A read that raises leaves the others their snapshot."""
+        """After a read that raises an exception, the others keep their snapshot."""
 
         def fails(connection: sqlite3.Connection) -> None:
             raise Refused
@@ -312,14 +312,14 @@ class SharedSnapshot(Case):
         self.assertFailure_(failed, Refused)
 
     def test_nothing_is_written(self) -> None:
-        """A read lane's connection refuses to write."""
+        """A read queue's connection cannot write."""
         self.connection.execute("PRAGMA query_only = ON")
         [outcome] = group_commit.run_reads(self.connection, [put(1)])
         self.assertIsInstance(outcome, Failure)
         self.assertEqual([], self.rows())
 
     def test_half_read_select_holds_no_snapshot(self) -> None:
-        """A read that raised with a SELECT half read, its failure still held, does not make the next batch stale."""
+        """A failed read with a half-read SELECT, whose Failure is kept, does not make the next batch stale."""
         self.write(put(1), put(2), put(3))
 
         def gives_up(connection: sqlite3.Connection) -> None:
@@ -334,7 +334,7 @@ class SharedSnapshot(Case):
         self.assertFailure_(held[0], Refused)
 
     def test_half_read_select_behind_a_cause(self) -> None:
-        """The same when the unit raised its error from another one."""
+        """A Failure whose exception has a cause does not make the next batch stale either."""
         self.write(put(1), put(2), put(3))
 
         def inner(connection: sqlite3.Connection) -> None:
@@ -367,7 +367,7 @@ def spoil(path: Path, first_page: int) -> None:
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond `size` bytes: writing fails as on a full disk."""
+    """Limit the files of this process to `size` bytes: writing fails as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""What was acknowledged survives kill -9."""
+"""Acknowledged writes survive kill -9."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ ROUNDS = 20
 
 
 def killed_after(folder: Path, name: str, acknowledged: int) -> list[bytes]:
-    """Let the writers run until so many writes were acknowledged, kill them; -> all that they acknowledged."""
+    """Kill the writers after so many acknowledged writes; return all that they acknowledged."""
     command = [sys.executable, "-m", "tests.database.writers", str(folder), name]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""From one schema to the next, whole or not at all."""
+"""Migrations from one schema to the next, each one complete or not at all."""
 
 import sqlite3
 from contextlib import closing
@@ -75,7 +75,7 @@ class NewFile(Case):
         self.assertEqual([], list(self.data.glob("*.v*")))
 
     def test_interrupted_before_its_first_table(self) -> None:
-        """A file whose making was interrupted is made to the end."""
+        """A file whose creation was interrupted is completed."""
         self.path.touch()
         prepare_file(self.path)
         self.assertEqual([(1,)], self.ask("PRAGMA user_version"))
@@ -87,25 +87,25 @@ class NextVersion(Case):
         """An older file is brought up to date with its rows; a second run changes nothing."""
         self.filled()
         self.script(2, "ALTER TABLE a ADD COLUMN later INTEGER NOT NULL DEFAULT 7;")
-        told: list[str] = []
-        prepare_file(self.path, told.append)
-        prepare_file(self.path, told.append)
+        progress: list[str] = []
+        prepare_file(self.path, progress.append)
+        prepare_file(self.path, progress.append)
         self.assertEqual([(1, 7)], self.ask("SELECT n, later FROM a"))
         self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
-        self.assertEqual(2, len(told))
-        self.assertIn(f"gamed --data {self.data} restore {self.path}.v1", told[1])
+        self.assertEqual(2, len(progress))
+        self.assertIn(f"gamed --data {self.data} restore {self.path}.v1", progress[1])
 
     def test_long_work(self) -> None:
-        """While a large file is copied, and while a script runs, somebody is told that it gets on."""
+        """While a large file is copied, and while a script runs, `working` is called repeatedly."""
         self.filled()
         self.ask(
             "INSERT INTO a WITH RECURSIVE c(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM c LIMIT 50000) SELECT n FROM c"
         )
         self.script(2, "UPDATE a SET n = -n WHERE n > 1;")
-        told: list[str] = []
-        prepare_file(self.path, told.append, lambda: told.append("working"))
-        self.assertEqual(told[0], "copying auth.db before its schema changes")
-        self.assertGreater(told.count("working"), 5)
+        progress: list[str] = []
+        prepare_file(self.path, progress.append, lambda: progress.append("working"))
+        self.assertEqual(progress[0], "copying auth.db before its schema changes")
+        self.assertGreater(progress.count("working"), 5)
         self.assertEqual([(50_000,)], self.ask("SELECT count(*) FROM a WHERE n < 0"))
 
     def test_copied_first(self) -> None:
@@ -120,7 +120,7 @@ class NextVersion(Case):
         self.assertEqual(0o600, (self.data / "auth.db.v1").stat().st_mode & 0o777)
 
     def test_broken_second_script(self) -> None:
-        """A second migration that fails half-way leaves version 1 as it was, rows and all; mended, it runs."""
+        """A second migration that fails half-way leaves version 1 with its rows as it was; once corrected, it runs."""
         self.filled()
         self.script(2, "CREATE TABLE c (n INTEGER) STRICT; DELETE FROM b; INSERT INTO missing VALUES (1);")
         for _ in range(2):
@@ -135,7 +135,7 @@ class NextVersion(Case):
         self.assertEqual([(2,)], self.ask("PRAGMA user_version"))
 
     def test_second_broken_third_untouched(self) -> None:
-        """Scripts before the broken one stay done, those after it are not tried."""
+        """Scripts before the failing one stay done, those after it do not run."""
         self.script(2, "CREATE TABLE c (n INTEGER) STRICT;")
         self.script(3, "syntax error;")
         self.script(4, "CREATE TABLE d (n INTEGER) STRICT;")
@@ -259,7 +259,7 @@ class OurSchemas(SynchronousTestCase):
             prepare_files(data)
 
     def test_every_table_is_strict(self) -> None:
-        """Every table of both files is STRICT, and no name is used in both: the read lane sees them side by side."""
+        """Every table of both files is STRICT, and no name is used in both: the read queue has both files open."""
         data = data_folder(self)
         prepare_files(data)
         names: list[str] = []

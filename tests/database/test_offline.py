@@ -1,4 +1,4 @@
-"""A command's one unit beside the service, and what SQLite's errors are called."""
+"""A command's transaction beside the service, and the translation of SQLite's errors."""
 
 import sqlite3
 from contextlib import closing
@@ -33,12 +33,12 @@ class Once(SynchronousTestCase):
         prepare_files(self.data)
 
     def test_decides(self) -> None:
-        """The unit's answer comes back and its writes stay."""
+        """The transaction's result is returned and its writes stay."""
         self.assertEqual(4, run_transaction(self.path, arrive(4)))
         self.assertEqual([4], run_transaction(self.path, arrivals))
 
-    def test_unit_that_raises(self) -> None:
-        """A unit that raises changes nothing."""
+    def test_transaction_that_raises(self) -> None:
+        """A transaction that raises an exception changes nothing."""
 
         def refuse(connection: sqlite3.Connection) -> None:
             arrive(1)(connection)
@@ -57,7 +57,7 @@ class Once(SynchronousTestCase):
         self.assertEqual([1, 2], run_transaction(self.path, arrivals))
 
     def test_missing(self) -> None:
-        """A file that is not there is said to be missing, and not made."""
+        """A missing file is reported as missing, and not created."""
         with self.assertRaises(DatabaseUnavailable):
             run_transaction(self.data / "elsewhere" / "auth.db", arrivals)
         self.path.unlink()
@@ -66,7 +66,7 @@ class Once(SynchronousTestCase):
         self.assertFalse(self.path.exists())
 
     def test_other_version(self) -> None:
-        """A file of an older or newer schema is left to the version that serves it."""
+        """A file of an older or newer schema is rejected."""
         for version in (0, 99):
             with closing(connect(file_uri(self.path, "rw"))) as connection:
                 connection.execute(f"PRAGMA user_version = {version}")
@@ -92,7 +92,7 @@ class Beside(TestCase):
         stores = file_databases(self, reactor, data=data)
 
         def command() -> int:
-            """What is refused because the file was held for too long had no effect, and is done again."""
+            """Retry a transaction that failed because the file was locked for too long, as it had no effect."""
             while True:
                 try:
                     return run_transaction(data / "auth.db", increment)
@@ -107,7 +107,7 @@ class Beside(TestCase):
 
 class Translation(SynchronousTestCase):
     def test_table(self) -> None:
-        """Every complaint about the file or the disk is one of ours, by its primary code."""
+        """Every error about the file or the disk is a DatabaseError, by its primary code."""
         for code, kind in (
             (sqlite3.SQLITE_FULL, DiskFull),
             (sqlite3.SQLITE_IOERR, DatabaseFailing),
@@ -129,7 +129,7 @@ class Translation(SynchronousTestCase):
             self.assertNotIn("SQLite", str(ours))
 
     def test_disk(self) -> None:
-        """What the operating system says of the disk: an I/O error is not a full disk; a full one is a full one."""
+        """Errors of the operating system are translated: an I/O error is not a full disk."""
         for code, kind in ((EIO, DatabaseFailing), (ENOSPC, DiskFull), (EDQUOT, DiskFull), (EROFS, DiskFull)):
             error = OSError(code, "what the system said")
             ours = of_disk(error)
@@ -137,14 +137,14 @@ class Translation(SynchronousTestCase):
             self.assertEqual("I/O error" in str(ours), kind is DatabaseFailing)
 
     def test_others_stay(self) -> None:
-        """A mistake of ours stays what it is, so that it is noticed."""
+        """Errors of gamed's own code stay as they are, so that they are found."""
         mistake = sqlite3.OperationalError("near SELCT: syntax error")
         mistake.sqlite_errorcode = sqlite3.SQLITE_ERROR
         for error in (mistake, sqlite3.ProgrammingError("closed"), KeyError("k"), DatabaseBusy("ours")):
             self.assertIs(error, translate(error))
 
     def test_failure_keeps_its_place(self) -> None:
-        """A failure still tells where it was raised, though it holds no frame's values."""
+        """A detached Failure still has its traceback, but no frame's values."""
         try:
             raise DatabaseError("here")
         except DatabaseError as e:

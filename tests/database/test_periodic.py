@@ -1,4 +1,4 @@
-"""Periodic work that outlives its own failures."""
+"""A periodic task goes on after its own failures."""
 
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
@@ -9,11 +9,11 @@ from gamed.database.errors import DatabaseBusy
 from gamed.database.periodic import PeriodicTask
 
 
-class TickerTests(SynchronousTestCase):
+class PeriodicTaskTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.begun: list[Deferred[None]] = []
-        self.ticker = PeriodicTask(self.clock, 60, self.work)
+        self.task = PeriodicTask(self.clock, 60, self.work)
 
     def work(self) -> Deferred[None]:
         self.begun.append(Deferred())
@@ -21,7 +21,7 @@ class TickerTests(SynchronousTestCase):
 
     def test_from_end_to_start(self) -> None:
         """The interval begins when the work has ended: it never runs beside itself."""
-        self.ticker.start()
+        self.task.start()
         self.clock.advance(60)
         self.clock.advance(120)
         self.assertEqual(len(self.begun), 1)
@@ -30,16 +30,16 @@ class TickerTests(SynchronousTestCase):
         self.assertEqual(len(self.begun), 2)
 
     def test_goes_on_after_a_failure(self) -> None:
-        """It is logged, and the next call comes in time."""
-        self.ticker.start(now=True)
+        """A failure is logged, and the next call comes in time."""
+        self.task.start(now=True)
         self.begun[0].errback(ArithmeticError())
         self.assertEqual(len(self.flushLoggedErrors(ArithmeticError)), 1)
         self.clock.advance(60)
         self.assertEqual(len(self.begun), 2)
 
     def test_a_busy_store(self) -> None:
-        """One line and no traceback: the next call does what this one could not."""
-        self.ticker.start(now=True)
+        """A busy database is one line without a traceback, and the next call comes in time."""
+        self.task.start(now=True)
         with capturedLogs() as events:
             self.begun[0].errback(DatabaseBusy("The server is busy."))
         (event,) = events
@@ -49,9 +49,9 @@ class TickerTests(SynchronousTestCase):
         self.assertEqual(len(self.begun), 2)
 
     def test_stopped(self) -> None:
-        """No further call; work cut off by the end of what it works on is nobody's trouble."""
-        self.ticker.start(now=True)
-        self.ticker.stop()
+        """After stop() there is no further call, and a failure of the last one is not logged."""
+        self.task.start(now=True)
+        self.task.stop()
         self.begun[0].errback(ArithmeticError())
         self.clock.advance(600)
         self.assertEqual((len(self.begun), self.flushLoggedErrors()), (1, []))

@@ -1,4 +1,4 @@
-"""No request and no periodic work reads a table from end to end: what they cost does not grow with what is kept."""
+"""No request and no periodic task reads a whole table, so that its cost does not grow with the stored data."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -18,11 +18,11 @@ from tests.sessions.server import text
 from tests.support.components import service_context
 
 SMALL = {"player_merge", "command_log", "key_record", "login_count", "retention", "json_each"}
-"""These have a few rows at most, or are asked for their first ones."""
+"""Tables that have a few rows at most, or of which only the first rows are read."""
 
 
 class Explained(sqlite3.Connection):
-    """Keeps how SQLite goes about each statement."""
+    """A connection that records the query plan of each statement."""
 
     plans: dict[str, list[str]]
 
@@ -38,12 +38,12 @@ class PlanTest(CommitCase):
         stores = super().make_stores()
         self.plans: dict[str, list[str]] = {}
         kind = type("Noted", (Explained,), {"plans": self.plans})
-        for worker in stores.threads:
-            worker.pool.connkw["factory"] = kind
+        for thread in stores.threads:
+            thread.pool.connkw["factory"] = kind
         return stores
 
     def scans(self) -> Iterator[tuple[str, str]]:
-        """Each step that reads a table or a whole index, with its statement; a partial index has what is asked for."""
+        """Yield each step that reads a table or a whole index, with its statement, except for partial indexes."""
         query = "SELECT name FROM {}.sqlite_schema WHERE type = 'index' AND sql LIKE '% WHERE %'"
         partial = {name for table in ("main", "state") for (name,) in self.rows(query.format(table))}
         for sql, steps in self.plans.items():
@@ -56,7 +56,7 @@ class PlanTest(CommitCase):
         return self.successResultOf(self.server.rows(query))
 
     def test_requests(self) -> None:
-        """Whatever a game asks of its saves, its bytes and its session."""
+        """No request of a game about saves, blobs or the session reads a whole table."""
         for data in (b"one", BIG):
             slot = f"of-{len(data)}"
             self.put(slot, data, ABSENT)
@@ -80,7 +80,7 @@ class PlanTest(CommitCase):
         self.assertEqual(list(self.scans()), [])
 
     def test_periodic_work(self) -> None:
-        """Every minute, whether there is something to do or not."""
+        """No periodic task reads a whole table, whether there is something to do or not."""
         self.put("auto", b"one", ABSENT)
         self.put("auto", b"two", {"If-Match": '"9-0000000000000000"'})
         self.successResultOf(self.server.open(BERT))

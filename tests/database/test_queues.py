@@ -1,4 +1,4 @@
-"""The queue before a lane's thread: what rides together, what is refused, cancelled, drained."""
+"""A database queue: batches, rejected and cancelled transactions, drain."""
 
 import sqlite3
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from tests.support.databases import ask, file_databases, memory_databases
 
 
 def arrive(at_ms: int) -> Callable[[sqlite3.Connection], int]:
-    """A unit that stores one row of limit_bucket."""
+    """Return a transaction that inserts one row of limit_bucket."""
 
-    def unit(connection: sqlite3.Connection) -> int:
+    def transaction(connection: sqlite3.Connection) -> int:
         connection.execute("INSERT INTO limit_bucket VALUES (:index, :at)", {"index": b"%d" % at_ms, "at": at_ms})
         return at_ms
 
-    return unit
+    return transaction
 
 
 def arrivals(connection: sqlite3.Connection) -> list[int]:
@@ -44,68 +44,68 @@ def increment(connection: sqlite3.Connection) -> int:
 
 
 def claim(name: str) -> Callable[[sqlite3.Connection], bool]:
-    """A unit that takes the one place if it is free; whether it did."""
+    """Return a transaction that inserts a row unless there is one; it returns whether it did."""
 
-    def unit(connection: sqlite3.Connection) -> bool:
+    def transaction(connection: sqlite3.Connection) -> bool:
         if arrivals(connection):
             return False
         connection.execute("INSERT INTO limit_bucket VALUES (:name, 1)", {"name": name.encode()})
         return True
 
-    return unit
+    return transaction
 
 
-class Held(SynchronousTestCase):
-    """Units submitted while the lane is paused wait together."""
+class QueueCase(SynchronousTestCase):
+    """A queue on which transactions wait together while it is paused."""
 
     def setUp(self) -> None:
         self.stores = memory_databases()
 
-    def together(self, lane: DatabaseQueue, *units: Transaction[Any], size: int = 0) -> list[Deferred[Any]]:
-        self.successResultOf(lane.pause())
-        answers = [lane.submit(unit, size) for unit in units]
+    def together(self, queue: DatabaseQueue, *transactions: Transaction[Any], size: int = 0) -> list[Deferred[Any]]:
+        self.successResultOf(queue.pause())
+        answers = [queue.submit(transaction, size) for transaction in transactions]
         for answer in answers:
             self.assertNoResult(answer)
-        lane.resume()
+        queue.resume()
         return answers
 
-    def batches(self, lane: DatabaseQueue) -> list[int]:
-        """The sizes of all batches from now on."""
+    def batches(self, queue: DatabaseQueue) -> list[int]:
+        """Return a list that gets the size of each batch from now on."""
         sizes: list[int] = []
-        work = lane._thread.run
+        run = queue._thread.run
 
-        def counted(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
-            sizes.append(len(hop.keywords["transactions"]))  # type: ignore[attr-defined]
-            return work(hop)
+        def counted(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
+            sizes.append(len(work.keywords["transactions"]))  # type: ignore[attr-defined]
+            return run(work)
 
-        lane._thread.run = counted  # type: ignore[method-assign, assignment]
+        queue._thread.run = counted  # type: ignore[method-assign, assignment]
         return sizes
 
 
-class RidingTogether(Held):
-    def test_reads_share_a_hop(self) -> None:
-        """Up to 64 waiting reads ride one hop, the rest the next, each answered in order."""
+class Batches(QueueCase):
+    def test_reads_share_a_batch(self) -> None:
+        """Up to 64 waiting reads are one batch, the rest the next; all get their results in order."""
         sizes = self.batches(self.stores.reads)
         answers = self.together(self.stores.reads, *(lambda _, n=n: n for n in range(100)))
         self.assertEqual(list(range(100)), [self.successResultOf(answer) for answer in answers])
         self.assertEqual([BATCH_ITEMS, 100 - BATCH_ITEMS], sizes)
 
     def test_writes_share_a_commit(self) -> None:
-        """Up to 64 waiting writes ride one transaction."""
+        """Up to 64 waiting writes are one transaction of SQLite."""
         sizes = self.batches(self.stores.auth)
         self.together(self.stores.auth, *map(arrive, range(65)))
         self.assertEqual([64, 1], sizes)
         self.assertEqual(list(range(65)), self.successResultOf(self.stores.reads.submit(arrivals)))
 
     def test_bytes_limit_a_batch(self) -> None:
-        """A batch is at most 4 MiB as its units announce them, but a single larger one still goes."""
+        """A batch has at most 4 MiB as announced by its transactions, but a larger one is a batch alone."""
         sizes = self.batches(self.stores.auth)
         self.together(self.stores.auth, *map(arrive, range(6)), size=BATCH_BYTES // 2)
         self.together(self.stores.auth, *map(arrive, range(6, 9)), size=BATCH_BYTES + 1)
         self.assertEqual([2, 2, 2, 1, 1, 1], sizes)
 
     def test_read_after_write(self) -> None:
-        """A read submitted once a write was answered sees it, on either store."""
+        """A read that is submitted after the result of a write sees the write, in both databases."""
         self.successResultOf(self.stores.auth.submit(arrive(1)))
         self.assertEqual([1], self.successResultOf(self.stores.reads.submit(arrivals)))
         insert, select = (
@@ -116,7 +116,7 @@ class RidingTogether(Held):
         self.assertEqual([("p",)], self.successResultOf(self.stores.reads.submit(ask(select))))
 
     def test_submitted_while_answering(self) -> None:
-        """What an answer's callback submits comes in a later batch; nothing is lost or nested."""
+        """Transactions that a callback submits are in a later batch; none is lost or nested."""
         seen: list[int] = []
 
         async def chain(start: int) -> None:
@@ -131,66 +131,66 @@ class RidingTogether(Held):
         self.assertEqual([0, 10, 20], seen[:3])
 
 
-class Refusing(Held):
+class Rejections(QueueCase):
     def test_queue_is_bounded(self) -> None:
-        """The 4,097th waiting unit gets DatabaseBusy at once; the 4,096 before it are answered."""
-        lane = self.stores.reads
-        self.successResultOf(lane.pause())
-        answers = [lane.submit(lambda _: None) for _ in range(QUEUE_ITEMS)]
-        self.failureResultOf(lane.submit(lambda _: None), DatabaseBusy)
-        lane.resume()
+        """The 4,097th waiting transaction gets DatabaseBusy at once; the 4,096 before it get their results."""
+        queue = self.stores.reads
+        self.successResultOf(queue.pause())
+        answers = [queue.submit(lambda _: None) for _ in range(QUEUE_ITEMS)]
+        self.failureResultOf(queue.submit(lambda _: None), DatabaseBusy)
+        queue.resume()
         for answer in answers:
             self.assertIsNone(self.successResultOf(answer))
 
     def test_cancelled_while_waiting(self) -> None:
-        """A unit whose Deferred is cancelled before its turn never runs, and makes room in the queue."""
-        lane = self.stores.auth
-        self.successResultOf(lane.pause())
-        kept, dropped = lane.submit(arrive(1)), lane.submit(arrive(2))
+        """A transaction that is cancelled while it waits never runs and leaves the queue."""
+        queue = self.stores.auth
+        self.successResultOf(queue.pause())
+        kept, dropped = queue.submit(arrive(1)), queue.submit(arrive(2))
         dropped.cancel()
-        lane.resume()
+        queue.resume()
         self.assertEqual(1, self.successResultOf(kept))
         self.failureResultOf(dropped, CancelledError)
         self.assertEqual([1], self.successResultOf(self.stores.reads.submit(arrivals)))
 
     def test_drain(self) -> None:
-        """A draining lane answers all that waits, then says so; what comes later gets DatabaseBusy."""
-        lane = self.stores.auth
-        self.successResultOf(lane.pause())
-        waiting = [lane.submit(arrive(n)) for n in range(130)]
+        """A draining queue runs all that waits, then fires its Deferred; later transactions get DatabaseBusy."""
+        queue = self.stores.auth
+        self.successResultOf(queue.pause())
+        waiting = [queue.submit(arrive(n)) for n in range(130)]
         answered: list[int] = []
         for answer in waiting:
             answer.addCallback(answered.append)
-        drained = lane.drain().addCallback(lambda _: len(answered))
-        self.failureResultOf(lane.submit(arrive(1000)), DatabaseBusy)
+        drained = queue.drain().addCallback(lambda _: len(answered))
+        self.failureResultOf(queue.submit(arrive(1000)), DatabaseBusy)
         self.assertNoResult(drained)
-        lane.resume()
+        queue.resume()
         self.assertEqual(130, self.successResultOf(drained))
 
     def test_drain_after_the_last_was_cancelled(self) -> None:
-        """A drain does not wait for what nobody wants any more."""
-        lane = self.stores.auth
-        self.successResultOf(lane.pause())
-        waiting = lane.submit(arrive(1))
-        drained = lane.drain()
+        """A drain does not wait for cancelled transactions."""
+        queue = self.stores.auth
+        self.successResultOf(queue.pause())
+        waiting = queue.submit(arrive(1))
+        drained = queue.drain()
         waiting.cancel()
         self.failureResultOf(waiting, CancelledError)
         self.successResultOf(drained)
 
     def test_pauses_nest(self) -> None:
-        """A lane that two paused goes on when both resumed it."""
-        lane = self.stores.reads
-        lane.pause()
-        lane.pause()
-        answer = lane.submit(lambda _: 1)
-        lane.resume()
+        """A queue that was paused twice goes on after two resumes."""
+        queue = self.stores.reads
+        queue.pause()
+        queue.pause()
+        answer = queue.submit(lambda _: 1)
+        queue.resume()
         self.assertNoResult(answer)
-        lane.resume()
+        queue.resume()
         self.assertEqual(1, self.successResultOf(answer))
 
 
-class Locked(Held):
-    """Another process holds auth.db."""
+class Locked(QueueCase):
+    """A queue whose file another process has locked."""
 
     def setUp(self) -> None:
         self.stores = file_databases(self)
@@ -201,32 +201,32 @@ class Locked(Held):
         self.addCleanup(self.other.close)
         self.other.execute("BEGIN IMMEDIATE")
 
-    def test_nobody_waits_twice(self) -> None:
+    def test_none_waits_twice(self) -> None:
         """What waited while a batch waited in vain gets DatabaseBusy with it, not after a batch of its own."""
-        lane = self.stores.auth
-        sizes = self.batches(lane)
-        answers = self.together(lane, *map(arrive, range(3 * BATCH_ITEMS)))
+        queue = self.stores.auth
+        sizes = self.batches(queue)
+        answers = self.together(queue, *map(arrive, range(3 * BATCH_ITEMS)))
         for answer in answers:
             self.failureResultOf(answer, DatabaseBusy)
         self.assertEqual([BATCH_ITEMS], sizes)
         self.other.execute("ROLLBACK")
-        self.assertEqual(7, self.successResultOf(lane.submit(arrive(7))))
+        self.assertEqual(7, self.successResultOf(queue.submit(arrive(7))))
 
-    def test_who_came_later_is_tried(self) -> None:
-        """What was submitted while that batch waited has a turn of its own."""
-        lane, later = self.stores.auth, list[Deferred[int]]()
-        run = lane._thread.run
+    def test_later_ones_are_tried(self) -> None:
+        """Transactions that were submitted while that batch waited are tried in a batch of their own."""
+        queue, later = self.stores.auth, list[Deferred[int]]()
+        run = queue._thread.run
 
-        def submitting(hop: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
+        def submitting(work: Callable[[sqlite3.Connection], Any]) -> Deferred[Any]:
             if not later:
-                later.append(lane.submit(arrive(1000)))
-                done = run(hop)
+                later.append(queue.submit(arrive(1000)))
+                done = run(work)
                 self.other.execute("ROLLBACK")
                 return done
-            return run(hop)
+            return run(work)
 
-        lane._thread.run = submitting  # type: ignore[method-assign, assignment]
-        for answer in self.together(lane, *map(arrive, range(BATCH_ITEMS + 1))):
+        queue._thread.run = submitting  # type: ignore[method-assign, assignment]
+        for answer in self.together(queue, *map(arrive, range(BATCH_ITEMS + 1))):
             self.failureResultOf(answer, DatabaseBusy)
         self.assertEqual(1000, self.successResultOf(later[0]))
         self.assertEqual([1000], self.successResultOf(self.stores.reads.submit(arrivals)))
@@ -234,13 +234,13 @@ class Locked(Held):
 
 class Damaged(SynchronousTestCase):
     def test_writing_stops_reading_goes_on(self) -> None:
-        """Once SQLite reports damage, the store's writes are refused, its readable rows and the other store work."""
+        """Once SQLite reports damage, writes to that file fail; its readable rows and the other file work."""
         stores = file_databases(self)
-        self.successResultOf(stores.state.submit(fill_shelves))
+        self.successResultOf(stores.state.submit(fill_players))
         self.successResultOf(stores.close())
         path = stores.state._file.path
         assert path is not None
-        pages = spoil_shelves(path)
+        pages = spoil_players(path)
         stores = file_databases(self, data=path.parent)
         self.failureResultOf(stores.state.submit(ask("DELETE FROM player_saves")), DatabaseCorrupt)
         self.failureResultOf(
@@ -254,13 +254,13 @@ class Damaged(SynchronousTestCase):
         self.assertGreater(pages, 1)
 
 
-def fill_shelves(connection: sqlite3.Connection) -> None:
+def fill_players(connection: sqlite3.Connection) -> None:
     for n in range(3000):
         connection.execute("INSERT INTO player_saves (player_id, epoch) VALUES (:id, 'e')", {"id": f"ply_{n:022}"})
 
 
-def spoil_shelves(path: Any) -> int:
-    """Damage the last pages, where the shelves are; -> the first of them."""
+def spoil_players(path: Any) -> int:
+    """Damage the last pages, which have the players; return the first of them."""
     size = path.stat().st_size
     first = int(size // PAGE_BYTES) - 5
     spoil(path, first)
@@ -268,13 +268,13 @@ def spoil_shelves(path: Any) -> int:
 
 
 class Threads(TestCase):
-    """Real threads: many at once, on real files."""
+    """Queues with real threads on real files."""
 
     def setUp(self) -> None:
         self.stores: Databases = file_databases(self, reactor)
 
     async def test_one_winner(self) -> None:
-        """Of 20 who decide on the same row at once, one wins; the others know that they did not."""
+        """Of 20 transactions that decide on the same row at once, one wins; the others return that they did not."""
         won = await gatherResults([self.stores.auth.submit(claim(str(n))) for n in range(20)])
         self.assertEqual(1, sum(won))
         self.assertEqual([1], await self.stores.reads.submit(arrivals))
@@ -286,16 +286,16 @@ class Threads(TestCase):
         self.assertEqual([20], await self.stores.reads.submit(arrivals))
 
     async def test_no_lost_update_between_two(self) -> None:
-        """Two stores on the same files, as a command beside the service, lose no update either."""
+        """Two Databases on the same files, like a command beside the service, lose no update either."""
         data = self.stores.auth._file.path
         assert data is not None
         second = file_databases(self, reactor, data=data.parent)
-        lanes = [self.stores.auth, second.auth] * 30
-        counted = await gatherResults([lane.submit(increment) for lane in lanes])
+        queues = [self.stores.auth, second.auth] * 30
+        counted = await gatherResults([queue.submit(increment) for queue in queues])
         self.assertEqual(list(range(1, 61)), sorted(counted))
 
-    async def test_answers_with_many_lanes(self) -> None:
-        """Writes on both stores and reads at the same time are all answered, with their own answers."""
+    async def test_answers_with_many_queues(self) -> None:
+        """Writes to both databases and reads at the same time all get their own results."""
         writes = [self.stores.auth.submit(arrive(n)) for n in range(300)]
         state = [self.stores.state.submit(lambda _, n=n: n) for n in range(300)]
         reads = [self.stores.reads.submit(lambda _, n=n: n) for n in range(300)]
@@ -303,17 +303,17 @@ class Threads(TestCase):
             self.assertEqual(list(range(300)), await gatherResults(answers))
 
     async def test_cancelled_under_way(self) -> None:
-        """A unit cancelled in its thread is carried out; only its answer is dropped."""
+        """A transaction that is cancelled in its thread is carried out; only its result is discarded."""
         answer = self.stores.auth.submit(arrive(1))
-        await deferLater(reactor, 0, lambda: None)  # a batch begins when the reactor's turn is over
+        await deferLater(reactor, 0, lambda: None)  # a batch begins at the end of the reactor's turn
         answer.cancel()
         with self.assertRaises(CancelledError):
             await answer
         await self.stores.auth.submit(lambda _: None)
         self.assertEqual([1], await self.stores.reads.submit(arrivals))
 
-    async def test_close_answers_what_waits(self) -> None:
-        """Closing answers all that was submitted; all of it is on disk, and the log is empty."""
+    async def test_close_runs_what_waits(self) -> None:
+        """close() runs all that was submitted; all of it is on disk, and the log is empty."""
         answers = [self.stores.auth.submit(arrive(n)) for n in range(500)]
         await self.stores.close()
         self.assertEqual(list(range(500)), await gatherResults(answers))

@@ -1,4 +1,4 @@
-"""Stores that could not be opened, or only be read, are used as soon as they can be, without a restart."""
+"""Databases that could not be opened or written are used as soon as they can be, without a restart."""
 
 import sqlite3
 import subprocess
@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from gamed.database.databases import RETRY_SECONDS
 from gamed.database.errors import DatabaseReadOnly, DatabaseUnavailable
 from gamed.database.migrations import prepare_files
-from tests.database.test_databases import shelve, shelves
+from tests.database.test_databases import insert_player, list_players
 from tests.database.test_queues import arrivals, arrive
 from tests.support.databases import InlineReactor, InlineThreads, data_folder, file_databases
 
@@ -30,11 +30,11 @@ class Unavailable(SynchronousTestCase):
         self.path.mkdir()
         self.stores = file_databases(self, data=self.data, inline=self.clock)
         self.flushLoggedErrors()
-        self.failureResultOf(self.stores.reads.submit(shelves), DatabaseUnavailable)
-        self.failureResultOf(self.stores.state.submit(shelve), DatabaseUnavailable)
+        self.failureResultOf(self.stores.reads.submit(list_players), DatabaseUnavailable)
+        self.failureResultOf(self.stores.state.submit(insert_player), DatabaseUnavailable)
 
     def wait(self) -> list[str]:
-        """The lines of the log until the next attempt is over."""
+        """Return the lines of the log until the next attempt is over."""
         with capturedLogs() as events:
             self.clock.advance(RETRY_SECONDS)
         return [str(formatEvent(event)) for event in events]
@@ -46,8 +46,8 @@ class Unavailable(SynchronousTestCase):
         self.away.rename(self.path)
         self.assertEqual(self.wait(), ["database_available database=state"])
         self.assertEqual(self.wait(), [])
-        self.assertEqual(self.successResultOf(self.stores.state.submit(shelve)), 1)
-        self.assertEqual(self.successResultOf(self.stores.reads.submit(shelves)), [("p",)])
+        self.assertEqual(self.successResultOf(self.stores.state.submit(insert_player)), 1)
+        self.assertEqual(self.successResultOf(self.stores.reads.submit(list_players)), [("p",)])
         self.assertEqual(self.successResultOf(self.stores.blobs.append("p", BytesIO(b"bytes"))), 1)
         self.successResultOf(self.stores.check())
         self.successResultOf(self.stores.close())
@@ -64,24 +64,24 @@ class Unavailable(SynchronousTestCase):
         self.assertEqual(self.successResultOf(self.stores.reads.submit(arrivals)), [1])
 
     def test_missing(self) -> None:
-        """A missing file is not made while the service runs: its owner may be bringing it."""
+        """A missing file is not created while the service runs: the operator may be about to restore it."""
         self.path.rmdir()
         self.wait()
         self.assertFalse(self.path.exists())
-        self.failureResultOf(self.stores.state.submit(shelve), DatabaseUnavailable)
+        self.failureResultOf(self.stores.state.submit(insert_player), DatabaseUnavailable)
 
-    def test_sign_of_life(self) -> None:
-        """The watchdog asks the store, too, from then on."""
-        pulse = self.stores.watchdog_probe()
-        pulse._thread.pool.threadpool = InlineThreads()
-        self.addCleanup(pulse.close)
-        self.successResultOf(pulse.ping())
+    def test_watchdog_probe(self) -> None:
+        """The watchdog probe checks state.db, too, once it is open."""
+        probe = self.stores.watchdog_probe()
+        probe._thread.pool.threadpool = InlineThreads()
+        self.addCleanup(probe.close)
+        self.successResultOf(probe.ping())
         self.path.rmdir()
         self.away.rename(self.path)
         self.wait()
-        self.successResultOf(pulse.ping())
+        self.successResultOf(probe.ping())
         self.assertEqual(
-            [name for _, name, _ in self.successResultOf(pulse._thread.run(databases))],
+            [name for _, name, _ in self.successResultOf(probe._thread.run(databases))],
             ["main", "state"],
         )
 
@@ -91,7 +91,7 @@ def databases(connection: sqlite3.Connection) -> list[tuple[int, str, str]]:
 
 
 class ReadOnly(SynchronousTestCase):
-    """Stores whose files could only be read when they were opened."""
+    """Databases whose files could only be read when they were opened."""
 
     def setUp(self) -> None:
         self.data = data_folder(self)
@@ -107,7 +107,7 @@ class ReadOnly(SynchronousTestCase):
         return [self.data / "auth.db", self.data / "state.db"]
 
     def test_written_later(self) -> None:
-        """A write is refused, and the refusal says why; once the files can be written, so are all stores."""
+        """A write fails with the reason; once the files can be written, all writes work."""
         for _ in range(2):
             for write in self.writes():
                 error = self.failureResultOf(write, DatabaseReadOnly).value
@@ -124,7 +124,7 @@ class ReadOnly(SynchronousTestCase):
 
     def writes(self) -> Iterator[Deferred[int]]:
         yield self.stores.auth.submit(arrive(1))
-        yield self.stores.state.submit(shelve)
+        yield self.stores.state.submit(insert_player)
         yield self.stores.blobs.append("p", BytesIO(b"bytes"))
 
 

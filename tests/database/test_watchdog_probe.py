@@ -1,4 +1,4 @@
-"""Whether both stores answer, asked past every lane."""
+"""The watchdog probe checks both databases past every queue."""
 
 from pathlib import Path
 
@@ -11,43 +11,43 @@ from gamed.database.migrations import prepare_files
 from tests.support.databases import InlineReactor, InlineThreads, data_folder
 
 
-class PulseTests(SynchronousTestCase):
+class WatchdogProbeTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.data = data_folder(self)
         prepare_files(self.data)
         self.auth, self.state = DatabaseFile.at(self.data, AUTH), DatabaseFile.at(self.data, STATE)
 
     def watchdog_probe(self) -> WatchdogProbe:
-        pulse = WatchdogProbe(InlineReactor(), self.auth, self.state)
-        pulse._thread.pool.threadpool = InlineThreads()
-        self.addCleanup(pulse.close)
-        return pulse
+        probe = WatchdogProbe(InlineReactor(), self.auth, self.state)
+        probe._thread.pool.threadpool = InlineThreads()
+        self.addCleanup(probe.close)
+        return probe
 
     def path(self, name: str) -> Path:
         return self.data / f"{name}.db"
 
     def test_both_answer(self) -> None:
-        """Again and again, on one connection."""
-        pulse = self.watchdog_probe()
+        """Every ping succeeds, on one connection."""
+        probe = self.watchdog_probe()
         for _ in range(3):
-            self.successResultOf(pulse.ping())
-        self.assertEqual(len(pulse._thread.pool.connections), 1)
+            self.successResultOf(probe.ping())
+        self.assertEqual(len(probe._thread.pool.connections), 1)
 
     def test_one_does_not(self) -> None:
-        """A store that is gone is no life, and a beat after it is back is."""
+        """A ping fails while a file is missing, and succeeds when it is back."""
         self.path(STATE).rename(self.data / "elsewhere")
-        pulse = self.watchdog_probe()
-        self.failureResultOf(pulse.ping(), DatabaseUnavailable)
+        probe = self.watchdog_probe()
+        self.failureResultOf(probe.ping(), DatabaseUnavailable)
         (self.data / "elsewhere").rename(self.path(STATE))
-        self.successResultOf(pulse.ping())
+        self.successResultOf(probe.ping())
 
     def test_damaged(self) -> None:
-        """An auth.db that is no database is no life either."""
+        """A ping fails if auth.db is not a database."""
         self.path(AUTH).write_bytes(b"no database" * 1000)
         self.failureResultOf(self.watchdog_probe().ping(), DatabaseCorrupt)
 
     def test_left_alone(self) -> None:
-        """A state.db that was unusable at the start is not asked: to start again would not mend it."""
+        """A state.db that was unavailable at the start is left out: a restart would not repair it."""
         self.path(STATE).unlink()
         self.state.unavailable_as = DatabaseUnavailable
         self.successResultOf(self.watchdog_probe().ping())

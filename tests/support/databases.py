@@ -1,4 +1,4 @@
-"""Stores for tests: the real lanes, in memory without threads, or on real files."""
+"""Databases for tests: with the real queues, in memory without threads, or on real files."""
 
 import sqlite3
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _numbers = count()
 
 
 class InlineReactor(Clock):
-    """A clock, and what adbapi asks of a reactor; a call from a thread is a call."""
+    """A clock with the methods of a reactor that adbapi needs; callFromThread() calls at once."""
 
     def callFromThread(self, work: Callable[..., Any], *args: Any, **kw: Any) -> None:
         work(*args, **kw)
@@ -60,9 +60,9 @@ class InlineThreads:
 def memory_databases(
     now_ms: Now = lambda: 0, reactor: InlineReactor | None = None, staged_ms: int = KEPT_MS
 ) -> Databases:
-    """Empty stores in memory whose Deferreds have fired when a submit returns.
+    """Return empty databases in memory whose Deferreds have fired when submit() returns.
 
-    Every lane has its connection, as always; lane.pause() and resume() make several submits one batch.
+    Every queue has a connection of its own; queue.pause() and resume() make one batch of several submits.
     """
     number = next(_numbers)
     auth, state = (DatabaseFile(name, f"file:/gamed-test-{number}-{name}?vfs=memdb", None) for name in (AUTH, STATE))
@@ -86,10 +86,10 @@ def file_databases(
     data: Path | None = None,
     inline: InlineReactor | None = None,
 ) -> Databases:
-    """Empty stores on real files, closed when the test ends.
+    """Return empty databases on real files, closed when the test ends.
 
-    With the real reactor (TestCase): threads, as in service. Without: inline, for SynchronousTestCase, on the
-    clock `inline` if given.
+    With the real reactor (TestCase) there are threads, as in the service. Without it (SynchronousTestCase) everything
+    runs inline, on the clock `inline` if given.
     """
     data = data or data_folder(test)
     prepare_files(data)
@@ -114,9 +114,9 @@ def _inline(stores: Databases) -> Databases:
     return stores
 
 
-def unwritable(lane: WriteQueue) -> Callable[[], None]:
-    """Let the file be read only, also by connections that are opened from now on; what is returned ends that."""
-    pool = lane._thread.pool
+def unwritable(queue: WriteQueue) -> Callable[[], None]:
+    """Make the connections of the queue read-only, later ones too; return a function that ends that."""
+    pool = queue._thread.pool
     prepare = pool.openfun
 
     def opened(connection: sqlite3.Connection) -> None:
@@ -130,5 +130,5 @@ def unwritable(lane: WriteQueue) -> Callable[[], None]:
 
 
 def ask(sql: str) -> Callable[[sqlite3.Connection], list[tuple[Any, ...]]]:
-    """A unit that returns all rows of one statement."""
+    """Return a transaction that returns all rows of one statement."""
     return lambda connection: connection.execute(sql).fetchall()

@@ -1,12 +1,12 @@
-"""Rooms spoken to as a client speaks to them: bytes in, bytes out, through the real channel and site, no socket.
+"""A client for tests of routes: bytes in, bytes out, through the real HTTP connection and server, without a socket.
 
-    browser = Browser([room])
+    browser = Browser([routes])
     answer = browser.request("PUT", "/game/saves/auto", {"If-None-Match": "*"}, b"...")
     answer.status, answer.json["code"], answer.headers["etag"]
 
-A handler that waits: `call = browser.send("POST", "/auth/login/collect", ..., body)`, then fire what it waits for (or
-`browser.clock.advance(25)`), then `call.answer`. An answer of 500 `internal_error` fails the test with its traceback,
-unless the browser was made with `crashes=True`; so does an answer that docs/openapi.yaml does not have.
+For a handler that waits: `call = browser.send("POST", "/auth/login/collect", ..., body)`, then fire its Deferred (or
+`browser.clock.advance(25)`), then `call.answer`. A response 500 `internal_error` fails the test with its traceback,
+unless the browser was made with `crashes=True`; so does a response that docs/openapi.yaml does not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,13 +61,13 @@ class Answer(Struct, frozen=True):
 
     @property
     def code(self) -> str:
-        """Of a problem."""
+        """Return the code of a problem."""
         assert self.headers["content-type"] == "application/problem+json", self.headers
         return str(self.json["code"])
 
 
 class Connection:
-    """One open connection; bytes in, parsed answers out."""
+    """An open connection: bytes in, parsed responses out."""
 
     def __init__(self, site: HttpServer, clock: Clock, peer: IAddress = PEER) -> None:
         self._clock = clock
@@ -86,55 +86,55 @@ class Connection:
         return self
 
     def leave(self) -> None:
-        """The client closes, or the server's close has arrived."""
+        """Close the connection, or let the server's close arrive."""
         if not self._lost:
             self._lost = True
             self.channel.connectionLost(Failure(ConnectionDone()))
 
     def turn(self) -> None:
-        """Let the reactor turn as long as something is due now: the next request of a pipeline waits for that."""
+        """Run what is due now on the clock: the next request of a pipeline waits for that."""
         self._clock.advance(0)
 
     @property
     def raw(self) -> bytes:
-        """All bytes the server has sent."""
+        """Return all bytes that the server has sent."""
         self.turn()
         return self.transport.value()
 
     @property
     def closed(self) -> bool:
-        """Whether the server has closed or aborted."""
+        """Return whether the server has closed or aborted the connection."""
         self.turn()
         return bool(self.transport.disconnecting or self.transport.disconnected)
 
     @property
     def closing(self) -> bool:
-        """Whether the server answers nothing more on this connection, though it may still read."""
+        """Return whether the server sends nothing more on this connection, though it may still read."""
         return self.closed or self.channel._state is State.CLOSING
 
     @property
     def interim(self) -> int:
-        """How often `100 Continue` was sent."""
+        """Return how often `100 Continue` was sent."""
         return self.raw.count(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     @property
     def answers(self) -> list[Answer]:
-        """All complete answers, interim ones left out."""
+        """Return all complete responses without interim ones."""
         return parse_answers(self.raw, head_only=self.head_only)
 
     @property
     def answer(self) -> Answer:
-        """The only answer; fails when there is none yet, or more than one."""
+        """Return the only response; fail if there is none yet, or more than one."""
         [answer] = self.answers
         return answer
 
 
 class Browser:
-    """A client of some rooms; every request goes over a connection of its own."""
+    """A client of some routes; every request has a connection of its own."""
 
     def __init__(
         self,
-        rooms: Sequence[RouteGroup],
+        routes: Sequence[RouteGroup],
         policy: HttpSettings | None = None,
         *,
         clock: Clock | None = None,
@@ -146,12 +146,12 @@ class Browser:
         self.log = Lines()
         self.peer = peer
         self.events: list[str] = []
-        """Everything logged while a request ran, as text."""
+        """All events that were logged during requests, as text."""
         self._crashes = crashes
-        self._judged = 0
+        self._checked_lines = 0
         numbers = count(1)
         self.site = build_server(
-            rooms,
+            routes,
             policy or HttpSettings(BASE_HOST),
             self.clock,  # type: ignore[arg-type]
             access_log=self.log,
@@ -160,18 +160,18 @@ class Browser:
         )
 
     def connect(self, peer: IAddress | None = None) -> Connection:
-        """A bare connection, for bytes of your own."""
+        """Return a connection for arbitrary bytes."""
         return Connection(self.site, self.clock, peer or self.peer)
 
     def send(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Connection:
-        """Send a whole request; its answer may come later as `.answer`."""
+        """Send a whole request; its response may come later as `.answer`."""
         connection = self.connect()
         connection.head_only = method == "HEAD"
         self.watched(lambda: connection.send(request_bytes(method, path, headers, body)))
         return connection
 
     def request(self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
-        """Send a request whose answer comes at once."""
+        """Send a request; return its response, which must come at once."""
         connection = self.send(method, path, headers, body)
         answer = connection.answer
         if not connection.closed:
@@ -193,26 +193,26 @@ class Browser:
         return self.request("POST", path, {**kind, **(headers or {})}, fields.encode())
 
     def watched(self, act: Callable[[], object]) -> None:
-        """Run something; unexpected errors that the web logs meanwhile fail the test."""
+        """Call `act`; fail the test if the server logs an unexpected error meanwhile."""
         seen = logged(act)
         self.events += seen
         crashed = [text for text in seen if text.startswith(CRASHES)]
         if crashed and not self._crashes:
             raise AssertionError("\n".join(crashed))
-        strange = [line for line in self.log.lines[self._judged :] if not _is_described(line)]
-        self._judged = len(self.log.lines)
+        strange = [line for line in self.log.lines[self._checked_lines :] if not _is_described(line)]
+        self._checked_lines = len(self.log.lines)
         if strange and not self._crashes:
             raise AssertionError(f"not in docs/openapi.yaml: {strange}")
 
 
 def _is_described(line: Mapping[str, Any]) -> bool:
-    """Of a line of the access log; a client that left was not answered."""
+    """Check that docs/openapi.yaml has the response of this access log line; a client that left got none."""
     status = line["status"]
     return status == CLIENT_LEFT or is_described(line["method"], line["template"], status)
 
 
 def logged(act: Callable[[], object]) -> list[str]:
-    """What is logged, as text, while something runs."""
+    """Call `act`; return the logged events as text."""
     seen: list[str] = []
 
     def observe(event: LogEvent) -> None:
@@ -227,7 +227,7 @@ def logged(act: Callable[[], object]) -> list[str]:
 
 
 def request_bytes(method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b"") -> bytes:
-    """HTTP/1.1 with a Host, and a Content-Length where there is a body or the method wants one."""
+    """Return an HTTP/1.1 request with a Host, and a Content-Length if there is a body or the method needs one."""
     fields = {"Host": BASE_HOST, **(headers or {})}
     chunked = any(name.lower() == "transfer-encoding" for name in fields)
     if (body or method in {"POST", "PUT"}) and not chunked:
@@ -237,7 +237,7 @@ def request_bytes(method: str, path: str, headers: Mapping[str, str] | None = No
 
 
 def parse_answers(raw: bytes, *, head_only: bool = False) -> list[Answer]:
-    """Split what a server sent; a body is as long as Content-Length says, never chunked."""
+    """Parse all responses that a server sent; a body has a Content-Length and is never chunked."""
     answers: list[Answer] = []
     while raw:
         head, mark, raw = raw.partition(b"\r\n\r\n")

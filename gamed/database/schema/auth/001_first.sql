@@ -1,10 +1,10 @@
--- auth.db: who plays, who is signed in, what is being signed in (SPEC 1.6, 2.3).
--- *_index is an HMAC of a value never stored in clear; columns named sealed_* are AES-256-GCM, bound to purpose and row.
+-- auth.db has the players, their sessions and the logins that are under way (SPEC 1.6, 2.3).
+-- *_index is an HMAC of a value that is never stored itself; sealed_* is AES-256-GCM, bound to its purpose and row.
 
 CREATE TABLE key_record (               -- one row
     one         INTEGER PRIMARY KEY CHECK (one = 1),
-    check_value BLOB NOT NULL,          -- HMAC of a constant: tells a wrong master key
-    fingerprint TEXT NOT NULL,          -- 12 hex digits an owner can compare with `gamed key fingerprint`
+    check_value BLOB NOT NULL,          -- HMAC of a constant: shows a wrong master key
+    fingerprint TEXT NOT NULL,          -- 12 hex digits that the owner can compare with `gamed key fingerprint`
     source      TEXT NOT NULL CHECK (source IN ('file', 'master')),
     created_ms  INTEGER NOT NULL
 ) STRICT;
@@ -12,7 +12,7 @@ CREATE TABLE key_record (               -- one row
 CREATE TABLE player (
     player_id       TEXT PRIMARY KEY,
     state           TEXT NOT NULL CHECK (state IN ('active', 'pending', 'blocked', 'erasing')),
-    approved        INTEGER NOT NULL DEFAULT 1 CHECK (approved IN (0, 1)),  -- 0: waits for the owner, or did when blocked
+    approved        INTEGER NOT NULL DEFAULT 1 CHECK (approved IN (0, 1)),  -- 0: waits for approval, or did when blocked
     owner           INTEGER NOT NULL DEFAULT 0 CHECK (owner IN (0, 1)),
     sealed_note     BLOB,
     created_ms      INTEGER NOT NULL,
@@ -26,8 +26,8 @@ CREATE INDEX player_erasing ON player (player_id) WHERE state = 'erasing';
 CREATE TABLE identity (                 -- a provider's account that signs in as a player
     identity_index BLOB PRIMARY KEY,
     player_id      TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
-    provider       TEXT NOT NULL,       -- the file's name when it was linked
-    realm_index    BLOB NOT NULL,       -- the issuer or namespace that gave it, whatever its name in the file
+    provider       TEXT NOT NULL,       -- the provider's name in the configuration when it was linked
+    realm_index    BLOB NOT NULL,       -- the issuer or namespace, whatever its name in the configuration
     linked_ms      INTEGER NOT NULL,
     last_used_ms   INTEGER NOT NULL,
     UNIQUE (player_id, provider)
@@ -42,21 +42,21 @@ CREATE TABLE local_account (
     password     TEXT NOT NULL,         -- argon2id, PHC string
     linked_ms    INTEGER NOT NULL,
     last_used_ms INTEGER NOT NULL,
-    password_ms  INTEGER NOT NULL DEFAULT 0 -- of the owner's last password: what was proved before counts no more
+    password_ms  INTEGER NOT NULL DEFAULT 0 -- when the owner last set it: earlier proofs are void
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE session (
     session_id       TEXT PRIMARY KEY,
     player_id        TEXT NOT NULL REFERENCES player ON DELETE CASCADE,
-    login_id         TEXT,              -- the handoff that made it; NULL when a command did
+    login_id         TEXT,              -- the login that created it; NULL if a command did
     provider         TEXT NOT NULL,
-    client           TEXT NOT NULL,     -- JSON: the client's own words
+    client           TEXT NOT NULL,     -- JSON: what the client sent about itself
     created_ms       INTEGER NOT NULL,  -- the sign-in
     last_used_ms     INTEGER NOT NULL,  -- last sign-in or refresh
     generation       INTEGER NOT NULL,  -- counts rotations from 1
     rotated_ms       INTEGER NOT NULL,  -- when this generation was first handed out
     used             INTEGER NOT NULL CHECK (used IN (0, 1)),
-    sealed_successor BLOB,              -- this generation's pair, while its predecessor may still ask; row: session_id
+    sealed_successor BLOB,              -- this generation's pair, while its predecessor may ask again; row: session_id
     expires_ms       INTEGER NOT NULL,  -- of the newest refresh credential
     revoked_ms       INTEGER
 ) STRICT, WITHOUT ROWID;
@@ -75,7 +75,7 @@ CREATE TABLE access_token (
 CREATE INDEX access_token_session ON access_token (session_id);
 CREATE INDEX access_token_expiry ON access_token (expires_ms);
 
-CREATE TABLE refresh_credential (       -- every generation until its own expiry: an old one shown again is theft
+CREATE TABLE refresh_credential (       -- every generation until it expires: use of an old one means theft
     credential_index BLOB PRIMARY KEY,
     session_id       TEXT NOT NULL REFERENCES session ON DELETE CASCADE,
     generation       INTEGER NOT NULL,
@@ -85,7 +85,7 @@ CREATE TABLE refresh_credential (       -- every generation until its own expiry
 CREATE INDEX refresh_credential_session ON refresh_credential (session_id);
 CREATE INDEX refresh_credential_expiry ON refresh_credential (expires_ms);
 
-CREATE TABLE login (                    -- one handoff (SPEC 2.3, PROTOCOL 3)
+CREATE TABLE login (                    -- one login transaction (SPEC 2.3, PROTOCOL 3)
     login_id               TEXT PRIMARY KEY,
     secret_index           BLOB NOT NULL UNIQUE,
     token_index            BLOB NOT NULL UNIQUE,
@@ -93,20 +93,20 @@ CREATE TABLE login (                    -- one handoff (SPEC 2.3, PROTOCOL 3)
     outcome                TEXT,            -- the problem code of a final stage
     intent                 TEXT NOT NULL CHECK (intent IN ('login', 'link', 'adopt')),
     provider               TEXT NOT NULL,
-    client                 TEXT NOT NULL,   -- JSON: the client's own words
+    client                 TEXT NOT NULL,   -- JSON: what the client sent about itself
     return_proof           TEXT NOT NULL CHECK (return_proof IN ('none', 'loopback_or_code', 'code')),
     loopback_port          INTEGER,
-    address_index          BLOB NOT NULL,   -- the starter's address prefix: /32, or /64
+    address_index          BLOB NOT NULL,   -- the address prefix of the client that started it: /32, or /64
     wide_index             BLOB,            -- IPv6: the /48 around it
     requesting_session_id  TEXT,            -- link: the session that requested it
     browser_index          BLOB,            -- the browser whose attempt won
     returned_to_game       INTEGER NOT NULL DEFAULT 0 CHECK (returned_to_game IN (0, 1)), -- at the loopback port
-    sealed_identity        BLOB,            -- who signed in, until collected; row: login_id
+    sealed_identity        BLOB,            -- the identity that signed in, until collected; row: login_id
     sealed_proof           BLOB,            -- ticket and finish code; row: login_id
     wrong_codes            INTEGER NOT NULL DEFAULT 0,
-    session_id             TEXT,            -- made by the first proven collect
-    pending_id             TEXT,            -- the player who has to be approved first
-    sealed_result          BLOB,            -- the answer of collect, until used; row: login_id
+    session_id             TEXT,            -- created by the first collect with a right proof
+    pending_id             TEXT,            -- the player that the owner has to approve first
+    sealed_result          BLOB,            -- the response to collect, until used; row: login_id
     created_ms             INTEGER NOT NULL,
     expires_ms             INTEGER NOT NULL,
     stage_ms               INTEGER NOT NULL, -- when this stage was entered
@@ -133,20 +133,20 @@ INSERT INTO login_count (stage, logins) VALUES
     ('pending', 0), ('authorizing', 0), ('exchanging', 0), ('ready', 0), ('delivered', 0),
     ('collected', 0), ('denied', 0), ('failed', 0), ('cancelled', 0), ('expired', 0);
 
-CREATE TRIGGER login_comes AFTER INSERT ON login BEGIN
+CREATE TRIGGER login_inserted AFTER INSERT ON login BEGIN
     UPDATE login_count SET logins = logins + 1 WHERE stage = NEW.stage;
 END;
 
-CREATE TRIGGER login_moves AFTER UPDATE OF stage ON login WHEN NEW.stage <> OLD.stage BEGIN
+CREATE TRIGGER login_stage_changed AFTER UPDATE OF stage ON login WHEN NEW.stage <> OLD.stage BEGIN
     UPDATE login_count SET logins = logins - 1 WHERE stage = OLD.stage;
     UPDATE login_count SET logins = logins + 1 WHERE stage = NEW.stage;
 END;
 
-CREATE TRIGGER login_goes AFTER DELETE ON login BEGIN
+CREATE TRIGGER login_deleted AFTER DELETE ON login BEGIN
     UPDATE login_count SET logins = logins - 1 WHERE stage = OLD.stage;
 END;
 
-CREATE TABLE authorization_attempt (    -- one browser sent to the provider once
+CREATE TABLE authorization_attempt (    -- one redirect of a browser to the provider
     number          INTEGER PRIMARY KEY, -- the newest is the greatest
     state_index     BLOB NOT NULL UNIQUE,
     attempt_id      TEXT NOT NULL UNIQUE,
@@ -155,7 +155,7 @@ CREATE TABLE authorization_attempt (    -- one browser sent to the provider once
     provider        TEXT NOT NULL,
     status          TEXT NOT NULL CHECK (status IN ('open', 'used', 'invalidated')),
     iss_promised    INTEGER NOT NULL CHECK (iss_promised IN (0, 1)), -- the callback must have iss (RFC 9207)
-    player_id       TEXT,               -- adopt: whose password was typed before this trip
+    player_id       TEXT,               -- adopt: the player whose password was entered before
     sealed_verifier BLOB,               -- row: attempt_id
     sealed_nonce    BLOB,               -- row: attempt_id
     created_ms      INTEGER NOT NULL
@@ -170,7 +170,7 @@ CREATE TABLE limit_bucket (             -- GCRA: the theoretical arrival time of
 
 CREATE INDEX limit_bucket_arrival ON limit_bucket (arrival_ms);
 
-CREATE TABLE player_merge (             -- a player whose saves go to another; player_id may be of a lost auth.db
+CREATE TABLE player_merge (             -- a player whose saves move to another; player_id may be of a lost auth.db
     player_id  TEXT PRIMARY KEY,
     heir_id    TEXT NOT NULL,
     started_ms INTEGER NOT NULL
@@ -180,6 +180,6 @@ CREATE TABLE command_log (              -- commands that changed something, unti
     number    INTEGER PRIMARY KEY,
     command   TEXT NOT NULL,
     player_id TEXT,
-    ran_by    TEXT NOT NULL,            -- the system's user, as uid:1000
+    ran_by    TEXT NOT NULL,            -- the operating system's user, as uid:1000
     done_ms   INTEGER NOT NULL
 ) STRICT;

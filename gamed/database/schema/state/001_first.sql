@@ -1,9 +1,9 @@
--- state.db: what players keep (SPEC 1.6, PROTOCOL 4). No table here shares its name with one of auth.db:
--- the read lane sees both files at once and names tables without their file.
+-- state.db has the saves of all players (SPEC 1.6, PROTOCOL 4). No table here shares its name with one of auth.db:
+-- the read queue has both files open and names tables without their file.
 
 CREATE TABLE player_saves (             -- one row per player: epoch, cursor and totals of their saves
     player_id  TEXT PRIMARY KEY,
-    epoch      TEXT NOT NULL,           -- redrawn by erase and by restoring a backup
+    epoch      TEXT NOT NULL,           -- changed by an erase and by restoring a backup
     seq        INTEGER NOT NULL DEFAULT 0,
     slots      INTEGER NOT NULL DEFAULT 0,
     live_bytes INTEGER NOT NULL DEFAULT 0,      -- current versions
@@ -29,18 +29,18 @@ CREATE INDEX save_changes ON save (player_id, seq);
 CREATE INDEX save_prune_at ON save (prune_at_ms) WHERE prune_at_ms NOT NULL;
 
 CREATE TABLE blob (                     -- bytes of one player, stored once
-    blob_id    INTEGER PRIMARY KEY AUTOINCREMENT, -- given once: who still has it must not find another's bytes
+    blob_id    INTEGER PRIMARY KEY AUTOINCREMENT, -- never reused: an old blob_id must not find other bytes
     player_id  TEXT NOT NULL,
     sha256     BLOB,                    -- NULL while its parts are being appended
     size       INTEGER NOT NULL,
     refs       INTEGER NOT NULL DEFAULT 0,
-    created_ms INTEGER NOT NULL,        -- when the bytes came; 0 once a version has had them: the sweep need not wait
-    data       BLOB,                    -- the bytes, when they are few; else NULL, and they are in parts
+    created_ms INTEGER NOT NULL,        -- when the bytes came; 0 once a version has had them: cleanup need not wait
+    data       BLOB,                    -- up to 16 KiB of bytes; else NULL, and they are in parts
     UNIQUE (player_id, sha256)
 ) STRICT;
 
 CREATE INDEX blob_unreferenced ON blob (created_ms) WHERE refs = 0;
--- What a player has staged for a commit is counted before more is taken (PROTOCOL 4.4, 7).
+-- The server counts what a player has staged before it accepts more (PROTOCOL 4.4, 7).
 CREATE INDEX blob_staged ON blob (player_id, created_ms, size) WHERE refs = 0 AND sha256 NOT NULL;
 
 CREATE TABLE blob_part (
@@ -71,10 +71,10 @@ CREATE INDEX save_version_blob ON save_version (blob_id);
 CREATE INDEX save_version_conflict ON save_version (player_id, slot, version) WHERE kind = 'conflict';
 CREATE INDEX save_version_retired ON save_version (player_id, retired_ms) WHERE retired_ms NOT NULL;
 
-CREATE TABLE retention (                -- the rule that every history was last judged by, and how far a new one is
+CREATE TABLE retention (                -- the limits that all histories were last scheduled for, and the progress
     id         INTEGER PRIMARY KEY CHECK (id = 1),
     rule       TEXT NOT NULL,
-    player_id  TEXT,                    -- the last slot that the new rule has seen; NULL when it has seen all
+    player_id  TEXT,                    -- the last slot that was scheduled; NULL when all are
     slot       TEXT
 ) STRICT;
 
