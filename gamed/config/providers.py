@@ -107,7 +107,7 @@ def _preset(name: str, section: ObjectReader) -> Preset | None:
     preset = preset or Preset(ProviderProtocol.OIDC, scopes=("openid",))
     if preset.protocol is ProviderProtocol.OIDC:
         for member in own:
-            section.problem(member, "not for OpenID Connect, where the issuer says it; leave it out")
+            section.problem(member, "not for OpenID Connect, where the issuer defines it; leave it out")
     elif "issuer" in section:
         section.problem("issuer", "not for OAuth 2.0; leave it out")
     return preset

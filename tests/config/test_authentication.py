@@ -426,7 +426,7 @@ class ProviderTests(SynchronousTestCase):
             (
                 "x",
                 {**own, "issuer": "https://x.example", "subject_field": "id"},
-                ["providers.x.subject_field: not for OpenID Connect, where the issuer says it; leave it out"],
+                ["providers.x.subject_field: not for OpenID Connect, where the issuer defines it; leave it out"],
             ),
             (
                 "discord",
