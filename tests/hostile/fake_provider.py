@@ -6,7 +6,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gamed.config.model import Provider, ProviderProtocol
 from gamed.crypto import Secret
-from tests.providers.fake_provider import CLIENT_SECRET, ISSUER, Call, FarDiscord, FarEdge, FarOpenId, Reply
+from tests.providers.fake_provider import (
+    CLIENT_SECRET,
+    ISSUER,
+    Call,
+    FakeDiscord,
+    FakeHttpProvider,
+    FakeOpenIdProvider,
+    Reply,
+)
 from tests.providers.signing import CLIENT_ID, claims_of
 
 MARK = "Xyzzy"
@@ -25,7 +33,7 @@ def honest(far: "Idp", claims: Mapping[str, object]) -> str:
     return far.signer.sign(claims)
 
 
-class Idp(FarOpenId):
+class Idp(FakeOpenIdProvider):
     """Its tokens are made for the nonce and the time of the sign-in; `changes` and `forge` spoil them."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
@@ -46,7 +54,7 @@ class Idp(FarOpenId):
         self.nonce = dict(parse_qsl(urlsplit(url).query))["nonce"]
 
 
-class Discord(FarDiscord):
+class Discord(FakeDiscord):
     def __init__(self, now_ms: Callable[[], int]) -> None:
         super().__init__()
         self.now_ms = now_ms
@@ -79,4 +87,4 @@ def settings_of(name: str, home: str = "") -> Provider:
     )
 
 
-__all__ = ["CLIENT_SECRET", "ISSUER", "FarEdge", "Reply"]
+__all__ = ["CLIENT_SECRET", "ISSUER", "FakeHttpProvider", "Reply"]

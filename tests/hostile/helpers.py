@@ -1,4 +1,4 @@
-"""A whole server in memory in front of a provider that misbehaves, and what must be true whatever that one does."""
+"""These fixtures run a whole server in memory with a provider that misbehaves, and assert what must always be true."""
 
 from collections.abc import Callable, Mapping
 from json import loads
@@ -23,10 +23,10 @@ from tests.support.http import Connection
 
 LASTING = ("player", "identity", "session", "access_token", "refresh_credential", "local_account")
 PROMPTLY_SECONDS = 1.0
-"""In which a game that waits learns how it ended."""
+"""The time within which a waiting game gets the outcome."""
 WORDS = ("waiting_for_browser", "at_provider", "exchanging", "proof_required")
 HEALING_SECONDS = 31.0
-"""After this a provider that is honest again is believed again."""
+"""After this a provider that was repaired can be used again."""
 
 
 class Trip(Struct, eq=False):
@@ -97,7 +97,7 @@ class HostileCase(BrowserCase):
     # -- the parties --
 
     def begin(self) -> tuple[Game, PageBrowser, Page]:
-        """A game has started, and its browser has pressed the button."""
+        """Start a login of a game, and continue in its browser."""
         game, browser = self.game(provider=self.name), self.new_browser()
         return game, browser, browser.post(browser.get(game.url).form("/continue"))
 
@@ -149,7 +149,7 @@ class HostileCase(BrowserCase):
             trip.poll = trip.game.wait(wait=25, seen=answer.json["stage"])
 
     def signs_in(self) -> None:
-        """Honest parties, from start to credentials."""
+        """Sign in with a correct provider, from start to credentials."""
         trip = self.depart()
         self.finishes(trip)
 
@@ -163,7 +163,7 @@ class HostileCase(BrowserCase):
         return [self.server.rows(f"SELECT * FROM {table} ORDER BY 1, 2") for table in LASTING]
 
     def saves(self) -> list[Any]:
-        """All of state.db."""
+        """Return the content of every table of state.db."""
         tables = self.server.rows("SELECT name FROM state.sqlite_master WHERE type = 'table' ORDER BY name")
         return [self.server.rows(f"SELECT * FROM state.{name}") for (name,) in tables]
 

@@ -1,6 +1,6 @@
-"""The far end of the wire in memory: providers that write down what they are sent and answer what a test wants.
+"""These fake providers in memory record requests, and send the responses that a test sets.
 
-desk = Desk(discord())
+desk = ProviderFixture(discord())
 desk.far.script("/token", Reply(503, headers={"Retry-After": "2"}))      # once; then as usual again
 identity = self.successResultOf(desk.identify("code-1"))
 desk.far.calls("/token")[0].form["code"]
@@ -39,12 +39,12 @@ ISSUER = "https://id.example"
 
 
 class Call(Struct, frozen=True):
-    """A request as it arrived."""
+    """A request that the fake provider received."""
 
     method: str
     url: str
     headers: Mapping[str, list[str]]
-    """Names in small letters."""
+    """Names in lower case."""
     body: bytes
 
     @property
@@ -65,7 +65,7 @@ class Call(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An answer; `hang` gives none until `Desk.release`."""
+    """A response; with `hang` none is sent until `ProviderFixture.release`."""
 
     status: int = 200
     body: bytes = b"{}"
@@ -78,8 +78,8 @@ class Reply(Struct, frozen=True):
         return cls(status, dumps(value).encode(), {"Content-Type": "application/json", **named})
 
 
-class FarEdge(Resource):
-    """Every address of every provider; what is not known is 404."""
+class FakeHttpProvider(Resource):
+    """A resource for every URL of every provider; an unknown URL is answered 404."""
 
     isLeaf = True
 
@@ -92,7 +92,7 @@ class FarEdge(Resource):
         self.clock_ms: Callable[[], int | None] = lambda: None
 
     def script(self, path: str, *replies: Reply) -> None:
-        """The next answers of a path, before its usual one."""
+        """Set the next responses of a path, before its usual one."""
         self._scripts[path] += replies
 
     def always(self, path: str, reply: Reply) -> None:
@@ -128,8 +128,8 @@ class FarEdge(Resource):
         return reply.body
 
 
-class FarDiscord(FarEdge):
-    """Codes name their player: `code-7` is the account 7."""
+class FakeDiscord(FakeHttpProvider):
+    """A fake Discord, whose codes name their account: `code-7` is the account 7."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -143,8 +143,8 @@ class FarDiscord(FarEdge):
         return Reply.json({"id": call.headers["authorization"][0].rpartition("-")[2], "username": "anna"})
 
 
-class FarOpenId(FarEdge):
-    """An OpenID provider at ISSUER; `claims` and `metadata` are what a test changes."""
+class FakeOpenIdProvider(FakeHttpProvider):
+    """A fake OpenID provider at ISSUER; a test changes `claims` and `metadata`."""
 
     def __init__(self, issuer: str = ISSUER) -> None:
         super().__init__()
@@ -168,10 +168,10 @@ class FarOpenId(FarEdge):
         return {**issued, **more}
 
 
-class Desk:
-    """One provider as the service builds it, its far end, and the clock of both."""
+class ProviderFixture:
+    """A provider as the service builds it, with its fake and the clock of both."""
 
-    def __init__(self, far: FarEdge, settings: Provider, late_ms: int = 0) -> None:
+    def __init__(self, far: FakeHttpProvider, settings: Provider, late_ms: int = 0) -> None:
         """`late_ms` is how much this machine's wall clock is ahead of the real time."""
         self.far = far
         self.settings = settings
@@ -188,7 +188,7 @@ class Desk:
         ]
 
     def release(self, reply: Reply) -> None:
-        """Answer what hangs."""
+        """Send this response to the requests that hang."""
         held, self.far.held = self.far.held, []
         for request in held:
             request.write(self.far.write(request, reply))
@@ -214,7 +214,7 @@ class Desk:
 
 
 async def whole(waiting: Any) -> Any:
-    """What trial's successResultOf takes, from anything that can be awaited."""
+    """Return a Deferred for trial's successResultOf."""
     return await waiting
 
 
@@ -222,7 +222,7 @@ def started(coroutine: "Coroutine[Any, Any, Any]") -> "Deferred[Any]":
     return Deferred.fromCoroutine(coroutine)
 
 
-def discord(**changes: Any) -> Desk:
+def discord(**changes: Any) -> ProviderFixture:
     preset: dict[str, Any] = {
         "authorization_endpoint": "https://discord.com/oauth2/authorize",
         "token_endpoint": "https://discord.com/api/v10/oauth2/token",
@@ -230,29 +230,43 @@ def discord(**changes: Any) -> Desk:
         "subject_field": "id",
         "identity_namespace": None,
     }
-    return Desk(
-        FarDiscord(), _settings("discord", ProviderProtocol.OAUTH2, "Discord", ("identify",), **(preset | changes))
+    return ProviderFixture(
+        FakeDiscord(), _settings("discord", ProviderProtocol.OAUTH2, "Discord", ("identify",), **(preset | changes))
     )
 
 
-def generic(**changes: Any) -> Desk:
-    """An OAuth 2.0 provider that is no preset, at an address of its own."""
+def generic(**changes: Any) -> ProviderFixture:
+    """Return an OAuth 2.0 provider that is not a preset."""
     endpoints: dict[str, Any] = {
         "authorization_endpoint": "https://forge.example/login/oauth/authorize",
         "token_endpoint": "https://forge.example:8443/api/v10/oauth2/token",
         "userinfo_endpoint": "https://forge.example:8443/api/v10/users/@me",
         "subject_field": "id",
     }
-    return Desk(FarDiscord(), _settings("forge", ProviderProtocol.OAUTH2, "Forge", (), **(endpoints | changes)))
+    return ProviderFixture(
+        FakeDiscord(), _settings("forge", ProviderProtocol.OAUTH2, "Forge", (), **(endpoints | changes))
+    )
 
 
-def openid(name: str = "idp", issuer: str = ISSUER, late_ms: int = 0) -> Desk:
+def openid(name: str = "idp", issuer: str = ISSUER, late_ms: int = 0) -> ProviderFixture:
     settings = _settings(name, ProviderProtocol.OIDC, name.title(), ("openid",), issuer=issuer)
-    return Desk(FarOpenId(issuer), settings, late_ms=late_ms)
+    return ProviderFixture(FakeOpenIdProvider(issuer), settings, late_ms=late_ms)
 
 
 def _settings(name: str, protocol: ProviderProtocol, label: str, scopes: tuple[str, ...], **more: Any) -> Provider:
     return Provider(name, protocol, "client:7", Secret(CLIENT_SECRET.encode()), label, scopes, **more)
 
 
-__all__ = ["ES", "RSA", "Call", "Desk", "FarEdge", "FarOpenId", "Reply", "discord", "generic", "openid", "started"]
+__all__ = [
+    "ES",
+    "RSA",
+    "Call",
+    "FakeHttpProvider",
+    "FakeOpenIdProvider",
+    "ProviderFixture",
+    "Reply",
+    "discord",
+    "generic",
+    "openid",
+    "started",
+]

@@ -1,4 +1,4 @@
-"""Keys and tokens as a provider makes them, and as an attacker does: every part can be said by hand."""
+"""These builders make keys and tokens as a provider does, and as an attacker does: a test sets every part."""
 
 import hmac
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ CLIENT_ID = "client:7"
 
 
 def claims_of(issuer: str, now: int, nonce: str) -> dict[str, object]:
-    """What a good ID token says."""
+    """Return the claims of a valid ID token."""
     times = {"iat": now, "exp": now + 3600}
     return {"iss": issuer, "aud": CLIENT_ID, "sub": "player-7", "nonce": nonce, **times}
 
 
 def compact(header: object, claims: object, signature: bytes = b"x") -> str:
-    """Three parts, whatever is in them."""
+    """Join three parts to a token."""
     return ".".join(map(base64url, (dumps(header).encode(), dumps(claims).encode(), signature)))
 
 
 class Signer(Struct, frozen=True):
-    """A private key with the name it is published under."""
+    """A private key, with the `kid` of its public key."""
 
     kid: str | None
     alg: str

@@ -20,7 +20,7 @@ from gamed.providers.client import TIMEOUT_SECONDS, ProviderHttpClient
 from gamed.providers.messages import ProviderRequest, ProviderResponse, document_request
 from gamed.providers.transport import MAX_BODY_BYTES
 from gamed.timestamps import http_date
-from tests.providers.fake_provider import START_MS, Desk, Reply, discord, started
+from tests.providers.fake_provider import START_MS, ProviderFixture, Reply, discord, started
 from tests.support.covers import covers
 
 TOKEN = "/api/v10/oauth2/token"
@@ -47,7 +47,7 @@ class ClientTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.desk = discord()
 
-    def failure(self, desk: Desk | None = None) -> ProviderFailure:
+    def failure(self, desk: ProviderFixture | None = None) -> ProviderFailure:
         """Return the failure of a sign-in that fails at once."""
         failed = self.failureResultOf(started((desk or self.desk).identify()), ProviderFailure)
         assert isinstance(failed.value, ProviderFailure)
@@ -466,10 +466,10 @@ class ReportTests(SynchronousTestCase):
         self.assertEqual(self.reported, [("cancelled", 0.0)])
 
 
-def _endpoint(desk: Desk, breaker: CircuitBreaker) -> ProviderHttpClient:
+def _endpoint(desk: ProviderFixture, breaker: CircuitBreaker) -> ProviderHttpClient:
     return ProviderHttpClient(desk.agent, desk.clock, desk.now_ms, "gamed/0", breaker)
 
 
-async def _identify(desk: Desk, agent: Any) -> Any:
+async def _identify(desk: ProviderFixture, agent: Any) -> Any:
     code, verifier = Secret(b"code-7"), Secret(b"v" * 86)
     return await desk.build(agent).identify(code, verifier, None, "https://game.example/cb", "lgn_a")
