@@ -96,7 +96,7 @@ class CallbackService(Component, frozen=True):
     async def _exchange(
         self, callback: CallbackParameters, attempt: AuthorizationAttempt, login: LoginTransaction, request_id: str
     ) -> None:
-        """Exchange the code, and write the identity or the failure."""
+        """Write the identity that the provider returns for the code, or the failure."""
         try:
             identity = await self._redeem(callback, attempt)
         except (ProviderFailure, DecryptionFailed) as e:
