@@ -25,7 +25,7 @@ from gamed.players import keyring
 from gamed.players import tables as player_tables
 from gamed.saves.write_rules import UNCONDITIONAL
 from gamed.sessions.credentials import CredentialIssuer, CredentialPair
-from tests.saves.state_machine import StoredWorld
+from tests.saves.state_machine import StoredSlot
 from tests.sessions.fixtures import ANNA, BERT, NOW_MS, POLICY, Counting, sign_in
 from tests.support.databases import ask, data_folder
 
@@ -129,9 +129,9 @@ def _run(out: Path, err: Path, environ: Mapping[str, str], arguments: Sequence[s
 
 def put(connection: Connection, slot: str, data: bytes) -> None:
     prepare(connection)
-    world = StoredWorld()
-    world.connection = connection
-    world.put(UNCONDITIONAL, data, slot=slot)
+    stored = StoredSlot()
+    stored.connection = connection
+    stored.put(UNCONDITIONAL, data, slot=slot)
 
 
 def rows(path: Path, sql: str) -> list[tuple[object, ...]]:

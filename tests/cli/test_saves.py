@@ -14,7 +14,7 @@ from gamed.database.offline import run_transaction
 from gamed.players.tables import create_player
 from gamed.saves.write_rules import UNCONDITIONAL, Condition, ConditionKind
 from tests.cli.process import GAMED, PorchTestCase
-from tests.saves.state_machine import StoredWorld, flaws
+from tests.saves.state_machine import StoredSlot, count_errors
 from tests.support.databases import ask
 
 ANNA = "ply_A"
@@ -29,15 +29,15 @@ class SavesTestCase(PorchTestCase):
         self.data = Path(self.folder) / "data"
         self.data.mkdir()
         prepare_files(self.data)
-        world = StoredWorld()
+        stored = StoredSlot()
         with closing(connect(file_uri(self.data / "state.db", "rw"))) as connection:
             prepare(connection)
-            world.connection = connection
+            stored.connection = connection
             for number, data in enumerate((b"one", b"two", b"three")):
-                world.put(PRESENT if number else UNCONDITIONAL, data)
-            world.put(ABSENT, b"refused")
-            world.put(UNCONDITIONAL, b"gone", slot="old")
-            world.delete(PRESENT, slot="old")
+                stored.put(PRESENT if number else UNCONDITIONAL, data)
+            stored.put(ABSENT, b"refused")
+            stored.put(UNCONDITIONAL, b"gone", slot="old")
+            stored.delete(PRESENT, slot="old")
 
     def state(self, sql: str) -> list[tuple[object, ...]]:
         return run_transaction(self.data / "state.db", ask(sql))
@@ -150,7 +150,7 @@ class ChangeTests(SavesTestCase):
         self.assertEqual(self.current(), b"one")
         self.assertEqual(json.loads(self.said("saves", "undelete", ANNA, "old", "--json"))["version"], 3)
         self.assertEqual(self.current("old"), b"gone")
-        self.assertEqual(run_transaction(self.data / "state.db", flaws), [])
+        self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
         told = run_transaction(self.data / "auth.db", ask("SELECT command FROM command_log ORDER BY 1"))
         self.assertEqual(told, [("saves restore",), ("saves undelete",)])
 
@@ -228,7 +228,7 @@ class CheckTests(SavesTestCase):
         for words in ("usage that is counted wrong", "wrong count of references", "too low", "gamed check data --fix"):
             self.assertIn(words, err)
         self.assertIn("all is well", self.said("check", "data", "--fix"))
-        self.assertEqual(run_transaction(self.data / "state.db", flaws), [])
+        self.assertEqual(run_transaction(self.data / "state.db", count_errors), [])
 
     def test_damaged_bytes(self) -> None:
         """One turned byte is found, with the version it belongs to."""
