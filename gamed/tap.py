@@ -77,12 +77,12 @@ class ServeOptions(StderrOptions):
     @property
     def log_format(self) -> LogFormat:
         """Return the format of every line that this process logs, except for errors that prevent the start."""
-        return cli_serve.log_format(self["log-format"])
+        return cli_serve.parse_log_format(self["log-format"])
 
     def postOptions(self) -> None:
         harden()
-        with exit_on_error(), cli_serve.early(self.log_format):
-            cli_serve.choose(getattr(self.parent, "parent", None), self.log_format)
+        with exit_on_error(), cli_serve.format_early_output(self.log_format):
+            cli_serve.choose_observer(getattr(self.parent, "parent", None), self.log_format)
             self.opened = context.read_all(paths.find(os.environ, self["config"], self["data"]))
 
 
@@ -117,15 +117,15 @@ def make_checked(options: Options) -> IService:
         from gamed.service import build_service
 
     use_monotonic_clock(reactor)
-    serve, manager = options.subOptions, SystemdNotifier.from_environment(os.environ)
-    with exit_on_error(), cli_serve.early(serve.log_format):
+    serve, notifier = options.subOptions, SystemdNotifier.from_environment(os.environ)
+    with exit_on_error(), cli_serve.format_early_output(serve.log_format):
         private = bool(serve["private-listen"])
         settings, lock = cli_serve.prepare(
-            reactor, serve.opened, serve.listen, private=private, manager=manager, admin=serve["admin"]
+            reactor, serve.opened, serve.listen, private=private, notifier=notifier, admin=serve["admin"]
         )
         _locks.append(lock)
         allow_files(settings.config.limits.connections + RESERVED_FILES)
         reactor.callWhenRunning(gc.freeze)  # modules and routes live until the process ends
-        service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), manager)
+        service: IService = build_service(reactor, replace(settings, log_format=serve.log_format), notifier)
         stop_reactor_on_sigterm(reactor)
         return service

@@ -1,10 +1,10 @@
-"""`gamed assets`: what games load, published and looked after from the host (PROTOCOL 5)."""
+"""`gamed assets` publishes releases and sets, rolls back and deletes channels (PROTOCOL 5)."""
 
 import click
 
 from gamed.assets import channel_store
 from gamed.assets.channel_store import ChannelUpdate
-from gamed.cli.assets_context import Assets, ReleaseType, channel_argument, refusing
+from gamed.cli.assets_context import Assets, ReleaseType, asset_errors, channel_argument
 from gamed.cli.assets_maintenance import gc, list_, verify
 from gamed.cli.assets_publish import publish
 from gamed.cli.context import CommandContext, report
@@ -19,11 +19,11 @@ DELETED = (
 )
 
 
-@click.group(short_help="Publish what games load, and look after it.")
+@click.group()
 def assets() -> None:
-    """Publish what games load, point channels at releases, see and delete what is kept.
+    """Publish what games load, point channels at releases, show and delete stored releases.
 
-    No key is needed. The running service sees within a second where a channel points.
+    No key is needed. The running service follows a changed channel within a second.
     """
 
 
@@ -32,29 +32,29 @@ def assets() -> None:
 @click.argument("release", type=ReleaseType())
 @json_option
 @click.pass_obj
-def set_channel(host: CommandContext, channel: str, release: str, as_json: bool) -> None:
+def set_channel(context: CommandContext, channel: str, release: str, as_json: bool) -> None:
     """Point a channel at a stored release; create the channel if it does not exist."""
     with exit_on_error():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
+        opened = Assets.open(context)
+        with asset_errors(opened.store.folder):
             moved = channel_store.set_channel(opened.store, channel, release, opened.keep, now_ms())
-        _moved(opened, "assets set-channel", moved, as_json=as_json)
+        _report(opened, "assets set-channel", moved, as_json=as_json)
 
 
-@assets.command(short_help="Point a channel at what it pointed at before.")
+@assets.command(short_help="Point a channel at its previous release.")
 @channel_argument
 @json_option
 @click.pass_obj
-def rollback(host: CommandContext, channel: str, as_json: bool) -> None:
-    """Point a channel at what it pointed at before; each time further back.
+def rollback(context: CommandContext, channel: str, as_json: bool) -> None:
+    """Point a channel at the release that it pointed at before; a repeated rollback goes further back.
 
-    The release that it leaves stays stored; `gamed assets set-channel` points the channel at it again.
+    The present release stays stored; `gamed assets set-channel` points the channel at it again.
     """
     with exit_on_error():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
+        opened = Assets.open(context)
+        with asset_errors(opened.store.folder):
             moved = channel_store.rollback(opened.store, channel, opened.keep, now_ms())
-        _moved(opened, "assets rollback", moved, as_json=as_json)
+        _report(opened, "assets rollback", moved, as_json=as_json)
 
 
 @assets.command("delete-channel", short_help="Delete a channel.")
@@ -62,34 +62,34 @@ def rollback(host: CommandContext, channel: str, as_json: bool) -> None:
 @yes_option
 @json_option
 @click.pass_obj
-def delete_channel(host: CommandContext, channel: str, yes: bool, as_json: bool) -> None:
+def delete_channel(context: CommandContext, channel: str, yes: bool, as_json: bool) -> None:
     """Delete a channel, with its list of earlier releases.
 
     The releases stay until a later `gamed assets gc` deletes them; `gamed assets set-channel` creates it again.
     """
     with exit_on_error():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
+        opened = Assets.open(context)
+        with asset_errors(opened.store.folder):
             if channel in opened.store.channels():
                 confirm(f"Delete the channel {channel}?", DELETED.format(channel=channel), yes=yes)
             before = channel_store.delete_channel(opened.store, channel, opened.keep, now_ms())
-        opened.tell("assets delete-channel")
+        opened.record("assets delete-channel")
         report({"channel": channel, "before": before}, f"channel {channel} is deleted", as_json=as_json)
 
 
-for command in (publish, list_, verify, gc):
-    assets.add_command(command)
-
-
-def _moved(opened: Assets, command: str, moved: ChannelUpdate, *, as_json: bool) -> None:
+def _report(opened: Assets, command: str, moved: ChannelUpdate, *, as_json: bool) -> None:
     changed = moved.release != moved.before
     if changed:
-        opened.tell(command)
+        opened.record(command)
     members = {"channel": moved.channel, "release": moved.release, "before": moved.before, "changed": changed}
     before = f" (before: {moved.before})" if moved.before and changed else "" if changed else ", as before"
-    lost = "; its pointer was damaged, and what it pointed at before is lost" if moved.past_lost else ""
+    lost = "; its pointer was damaged, so its previous releases are not known" if moved.past_lost else ""
     report(
         {**members, "past_lost": moved.past_lost},
         f"{moved.channel} points at {moved.release}{before}{lost}",
         as_json=as_json,
     )
+
+
+for command in (publish, list_, verify, gc):
+    assets.add_command(command)

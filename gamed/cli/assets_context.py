@@ -1,4 +1,4 @@
-"""What every command for assets shares: the folder, the owner's rules for it, what went wrong in words."""
+"""Commands for assets share this: their argument types, the opened assets folder, and its errors as sentences."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,16 +18,16 @@ from gamed.assets.errors import (
 )
 from gamed.assets.manifest import is_channel, is_release
 from gamed.assets.store import FOLDER, AssetStore
-from gamed.cli.context import CommandContext, OfflineDatabases
+from gamed.cli.context import CommandContext, OfflineDatabases, read_game_settings
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, SetupError, warn
 from gamed.cli.output import Text
-from gamed.cli.paths import AUTH_DB, Paths, read_game
-from gamed.config.game import GameSettings, parse_game
+from gamed.cli.paths import AUTH_DB, Paths
+from gamed.config.game import GameSettings
 from gamed.database.errors import DatabaseError
 
 
 class ChannelType(Text):
-    """The name of a channel."""
+    """The type of an argument that names a channel."""
 
     name = "channel"
 
@@ -35,8 +35,8 @@ class ChannelType(Text):
         name = super().convert(value, param, ctx)
         if not is_channel(name):
             self.fail(
-                "a channel is called by 1 to 32 of a-z 0-9 - beginning with a letter, such as stable; not objects, "
-                "and not like a release.",
+                "a channel's name is 1 to 32 of a-z 0-9 - beginning with a letter, such as stable; not objects, "
+                "and not like the id of a release.",
                 param,
                 ctx,
             )
@@ -44,7 +44,7 @@ class ChannelType(Text):
 
 
 class ReleaseType(Text):
-    """The id of a release."""
+    """The type of an argument that is the id of a release."""
 
     name = "release"
 
@@ -59,49 +59,47 @@ channel_argument = click.argument("channel", type=ChannelType())
 
 
 class Assets(Struct, frozen=True):
-    """The assets of a data folder, to be worked on beside the running service."""
+    """The assets of a data folder, which the running service may use at the same time."""
 
     store: AssetStore
     game: GameSettings
-    where: Paths
+    places: Paths
     _files: OfflineDatabases
 
     @classmethod
-    def open(cls, host: CommandContext) -> "Assets":
-        """NotDone for a data folder that no service has: what is published there, nobody would see."""
-        where, files = host.places(), host.open_keyless()
+    def open(cls, context: CommandContext) -> "Assets":
+        """Open the assets; raise DatabaseNotFound if no service has used this data folder."""
+        places, files = context.places(), context.open_keyless()
         if not (files.data / AUTH_DB).exists():
             raise DatabaseNotFound(AUTH_DB, files.data)
-        text = read_game(where)
-        game = GameSettings() if text is None else parse_game(text, str(where.game))
-        return cls(AssetStore(files.data / FOLDER), game, where, files)
+        return cls(AssetStore(files.data / FOLDER), read_game_settings(places), places, files)
 
     @property
     def keep(self) -> int:
         return self.game.assets.keep_releases
 
-    def tell(self, command: str) -> None:
-        """The service's log will say who ran it; what was done stays done when that cannot be noted."""
+    def record(self, command: str) -> None:
+        """Record for the service's log who ran the command; only warn if that fails, since the work is done."""
         try:
-            self._files.auth(lambda connection: self._files.tell(connection, command, None))
+            self._files.write_auth(lambda connection: self._files.record(connection, command, None))
         except (CommandFailed, SetupError, DatabaseError) as e:
-            warn(f"the service's log will not tell of this: {e}")
+            warn(f"the service's log will not show this command: {e}")
 
 
 @contextmanager
-def refusing(folder: Path) -> Iterator[None]:
-    """What the assets folder says, as one sentence."""
+def asset_errors(folder: Path) -> Iterator[None]:
+    """Turn errors of the assets folder into CommandFailed, as sentences."""
     try:
         yield
     except (AssetsBusy, AssetsUnreadable, NoPreviousRelease) as e:
         raise CommandFailed(f"Nothing was changed: {e}.") from None
     except AssetsFull as e:
         raise CommandFailed(
-            f"Nothing was changed: {e}. Make room on the disk of {folder}, or see: gamed assets gc"
+            f"Nothing was changed: {e}. Free space on the disk of {folder}, or run: gamed assets gc"
         ) from None
     except (ChannelNotFound, ReleaseNotFound) as e:
         kind = "channel" if isinstance(e, ChannelNotFound) else "release"
-        raise CommandFailed(f"There is no {kind} {e}; see: gamed assets list") from None
+        raise CommandFailed(f"There is no {kind} {e}. See: gamed assets list") from None
     except AssetsDamaged as e:
-        advice = "What is wrong, says: gamed assets verify"
-        raise CommandFailed(f"Nothing was changed, for {folder} is damaged: {e}. {advice}") from None
+        advice = "To list all damage, run: gamed assets verify"
+        raise CommandFailed(f"Nothing was changed: {folder} is damaged: {e}. {advice}") from None

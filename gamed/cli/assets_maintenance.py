@@ -9,16 +9,16 @@ from gamed.assets import gc as asset_gc
 from gamed.assets import verify as asset_verify
 from gamed.assets.gc import GcResult
 from gamed.assets.verify import Overview, ReleaseListing, VerifyResult
-from gamed.cli.assets_context import Assets, ReleaseType, refusing
+from gamed.cli.assets_context import Assets, ReleaseType, asset_errors
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
-from gamed.cli.output import counted, growing, json_option
+from gamed.cli.output import counted, json_option, measured
 from gamed.clock import now_ms
 from gamed.timestamps import DurationMalformed, parse_duration, rfc3339
 
 
 class Duration(click.ParamType[int]):
-    """`24h` -> seconds."""
+    """The type of an option that is a duration such as `24h`, in seconds."""
 
     name = "duration"
 
@@ -34,56 +34,61 @@ class Duration(click.ParamType[int]):
 @click.command("list", short_help="Show channels, releases, and their size on disk.")
 @json_option
 @click.pass_obj
-def list_(host: CommandContext, as_json: bool) -> None:
+def list_(context: CommandContext, as_json: bool) -> None:
     """Show the release of each channel, the stored releases, and their size on disk."""
     with exit_on_error():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
+        opened = Assets.open(context)
+        with asset_errors(opened.store.folder):
             found = asset_verify.overview(opened.store, opened.keep, now_ms())
         if as_json:
-            echo(json.dumps(_listed(found), indent=2))
-        for line in [] if as_json else _listing(found):
+            echo(json.dumps(_overview_members(found), indent=2))
+        for line in [] if as_json else _overview_lines(found):
             echo(line)
 
 
-@click.command(short_help="Read every object again, and check its hash.")
+@click.command(short_help="Read every object, and check its hash.")
 @click.argument("release", type=ReleaseType(), required=False)
 @json_option
 @click.pass_obj
-def verify(host: CommandContext, release: str | None, as_json: bool) -> None:
-    """Read every object again, or those of one release, and check that each is what its name says.
+def verify(context: CommandContext, release: str | None, as_json: bool) -> None:
+    """Read every object, or those of one release, and check that its hash is its name.
 
-    Ends with 0 if all is well, else with 1 and a line for each flaw.
+    The exit code is 0 if there are no errors, else 1, with a line for each error.
     """
     with exit_on_error():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
-            found = asset_verify.verify(opened.store, growing, release)
-        _verified(found, as_json=as_json)
+        opened = Assets.open(context)
+        with asset_errors(opened.store.folder):
+            found = asset_verify.verify(opened.store, measured, release)
+        _report_errors(found, as_json=as_json)
 
 
-@click.command(short_help="Delete releases that no channel needs any more.")
+@click.command(short_help="Delete releases that no channel needs.")
 @click.option(
-    "--older-than", type=Duration(), default="24h", show_default=True, metavar="DURATION", help="For so long."
+    "--older-than",
+    type=Duration(),
+    default="24h",
+    show_default=True,
+    metavar="DURATION",
+    help="Time without a channel that needs it.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
 @json_option
 @click.pass_obj
-def gc(host: CommandContext, older_than: int, dry_run: bool, as_json: bool) -> None:
-    """Delete releases that no channel has needed for 24 hours, and the objects that only they have.
+def gc(context: CommandContext, older_than: int, dry_run: bool, as_json: bool) -> None:
+    """Delete releases that no channel has needed for 24 hours, and the objects that only they use.
 
-    Each channel needs what it points at and what it pointed at before, as many as `assets.keep_releases` in game.json.
+    Each channel needs its release and its previous ones, as many as `assets.keep_releases` in game.json.
     """
     with exit_on_error():
-        opened = Assets.open(host)
-        with refusing(opened.store.folder):
+        opened = Assets.open(context)
+        with asset_errors(opened.store.folder):
             done = asset_gc.collect_garbage(opened.store, opened.keep, older_than, now_ms(), dry_run=dry_run)
         if not dry_run and (done.releases or done.objects):
-            opened.tell("assets gc")
-        _collected(done, dry_run=dry_run, as_json=as_json)
+            opened.record("assets gc")
+        _report_deleted(done, dry_run=dry_run, as_json=as_json)
 
 
-def _listed(found: Overview) -> dict[str, object]:
+def _overview_members(found: Overview) -> dict[str, object]:
     return {
         "channels": {
             channel: {
@@ -93,7 +98,7 @@ def _listed(found: Overview) -> dict[str, object]:
             }
             for channel, pointer in found.channels.items()
         },
-        "releases": [_release(each) for each in found.releases],
+        "releases": [_release_members(each) for each in found.releases],
         "damaged": list(found.damaged),
         "objects": found.objects,
         "bytes": found.bytes,
@@ -101,7 +106,7 @@ def _listed(found: Overview) -> dict[str, object]:
     }
 
 
-def _release(each: ReleaseListing) -> dict[str, object]:
+def _release_members(each: ReleaseListing) -> dict[str, object]:
     return {
         "release": each.release,
         "published": rfc3339(each.manifest.published_ms),
@@ -114,9 +119,9 @@ def _release(each: ReleaseListing) -> dict[str, object]:
     }
 
 
-def _listing(found: Overview) -> Iterator[str]:
+def _overview_lines(found: Overview) -> Iterator[str]:
     if not found.channels and not found.releases and not found.damaged:
-        yield "nothing is published yet; see: gamed assets publish --help"
+        yield "nothing is published yet, see: gamed assets publish --help"
         return
     for channel, pointer in found.channels.items():
         yield f"{channel:32}  {pointer.release}  since {rfc3339(pointer.pointed_ms)}"
@@ -127,29 +132,29 @@ def _listing(found: Overview) -> Iterator[str]:
     objects = f"{counted(found.objects, 'object')}, {found.bytes} bytes on disk"
     yield f"{objects}, for releases of {found.release_bytes} bytes in all"
     for damaged in found.damaged:
-        yield f"{damaged} is damaged; see: gamed assets verify"
+        yield f"{damaged} is damaged, see: gamed assets verify"
 
 
-def _verified(found: VerifyResult, *, as_json: bool) -> None:
+def _report_errors(found: VerifyResult, *, as_json: bool) -> None:
     counts = {"releases": found.releases, "objects": found.objects, "bytes": found.bytes}
     if as_json:
         echo(json.dumps({**counts, "flaws": found.flaws}, indent=2))
     if found.flaws:
-        count = counted(len(found.flaws), "flaw")
+        count = counted(len(found.flaws), "error")
         raise CommandFailed("\n".join([*([] if as_json else found.flaws), count, *_advice(found)]))
     if not as_json:
         read = f"{counted(found.releases, 'release')}, {counted(found.objects, 'object')}, {found.bytes} bytes"
-        echo(f"all is well: {read} read")
+        echo(f"no errors: {read} read")
 
 
 def _advice(found: VerifyResult) -> Iterator[str]:
     if any(flaw.startswith("channel ") for flaw in found.flaws):
         yield "Point the channel at an intact release: gamed assets set-channel"
     if any(flaw.startswith(("object ", "release ")) for flaw in found.flaws):
-        yield "Publish the same files again, which writes what is damaged anew: gamed assets publish --repair"
+        yield "Publish the same files again to write damaged objects anew: gamed assets publish --repair"
 
 
-def _collected(done: GcResult, *, dry_run: bool, as_json: bool) -> None:
+def _report_deleted(done: GcResult, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         members = {
             "releases": done.releases,
@@ -168,4 +173,4 @@ def _collected(done: GcResult, *, dry_run: bool, as_json: bool) -> None:
     echo(f"{what}: {gone}")
     if done.waiting or done.waiting_bytes:
         waiting = f"{counted(len(done.waiting), 'release')}, {done.waiting_bytes} bytes"
-        echo(f"not needed, but not for so long yet: {waiting}")
+        echo(f"not needed, but not yet for that time: {waiting}")

@@ -1,4 +1,4 @@
-"""`gamed assets publish`: a folder becomes a release, and a channel points at it (PROTOCOL 5)."""
+"""`gamed assets publish` makes a release of a folder and points a channel at it (PROTOCOL 5)."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from gamed.assets.errors import PublishRefused
 from gamed.assets.manifest import is_media_type, parse_meta, validate_note
 from gamed.assets.paths import Refused
 from gamed.assets.publish import Published, Publisher, PublishPlan, PublishRequest
-from gamed.cli.assets_context import Assets, ChannelType, refusing
+from gamed.cli.assets_context import Assets, ChannelType, asset_errors
 from gamed.cli.context import CommandContext
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
-from gamed.cli.output import TEXT, Text, counted, growing, json_option
+from gamed.cli.output import TEXT, Text, counted, json_option, measured
 from gamed.clock import now_ms
 from gamed.strict_json import JsonMalformed
 
@@ -22,8 +22,8 @@ SHOWN_REFUSALS = 100
 SHOWN_HIDDEN = 5
 
 
-class Note(Text):
-    """One line for people."""
+class NoteType(Text):
+    """The type of an option that is one line of text."""
 
     name = "note"
 
@@ -34,8 +34,8 @@ class Note(Text):
         return note
 
 
-class Meta(click.ParamType[dict[str, object]]):
-    """A JSON object."""
+class MetaType(click.ParamType[dict[str, object]]):
+    """The type of an option that is a JSON object."""
 
     name = "json"
 
@@ -48,8 +48,8 @@ class Meta(click.ParamType[dict[str, object]]):
             self.fail(f"""not a JSON object such as '{{"build": 140}}': {e}.""", param, ctx)
 
 
-class Suffix(click.ParamType[tuple[str, str]]):
-    """`EXT=TYPE`."""
+class SuffixType(click.ParamType[tuple[str, str]]):
+    """The type of an option `EXT=TYPE`: the media type of a file name's ending."""
 
     name = "type"
 
@@ -66,16 +66,23 @@ class Suffix(click.ParamType[tuple[str, str]]):
 @click.command(short_help="Make a folder a release, and point a channel at it.")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--channel", type=ChannelType(), default="stable", show_default=True, help="The channel to point at it.")
-@click.option("--note", type=Note(), default="", help="One line for people, such as 1.4.2.")
-@click.option("--meta", type=Meta(), default="{}", metavar="JSON", help="An object for the game, kept in the manifest.")
-@click.option("--type", "types", type=Suffix(), multiple=True, metavar="EXT=TYPE", help="The media type of such files.")
+@click.option("--note", type=NoteType(), default="", help="One line of text, such as 1.4.2.")
+@click.option("--meta", type=MetaType(), default="{}", metavar="JSON", help="An object for the game, in the manifest.")
+@click.option(
+    "--type",
+    "types",
+    type=SuffixType(),
+    multiple=True,
+    metavar="EXT=TYPE",
+    help="The media type of an ending.",
+)
 @click.option("--hidden", is_flag=True, help="Publish names that begin with a dot, too.")
-@click.option("--repair", is_flag=True, help="Read what the store has of it already, and write it anew where damaged.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--repair", is_flag=True, help="Check the objects that are stored already, and write damaged ones anew.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @json_option
 @click.pass_obj
 def publish(  # noqa: PLR0917
-    host: CommandContext,
+    context: CommandContext,
     folder: Path,
     channel: str,
     note: str,
@@ -88,42 +95,44 @@ def publish(  # noqa: PLR0917
 ) -> None:
     """Make the files of FOLDER a release, and point a channel at it, while the service runs.
 
-    Players see the whole release or none of it: the channel moves last. Only files that the store does not have yet
-    are stored. If one file cannot be published, none is, and all such files are named.
+    Players get the complete release or nothing of it: the channel changes last. Only files that are not stored yet
+    are stored. If one file cannot be published, none is, and the error lists all such files.
     """
     with exit_on_error():
-        assets = Assets.open(host)
+        assets = Assets.open(context)
         source = _source(folder, assets)
         limits = assets.game.saves
-        order = PublishRequest(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
-        publisher = Publisher(assets.store, growing, now_ms, limits.min_free_bytes, assets.keep)
+        request = PublishRequest(source, channel, note, meta, dict(types), hidden=hidden, repair=repair)
+        publisher = Publisher(assets.store, measured, now_ms, limits.min_free_bytes, assets.keep)
         try:
-            with refusing(assets.store.folder):
-                done = Published(publisher.plan(order), None) if dry_run else publisher.publish(order)
+            with asset_errors(assets.store.folder):
+                done = Published(publisher.plan(request), None) if dry_run else publisher.publish(request)
         except PublishRefused as e:
             _refuse(e.refused, as_json=as_json)
         if _changed(done):
-            assets.tell("assets publish")
+            assets.record("assets publish")
         _report(done, channel, as_json=as_json)
 
 
 def _source(folder: Path, assets: Assets) -> Path:
-    """The folder itself; NotDone where publishing it would hand out the server's own secrets."""
+    """Return the folder; raise CommandFailed if publishing it would expose the server's own files."""
     source = folder.absolute()
     try:
         there = source.is_dir()
     except PermissionError:  # root has become that user
-        raise CommandFailed(f"{source} is closed to uid {os.geteuid()}, who publishes it; open it to them.") from None
+        raise CommandFailed(
+            f"{source} cannot be read by uid {os.geteuid()}, who publishes it. Let that user read it."
+        ) from None
     if not there:
         raise CommandFailed(
-            f"{source} is {'no folder' if source.exists() else 'not there'}; name a folder with files in it."
+            f"{source} {'is not a folder' if source.exists() else 'does not exist'}. Name a folder with files in it."
         )
-    real, data = source.resolve(), assets.where.data.resolve()
+    real, data = source.resolve(), assets.places.data.resolve()
     if real.is_relative_to(data) or data.is_relative_to(real):
-        raise CommandFailed(f"{real} and the data folder {data} are one inside the other; publish a folder of its own.")
-    for own in (assets.where.config, assets.where.game):
+        raise CommandFailed(f"{real} and the data folder {data} are one inside the other. Publish a separate folder.")
+    for own in (assets.places.config, assets.places.game):
         if own.resolve().is_relative_to(real):
-            raise CommandFailed(f"{own} is in {real}, and everybody could read it; publish a folder of its own.")
+            raise CommandFailed(f"{own} is in {real}, and would be public. Publish a separate folder.")
     return source
 
 
@@ -132,11 +141,11 @@ def _refuse(refused: Sequence[Refused], *, as_json: bool) -> None:
         echo(json.dumps({"refused": [{"path": each.path, "reason": each.reason} for each in refused]}, indent=2))
     shown = [] if as_json else [f"{_shown(each.path)}: {each.reason}" for each in refused[:SHOWN_REFUSALS]]
     more = [f"and {len(refused) - len(shown)} more"] if shown and len(refused) > len(shown) else []
-    raise CommandFailed("\n".join(["Nothing was published: these cannot be.", *shown, *more]))
+    raise CommandFailed("\n".join(["Nothing was published. These files cannot be published:", *shown, *more]))
 
 
 def _shown(path: str) -> str:
-    """On one line, whatever is in the name."""
+    """Return a path on one line, with escapes if it has control characters."""
     return path if path.isprintable() else ascii(path)[1:-1]
 
 
@@ -174,14 +183,14 @@ def _lines(done: Published, channel: str) -> Iterator[str]:
     if plan.hidden:
         shown = ", ".join(_shown(path) for path in plan.hidden[:SHOWN_HIDDEN])
         more = f" and {len(plan.hidden) - SHOWN_HIDDEN} more" if len(plan.hidden) > SHOWN_HIDDEN else ""
-        yield f"left out, for the name begins with a dot: {shown}{more} (--hidden publishes them)"
+        yield f"left out because the name begins with a dot: {shown}{more} (--hidden publishes them)"
     yield _stored(plan, "would be stored" if done.release is None else "stored")
     if done.past_lost:
-        yield f"what {channel} pointed at before was damaged, and is lost"
+        yield f"the pointer of {channel} was damaged, so its previous releases are not known"
     if done.release is None:
         yield "nothing was changed (--dry-run)"
     elif done.release == done.before:
-        yield f"{channel} points at {done.release}, which is just that: no new release"
+        yield f"{channel} points at {done.release} already, which has these files"
     else:
         yield f"{channel} points at {done.release}" + (f" (before: {done.before})" if done.before else "")
 

@@ -1,6 +1,6 @@
-"""A backup on disk: written so that nothing ever looks whole that is not, read so that nothing is believed unseen.
+"""`gamed backup` copies the databases and the configuration while the service runs (SPEC 2.2 rule 2).
 
-`gamed backup`: both stores and the configuration copied while the service runs (SPEC 2.2 rule 2).
+A backup gets its name only once every file is on disk and was checked, and is checked again when it is read.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ from gamed.assets.store import sync_folder
 from gamed.cli.context import CommandContext, report
 from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.keys import FILE_NAME as KEY_FILE
-from gamed.cli.output import counted, growing, json_option
+from gamed.cli.output import counted, json_option, measured
 from gamed.cli.paths import MAX_FILE_BYTES, Paths, read_file, write_whole
 from gamed.clock import now_ms
 from gamed.config.settings import KeySource
@@ -33,10 +33,11 @@ from gamed.players import keyring
 from gamed.timestamps import rfc3339
 
 CHUNK = 1024 * 1024
+SPARE_BYTES = 1024 * 1024
 
 
 class Backup(Struct, frozen=True):
-    """Copies that were found whole; `stores` and `settings` are where each file is, by its own name."""
+    """A backup whose files were checked; `stores` and `settings` map file names to paths."""
 
     path: Path
     stores: Mapping[str, Path]
@@ -44,14 +45,88 @@ class Backup(Struct, frozen=True):
     """SHA-256 of each file, in hex."""
     settings: Mapping[str, Path] = field(default_factory=dict)
     manifest: BackupManifest | None = None
-    """None for one store alone."""
+    """None for a single database."""
     examined: Mapping[str, IntegrityResult] = field(default_factory=dict)
     ring: keyring.KeyRecord | None = None
-    """Of auth.db; None when it is not among the copies, or no service ever opened it."""
+    """The key record of auth.db; None if it is not in the backup, or was never opened by a service."""
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then delete all but the newest N backups in DIR.")
+@json_option
+@click.pass_obj
+def backup(context: CommandContext, folder: Path, keep: int | None, as_json: bool) -> None:
+    """Copy both databases and the configuration into a new folder below DIR, while the service runs.
+
+    The folder gets its name, gamed-YYYYMMDDTHHMMSSZ, only once every file in it was read again and checked. The key
+    of auth.db is not in it: without that key the backup is worthless. Keep the key in another safe place.
+    """
+    with exit_on_error():
+        where = context.places()
+        context.open_keyless()
+        try:
+            target = _target(folder, where.data)
+            with exclusive(target):
+                made = _made(where, target)
+                pruned = [] if keep is None else prune(target, made.path.name, keep)
+        except PermissionError as e:  # root has become that user
+            raise CommandFailed(
+                f"{e.filename} cannot be used by uid {os.geteuid()}. Let that user write there."
+            ) from None
+        report(_members(made, pruned), "\n".join(_lines(made, where, pruned)), as_json=as_json)
+
+
+def _target(folder: Path, data: Path) -> Path:
+    """Return the folder for backups, made if it is missing; raise CommandFailed if it is inside the data folder."""
+    target = folder.absolute()
+    if (inside := target.resolve()).is_relative_to(data.resolve()):
+        raise CommandFailed(f"{inside} is in the data folder. Name a folder on another disk.")
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return target
+
+
+def _made(where: Paths, target: Path) -> Backup:
+    if not where.config.exists():
+        raise CommandFailed(f"There is no {where.config} to copy. Name the configuration: gamed --config FILE backup")
+    try:
+        needed = sum(offline.size_of(where.data / name) for name in STORES) + SPARE_BYTES
+        if (free := shutil.disk_usage(target).free) < needed:
+            raise CommandFailed(f"{target} has {free} bytes free, and a backup may need {needed}. Nothing was copied.")
+        return write(where, target, now_ms())
+    except DiskFull as e:
+        raise CommandFailed(f"{target} is full, or a disk fails ({e.__cause__}). No backup was made.") from None
+    except DatabaseError as e:
+        raise CommandFailed(
+            f"No backup was made: {e.__cause__ or e}. To find the damage, run: gamed check data"
+        ) from None
+    except BackupError as e:
+        raise CommandFailed(
+            f"No backup was made: the copy is damaged: {e}. To find the damage, run: gamed check data"
+        ) from None
+
+
+def _members(made: Backup, pruned: Sequence[str]) -> dict[str, object]:
+    manifest = made.manifest.members() if made.manifest else {}
+    return {"backup": str(made.path), **manifest, "pruned": list(pruned)}
+
+
+def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
+    yield str(made.path)
+    if made.manifest is not None:
+        size = sum(file.bytes for file in made.manifest.files.values())
+        kept = f"{counted(made.manifest.players, 'player')}, {counted(made.manifest.saves, 'save')}"
+        yield f"{kept}, {size} bytes, read again and undamaged"
+    if made.ring is not None:
+        yield f"The key is not in it: without the key the backup is worthless (fingerprint {made.ring.fingerprint})."
+        kept = "your master key" if made.ring.source is KeySource.MASTER else f"a copy of {where.data / KEY_FILE}"
+        yield f"Keep {kept} safe, in another place. The client secrets of providers are not in the backup either."
+    for name in pruned:
+        yield f"deleted {name}"
 
 
 def write(where: Paths, target: Path, now_ms: int) -> Backup:
-    """A new backup in a folder of its own below `target`, on disk and examined; StoreError, BackupError or OSError."""
+    """Make and check a new backup in a folder below `target`; raise DatabaseError, BackupError or OSError."""
     name = backup_format.folder_name(now_ms, os.listdir(target))
     part = target / backup_format.part_name(name)
     part.mkdir(mode=0o700)
@@ -66,7 +141,7 @@ def write(where: Paths, target: Path, now_ms: int) -> Backup:
 
 
 def read(path: Path) -> Backup:
-    """Every byte of a backup, or of one copied store, examined; BackupError when it is not whole."""
+    """Read and check every byte of a backup, or of one copied database; raise BackupError if it is incomplete."""
     try:
         return _folder(path) if path.is_dir() else _file(path)
     except FileNotFoundError as e:
@@ -76,12 +151,15 @@ def read(path: Path) -> Backup:
 
 
 def newest(target: Path) -> Path | None:
-    """Of the backups in this folder, whose names have their time."""
+    """Return the newest backup in this folder; the names have their time."""
     return max((path.parent for path in target.glob(f"gamed-*/{MANIFEST}")), default=None)
 
 
 def prune(target: Path, made: str, keep: int) -> list[str]:
-    """Delete whole backups but for `made` and the newest; which ones. Cut off, it leaves nothing that looks whole."""
+    """Delete backups except `made` and the newest ones; return their names.
+
+    A folder is renamed first, so that an interruption leaves nothing that has the name of a backup.
+    """
     whole = [path.parent.name for path in target.glob(f"*/{MANIFEST}")]
     gone = backup_format.expired_backups(whole, made, keep)
     for name in gone:
@@ -93,15 +171,15 @@ def prune(target: Path, made: str, keep: int) -> list[str]:
 
 
 @contextmanager
-def alone(target: Path) -> Iterator[None]:
-    """One backup into a folder at a time; what one left that was cut off is swept. NotDone for a second one."""
+def exclusive(target: Path) -> Iterator[None]:
+    """Allow one backup into a folder at a time, else raise CommandFailed; delete what interrupted backups left."""
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CommandFailed(f"Another backup is being written to {target}; wait for its end.") from None
-        except OSError:  # a share that knows no locks: nothing is swept there
+            raise CommandFailed(f"Another backup is being written to {target}. Wait for its end.") from None
+        except OSError:  # a network share without locks: nothing is deleted there
             yield
             return
         for path in [path for path in target.iterdir() if backup_format.is_part(path.name)]:
@@ -112,10 +190,10 @@ def alone(target: Path) -> Iterator[None]:
 
 
 def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -> BackupFile:
-    """Read once, `out` given every byte."""
+    """Return size and hash of a file; pass every byte to `out`."""
     digest, size = sha256(), path.stat().st_size
     done = 0
-    with open(path, "rb") as file, growing(f"reading {path.name}", size) as shown:
+    with open(path, "rb") as file, measured(f"reading {path.name}", size) as shown:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             out(chunk)
@@ -125,7 +203,7 @@ def hash_file(path: Path, out: Callable[[bytes], object] = lambda chunk: None) -
 
 
 def _fill(part: Path, where: Paths, now_ms: int) -> Backup:
-    """auth.db first: of a player who leaves between both copies no saves are left without their player."""
+    """Copy all files. auth.db is first: a player who is erased between both copies leaves no saves without a player."""
     for name in STORES:
         _copy(where.data / name, part / name)
     for name, path in zip(SETTINGS, (where.config, where.game), strict=True):
@@ -148,7 +226,7 @@ def _fill(part: Path, where: Paths, now_ms: int) -> Backup:
 
 
 def _copy(source: Path, target: Path) -> None:
-    with growing(f"copying {source.name}", offline.size_of(source)) as shown:
+    with measured(f"copying {source.name}", offline.size_of(source)) as shown:
 
         def working() -> None:
             with suppress(FileNotFoundError):
@@ -161,22 +239,22 @@ def _folder(path: Path) -> Backup:
     manifest = backup_format.parse_manifest(_small(path / MANIFEST))
     for name, copied in manifest.files.items():
         if hash_file(path / name) != copied:
-            raise BackupError(f"{name} is not as it was when the backup was made")
+            raise BackupError(f"{name} changed after the backup was made")
     return _examined(replace(_backup(path, manifest.files), manifest=manifest))
 
 
 def _backup(path: Path, files: Mapping[str, BackupFile]) -> Backup:
-    """Not examined yet."""
+    """Return the backup in this folder, not checked yet."""
     stores = {name: path / name for name in STORES}
     settings = {name: path / name for name in SETTINGS if name in files}
     return Backup(path, stores, {name: copied.sha256 for name, copied in files.items()}, settings)
 
 
 def _file(path: Path) -> Backup:
-    """One store: `auth.db` or `state.db`, also as it is called after a copy before a migration, `auth.db.v1`."""
+    """Read one database, `auth.db` or `state.db`, or a copy from before a migration, such as `auth.db.v1`."""
     name = next((name for name in STORES if path.name == name or path.name.startswith(f"{name}.")), None)
     if name is None:
-        raise BackupError("it is neither the folder of a backup nor a copy of auth.db or state.db")
+        raise BackupError("not the folder of a backup, and not a copy of auth.db or state.db")
     return _examined(Backup(path, {name: path}, {name: hash_file(path).sha256}))
 
 
@@ -194,93 +272,10 @@ def _examine(path: Path, name: str) -> IntegrityResult:
 def _small(path: Path) -> bytes:
     text = read_file(str(path))
     if len(text) > MAX_FILE_BYTES:
-        raise BackupError(f"{path.name} is not one of ours")
+        raise BackupError(f"{path.name} is larger than {MAX_FILE_BYTES} bytes")
     return text
 
 
 def _at(backup: Backup, path: Path) -> Backup:
     stores, settings = ({name: path / name for name in files} for files in (backup.stores, backup.settings))
     return replace(backup, path=path, stores=stores, settings=settings)
-
-
-SPARE_BYTES = 1024 * 1024
-
-
-@click.command(short_help="Copy both stores and the configuration, while the service runs.")
-@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--keep", type=click.IntRange(1), metavar="N", help="Then delete all but the newest N backups in DIR.")
-@json_option
-@click.pass_obj
-def backup(host: CommandContext, folder: Path, keep: int | None, as_json: bool) -> None:
-    """Copy both stores and the configuration into a new folder below DIR, while the service runs.
-
-    The folder is there under its name, gamed-YYYYMMDDTHHMMSSZ, only once every file in it was read again and found
-    whole. The key of auth.db is not in it: without that key the backup is worthless. Keep it safe, somewhere else.
-    """
-    with exit_on_error():
-        where = host.places()
-        host.open_keyless()
-        try:
-            target = _target(folder, where.data)
-            with alone(target):
-                made = _made(where, target)
-                pruned = [] if keep is None else prune(target, made.path.name, keep)
-        except PermissionError as e:  # root has become that user
-            raise CommandFailed(
-                f"{e.filename} is closed to uid {os.geteuid()}, who makes the backup; open it to them."
-            ) from None
-        report(_members(made, pruned), "\n".join(_lines(made, where, pruned)), as_json=as_json)
-
-
-def _target(folder: Path, data: Path) -> Path:
-    """Where backups go, made if it is not there; NotDone for a place that is lost together with the stores."""
-    target = folder.absolute()
-    if (inside := target.resolve()).is_relative_to(data.resolve()):
-        raise CommandFailed(f"{inside} is in the data folder, and lost with it; name a folder on another disk.")
-    target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return target
-
-
-def _made(where: Paths, target: Path) -> Backup:
-    if not where.config.exists():
-        raise CommandFailed(
-            f"There is no {where.config} to copy along; name the configuration: gamed --config FILE backup"
-        )
-    try:
-        needed = sum(offline.size_of(where.data / name) for name in STORES) + SPARE_BYTES
-        if (free := shutil.disk_usage(target).free) < needed:
-            raise CommandFailed(
-                f"{target} has room for {free} bytes, and a backup may need {needed}; nothing was copied."
-            )
-        return write(where, target, now_ms())
-    except DiskFull as e:
-        raise CommandFailed(
-            f"{target} has no room any more, or a disk fails ({e.__cause__}); no backup was made."
-        ) from None
-    except DatabaseError as e:
-        raise CommandFailed(
-            f"No backup was made: {e.__cause__ or e}. To find the damage, run: gamed check data"
-        ) from None
-    except BackupError as e:
-        raise CommandFailed(
-            f"No backup was made: the copy is damaged: {e}. To find the damage, run: gamed check data"
-        ) from None
-
-
-def _members(made: Backup, pruned: Sequence[str]) -> dict[str, object]:
-    manifest = made.manifest.members() if made.manifest else {}
-    return {"backup": str(made.path), **manifest, "pruned": list(pruned)}
-
-
-def _lines(made: Backup, where: Paths, pruned: Sequence[str]) -> Iterator[str]:
-    yield str(made.path)
-    if made.manifest is not None:
-        size = sum(file.bytes for file in made.manifest.files.values())
-        kept = f"{counted(made.manifest.players, 'player')}, {counted(made.manifest.saves, 'save')}"
-        yield f"{kept}, {size} bytes, read again and whole"
-    if made.ring is not None:
-        yield f"The key is not in it, and without the key it is worthless (fingerprint {made.ring.fingerprint})."
-        kept = "your master key" if made.ring.source is KeySource.MASTER else f"a copy of {where.data / KEY_FILE}"
-        yield f"Keep {kept} safe, and not where this backup is; the client secrets of providers are not in it either."
-    for name in pruned:
-        yield f"deleted {name}"

@@ -12,7 +12,7 @@ import click
 from gamed.cli.config import check_config
 from gamed.cli.context import CommandContext, OfflineDatabases
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, exit_on_error
-from gamed.cli.output import json_option, progress
+from gamed.cli.output import counted, json_option, progress
 from gamed.cli.paths import AUTH_DB, STATE_DB
 from gamed.cli.process import Lock
 from gamed.database import blobs as database_blobs
@@ -37,34 +37,34 @@ check.add_command(check_config)
 @click.option("--fix", is_flag=True, help="Repair wrong counts; the service must not run.")
 @json_option
 @click.pass_obj
-def data(host: CommandContext, fix: bool, as_json: bool) -> None:
+def data(context: CommandContext, fix: bool, as_json: bool) -> None:
     """Check both databases from end to end: the files, the stored counts, and the hash of every save.
 
     The exit code is 0 if there are no errors, else 1, with a line for each error. While the service runs, the check
     takes longer.
     """
     with exit_on_error():
-        files = host.open_keyless()
-        lock = Lock.take(files.data) if fix else None
+        files = context.open_keyless()
+        lock = Lock.acquire(files.data) if fix else None
         repaired, found = 0, [*_file(files, AUTH_DB), *_file(files, STATE_DB)]
         if not found:  # a damaged file is not written to
-            repaired = files.state(integrity.repair) if fix else 0
+            repaired = files.write_state(integrity.repair) if fix else 0
             found = _saves(files)
         if lock is not None:
             lock.release()
-        _tell(found, repaired, fix=fix, as_json=as_json)
+        _report(found, repaired, fix=fix, as_json=as_json)
 
 
-def _tell(found: Sequence[str], repaired: int, *, fix: bool, as_json: bool) -> None:
+def _report(found: Sequence[str], repaired: int, *, fix: bool, as_json: bool) -> None:
     if as_json:
         echo(json.dumps({"errors": list(found), "repaired": repaired}))
     elif repaired:
-        echo(f"{repaired} counts put right")
+        echo(f"{repaired} counts repaired")
     if found:
-        count = f"{len(found)} error{'s' if len(found) > 1 else ''}"
+        count = counted(len(found), "error")
         raise CommandFailed("\n".join([*([] if as_json else found), count, *_advice(found, fix=fix)]))
     if not as_json:
-        echo("all is well")
+        echo("no errors")
 
 
 def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
@@ -73,13 +73,13 @@ def _advice(found: Sequence[str], *, fix: bool) -> Iterator[str]:
         yield "To repair wrong counts, stop the service and run: gamed check data --fix"
     if any(error.startswith(DAMAGED) for error in found):
         yield (
-            "Damaged bytes are whole again once the game has saved the same ones anew. Else bring another version back "
-            "(gamed saves versions, gamed saves restore), or restore state.db from a backup."
+            "Damaged bytes are repaired when the game saves the same bytes again. Otherwise make another version "
+            "current (gamed saves versions, gamed saves restore), or restore state.db from a backup."
         )
 
 
 def _file(files: OfflineDatabases, name: str) -> list[str]:
-    """What SQLite itself finds in a file, table by table."""
+    """Return the errors that SQLite itself finds in a file, table by table."""
     path = files.data / name
     if not path.exists():
         raise DatabaseNotFound(name, files.data)
@@ -98,7 +98,7 @@ def _tables(path: Path, name: str) -> list[str]:
                 rows = run(partial(_integrity, table=table))
                 found += [f"{name}: {line}. {BEYOND}" for (line,) in rows if line != "ok"]
         lost = run(lambda connection: connection.execute("PRAGMA foreign_key_check").fetchall())
-        found += [f"{name}: row {row[1]} of {row[0]} refers to nothing" for row in lost]
+        found += [f"{name}: row {row[1]} of {row[0]} refers to a missing row" for row in lost]
     return found
 
 
@@ -124,7 +124,7 @@ def _saves(files: OfflineDatabases) -> list[str]:
 
 
 def _damaged(run: Run) -> Iterator[list[str]]:
-    """For each blob, the versions whose bytes are not what they were: mostly none. One short look for many blobs."""
+    """Yield for each blob the versions whose bytes are damaged, mostly none; each read checks many blobs."""
     last = 0
     while blobs := run(partial(integrity.blobs_after, blob_id=last)):
         yield from run(partial(_users_of, blobs=blobs))
@@ -138,7 +138,7 @@ def _users_of(connection: Connection, blobs: Sequence[int]) -> list[list[str]]:
 def _users(connection: Connection, blob_id: int) -> list[str]:
     try:
         database_blobs.check(connection, blob_id)
-    except BlobNotFound:  # swept since
+    except BlobNotFound:  # deleted since
         return []
     except BlobCorrupt:
         return integrity.users_of(connection, blob_id) or [f"blob {blob_id}, which no version has"]

@@ -1,7 +1,4 @@
-"""`gamed check config` reports every error in the configuration files without starting the service (SPEC 7).
-
-`gamed key`: make a master key, and tell two apart.
-"""
+"""`gamed check config` reports every error in the configuration files (SPEC 7); `gamed key` makes and names keys."""
 
 from base64 import b64encode
 from collections.abc import Iterator
@@ -9,8 +6,7 @@ from secrets import token_bytes
 
 import click
 
-from gamed.cli import context
-from gamed.cli.context import CommandContext, report
+from gamed.cli.context import CommandContext, OpenedConfiguration, read_all, report
 from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.output import json_option
 from gamed.cli.process import harden
@@ -20,18 +16,18 @@ from gamed.crypto import KEY_BYTES
 @click.command("config", short_help="[key] Report every error in the configuration.")
 @json_option
 @click.pass_obj
-def check_config(host: CommandContext, as_json: bool) -> None:
+def check_config(context: CommandContext, as_json: bool) -> None:
     """Report every error in the configuration, its environment variables included; change nothing. [key]"""
     harden()
     with exit_on_error():
-        opened = context.read_all(host.places())
+        opened = read_all(context.places())
         if opened.first_run:
             raise CommandFailed(f"There is no {opened.places.config} yet; `gamed serve` writes one.")
         report(_summary(opened), "\n".join(_lines(opened)), as_json=as_json)
 
 
-def _summary(opened: context.OpenedConfiguration) -> dict[str, object]:
-    places, config = opened.places, opened.judged.config
+def _summary(opened: OpenedConfiguration) -> dict[str, object]:
+    places, config = opened.places, opened.config
     return {
         "config": str(places.config),
         "game": str(places.game) if places.game.exists() else None,
@@ -42,13 +38,13 @@ def _summary(opened: context.OpenedConfiguration) -> dict[str, object]:
     }
 
 
-def _lines(opened: context.OpenedConfiguration) -> Iterator[str]:
-    places, config = opened.places, opened.judged.config
-    yield f"{places.config} is good: {config.mode.value} mode"
+def _lines(opened: OpenedConfiguration) -> Iterator[str]:
+    places, config = opened.places, opened.config
+    yield f"{places.config} is valid: {config.mode.value} mode"
     yield f"address {config.public_url or 'of the first tcp listener, on this machine only'}"
     yield f"providers {', '.join(config.providers) or 'none'}"
     if places.game.exists():
-        yield f"{places.game} is good"
+        yield f"{places.game} is valid"
     yield f"data {places.data}"
 
 
@@ -62,19 +58,19 @@ def key() -> None:
 def new(as_json: bool) -> None:
     """Print a new master key, 32 random bytes as Base64; nothing is stored.
 
-    Put it where master_key_env says, and a copy where a lost machine does not take it along: without its key, auth.db
-    cannot be read any more.
+    Put it into the variable that master_key_env names, and keep a copy on another machine: without its key, auth.db
+    cannot be read.
     """
     with exit_on_error():
         made = b64encode(token_bytes(KEY_BYTES)).decode()
         report({"key": made}, made, as_json=as_json)
 
 
-@key.command(short_help="[key] Tell this server's key from others.")
+@key.command(short_help="[key] Print the fingerprint of this server's key.")
 @json_option
 @click.pass_obj
-def fingerprint(host: CommandContext, as_json: bool) -> None:
-    """Print 12 hex digits that tell this server's key from others, and nothing about it. [key]"""
+def fingerprint(context: CommandContext, as_json: bool) -> None:
+    """Print 12 hex digits that identify this server's key without revealing it. [key]"""
     with exit_on_error():
-        found = host.open().keys.fingerprint
+        found = context.open().keys.fingerprint
         report({"fingerprint": found}, found, as_json=as_json)

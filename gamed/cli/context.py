@@ -1,9 +1,4 @@
-"""Both configuration files, read and judged; what commands need of them too, so nothing here knows the network.
-
-What every command shares: where its files are, and auth.db with its key where it needs them.
-
-How commands find a player and what they print of one.
-"""
+"""Commands share this: they read the configuration, open the databases beside the service, find and print players."""
 
 import json
 import os
@@ -19,10 +14,10 @@ from msgspec.structs import replace
 from gamed.cli import keys, paths
 from gamed.cli.errors import CommandFailed, DatabaseNotFound, echo, warn
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
-from gamed.cli.process import forget, harden, ran_by, switch_to_owner
+from gamed.cli.process import erase_variables, harden, ran_by, switch_to_owner
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
-from gamed.config.authentication import LoadedConfiguration, load
+from gamed.config.authentication import load
 from gamed.config.errors import ConfigError, ConfigErrors
 from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config
@@ -35,51 +30,6 @@ from gamed.players.errors import PlayerError, PlayerUnknown
 from gamed.players.tables import NamedPlayer, find_named, list_players
 from gamed.timestamps import rfc3339
 
-
-class OpenedConfiguration(Struct, frozen=True):
-    """A configuration that was read and found good."""
-
-    places: Paths
-    judged: LoadedConfiguration
-    first_run: bool
-    game: GameSettings = field(default_factory=GameSettings)
-    """The defaults where game.json was not asked for."""
-
-
-def read_all(places: Paths) -> OpenedConfiguration:
-    """Both files; what is wrong with either is said at once."""
-    errors: list[ConfigError] = []
-    opened, game = None, None
-    try:
-        opened = read(places)
-    except ConfigError as e:
-        errors.append(e)
-    try:
-        text = paths.read_game(places)
-        game = GameSettings() if text is None else parse_game(text, str(places.game))
-    except ConfigError as e:
-        errors.append(e)
-    if opened is None or game is None:
-        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
-    return replace(opened, game=game)
-
-
-def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
-    """Read and judge; the secrets that were asked for are in no environment afterwards."""
-    text = paths.read_config(places)
-    judged = load(
-        paths.FIRST_RUN if text is None else text,
-        dict(os.environ),
-        paths.read_file,
-        str(places.config),
-        providers=providers,
-    )
-    forget(judged.secret_names)
-    for warning in judged.warnings:
-        warn(warning)
-    return OpenedConfiguration(places, judged, first_run=text is None)
-
-
 T = TypeVar("T")
 HINT = (
     "This command needs the key of auth.db, as the service has it. Where systemd keeps it: "
@@ -88,145 +38,204 @@ HINT = (
 )
 
 
-def read_with_key(where: Paths, *, providers: bool = False) -> OpenedConfiguration:
-    """Return what a command needs of the configuration; a ConfigError names the way to supply a missing master key.
+class OpenedConfiguration(Struct, frozen=True):
+    """A configuration that was read and has no errors."""
+
+    places: Paths
+    config: Config
+    first_run: bool
+    """There is no configuration file yet; `config` is the one that the first run will write."""
+    game: GameSettings = field(default_factory=GameSettings)
+    """The defaults if game.json was not read."""
+
+
+def read_all(places: Paths) -> OpenedConfiguration:
+    """Read authentication.json and game.json; report the errors of both at once."""
+    errors: list[ConfigError] = []
+    opened, game = None, None
+    try:
+        opened = read(places)
+    except ConfigError as e:
+        errors.append(e)
+    try:
+        game = read_game_settings(places)
+    except ConfigError as e:
+        errors.append(e)
+    if opened is None or game is None:
+        raise errors[0] if len(errors) == 1 else ConfigErrors(errors)
+    return replace(opened, game=game)
+
+
+def read(places: Paths, *, providers: bool = True) -> OpenedConfiguration:
+    """Read and validate authentication.json; erase the secrets that it names from the environment.
 
     Without `providers` their secrets are not read.
     """
+    text = paths.read_config(places)
+    loaded = load(
+        paths.FIRST_RUN if text is None else text,
+        dict(os.environ),
+        paths.read_file,
+        str(places.config),
+        providers=providers,
+    )
+    erase_variables(loaded.secret_names)
+    for warning in loaded.warnings:
+        warn(warning)
+    return OpenedConfiguration(places, loaded.config, first_run=text is None)
+
+
+def read_with_key(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
+    """Read authentication.json like `read`; a ConfigError also names the way to supply a missing master key."""
     try:
-        return read(where, providers=providers)
+        return read(places, providers=providers)
     except ConfigError as e:
         unset = any(problem.path == ("master_key_env",) for problem in e.problems)
-        raise ConfigError(str(where.config), e.problems, HINT if unset else "") from None
+        raise ConfigError(str(places.config), e.problems, HINT if unset else "") from None
+
+
+def read_game_settings(places: Paths) -> GameSettings:
+    """Read game.json; return the defaults if there is no such file."""
+    text = paths.read_game(places)
+    return GameSettings() if text is None else parse_game(text, str(places.game))
 
 
 class CommandContext(Struct, frozen=True):
-    """The options before a command's name."""
+    """The options that come before a command's name."""
 
     config: str | None
     data: str | None
     development: bool
 
     def places(self, config: str | None = None, data: str | None = None) -> Paths:
-        """Options behind the command's name win."""
+        """Return the paths; the arguments are options behind the command's name, which win."""
         return paths.find(os.environ, config or self.config, data or self.data, development=self.development)
 
     def open(self) -> "KeyedDatabases":
-        """auth.db and its key, or a Refusal."""
+        """Return the databases with the key of auth.db; raise SetupError or ConfigError if the key cannot be had."""
         harden()
-        where = self.places()
-        opened = read_with_key(where)
+        places = self.places()
+        opened = read_with_key(places)
         runner = ran_by()
-        switch_to_owner(where.data)
-        refuse_unfinished(where.data)
-        config = opened.judged.config
-        choice = keys.choose(where.data, config.master_key, token_bytes, config.master_key_origin)
-        return KeyedDatabases(where.data, runner, config, choice)
+        switch_to_owner(places.data)
+        refuse_unfinished(places.data)
+        return KeyedDatabases.of(opened, runner)
 
     def open_keyless(self) -> "OfflineDatabases":
-        """auth.db for a command that looks nothing up by a name; no key is asked for."""
+        """Return the databases for a command that looks up no name and so needs no key."""
         harden()
-        where, runner = self.places(), ran_by()
-        switch_to_owner(where.data)
-        refuse_unfinished(where.data)
-        return OfflineDatabases(where.data, runner)
+        places, runner = self.places(), ran_by()
+        switch_to_owner(places.data)
+        refuse_unfinished(places.data)
+        return OfflineDatabases(places.data, runner)
 
 
 class OfflineDatabases(Struct, frozen=True):
-    """Both stores, to be worked on beside the running service."""
+    """The databases of a data folder, which the running service may use at the same time.
+
+    Each call runs one short transaction and raises CommandFailed or SetupError with the reason if it fails.
+    """
 
     data: Path
     ran_by: str
 
-    def auth(self, unit: Callable[[Connection], T]) -> T:
-        """One transaction on auth.db; NotDone with the reason when it cannot be done."""
-        return self._do(run_transaction, self.data / AUTH_DB, unit)
+    def write_auth(self, transaction: Callable[[Connection], T]) -> T:
+        """Run a write transaction on auth.db."""
+        return self._run(run_transaction, AUTH_DB, transaction)
 
-    def state(self, unit: Callable[[Connection], T]) -> T:
-        """One transaction on state.db."""
-        return self._do(run_transaction, self.data / STATE_DB, unit)
+    def write_state(self, transaction: Callable[[Connection], T]) -> T:
+        """Run a write transaction on state.db."""
+        return self._run(run_transaction, STATE_DB, transaction)
 
-    def look(self, unit: Callable[[Connection], T]) -> T:
-        """What a unit reads in auth.db."""
-        return self._do(run_read, self.data / AUTH_DB, unit)
+    def read_auth(self, transaction: Callable[[Connection], T]) -> T:
+        """Run a read transaction on auth.db."""
+        return self._run(run_read, AUTH_DB, transaction)
 
-    def look_at_state(self, unit: Callable[[Connection], T]) -> T:
-        """What a unit reads in state.db."""
-        return self._do(run_read, self.data / STATE_DB, unit)
+    def read_state(self, transaction: Callable[[Connection], T]) -> T:
+        """Run a read transaction on state.db."""
+        return self._run(run_read, STATE_DB, transaction)
 
-    def tell(self, connection: Connection, command: str, player_id: str | None) -> None:
-        """Within a unit: the service's log will say who ran what."""
+    def record(self, connection: Connection, command: str, player_id: str | None) -> None:
+        """Within a transaction on auth.db, record for the service's log who ran which command."""
         command_log.add_entry(connection, command, player_id, self.ran_by, now_ms())
 
-    def _do(
-        self, run: Callable[[Path, Callable[[Connection], T]], T], path: Path, unit: Callable[[Connection], T]
+    def _run(
+        self, run: Callable[[Path, Callable[[Connection], T]], T], name: str, transaction: Callable[[Connection], T]
     ) -> T:
+        path = self.data / name
         if not path.exists():
-            raise DatabaseNotFound(path.name, self.data)
+            raise DatabaseNotFound(name, self.data)
         try:
-            with keys.refusing(path):
-                return run(path, unit)
+            with keys.database_errors(path):
+                return run(path, transaction)
         except PlayerError as e:
             raise CommandFailed(str(e)) from None
 
 
 class KeyedDatabases(OfflineDatabases, frozen=True):
-    """The same, with the key of auth.db at hand."""
+    """The databases of a data folder, with the key of auth.db."""
 
     config: Config
     _choice: keys.KeyChoice
 
+    @classmethod
+    def of(cls, opened: OpenedConfiguration, ran_by: str) -> "KeyedDatabases":
+        """Return the databases of a configuration that was read, with the key that it names."""
+        data, config = opened.places.data, opened.config
+        choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
+        return cls(data, ran_by, config, choice)
+
     @property
     def keys(self) -> Keys:
-        """Of the key that auth.db is written with; NotDone when there is none yet."""
+        """Return the keys that auth.db is written with; raise CommandFailed if there are none yet."""
         if self._choice.made:
             raise DatabaseNotFound(AUTH_DB, self.data)
         return Keys.of(self._choice.before or self._choice.key, token_bytes)
 
-    def run(self, unit: Callable[[Connection, Keys], T]) -> T:
-        """One transaction on auth.db, with the key checked inside it; NotDone when it cannot be done."""
+    def write(self, transaction: Callable[[Connection, Keys], T]) -> T:
+        """Run a write transaction on auth.db, in which the key is checked first."""
         keys_now = self.keys
         source = KeySource.FILE if self._choice.before is not None else self._choice.source
 
         def checked(connection: Connection) -> T:
             keyring.check_key(connection, keys_now, source, now_ms())
-            return unit(connection, keys_now)
+            return transaction(connection, keys_now)
 
-        return self.auth(checked)
+        return self.write_auth(checked)
 
-    def read(self, unit: Callable[[Connection, Keys], T]) -> T:
-        """What a unit reads in auth.db with the key, which was found to fit."""
+    def read(self, transaction: Callable[[Connection, Keys], T]) -> T:
+        """Run a read transaction on auth.db; the key was compared when it was chosen."""
         keys_now = self.keys
-        return self.look(lambda connection: unit(connection, keys_now))
+        return self.read_auth(lambda connection: transaction(connection, keys_now))
 
 
-def found(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
-    """By id or local name; NotDone for a player who is being erased."""
+def get_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
+    """Return the player with this id or local name; raise CommandFailed if the player is being erased."""
     named = find_named(connection, keys, who)
     if named.player.state == "erasing":
-        raise CommandFailed("This player is being erased.")
+        raise CommandFailed("This player is being erased. Name another player.")
     return named
 
 
-def pending(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
-    """By the code that the player's page shows, by id or by local name; NotDone for one who does not wait."""
+def get_pending_player(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
+    """Return the player with this code, id or local name; raise CommandFailed if they do not wait for approval."""
     waiting = list_players(connection, keys.sealer, "pending")
     by_code = [named for named in waiting if same_code(approval_code(keys.indexer, named.player.player_id), who)]
     if len(by_code) > 1:
-        raise CommandFailed("Two newcomers have this code; give the id: gamed players list --pending")
+        raise CommandFailed("Two players have this code. Give the id, as shown by: gamed players list --pending")
     try:
-        named = by_code[0] if by_code else found(connection, keys, who)
+        named = by_code[0] if by_code else get_player(connection, keys, who)
     except PlayerUnknown:
         raise CommandFailed(
-            f"Nobody waits with the code, name or id {who!r}; see: gamed players list --pending"
+            f"No player with the code, name or id {who!r} waits for approval. See: gamed players list --pending"
         ) from None
     if named.player.state != "pending":
-        raise CommandFailed(f"This player is {named.player.state} and does not wait for you.")
+        raise CommandFailed(f"This player is {named.player.state} and does not wait for approval.")
     return named
 
 
-def described(named: NamedPlayer, keys: Keys) -> dict[str, object]:
-    """A player in JSON."""
+def player_members(named: NamedPlayer, keys: Keys) -> dict[str, object]:
+    """Return a player as JSON members."""
     player, last = named.player, named.player.last_sign_in_ms
     waiting = player.state == "pending"
     return {
@@ -240,11 +249,11 @@ def described(named: NamedPlayer, keys: Keys) -> dict[str, object]:
     }
 
 
-def report(done: Mapping[str, object], text: str, *, as_json: bool) -> None:
-    """What a command did, for a script or for a person."""
-    echo(json.dumps(done) if as_json else text)
-
-
-def called(named: NamedPlayer) -> str:
-    """What a person calls them."""
+def display_name(named: NamedPlayer) -> str:
+    """Return the local name with the id, or the id alone."""
     return f"{named.name} ({named.player.player_id})" if named.name else named.player.player_id
+
+
+def report(result: Mapping[str, object], text: str, *, as_json: bool) -> None:
+    """Print the result of a command, as JSON for a script or as text for a person."""
+    echo(json.dumps(result) if as_json else text)

@@ -81,7 +81,7 @@ class DevServiceMaker(Struct, frozen=True):
         from gamed.cli import dev_setup
 
         channels = dev_setup.prepare_assets(opened.places.data, opened.game, self.plan.assets)
-        players = dev_setup.prepare_players(self.plan.place, opened.judged.config)
+        players = dev_setup.prepare_players(self.plan.place, opened.config)
         if self.script is None:
             self._tell(players, channels)
 
@@ -226,7 +226,7 @@ class Command(click.ParamType[tuple[str, ...]]):
 )
 @click.pass_obj
 def dev(
-    host: CommandContext,
+    context: CommandContext,
     /,
     *,
     folder: str | None,
@@ -248,9 +248,9 @@ def dev(
     from gamed.cli import dev_setup  # late: most of Twisted, and the development provider
 
     with exit_on_error():
-        if host.config or host.data:
+        if context.config or context.data:
             raise SetupError("`gamed dev` makes a configuration and data of its own; name a place with --folder DIR.")
-        kept = _place(host, folder, temporary=bool(script))
+        kept = _place(context, folder, temporary=bool(script))
         port, provider_port, static_port = _ports(ports, free=bool(script))
         roots, content = [root.absolute() for root in statics], assets and assets.absolute()
         plan = DevOptions(
@@ -272,10 +272,10 @@ def dev(
         run(plan if kept else replace(plan, place=Path(mkdtemp(prefix="gamed-dev-"))))
 
 
-def _place(host: CommandContext, folder: str | None, *, temporary: bool) -> Path | None:
+def _place(context: CommandContext, folder: str | None, *, temporary: bool) -> Path | None:
     if folder:
         return Path(folder).absolute()
-    in_checkout = host.development and (PACKAGE.parent / "setup.py").is_file()
+    in_checkout = context.development and (PACKAGE.parent / "setup.py").is_file()
     return PACKAGE.parent / BUILD / "dev" if in_checkout and not temporary else None
 
 

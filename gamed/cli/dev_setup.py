@@ -32,9 +32,9 @@ from twisted.internet.threads import deferToThread
 from gamed.assets.errors import PublishRefused
 from gamed.assets.publish import Publisher, PublishRequest
 from gamed.assets.store import FOLDER, AssetStore
-from gamed.cli.assets_context import refusing
+from gamed.cli.assets_context import asset_errors
 from gamed.cli.errors import SetupError
-from gamed.cli.output import growing
+from gamed.cli.output import measured
 from gamed.cli.paths import AUTH_DB, read_file, write_whole
 from gamed.cli.players import sign_in
 from gamed.cli.process import Lock
@@ -119,7 +119,7 @@ def clear(folder: Path) -> None:
             return
         _kept(folder, folder / FILE_NAME)
         if (folder / DATA).is_dir():
-            Lock.take(folder / DATA).release()
+            Lock.acquire(folder / DATA).release()
         rmtree(folder)
     except OSError as e:
         raise SetupError(f"{folder} cannot be removed ({e.strerror}).") from None
@@ -237,7 +237,7 @@ def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Seque
     The channels there are, with their releases.
     """
     store = AssetStore(data / FOLDER)
-    publisher = Publisher(store, growing, now_ms, 0, game.assets.keep_releases)
+    publisher = Publisher(store, measured, now_ms, 0, game.assets.keep_releases)
     if folder is not None:
         _publish(publisher, PublishRequest(folder, "stable", "gamed dev"))
     elif not store.channels():
@@ -252,7 +252,7 @@ def prepare_assets(data: Path, game: GameSettings, folder: Path | None) -> Seque
 
 def _publish(publisher: Publisher, order: PublishRequest) -> None:
     try:
-        with refusing(order.folder):
+        with asset_errors(order.folder):
             publisher.publish(order)
     except PublishRefused as e:
         reasons = [f"  {refused.path}: {refused.reason}" for refused in e.refused[:SHOWN_REFUSALS]]

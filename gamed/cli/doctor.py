@@ -1,10 +1,6 @@
-"""`gamed doctor --public --write`: saves of a player made for this, who is erased afterwards.
+"""`gamed doctor` checks this machine, or the public address as a player would use it, and prints findings.
 
-What `gamed doctor --public` asks the public address, as a player's machine would.
-
-What `gamed doctor` does: the steps taken, one after the other, and the findings told.
-
-`gamed doctor`: looks at this machine, or at the public address, and says what to do about what it finds.
+With --write it also saves as a new player, who is erased afterwards.
 """
 
 import json
@@ -18,9 +14,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import click
+from msgspec.structs import replace
 
-from gamed.cli import doctor_local, keys, paths
-from gamed.cli.context import CommandContext, KeyedDatabases, OpenedConfiguration, read_with_key
+from gamed.cli import doctor_local
+from gamed.cli.context import CommandContext, KeyedDatabases, OpenedConfiguration, read_game_settings, read_with_key
 from gamed.cli.doctor_local import Step, instance
 from gamed.cli.errors import CONFIGURATION, CommandFailed, SetupError, echo, exit_on_error, exit_with
 from gamed.cli.http_client import REQUEST_TIMEOUT_SECONDS, ask
@@ -28,11 +25,10 @@ from gamed.cli.output import TEXT, json_option, progress
 from gamed.cli.paths import Paths
 from gamed.cli.players import sign_in
 from gamed.cli.process import harden, ran_by, switch_to_owner
-from gamed.cli.removal import at_once, departures_of
+from gamed.cli.removal import removal_service, run_inline
 from gamed.cli.restore_journal import refuse_unfinished
 from gamed.clock import now_ms
 from gamed.config.errors import ConfigError, InvalidValue
-from gamed.config.game import GameSettings, parse_game
 from gamed.config.model import Config
 from gamed.config.validators import parse_public_url
 from gamed.crypto import Keys
@@ -54,36 +50,223 @@ from gamed.players.tables import Player
 from gamed.saves.limits import SaveLimits
 from gamed.structs import Component
 
+FORGED = {"X-Forwarded-For": "203.0.113.9, 127.0.0.1"}
+FAMILIES = ("/auth/sessions", "/game/saves", "/assets/stable")
+OPERATOR_ONLY = ("/metrics", "/readyz")
+WRITING = "ETag, If-Match, ranges, a save of 2 MiB, a wait of 25 s"
+"""The name of what is skipped without --write."""
 SIZE = 2 * 1024 * 1024
 SLOT = "/game/saves/doctor"
 FIRST, LAST = 1000, 1999
-NEVER = '"9-0000000000000000"'
+UNKNOWN_TAG = '"9-0000000000000000"'
 """A tag that the save never had."""
 NOTE = "made by gamed doctor, to be erased"
 
 
+@click.command()
+@click.option(
+    "--public",
+    metavar="[URL]",
+    type=TEXT,
+    is_flag=False,
+    flag_value="",
+    help="Ask the public address instead, as players do. [default: public_url]",
+)
+@click.option("--write", is_flag=True, help="With --public: also write saves, as a player who is erased afterwards.")
+@json_option
+@click.pass_obj
+def doctor(context: CommandContext, public: str | None, write: bool, as_json: bool) -> None:
+    """Find what is wrong with this server, and print what to do about it. [key]
+
+    The exit code is 0 if there is no problem (there may be warnings), 1 if there is one, 78 if the configuration must
+    be corrected first.
+    """
+    if write and public is None:
+        raise click.UsageError("--write needs --public. Pass both.")
+    with exit_on_error():
+        harden()
+        if public is None:
+            print_findings(*check_machine(context.places()), as_json=as_json)
+        else:
+            found = list(check_public(context.places(), public, write=write))
+            print_findings(found, None, as_json=as_json)
+
+
+def print_findings(findings: Sequence[Finding], refused: Exception | None, *, as_json: bool) -> None:
+    if as_json:
+        bad = any_problem(findings)
+        echo(json.dumps({"ok": not bad, "findings": [finding.members() for finding in findings]}))
+    else:
+        echo("\n".join(lines(findings)))
+    if refused is not None:
+        exit_with(CONFIGURATION, f"gamed: {summary(findings)}; the configuration must be corrected first")
+    if any_problem(findings):
+        raise CommandFailed(summary(findings))
+    if not as_json:
+        echo(summary(findings))
+
+
+def check_machine(places: Paths) -> tuple[list[Finding], Exception | None]:
+    """Return the findings about this machine, and the error of the configuration if there is one."""
+    opened, refused = None, None
+    try:
+        opened = _read(places, providers=True)
+    except (ConfigError, SetupError) as e:
+        refused = e
+        problems = e.problems if isinstance(e, ConfigError) else ()
+        if any(problem.path[-1:] == ("client_secret_env",) for problem in problems):
+            opened = _read_without_secrets(places)
+    switch_to_owner(places.data)
+    found = list(doctor_local.unreadable(refused)) if refused else []
+    return [*found, *_run_steps(doctor_local.steps(places, opened, complete=refused is None))], refused
+
+
+def check_public(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
+    """Yield findings about the address `url`, or public_url for ""; each request is sent when its finding is due."""
+    opened = _read(places)
+    base, runner = public_base(url, opened.config), ran_by()
+    switch_to_owner(places.data)
+    probe = probe_public(base, places.data)
+    yield from probe.findings
+    if not probe.answered:
+        yield skipped("everything else", "the address does not answer")
+        return
+    yield from _run_steps(public_steps(base, opened.config))
+    if not write:
+        yield skipped(WRITING, "they need a player", "Add --write: a player is made for it, and erased afterwards.")
+    elif not probe.ours:
+        yield skipped(WRITING, "it is not the server of this data folder, and gets no token of its players")
+    else:
+        # CommandContext.open() would read the key again, which is in no environment any more.
+        with trial_player(KeyedDatabases.of(opened, runner)) as token:
+            yield from _run_steps(TrialPlayer(base, token, opened.game.saves).steps())
+
+
+def _read(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
+    """Read both configuration files; without `providers` their secrets are not read."""
+    opened = read_with_key(places, providers=providers)
+    if opened.first_run:
+        raise SetupError(f"There is no {places.config} yet. `gamed serve` writes one.")
+    refuse_unfinished(places.data)
+    return replace(opened, game=read_game_settings(places))
+
+
+def _read_without_secrets(places: Paths) -> OpenedConfiguration | None:
+    """Return the configuration if only providers' secrets are wrong with it: no other check needs them."""
+    try:
+        return _read(places)
+    except (ConfigError, SetupError):
+        return None
+
+
+def _run_steps(steps: Sequence[Step]) -> list[Finding]:
+    with progress(steps, "doctor") as shown:
+        return [finding for step in shown for finding in _run_step(step)]
+
+
+def _run_step(step: Step) -> list[Finding]:
+    """Run a step; an OSError becomes a finding, so that the other steps still run."""
+    try:
+        return step()
+    except OSError as e:
+        text = f"{e.filename or 'a file'} cannot be read ({e.strerror})"
+        return [problem("access", text, "Give the owner of the data folder access to it, or run this as that user.")]
+
+
+class PublicProbe(NamedTuple):
+    """The first response of the public address, and whether this data folder's server sent it."""
+
+    findings: list[Finding]
+    answered: bool
+    ours: bool
+    """It is the server of this data folder: only then does it get a token."""
+
+
+def public_base(text: str, config: Config) -> str:
+    """Return the address to ask in canonical form, public_url for ""; raise click.UsageError if there is none."""
+    chosen = text or config.public_url
+    if chosen is None:
+        raise click.UsageError("There is no public_url in authentication.json. Name the address: --public URL")
+    try:
+        return str(parse_public_url(chosen))
+    except InvalidValue as e:
+        raise click.BadParameter(str(e), param_hint="--public") from None
+
+
+def probe_public(base: str, data: Path) -> PublicProbe:
+    """Send GET /healthz to the public address."""
+    answer = ask(f"{base}/healthz")
+    if isinstance(answer, HttpFailure):
+        return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
+    here = instance(data)
+    ends_ms = answer.certificate_ends_ms
+    findings = [
+        doctor_public.check_health(answer),
+        doctor_public.check_instance(answer, here),
+        doctor_public.check_certificate(ends_ms, now_ms()),
+    ]
+    return PublicProbe(findings, answered=True, ours=here is not None and answer.headers.get("gamed-instance") == here)
+
+
+def public_steps(base: str, config: Config) -> list[Step]:
+    """Return the checks of an address that answers; they send no credential."""
+    provider = next(iter(config.providers), "discord")
+    return [
+        partial(_policy, base, config),
+        lambda: [doctor_public.check_forged(ask(f"{base}/healthz", headers=FORGED))],
+        *(partial(_family, base, path) for path in FAMILIES),
+        lambda: [doctor_public.check_callback(provider, ask(f"{base}/auth/{provider}/callback"))],
+        *(partial(_operator_only, base, path) for path in OPERATOR_ONLY),
+        partial(_plain, base),
+    ]
+
+
+def _policy(base: str, config: Config) -> list[Finding]:
+    first, second = (ask(f"{base}/auth/config") for _ in range(2))
+    if not isinstance(first, HttpReply) or not isinstance(second, HttpReply):
+        return [doctor_public.check_unreached(base, each) for each in (first, second) if isinstance(each, HttpFailure)]
+    policy = doctor_public.check_policy(first, config.mode.value, tuple(config.providers))
+    return [policy, doctor_public.check_caching(first, second)]
+
+
+def _family(base: str, path: str) -> list[Finding]:
+    return [doctor_public.check_family(path, ask(base + path))]
+
+
+def _operator_only(base: str, path: str) -> list[Finding]:
+    return [doctor_public.check_operator_only(path, ask(base + path))]
+
+
+def _plain(base: str) -> list[Finding]:
+    parts = urlsplit(base)
+    if parts.scheme != "https" or parts.port is not None:
+        return [skipped("http", "only for an https address without a port")]
+    host = parts.netloc
+    return [doctor_public.check_plain(host, ask(f"http://{host}/healthz"))]
+
+
 @contextmanager
 def trial_player(store: KeyedDatabases) -> Iterator[str]:
-    """The access token of a new player, who is erased with every save however this ends."""
+    """Create a player and yield an access token; afterwards erase the player with all saves."""
     player_id = new_player_id(token_bytes)
 
-    def unit(connection: Connection, keys: Keys) -> str:
+    def transaction(connection: Connection, keys: Keys) -> str:
         now = now_ms()
         player_tables.create_player(connection, player_id, now)
         player_tables.set_note(connection, keys.sealer, player_id, NOTE)
         player = Player(player_id, "active", owner=False, created_ms=now, last_sign_in_ms=None)
-        store.tell(connection, "doctor", player_id)
+        store.record(connection, "doctor", player_id)
         return str(sign_in(connection, keys, player, store.config)["access_token"])
 
-    token = store.run(unit)
+    token = store.write(transaction)
     try:
         yield token
     finally:
-        at_once(departures_of(store).erase(player_id))
+        run_inline(removal_service(store).erase(player_id))
 
 
-class Trial(Component, frozen=True):
-    """Requests of that player."""
+class TrialPlayer(Component, frozen=True):
+    """The requests that a new player sends to the public address."""
 
     _base: str
     _token: str
@@ -106,7 +289,7 @@ class Trial(Component, frozen=True):
             doctor_public.check_read(get({"Accept-Encoding": "gzip, br"}), body, tag),
             doctor_public.check_unchanged(get({"If-None-Match": tag})),
             doctor_public.check_range(get({"Range": f"bytes={FIRST}-{LAST}"}), part),
-            doctor_public.check_conflict(self._ask("PUT", SLOT, {"If-Match": NEVER}, b"another device's save")),
+            doctor_public.check_conflict(self._ask("PUT", SLOT, {"If-Match": UNKNOWN_TAG}, b"another device's save")),
         ]
 
     def _wait(self) -> list[Finding]:
@@ -129,203 +312,3 @@ class Trial(Component, frozen=True):
     ) -> Reached:
         fields = {"Authorization": f"Bearer {self._token}", **headers}
         return ask(self._base + target, method, fields, body, timeout)
-
-
-FORGED = {"X-Forwarded-For": "203.0.113.9, 127.0.0.1"}
-FAMILIES = ("/auth/sessions", "/game/saves", "/assets/stable")
-SHUT = ("/metrics", "/readyz")
-
-
-class PublicProbe(NamedTuple):
-    """The first answer of the public address, and whose it is."""
-
-    findings: list[Finding]
-    answered: bool
-    ours: bool
-    """It is the server of this data folder: only then is it given a token."""
-
-
-def base_of(text: str, config: Config) -> str:
-    """The address to ask, in canonical form; "" is public_url. click.UsageError when there is none."""
-    chosen = text or config.public_url
-    if chosen is None:
-        raise click.UsageError("There is no public_url in authentication.json; name the address: --public URL")
-    try:
-        return str(parse_public_url(chosen))
-    except InvalidValue as e:
-        raise click.BadParameter(str(e), param_hint="--public") from None
-
-
-def meet(base: str, data: Path) -> PublicProbe:
-    """GET /healthz."""
-    answer = ask(f"{base}/healthz")
-    if isinstance(answer, HttpFailure):
-        return PublicProbe([doctor_public.check_unreached(base, answer)], answered=False, ours=False)
-    here = instance(data)
-    ends_ms = answer.certificate_ends_ms
-    findings = [
-        doctor_public.check_health(answer),
-        doctor_public.check_instance(answer, here),
-        doctor_public.check_certificate(ends_ms, now_ms()),
-    ]
-    return PublicProbe(findings, answered=True, ours=here is not None and answer.headers.get("gamed-instance") == here)
-
-
-def steps(base: str, config: Config) -> list[Step]:
-    """What is asked once the address answers; no credential is sent."""
-    provider = next(iter(config.providers), "discord")
-    return [
-        partial(_policy, base, config),
-        lambda: [doctor_public.check_forged(ask(f"{base}/healthz", headers=FORGED))],
-        *(partial(_family, base, path) for path in FAMILIES),
-        lambda: [doctor_public.check_callback(provider, ask(f"{base}/auth/{provider}/callback"))],
-        *(partial(_shut, base, path) for path in SHUT),
-        partial(_plain, base),
-    ]
-
-
-def _policy(base: str, config: Config) -> list[Finding]:
-    first, second = (ask(f"{base}/auth/config") for _ in range(2))
-    if not isinstance(first, HttpReply) or not isinstance(second, HttpReply):
-        return [doctor_public.check_unreached(base, each) for each in (first, second) if isinstance(each, HttpFailure)]
-    policy = doctor_public.check_policy(first, config.mode.value, tuple(config.providers))
-    return [policy, doctor_public.check_caching(first, second)]
-
-
-def _family(base: str, path: str) -> list[Finding]:
-    return [doctor_public.check_family(path, ask(base + path))]
-
-
-def _shut(base: str, path: str) -> list[Finding]:
-    return [doctor_public.check_shut(path, ask(base + path))]
-
-
-def _plain(base: str) -> list[Finding]:
-    parts = urlsplit(base)
-    if parts.scheme != "https" or parts.port is not None:
-        return [skipped("http", "only for an https address without a port")]
-    host = parts.netloc
-    return [doctor_public.check_plain(host, ask(f"http://{host}/healthz"))]
-
-
-WRITING = "ETag, If-Match, ranges, a save of 2 MiB, a wait of 25 s"
-
-
-def on_this_machine(places: Paths) -> tuple[list[Finding], Exception | None]:
-    """Return the findings, and what is wrong with the configuration."""
-    opened, refused = None, None
-    try:
-        opened = _read(places, providers=True)
-    except (ConfigError, SetupError) as e:
-        refused = e
-        problems = e.problems if isinstance(e, ConfigError) else ()
-        if any(problem.path[-1:] == ("client_secret_env",) for problem in problems):
-            opened = _without_secrets(places)
-    switch_to_owner(places.data)
-    found = list(doctor_local.unreadable(refused)) if refused else []
-    return [*found, *_taken(doctor_local.steps(places, opened, complete=refused is None))], refused
-
-
-def _without_secrets(places: Paths) -> OpenedConfiguration | None:
-    """Return the configuration if nothing but providers' secrets is wrong with it: no other check needs them."""
-    try:
-        return _read(places)
-    except (ConfigError, SetupError):
-        return None
-
-
-def _read(places: Paths, *, providers: bool = False) -> OpenedConfiguration:
-    """Return both files; without `providers` their secrets are not read."""
-    opened = read_with_key(places, providers=providers)
-    if opened.first_run:
-        raise SetupError(f"There is no {places.config} yet; `gamed serve` writes one.")
-    refuse_unfinished(places.data)
-    text = paths.read_game(places)
-    game = GameSettings() if text is None else parse_game(text, str(places.game))
-    return OpenedConfiguration(places, opened.judged, first_run=False, game=game)
-
-
-def from_outside(places: Paths, url: str, *, write: bool) -> Iterator[Finding]:
-    """Of the address `url`, "" for public_url; a step is taken when its finding is asked for."""
-    opened = _read(places)
-    base, runner = base_of(url, opened.judged.config), ran_by()
-    switch_to_owner(places.data)
-    met = meet(base, places.data)
-    yield from met.findings
-    if not met.answered:
-        yield skipped("everything else", "the address does not answer")
-        return
-    yield from _taken(steps(base, opened.judged.config))
-    if not write:
-        yield skipped(WRITING, "they need a player", "Add --write: a player is made for it, and erased afterwards.")
-    elif not met.ours:
-        yield skipped(WRITING, "it is not the server of this data folder, and gets no token of its players")
-    else:
-        with trial_player(_store(opened, runner)) as token:
-            yield from _taken(Trial(base, token, opened.game.saves).steps())
-
-
-def _store(opened: OpenedConfiguration, runner: str) -> KeyedDatabases:
-    """As Host.open() does, which cannot read the key a second time: it is in no environment any more."""
-    data, config = opened.places.data, opened.judged.config
-    choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
-    return KeyedDatabases(data, runner, config, choice)
-
-
-def _taken(steps: Sequence[Step]) -> list[Finding]:
-    with progress(steps, "doctor") as shown:
-        return [finding for step in shown for finding in _found(step)]
-
-
-def _found(step: Step) -> list[Finding]:
-    """A step that is kept from looking does not keep the others from it."""
-    try:
-        return step()
-    except OSError as e:
-        said = f"{e.filename or 'a file'} cannot be looked at ({e.strerror})"
-        return [problem("access", said, "Let the owner of the data folder come to it, or run this as that user.")]
-
-
-def print_findings(findings: Sequence[Finding], refused: Exception | None, *, as_json: bool) -> None:
-    if as_json:
-        bad = any_problem(findings)
-        echo(json.dumps({"ok": not bad, "findings": [finding.members() for finding in findings]}))
-    else:
-        echo("\n".join(lines(findings)))
-    if refused is not None:
-        exit_with(CONFIGURATION, f"gamed: {summary(findings)}; the configuration must be mended first")
-    if any_problem(findings):
-        raise CommandFailed(summary(findings))
-    if not as_json:
-        echo(summary(findings))
-
-
-@click.command(short_help="[key] Look for what is wrong with this server.")
-@click.option(
-    "--public",
-    metavar="[URL]",
-    type=TEXT,
-    is_flag=False,
-    flag_value="",
-    help="Ask the public address instead, as players do. [default: public_url]",
-)
-@click.option("--write", is_flag=True, help="With --public: also write saves, as a player who is erased afterwards.")
-@json_option
-@click.pass_obj
-def doctor(host: CommandContext, public: str | None, write: bool, as_json: bool) -> None:
-    """Look for what is wrong with this server, and say what to do about it. [key]
-
-    Ends with 0 if there is no problem (there may be warnings), 1 if there is one, 78 if the configuration must be
-    mended first.
-    """
-    if write and public is None:
-        raise click.UsageError("--write goes with --public.")
-    with exit_on_error():
-        harden()
-        pass  # GONE  # late: no other command needs what it looks with
-
-        if public is None:
-            print_findings(*on_this_machine(host.places()), as_json=as_json)
-        else:
-            found = list(from_outside(host.places(), public, write=write))
-            print_findings(found, None, as_json=as_json)

@@ -1,4 +1,4 @@
-"""What `gamed doctor` looks at on this machine. Nothing is changed, but that a key file others can read is closed."""
+"""`gamed doctor` checks this machine; the only change is that a key file is closed to other users."""
 
 import os
 import resource
@@ -16,9 +16,9 @@ from gamed.cli import keys
 from gamed.cli.context import OpenedConfiguration
 from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.http_client import ask, ask_on, to_server
-from gamed.cli.listen import described
+from gamed.cli.listen import describe
 from gamed.cli.paths import AUTH_DB, STATE_DB, Paths
-from gamed.cli.process import noted
+from gamed.cli.process import read_listeners
 from gamed.clock import now_ms
 from gamed.config.model import Config, Provider
 from gamed.database.errors import DatabaseError
@@ -32,11 +32,11 @@ from gamed.providers.discovery import ALGORITHMS, PRESET_ALGORITHMS, metadata_ur
 
 Step = Callable[[], list[Finding]]
 RESERVED_FILES = 256
-"""Beside those of players' connections, as the service keeps them free."""
+"""Files beside the connections of players, as many as the service reserves."""
 
 
 def facts(path: Path) -> FileFacts | None:
-    """None when it is not there; OSError when it may not be looked at."""
+    """Return mode and owner of a file; None if it does not exist; raise OSError if it may not be read."""
     try:
         state = path.stat()
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
     ]
     if opened is None:
         return without
-    config = opened.judged.config
+    config = opened.config
     offsets: list[int] = []
     return [
         lambda: _configuration(places, complete=complete),
@@ -66,14 +66,14 @@ def steps(places: Paths, opened: OpenedConfiguration | None, *, complete: bool) 
         partial(_disk, places.data, opened.game.saves.min_free_bytes),
         partial(_key, places.data, config),
         partial(_limits, config),
-        lambda: [doctor_local.check_proxies(config, local=_only_here(places.data))],
+        lambda: [doctor_local.check_proxies(config, local=_is_local(places.data))],
         *(partial(_provider, config, provider, offsets) for provider in config.providers.values()),
         lambda: [doctor_local.check_clock(min(offsets, key=abs) if offsets else None)],
     ]
 
 
 def server(data: Path) -> Reached | None:
-    """What the server of this folder says of its health; None when it left no word of where it listens."""
+    """Ask the server of this folder for its health; return None if its address is not known."""
     try:
         return ask_on(to_server(data), "/healthz")
     except (CommandFailed, OSError):
@@ -81,7 +81,7 @@ def server(data: Path) -> Reached | None:
 
 
 def instance(data: Path) -> str | None:
-    """Of the server of this folder, if it answers."""
+    """Return the instance id of the server of this folder, if it answers."""
     answer = server(data)
     return answer.headers.get("gamed-instance") if isinstance(answer, HttpReply) else None
 
@@ -89,7 +89,7 @@ def instance(data: Path) -> str | None:
 def _configuration(places: Paths, *, complete: bool) -> list[Finding]:
     try:
         found = facts(places.config)
-    except OSError:  # it was read before root became the service's user, whom systemd may keep from it
+    except OSError:  # it was read before root became the service's user, who may have no access
         found = None
     findings = [] if found is None else [doctor_local.check_config_file(str(places.config), found)]
     return [finding for finding in findings if complete or finding.level is not Level.OK]
@@ -102,8 +102,7 @@ def _files(places: Paths) -> list[Finding]:
         found = facts(places.data / name)
         if folder is not None and found is not None:
             secret = name == keys.FILE_NAME
-            judged = doctor_local.check_file(name, str(places.data / name), found, folder.uid, secret=secret)
-            findings.append(judged)
+            findings.append(doctor_local.check_file(name, str(places.data / name), found, folder.uid, secret=secret))
     return findings
 
 
@@ -119,7 +118,7 @@ def _store(path: Path) -> list[Finding]:
             problem(
                 path.name,
                 f"cannot be used: {e}",
-                "See whose file it is; run gamed check data, and if it is damaged restore a backup.",
+                "Check the owner of the file. Run gamed check data, and if the file is damaged restore a backup.",
             )
         ]
 
@@ -130,24 +129,24 @@ def _quick(connection: Connection) -> list[str]:
 
 
 def _assets(store: AssetStore) -> list[Finding]:
-    """Nothing is said where nothing is published."""
+    """Check the channels; return no finding if nothing is published."""
     if facts(store.folder) is None:
         return []
-    flaws: list[str] = []
+    errors: list[str] = []
     try:
         names = store.channels()
         for channel in names:
-            flaws += _flaws(store, channel)
+            errors += _channel_errors(store, channel)
     except AssetsUnreadable as e:
         return [doctor_local.check_assets(0, [str(e)])]
-    return [doctor_local.check_assets(len(names), flaws)] if names else []
+    return [doctor_local.check_assets(len(names), errors)] if names else []
 
 
-def _flaws(store: AssetStore, channel: str) -> list[str]:
+def _channel_errors(store: AssetStore, channel: str) -> list[str]:
     try:
         channel_store.check_release(store, store.pointer(channel).release)
     except ReleaseNotFound as e:
-        return [f"channel {channel} points at {e}, which is not there"]
+        return [f"channel {channel} points at {e}, which does not exist"]
     except AssetsDamaged as e:
         return [f"channel {channel}: {e}"]
     return []
@@ -164,7 +163,7 @@ def _key(data: Path, config: Config) -> list[Finding]:
     try:
         choice = keys.choose(data, config.master_key, token_bytes, config.master_key_origin)
     except (SetupError, CommandFailed) as e:
-        return [problem("key", str(e), "Do as it says before anything else: without its key auth.db is worthless.")]
+        return [problem("key", str(e), "Correct this first: without its key auth.db is worthless.")]
     if choice.fresh:
         return [skipped("key", "there is no auth.db yet to compare it with")]
     return [ok("key", f"the {'key file' if choice.source == 'file' else 'master key'} fits auth.db")]
@@ -176,10 +175,10 @@ def _limits(config: Config) -> list[Finding]:
     return [doctor_local.check_open_files(wanted if hard == resource.RLIM_INFINITY else hard, wanted)]
 
 
-def _only_here(data: Path) -> bool | None:
-    """Whether other machines cannot reach where the server listens; None when it is not known, or by sockets only."""
+def _is_local(data: Path) -> bool | None:
+    """Return whether only this machine reaches the server; None if not known, or if it listens on unix sockets only."""
     try:
-        listeners = [listener for listener in map(described, noted(data)) if not listener.path]
+        listeners = [listener for listener in map(describe, read_listeners(data)) if not listener.path]
     except (OSError, ValueError):
         return None
     return all(listener.local for listener in listeners) if listeners else None
@@ -190,7 +189,7 @@ def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Fi
     where = provider.authorization_endpoint
     if provider.issuer is not None:
         answer = ask(metadata_url(provider.issuer))
-        _note(answer, offsets)
+        _add_offset(answer, offsets)
         findings.append(doctor_local.check_provider(provider.name, "discovery", answer))
         if not isinstance(answer, HttpReply) or answer.status >= 500:
             return findings
@@ -200,18 +199,18 @@ def _provider(config: Config, provider: Provider, offsets: list[int]) -> list[Fi
         except ProviderFailure as e:
             return [*findings, problem(f"provider {provider.name}", str(e), "Compare issuer in authentication.json.")]
     answer = ask(where or "")
-    _note(answer, offsets)
-    return [*findings, doctor_local.check_provider(provider.name, "the page for signing in", answer)]
+    _add_offset(answer, offsets)
+    return [*findings, doctor_local.check_provider(provider.name, "the sign-in page", answer)]
 
 
-def _note(answer: Reached, offsets: list[int]) -> None:
+def _add_offset(answer: Reached, offsets: list[int]) -> None:
     date_ms = answer.date_ms() if isinstance(answer, HttpReply) else None
     if date_ms is not None:
         offsets.append(date_ms - now_ms())
 
 
 def unreadable(reason: Exception) -> Iterator[Finding]:
-    """Yield a problem for each line of what is wrong with the configuration."""
+    """Yield a problem for each line of the configuration's errors."""
     for line in str(reason).splitlines():
         advice = "Correct the configuration, then check it: gamed check config"
         if "client_secret_env" in line:

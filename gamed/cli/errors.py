@@ -1,4 +1,4 @@
-"""How a start or a command ends when it cannot go on: one sentence on stderr, and a code that says of what kind."""
+"""The errors that end a start or a command: one sentence on stderr, and an exit code for its kind."""
 
 import os
 import sys
@@ -11,19 +11,19 @@ from gamed.config.errors import ConfigError
 from gamed.database.errors import DatabaseBusy, DatabaseError, DiskFull
 
 DONE, NOT_DONE, USAGE, CONFIGURATION = 0, 1, 2, 78
-"""Exit codes; 78 is EX_CONFIG of sysexits.h: starting again changes nothing before the owner did."""
+"""Exit codes; 78 is EX_CONFIG of sysexits.h: a restart changes nothing before the operator has corrected something."""
 
 
 class SetupError(Exception):
-    """Nothing was done; `str` is one sentence that tells the owner what to do."""
+    """An error in the setup, found before anything was done; `str` is one sentence with what the operator can do."""
 
 
 class CommandFailed(Exception):
-    """A command that could not do what was asked, though everything is set up well."""
+    """The failure of a command that could not do its work although the setup is right."""
 
 
 class DatabaseNotFound(CommandFailed):
-    """A data folder that no service has made: a new server, or not the folder of the one that is meant."""
+    """A data folder that no service has made: a new server, or another folder than the one that is meant."""
 
     def __init__(self, name: str, folder: Path) -> None:
         super().__init__(
@@ -34,50 +34,50 @@ class DatabaseNotFound(CommandFailed):
 
 
 def warn(text: str) -> None:
-    _tell(f"gamed: warning: {text}", sys.stderr)
+    _write(f"gamed: warning: {text}", sys.stderr)
 
 
 def echo(text: str) -> None:
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # a path may be no text
+    print(text.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # a path may not be text
 
 
 def exit_with(code: int, text: str) -> NoReturn:
-    _tell(text, sys.__stderr__)  # sys.stderr is the log, once twistd has begun to log
+    _write(text, sys.__stderr__)  # sys.stderr is the log, once twistd has begun to log
     raise SystemExit(code)
-
-
-def _tell(text: str, stream: TextIO | None) -> None:
-    """On a stream that may be closed or full: what is done, and how it ends, does not hang on who listens."""
-    if stream is None:  # print() would take stdout instead
-        return
-    try:
-        print(text, file=stream, flush=True)
-    except OSError:
-        _give_up(stream)
 
 
 @contextmanager
 def exit_on_error() -> Iterator[None]:
-    """What the owner must mend becomes text and an exit code; no traceback, no usage text."""
+    """Turn expected errors into a text and an exit code, without a traceback and without a usage text."""
     try:
         yield
     except ConfigError as e:
         exit_with(CONFIGURATION, str(e))
-    except (CommandFailed, DatabaseBusy, DiskFull) as e:  # of a store that is held or full: the same may succeed later
+    except (CommandFailed, DatabaseBusy, DiskFull) as e:  # of a database that is in use or full: a retry may succeed
         exit_with(NOT_DONE, f"gamed: {e}")
     except (SetupError, DatabaseError) as e:
         exit_with(CONFIGURATION, f"gamed: {e}")
-    except BrokenPipeError:  # click ends well when nobody reads on
+    except BrokenPipeError:  # click ends with 0 when the reader of a pipe has closed it
         raise
     except OSError as e:
         where = f": {e.filename}" if e.filename else ""
-        _give_up(sys.stdout)
+        _discard(sys.stdout)
         exit_with(NOT_DONE, f"gamed: {e.strerror or e}{where}")
 
 
-def _give_up(stream: TextIO | None) -> None:
-    """What could not be printed is not tried again at the end of the process, which would change the exit code."""
+def _write(text: str, stream: TextIO | None) -> None:
+    """Write a line to a stream that may be closed or full: neither changes the result or the exit code."""
+    if stream is None:  # print() would write to stdout instead
+        return
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        _discard(stream)
+
+
+def _discard(stream: TextIO | None) -> None:
+    """Discard what could not be written: Python would try again at the end, and change the exit code."""
     if stream is None:
         return
     with suppress(OSError, ValueError):

@@ -1,6 +1,6 @@
-"""One request over the network for `gamed doctor`: no redirect is followed, no cookie kept.
+"""`gamed doctor` sends its requests with this client; `gamed health` asks the running server (SPEC 9.4).
 
-`gamed health`: ask the running server whether it is well, as a container's health check does (SPEC 9.4).
+The client follows no redirect and keeps no cookie.
 """
 
 import codecs
@@ -18,12 +18,13 @@ import click
 from gamed.cli.context import CommandContext, report
 from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.output import TEXT, json_option
-from gamed.cli.process import noted
+from gamed.cli.process import read_listeners
 from gamed.ops.doctor_findings import FailureCause, HttpFailure, HttpReply, Reached
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 MAX_BODY_BYTES = 4 * 1024 * 1024
-codecs.lookup("idna")  # for names of hosts; now, since a command that became another user may not find it any more
+HEALTH_TIMEOUT_SECONDS = 5.0
+codecs.lookup("idna")  # for host names; a command that became another user may not be able to load it later
 
 
 def ask(
@@ -33,7 +34,7 @@ def ask(
     body: bytes | None = None,
     timeout: float = REQUEST_TIMEOUT_SECONDS,
 ) -> Reached:
-    """To an address of http or https, with whatever path and query; `timeout` is the longest silence, in seconds."""
+    """Send one request to an http or https address; `timeout` is the longest time without a byte, in seconds."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -51,7 +52,7 @@ def ask_on(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
 ) -> Reached:
-    """On a connection of its own, which is closed afterwards."""
+    """Send one request on this connection, and close it."""
     began = time.monotonic()
     try:
         connection.connect()
@@ -87,11 +88,8 @@ def _cause(error: Exception) -> FailureCause:
     return next((cause for kind, cause in causes if isinstance(error, kind)), FailureCause.OTHER)
 
 
-HEALTH_TIMEOUT_SECONDS = 5.0
-
-
 class UnixConnection(HTTPConnection):
-    """HTTP over a unix socket; the Host is localhost."""
+    """A connection for HTTP over a unix socket; the Host is localhost."""
 
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=HEALTH_TIMEOUT_SECONDS)
@@ -103,8 +101,8 @@ class UnixConnection(HTTPConnection):
         self.sock.connect(self._path)
 
 
-@click.command(short_help="Ask the running server whether it is well.")
-@click.option("--url", metavar="URL", type=TEXT, help="Ask there instead, such as https://play.example.org")
+@click.command()
+@click.option("--url", metavar="URL", type=TEXT, help="Ask that address instead, such as https://play.example.org")
 @json_option
 @click.pass_obj
 def health(host: CommandContext, url: str | None, as_json: bool) -> None:
@@ -118,9 +116,9 @@ def health(host: CommandContext, url: str | None, as_json: bool) -> None:
         except (OSError, HTTPException, UnicodeError) as e:  # the last from a host name that cannot be one
             raise CommandFailed(f"No answer: {e or type(e).__name__}") from None
         if answer.status != 200:
-            raise CommandFailed(f"Not well: {answer.status} {answer.reason}")
+            raise CommandFailed(f"Not healthy: {answer.status} {answer.reason}")
         if body != b"ok":
-            raise CommandFailed("The answer is not gamed's: another program is at that address.")
+            raise CommandFailed("The answer is not from gamed: another program uses that address.")
         report({"health": "ok", "instance": answer.getheader("Gamed-Instance")}, "ok", as_json=as_json)
 
 
@@ -137,15 +135,18 @@ def _to_url(url: str) -> HTTPConnection:
 
 
 def to_server(data: Path) -> HTTPConnection:
-    """By what the server of this folder noted when it started; NotDone when it did not."""
-    from gamed.cli.listen import NETWORK, described  # late: it is most of Twisted
+    """Return a connection to the server of this folder, by the listeners that it recorded when it started.
 
-    listeners = [described(text) for text in noted(data)]
+    Raise CommandFailed if there is no record, or no address in it that can be used here.
+    """
+    from gamed.cli.listen import NETWORK, describe  # late: it is most of Twisted
+
+    listeners = [describe(text) for text in read_listeners(data)]
     if not listeners:
-        raise CommandFailed(f"No server was ever started on {data}.")
+        raise CommandFailed(f"No server was ever started on {data}. Start it, or name another folder with --data DIR.")
     for listener in listeners:
         if listener.path:
             return UnixConnection(listener.path)
         if listener.kind in NETWORK and listener.plain and listener.port:
-            return HTTPConnection(listener.dial, listener.port, timeout=HEALTH_TIMEOUT_SECONDS)
-    raise CommandFailed("The address of this server is not known here; give it with --url.")
+            return HTTPConnection(listener.client_host, listener.port, timeout=HEALTH_TIMEOUT_SECONDS)
+    raise CommandFailed("The address of this server is not known here. Pass it with --url.")

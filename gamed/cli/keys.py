@@ -1,6 +1,6 @@
-"""The key of local mode when no master key is named: a file beside auth.db, for its owner only (SPEC 2.2).
+"""The key of auth.db is chosen before anything is written: the master key, the key file, or an error (SPEC 2.2).
 
-Which key auth.db gets, decided before anything is written: the master key, the key file, or a refusal (SPEC 2.2).
+The key file lies beside auth.db, for its owner only; it holds the key of local mode while no master key is named.
 """
 
 import os
@@ -33,10 +33,11 @@ from gamed.timestamps import Now
 
 FILE_NAME = "auth.key"
 RETIRED = "auth.key.retired"
+T = TypeVar("T")
 
 
 def read(data: Path) -> Secret | None:
-    """The key, or None when there is no such file."""
+    """Read the key file; return None if there is no such file."""
     path = data / FILE_NAME
     try:
         raw = read_file(str(path))
@@ -46,23 +47,23 @@ def read(data: Path) -> Secret | None:
         raise SetupError(f"The key file {path} cannot be read ({e.strerror}).") from None
     try:
         key = master_key(raw.removesuffix(b"\n"))
-    except InvalidValue as wrong:
-        said = str(wrong).replace("the master key", "it")
-        raise SetupError(f"The key file {path} cannot be used; put it back from where you keep it: {said}") from None
+    except InvalidValue as e:
+        reason = str(e).replace("the master key", "it")
+        raise SetupError(f"The key file {path} cannot be used. Restore it from your copy: {reason}") from None
     _close_to_others(path)
     return key
 
 
 def write(data: Path, key: Secret) -> None:
-    """On disk before anything else is written with it."""
+    """Write the key file; it is on disk before anything is written with the key."""
     try:
         write_whole(data / FILE_NAME, b64encode(key.reveal()) + b"\n", 0o600)
     except OSError as e:
-        raise not_written(data / FILE_NAME, e, "name another data folder with --data DIR") from None
+        raise not_written(data / FILE_NAME, e, "Name another data folder with --data DIR") from None
 
 
 def retire(data: Path) -> None:
-    """Once auth.db is written with a master key: kept, for a backup of auth.db from before, as is any before it."""
+    """Rename the key file once auth.db has a master key; older backups of auth.db still need the old key."""
     if (data / FILE_NAME).exists():
         names = chain([RETIRED], (f"{RETIRED}.{number}" for number in count(2)))
         (data / FILE_NAME).rename(next(data / name for name in names if not (data / name).exists()))
@@ -73,28 +74,25 @@ def _close_to_others(path: Path) -> None:
     state = path.stat()
     if state.st_mode & 0o077 and state.st_uid == os.geteuid():
         path.chmod(0o600)
-        warn(f"others could read {path}; now only its owner can")
-
-
-T = TypeVar("T")
+        warn(f"other users could read {path}. Now only its owner can")
 
 
 @redacts("key", "before")
 class KeyChoice(Struct, frozen=True):
-    """The key to serve with."""
+    """The key that was chosen to serve with, and what must be done to use it."""
 
     key: Secret
     source: KeySource
     before: Secret | None = None
-    """The key file's key, when auth.db is still written with it and must be written anew with `key`."""
+    """The key file's key, if auth.db is still written with it and must be rewritten with `key`."""
     made: bool = False
     """The key file must be written first."""
     fresh: bool = False
-    """There is no auth.db yet, or nothing in it: no key was compared with this one."""
+    """There is no auth.db yet, or it is empty: this key was compared with none."""
 
 
 def choose(data: Path, master: Secret | None, random: Random, origin: str = "") -> KeyChoice:
-    """Return the key to serve with; reads only. Raise Refusal if no key at hand is the one auth.db is written with.
+    """Return the key to serve with; write nothing. Raise SetupError if auth.db is written with another key.
 
     `origin` names for messages where the master key was found.
     """
@@ -108,7 +106,7 @@ def choose(data: Path, master: Secret | None, random: Random, origin: str = "") 
 
 
 def refuse_misfit(data: Path, master: Secret | None, ring: keyring.KeyRecord, random: Random, origin: str = "") -> None:
-    """Raise Refusal if no key at hand is the one that an auth.db with this keyring is written with; reads only."""
+    """Raise SetupError if no key at hand is the one that an auth.db with this key record is written with."""
     choice = _candidate(data, master, read(data), ring, random)
     _refuse_other(data, choice, ring, random, origin)
 
@@ -121,28 +119,28 @@ def _refuse_other(data: Path, choice: KeyChoice, ring: keyring.KeyRecord, random
 
 
 def settle(data: Path, choice: KeyChoice, random: Random, now_ms: Now) -> int | None:
-    """Write down which key auth.db has; the number of local accounts carried over, when it got another one."""
+    """Write the chosen key to auth.db; return the number of local accounts kept if it replaced another key."""
     if choice.made:
         write(data, choice.key)
     keys = Keys.of(choice.key, random)
 
-    def unit(connection: sqlite3.Connection) -> int | None:
+    def transaction(connection: sqlite3.Connection) -> int | None:
         kept = None
         if choice.before is not None:
             kept = keyring.rekey(connection, Keys.of(choice.before, random), keys, now_ms())
         keyring.check_key(connection, keys, choice.source, now_ms())
         return kept
 
-    with refusing(data / AUTH_DB):
-        kept = run_transaction(data / AUTH_DB, unit)
+    with database_errors(data / AUTH_DB):
+        kept = run_transaction(data / AUTH_DB, transaction)
     if choice.source is KeySource.MASTER:  # also when a start before this one was cut off right here
         retire(data)
     return kept
 
 
 @contextmanager
-def refusing(path: Path) -> Iterator[None]:
-    """What a store or key says against being used, as one sentence."""
+def database_errors(path: Path) -> Iterator[None]:
+    """Turn errors of a database or its key into CommandFailed if a retry may succeed, else into SetupError."""
     try:
         yield
     except (DatabaseBusy, DiskFull) as e:
@@ -152,13 +150,13 @@ def refusing(path: Path) -> Iterator[None]:
     except (MigrationError, keyring.KeyRecordError) as e:
         raise SetupError(str(e)) from None
     except CryptoError as e:
-        raise SetupError(f"{path} does not hold together: {e}. Restore it from a backup.") from None
+        raise SetupError(f"{path} is not consistent: {e}. Restore it from a backup.") from None
 
 
 def _candidate(
     data: Path, master: Secret | None, filed: Secret | None, ring: keyring.KeyRecord | None, random: Random
 ) -> KeyChoice:
-    """The key that the owner's settings call for, fitting or not."""
+    """Return the key that the operator's settings call for, without comparing it."""
     if master is not None:
         carried = filed is not None and ring is not None and Keys.of(filed, random).check == ring.check_value
         return KeyChoice(master, KeySource.MASTER, before=filed if carried else None)
@@ -168,29 +166,29 @@ def _candidate(
         return KeyChoice(Secret(random(KEY_BYTES)), KeySource.FILE, made=True)
     if ring.source is KeySource.MASTER:
         raise SetupError(
-            f"auth.db is written with a master key (fingerprint {ring.fingerprint}), and the configuration names none: "
-            "set master_key_env, and the variable that it names."
+            f"auth.db is written with a master key (fingerprint {ring.fingerprint}), and the configuration names none. "
+            "Set master_key_env, and the variable that it names."
         )
     raise SetupError(
         f"The key file {data / FILE_NAME} is missing, and auth.db is written with it "
-        f"(fingerprint {ring.fingerprint}): put it back from where you keep it, apart from the backups."
+        f"(fingerprint {ring.fingerprint}). Restore it from your copy, which you keep apart from the backups."
     )
 
 
-def _read_only(path: Path, unit: Callable[[sqlite3.Connection], T]) -> T | None:
-    """What the unit reads in a file that this leaves as it is; None when there is no file, or nothing in it yet."""
+def _read_only(path: Path, transaction: Callable[[sqlite3.Connection], T]) -> T | None:
+    """Run a read without changing the file; return None if there is no file, or no schema in it yet."""
     if not path.exists():
         return None
-    with refusing(path):
+    with database_errors(path):
         try:
-            return _looked_at(reading_uri(path), unit)
+            return _read_at(reading_uri(path), transaction)
         except sqlite3.Error as e:
             if getattr(e, "sqlite_errorcode", None) != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise translate(e) from None
-        with translated():  # a start was cut off while it made the file; only a writer can take that back
-            return _looked_at(file_uri(path, "rw"), unit)
+        with translated():  # a start was cut off while it made the file; only a writer can roll that back
+            return _read_at(file_uri(path, "rw"), transaction)
 
 
-def _looked_at(uri: str, unit: Callable[[sqlite3.Connection], T]) -> T | None:
+def _read_at(uri: str, transaction: Callable[[sqlite3.Connection], T]) -> T | None:
     with closing(connect(uri)) as connection:
-        return unit(connection) if version_of(connection) else None
+        return transaction(connection) if version_of(connection) else None

@@ -1,4 +1,4 @@
-"""Where the server listens: endpoint strings judged before anything is opened (SPEC 5.5, PROTOCOL 1)."""
+"""The endpoints of `--listen` and `--admin` are parsed and checked before any is opened (SPEC 5.5, PROTOCOL 1)."""
 
 import errno
 import os
@@ -24,27 +24,27 @@ USUAL_PORT, LAST_PORT = 8080, 65535
 _PIECE = compile(r"((?:[^:\\]|\\.|\\\Z)*+)(?::|\Z)")
 _ESCAPE = compile(r"\\(.)")
 _PORT_ALONE = compile(r"(?:[\w.]*:)?(\d+)")
-"""As other servers take it, with a host or without."""
+"""A port as other servers accept it, with a host or without."""
 
 
 class Listener(Struct, frozen=True):
-    """What one endpoint string opens."""
+    """The address that one endpoint string opens."""
 
     text: str
     kind: str
     host: str = ""
-    """"" is every address of the machine, or not known."""
+    """An empty host is every address of the machine, or not known."""
     port: int = 0
     path: str = ""
-    """Of unix sockets; an abstract one's begins with a zero byte."""
+    """The path of a unix socket; an abstract one begins with a zero byte."""
     descriptor: int | None = None
-    """Of what another process opened and passed on."""
+    """The descriptor of a socket that another process opened and passed on."""
     option: str = "--listen"
-    """Where the owner named it."""
+    """The option that named the endpoint, for messages."""
 
     @property
     def local(self) -> bool:
-        """Whether only this machine can connect."""
+        """Return whether only this machine can connect."""
         if self.path:
             return True
         try:
@@ -54,18 +54,18 @@ class Listener(Struct, frozen=True):
 
     @property
     def plain(self) -> bool:
-        """Whether what is said can be read on the way."""
+        """Return whether the connection is not encrypted."""
         return self.kind != "ssl"
 
     @property
-    def dial(self) -> str:
-        """The host to connect to from this machine."""
+    def client_host(self) -> str:
+        """Return the host to connect to from this machine."""
         everywhere = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
         return everywhere.get(self.host, self.host)
 
     @property
-    def reached(self) -> str:
-        """The endpoint string of a client's side: what was inherited, by the address it is bound to."""
+    def client_endpoint(self) -> str:
+        """Return the endpoint string for a client; for an inherited socket the address that it is bound to."""
         if self.path:
             return f"unix:{quoteStringArgument(self.path)}"
         if self.kind in NETWORK or not self.host:
@@ -74,28 +74,31 @@ class Listener(Struct, frozen=True):
 
 
 def parse_listener(reactor: Any, text: str, option: str = "--listen") -> Listener:
-    """One endpoint string, or Refusal when Twisted would not take it; what systemd passed is looked at, not opened."""
+    """Parse an endpoint string, without opening it; raise SetupError if Twisted would reject it.
+
+    A socket that systemd passed is described by its own address.
+    """
     try:
-        listener = described(text)
+        listener = describe(text)
         endpoint = serverFromString(reactor, text)
         if isinstance(endpoint, AdoptedStreamServerEndpoint):
-            listener = inherited(text, endpoint.fileno, endpoint.addressFamily)
+            listener = describe_inherited(text, endpoint.fileno, endpoint.addressFamily)
         return replace(listener, option=option)
     except (SSL.Error, crypto.Error):
-        raise SetupError(f"{option} {text}: the certificate or its key cannot be used.") from None
+        raise SetupError(f"{option} {text}: the certificate or its key cannot be used. Name the right files.") from None
     except (ValueError, TypeError, LookupError, OSError) as e:
         meant = _PORT_ALONE.fullmatch(text)
         advice = loopback(int(meant[1][:6]) if meant else USUAL_PORT)
-        raise SetupError(f"{option} {text}: {e or type(e).__name__}; expected an endpoint such as {advice}.") from None
+        raise SetupError(f"{option} {text}: {e or type(e).__name__}. Expected an endpoint such as {advice}.") from None
 
 
 def loopback(port: int) -> str:
-    """The endpoint to advise: this port, or the usual one, for this machine only."""
+    """Return the endpoint to advise, for this machine only: with this port, or with the default one."""
     return f"tcp:{port if 0 < port <= LAST_PORT else USUAL_PORT}:interface=127.0.0.1"
 
 
-def described(text: str) -> Listener:
-    """What the string says; ValueError when the port is none."""
+def describe(text: str) -> Listener:
+    """Describe an endpoint by its string alone; raise ValueError if the port is not valid."""
     kind, *rest = _pieces(text)
     named = dict(piece.split("=", 1) for piece in rest if "=" in piece)
     bare = [piece for piece in rest if "=" not in piece]
@@ -111,7 +114,7 @@ def described(text: str) -> Listener:
 
 
 def refuse_repeated(listeners: Sequence[Listener]) -> None:
-    """Raise Refusal if two of the endpoints name one port or socket: the second could never be opened."""
+    """Raise SetupError if two of the endpoints name one port or socket: the second could never be opened."""
     for one, other in combinations(listeners, 2):
         if not _overlap(one, other):
             continue
@@ -122,38 +125,40 @@ def refuse_repeated(listeners: Sequence[Listener]) -> None:
         raise SetupError(f"{both} name one {what}. Leave one of them out.")
 
 
-def judge(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
-    """Refusal of what would carry secrets in the clear, or leave the server without an address."""
+def check_listeners(listeners: Sequence[Listener], config: Config, *, private: bool) -> None:
+    """Raise SetupError if an endpoint would send secrets unencrypted, or if the server would not know its address."""
     https = (config.public_url or "").startswith("https:")
     exposed = [listener for listener in listeners if listener.plain and not listener.local]
     if exposed and not https and not private:
         raise SetupError(
             f"{exposed[0].text} can be reached from other machines, without encryption. Listen on "
-            f"{loopback(exposed[0].port)}; or set an https public_url and put a proxy in front; or say "
+            f"{loopback(exposed[0].port)}; or set an https public_url and put a proxy in front; or pass "
             "--private-listen if only this machine reaches the port."
         )
     if config.public_url is None and not any(listener.kind in ("tcp", "tcp6") for listener in listeners):
         raise SetupError(
-            "Without a tcp listener of its own the server does not know its address: set public_url in "
+            "Without a tcp listener of its own the server does not know its address. Set public_url in "
             "authentication.json, such as http://localhost:8080 on this machine only, or add "
             f"--listen {loopback(USUAL_PORT)}."
         )
 
 
 def check_admin(listener: Listener, others: Sequence[Listener]) -> None:
-    """Refusal of an `--admin` endpoint that is not this machine's own, or that the game's side has."""
+    """Raise SetupError if an `--admin` endpoint is open to other machines, or is an endpoint of the game."""
     if listener.kind not in ("tcp", "tcp6", "unix") or not listener.local:
         raise SetupError(
-            f"{listener.option} {listener.text}: only this machine may reach it; expected an endpoint such as "
+            f"{listener.option} {listener.text}: only this machine may reach it. Expected an endpoint such as "
             "tcp:9100:interface=127.0.0.1 or unix:/run/gamed/admin.sock:mode=660."
         )
     shared = [other.text for other in others if _same(listener, other)]
     if shared:
-        raise SetupError(f"{listener.option} {listener.text}: the game is served there, by {shared[0]}; name another.")
+        raise SetupError(
+            f"{listener.option} {listener.text}: the game is served there, by {shared[0]}. Name another endpoint."
+        )
 
 
 def _same(one: Listener, other: Listener) -> bool:
-    """Whether both cannot be open at a time."""
+    """Return whether both name the same port or path."""
     if one.path or other.path:
         return one.path == other.path
     return one.port == other.port != 0
@@ -164,7 +169,7 @@ def _overlap(one: Listener, other: Listener) -> bool:
     if one.path or other.path:
         return _absolute(one.path) == _absolute(other.path)
     everywhere = not {one.host, other.host}.isdisjoint({"", "0.0.0.0", "::"})
-    hosts = [listener.dial.replace("localhost", "127.0.0.1") for listener in (one, other)]
+    hosts = [listener.client_host.replace("localhost", "127.0.0.1") for listener in (one, other)]
     same_family = (":" in hosts[0]) == (":" in hosts[1])
     return one.port == other.port != 0 and (hosts[0] == hosts[1] or (everywhere and same_family))
 
@@ -174,7 +179,7 @@ def _absolute(path: str) -> str:
 
 
 def probe(listeners: Sequence[Listener]) -> None:
-    """Raise NotDone or Refusal if one of the endpoints cannot be opened now; nothing stays open."""
+    """Raise CommandFailed or SetupError if one of the endpoints cannot be opened now; nothing stays open."""
     for listener in listeners:
         if listener.kind in NETWORK and listener.port:
             _probe_port(listener)
@@ -183,20 +188,20 @@ def probe(listeners: Sequence[Listener]) -> None:
 
 
 def _pieces(text: str) -> list[str]:
-    """Between colons, with backslash escapes resolved, as Twisted reads them."""
+    """Split an endpoint string at colons and resolve backslash escapes, as Twisted does."""
     return [_ESCAPE.sub(r"\1", match[1]) for match in _PIECE.finditer(text) if match[0]] or [""]
 
 
-def inherited(text: str, descriptor: int, family: int) -> Listener:
-    """A socket that another process opened, as `systemd:domain=INET:index=0`; judged by what it is bound to.
+def describe_inherited(text: str, descriptor: int, family: int) -> Listener:
+    """Describe a socket that another process opened, as `systemd:domain=INET:index=0`, by its own address.
 
-    ValueError: it is not of that family (`domain`), or nobody can connect to it. OSError: it is no socket.
+    Raise ValueError if it is not of that family (`domain`) or does not listen, OSError if it is not a socket.
     """
     with duplicate(descriptor) as copy:
         if copy.family != family:
             raise ValueError(f"it is a socket of domain={socket.AddressFamily(copy.family).name.removeprefix('AF_')}")
         if copy.type != socket.SOCK_STREAM or not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-            raise ValueError("it is no stream socket that listens (Accept=no, ListenStream=)")
+            raise ValueError("it is not a listening stream socket (Accept=no, ListenStream=)")
         name = copy.getsockname()
     if family == socket.AF_UNIX:
         return Listener(text, "inherited", path=os.fsdecode(name), descriptor=descriptor)
@@ -205,7 +210,7 @@ def inherited(text: str, descriptor: int, family: int) -> Listener:
 
 
 def duplicate(descriptor: int) -> closing[socket.socket]:
-    """To look at a socket that stays open; its family and type are the kernel's."""
+    """Return a copy of a socket that stays open; family and type come from the kernel."""
     return closing(socket.socket(fileno=os.dup(descriptor)))
 
 
@@ -222,12 +227,12 @@ def _probe_port(listener: Listener) -> None:
 
 
 def _probe_path(listener: Listener) -> None:
-    """A socket file may be left from a server that was killed; Twisted takes that one over."""
+    """Check that a unix socket can be opened; Twisted replaces a socket file that a killed server left."""
     path = Path(listener.path)
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise SetupError(f"{listener.option} {listener.text}: {path.parent} is no folder that can be written.")
+        raise SetupError(f"{listener.option} {listener.text}: {path.parent} is not a folder that can be written.")
     if path.exists() and not path.is_socket():
-        raise SetupError(f"{listener.option} {listener.text}: another file is there, and no socket.")
+        raise SetupError(f"{listener.option} {listener.text}: another file has that name. Name another path.")
     with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as trial:
         try:
             trial.connect(listener.path)
@@ -235,20 +240,22 @@ def _probe_path(listener: Listener) -> None:
             if e.errno is None:  # Python's own: the path is longer than a socket's may be
                 raise cannot_listen(listener.text, e, listener.option) from None
             return
-    raise CommandFailed(f"{listener.option} {listener.text}: another program listens there.")
+    raise CommandFailed(
+        f"{listener.option} {listener.text}: another program listens there. Stop that, or name another path."
+    )
 
 
 def cannot_listen(text: str, error: BaseException, option: str = "--listen") -> CommandFailed | SetupError:
     """Return the exception for a port that could not be opened; `text` is the endpoint, or what is known of it.
 
-    NotDone, so that a unit tries again, while another program has the port or the machine lacks the address.
+    It is CommandFailed, so that a systemd unit retries, if a program has the port or the machine lacks the address.
     """
     code = getattr(error, "errno", None)
     if code == errno.EADDRINUSE:
         free = f"{option} tcp:PORT:interface=127.0.0.1"
-        taken = "the port is taken by another program; stop that, or name another port with"
+        taken = "the port is taken by another program. Stop that, or name another port with"
         return CommandFailed(f"{option} {text}: {taken} {free}.")
     if code == errno.EACCES:
-        return SetupError(f"{option} {text}: this user may not open that port; name one from 1024 on with {option}.")
+        return SetupError(f"{option} {text}: this user may not open that port. Name a port from 1024 on with {option}.")
     kind = CommandFailed if code == errno.EADDRNOTAVAIL else SetupError
     return kind(f"{option} {text}: {getattr(error, 'strerror', None) or error}.")

@@ -1,8 +1,6 @@
-"""Every command but `serve`, imported when it is asked for by its name.
+"""The console script `gamed`: the commands that an operator runs on the host, each imported only when it is named."""
 
-The console script `gamed`: what an owner does on the host.
-"""
-
+from importlib import import_module
 from typing import Any
 
 import click
@@ -12,65 +10,21 @@ from gamed.cli.context import CommandContext
 from gamed.cli.process import exit_cleanly_on_sigterm
 from gamed.gc_pause import gc_paused
 
-NAMES = (
-    "assets",
-    "backup",
-    "check",
-    "dev",
-    "doctor",
-    "health",
-    "key",
-    "owner",
-    "players",
-    "restore",
-    "saves",
-    "sessions",
-)
-
-
-def load_command(name: str) -> click.Command | None:
-    """None for a name that is none of these."""
-    if name not in NAMES:
-        return None
-    return _of_the_service(name) or _of_the_stores(name)
-
-
-def _of_the_service(name: str) -> click.Command | None:
-    found: click.Command | None = None
-    match name:
-        case "dev":
-            from gamed.cli.dev import dev as found
-        case "doctor":
-            from gamed.cli.doctor import doctor as found
-        case "health":
-            from gamed.cli.http_client import health as found
-        case "key":
-            from gamed.cli.config import key as found
-    return found
-
-
-def _of_the_stores(name: str) -> click.Command | None:
-    found: click.Command | None = None
-    match name:
-        case "assets":
-            from gamed.cli.assets import assets as found
-        case "backup":
-            from gamed.cli.backup import backup as found
-        case "check":
-            from gamed.cli.check import check as found
-        case "owner":
-            from gamed.cli.moderation import owner as found
-        case "players":
-            from gamed.cli.players import players as found
-        case "restore":
-            from gamed.cli.restore import restore as found
-        case "saves":
-            from gamed.cli.saves import saves as found
-        case "sessions":
-            from gamed.cli.sessions import sessions as found
-    return found
-
-
+COMMANDS = {
+    "assets": ("assets", "Publish what games load, and manage it."),
+    "backup": ("backup", "Copy both databases and the configuration, while the service runs."),
+    "check": ("check", "Check the configuration, or the stored data."),
+    "dev": ("dev", "Run a server to try things with, and a provider that needs no internet."),
+    "doctor": ("doctor", "[key] Find what is wrong with this server."),
+    "health": ("http_client", "Ask the running server whether it is healthy."),
+    "key": ("config", "Make a master key, or show which one auth.db has."),
+    "owner": ("moderation", "Choose which player is the owner of this server."),
+    "players": ("players", "Add players, show them, and decide who may play."),
+    "restore": ("restore", "[key] Put a backup back, while the service does not run."),
+    "saves": ("saves", "Show players' saves, repair them, export them."),
+    "sessions": ("sessions", "Show who is signed in, and sign players out."),
+}
+"""The module in this folder that defines the command, and the command's line in `gamed --help`."""
 RENAMED = {
     "assets drop": "assets delete-channel",
     "assets ls": "assets list",
@@ -86,21 +40,30 @@ EPILOG = """
 Commands marked [key] need the key of auth.db: from the variable that master_key_env names, that variable's _FILE form,
 or a systemd credential; in local mode without master_key_env, from the key file in the data folder.
 
-Exit codes: 0 done, 1 not done, 2 wrong usage, 78 the configuration must be mended first.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 78 the configuration must be corrected first.
 """
 
 
-class Gamed(click.Group):
-    """Loads a command when it is asked for: a start of the server waits for no other.
+class MainGroup(click.Group):
+    """The group of all commands; it imports a command's module when that command runs, and none to list them.
 
-    Tells where those options belong that every command has, when they come too late, and what `serve` has for a port.
+    Its errors name the right place for an option that is given too late, and the present name of a renamed command.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *NAMES])
+        return sorted([*super().list_commands(ctx), *COMMANDS])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, cmd_name) or load_command(cmd_name)
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(f"gamed.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        here = {name: command.get_short_help_str() for name, command in self.commands.items()}
+        summaries = here | {name: summary for name, (_, summary) in COMMANDS.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(summaries.items()))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -116,24 +79,24 @@ class Gamed(click.Group):
         except click.NoSuchOption as e:
             name = e.option_name
             if e.ctx is not None and e.ctx.command is serve and name in ("--port", "--host"):
-                told = f"No such option '{name}': say --listen tcp:PORT:interface=127.0.0.1"
-                raise click.UsageError(told, e.ctx) from None
+                text = f"No such option '{name}'. Use: --listen tcp:PORT:interface=127.0.0.1"
+                raise click.UsageError(text, e.ctx) from None
             if e.ctx is None or name not in {option for each in self.params for option in each.opts}:
                 raise
             behind = e.ctx.command_path.removeprefix(ctx.command_path)
-            told = f"{name} goes before the command's name: {ctx.command_path} {name} ...{behind}"
-            raise click.UsageError(told, e.ctx) from None
+            text = f"{name} goes before the command's name: {ctx.command_path} {name} ...{behind}"
+            raise click.UsageError(text, e.ctx) from None
 
 
 @click.group(
-    cls=Gamed, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=MainGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(__version__, message="gamed %(version)s")
 @click.option("-c", "--config", metavar="FILE", help="[env GAMED_CONFIG; else authentication.json beside this program]")
 @click.option("-d", "--data", metavar="DIR", help="[env GAMED_DATA; else `data` beside the configuration file]")
 @click.pass_context
 def gamed(context: click.Context, config: str | None, data: str | None) -> None:
-    """A game server to host at home: sign-in, saves and assets.
+    """Run a self-hosted game server: sign-in, saves and assets.
 
     Every command but `serve`, `restore` and `check data --fix` also works while the service runs.
     """
@@ -148,7 +111,7 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
     "--listen",
     metavar="ENDPOINT",
     multiple=True,
-    help="Where to listen; may be given several times. [default: tcp:8080:interface=127.0.0.1]",
+    help="An endpoint to listen on; may be given several times. [default: tcp:8080:interface=127.0.0.1]",
 )
 @click.option(
     "--private-listen",
@@ -158,17 +121,17 @@ def gamed(context: click.Context, config: str | None, data: str | None) -> None:
 @click.option(
     "--admin",
     metavar="ENDPOINT",
-    help="Where to serve /metrics and /readyz, for this machine only, such as tcp:9100:interface=127.0.0.1.",
+    help="Serve /metrics and /readyz there, for this machine only, such as tcp:9100:interface=127.0.0.1.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json", "journal"]),
     default="text",
-    help="What a line of the log looks like; journal is for systemd. [default: text]",
+    help="The format of log lines; journal is for systemd. [default: text]",
 )
 @click.pass_obj
 def serve(  # noqa: PLR0917
-    host: CommandContext,
+    context: CommandContext,
     config: str | None,
     data: str | None,
     listen: tuple[str, ...],
@@ -184,7 +147,7 @@ def serve(  # noqa: PLR0917
     with gc_paused():
         from gamed.cli import serve as cli_serve  # late: it is most of Twisted
 
-    where = host.places(config, data)
-    arguments = [f"--config={where.config}", f"--data={where.data}", *(f"--listen={text}" for text in listen)]
+    places = context.places(config, data)
+    arguments = [f"--config={places.config}", f"--data={places.data}", *(f"--listen={text}" for text in listen)]
     arguments += [f"--log-format={log_format}", *([] if admin is None else [f"--admin={admin}"])]
     cli_serve.serve([*arguments, *(["--private-listen"] if private_listen else [])])

@@ -1,6 +1,6 @@
-"""`gamed players approve|reject|block|unblock`: who may play; in force from the next request on (PROTOCOL 3.7).
+"""`gamed players approve|reject|block|unblock` decide who may play, from the next request on (PROTOCOL 3.7).
 
-`gamed owner`: which player is the owner; only here, for no HTTP route touches it (SPEC 4.8).
+`gamed owner` sets which player is the owner; no HTTP route can (SPEC 4.8).
 """
 
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from sqlite3 import Connection
 
 import click
 
-from gamed.cli.context import CommandContext, called, found, pending, report
+from gamed.cli.context import CommandContext, display_name, get_pending_player, get_player, report
 from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.output import TEXT, json_option, who_argument
 from gamed.crypto import Keys
@@ -18,75 +18,76 @@ from gamed.players.tables import NamedPlayer, State, change_state, lift_block, r
 Find = Callable[[Connection, Keys, str], NamedPlayer]
 
 
-@click.command(short_help="[key] Let a newcomer in.")
+@click.command(short_help="[key] Approve a new player.")
 @click.argument("who", metavar="CODE-NAME-or-ID", type=TEXT)
 @json_option
 @click.pass_obj
-def approve(host: CommandContext, who: str, as_json: bool) -> None:
-    """Let a newcomer in, who may sign in from now on. [key]
+def approve(context: CommandContext, who: str, as_json: bool) -> None:
+    """Approve a player who waits for approval, and who may sign in from now on. [key]
 
-    The newcomer's game shows the code; `gamed players list --pending` shows it too.
+    The player's game shows the code; `gamed players list --pending` shows it too.
     """
-    _change(host, "players approve", who, pending, after="active", as_json=as_json)
+    _change(context, "players approve", who, get_pending_player, after="active", as_json=as_json)
 
 
-@click.command(short_help="[key] Turn a newcomer away.")
+@click.command(short_help="[key] Reject a new player.")
 @click.argument("who", metavar="CODE-NAME-or-ID", type=TEXT)
 @json_option
 @click.pass_obj
-def reject(host: CommandContext, who: str, as_json: bool) -> None:
-    """Turn a newcomer away and forget the request. [key]
+def reject(context: CommandContext, who: str, as_json: bool) -> None:
+    """Reject a player who waits for approval, and delete the request. [key]
 
-    They may ask again. To keep them out, block them.
+    The player may ask again. Block a player to prevent that.
     """
-    _change(host, "players reject", who, pending, after=None, as_json=as_json)
+    _change(context, "players reject", who, get_pending_player, after=None, as_json=as_json)
 
 
-@click.command(short_help="[key] Keep a player out, at once.")
+@click.command(short_help="[key] Block a player.")
 @who_argument
 @json_option
 @click.pass_obj
-def block(host: CommandContext, who: str, as_json: bool) -> None:
-    """Keep a player out from the next request on; nothing of theirs is lost. [key]"""
-    _change(host, "players block", who, found, after="blocked", as_json=as_json)
+def block(context: CommandContext, who: str, as_json: bool) -> None:
+    """Block a player from the next request on; the player's data stays. [key]"""
+    _change(context, "players block", who, get_player, after="blocked", as_json=as_json)
 
 
-@click.command(short_help="[key] Let a blocked player in again.")
+@click.command(short_help="[key] Unblock a player.")
 @who_argument
 @json_option
 @click.pass_obj
-def unblock(host: CommandContext, who: str, as_json: bool) -> None:
-    """Let a blocked player in again, with the sessions that have not expired. [key]
+def unblock(context: CommandContext, who: str, as_json: bool) -> None:
+    """Unblock a player; sessions that have not expired are valid again. [key]
 
-    A newcomer who was blocked before being approved waits for approval again.
+    A player who was blocked before being approved waits for approval again.
     """
-    _change(host, "players unblock", who, _blocked, after="active", as_json=as_json)
+    _change(context, "players unblock", who, _blocked, after="active", as_json=as_json)
 
 
 def _blocked(connection: Connection, keys: Keys, who: str) -> NamedPlayer:
-    named = found(connection, keys, who)
+    named = get_player(connection, keys, who)
     if named.player.state != "blocked":
         raise CommandFailed(f"This player is {named.player.state}, not blocked.")
     return named
 
 
-def _change(host: CommandContext, command: str, who: str, find: Find, *, after: State | None, as_json: bool) -> None:
-    """`after` None: the newcomer is forgotten."""
+def _change(context: CommandContext, command: str, who: str, find: Find, *, after: State | None, as_json: bool) -> None:
+    """Change the state of a player to `after`; with None delete the request of a player who waits for approval."""
     with exit_on_error():
-        store = host.open()
-        seen = store.read(lambda connection, keys: find(connection, keys, who))  # a code is looked for among all
-        player_id, before = seen.player.player_id, seen.player.state
+        store = context.open()
+        # Finding a code reads all players: too long for a write transaction.
+        known = store.read(lambda connection, keys: find(connection, keys, who))
+        player_id, before = known.player.player_id, known.player.state
 
-        def unit(connection: Connection, keys: Keys) -> tuple[NamedPlayer, str]:
-            named = found(connection, keys, player_id)
+        def transaction(connection: Connection, keys: Keys) -> tuple[NamedPlayer, str]:
+            named = get_player(connection, keys, player_id)
             if named.player.state != before:
-                raise CommandFailed(f"This player is {named.player.state} by now; nothing was changed.")
+                raise CommandFailed(f"This player is {named.player.state} by now. Nothing was changed.")
             state = _changed(connection, player_id, before, after)
-            store.tell(connection, command, player_id)
+            store.record(connection, command, player_id)
             return named, state
 
-        named, state = store.run(unit)
-        report({"id": player_id, "state": state}, f"{called(named)} is {state}", as_json=as_json)
+        named, state = store.write(transaction)
+        report({"id": player_id, "state": state}, f"{display_name(named)} is {state}", as_json=as_json)
 
 
 def _changed(connection: Connection, player_id: str, before: State, after: State | None) -> str:
@@ -102,9 +103,9 @@ def _changed(connection: Connection, player_id: str, before: State, after: State
 
 @click.group()
 def owner() -> None:
-    """Say which player is the owner of this server.
+    """Choose which player is the owner of this server.
 
-    The game is told as player.owner. gamed itself gives the owner no more rights than anybody.
+    The game finds this in player.owner. gamed itself gives the owner no more rights than any other player.
     """
 
 
@@ -112,54 +113,54 @@ def owner() -> None:
 @who_argument
 @json_option
 @click.pass_obj
-def claim(host: CommandContext, who: str, as_json: bool) -> None:
+def claim(context: CommandContext, who: str, as_json: bool) -> None:
     """Make a player the owner. [key]
 
-    There is one owner: reset first to give it to somebody else.
+    There is one owner: reset first to choose another player.
     """
     with exit_on_error():
-        store = host.open()
+        store = context.open()
 
-        def unit(connection: Connection, keys: Keys) -> NamedPlayer:
-            named = found(connection, keys, who)
+        def transaction(connection: Connection, keys: Keys) -> NamedPlayer:
+            named = get_player(connection, keys, who)
             current = player_tables.find_owner(connection)
             if current is not None and current != named.player.player_id:
-                before = called(found(connection, keys, current))
-                raise CommandFailed(f"{before} is the owner; first: gamed owner reset")
+                before = display_name(get_player(connection, keys, current))
+                raise CommandFailed(f"{before} is the owner. Run first: gamed owner reset")
             if named.player.state != "active":
-                raise CommandFailed(f"This player is {named.player.state}.")
+                raise CommandFailed(f"This player is {named.player.state}, not active.")
             player_tables.set_owner(connection, named.player.player_id)
-            store.tell(connection, "owner claim", named.player.player_id)
+            store.record(connection, "owner claim", named.player.player_id)
             return named
 
-        named = store.run(unit)
-        report({"owner": named.player.player_id}, f"{called(named)} is the owner", as_json=as_json)
+        named = store.write(transaction)
+        report({"owner": named.player.player_id}, f"{display_name(named)} is the owner", as_json=as_json)
 
 
 @owner.command()
 @json_option
 @click.pass_obj
-def show(host: CommandContext, as_json: bool) -> None:
+def show(context: CommandContext, as_json: bool) -> None:
     """Show which player is the owner."""
     with exit_on_error():
-        current = host.open_keyless().look(player_tables.find_owner)
-        report({"owner": current}, current or "nobody", as_json=as_json)
+        current = context.open_keyless().read_auth(player_tables.find_owner)
+        report({"owner": current}, current or "no owner", as_json=as_json)
 
 
 @owner.command()
 @json_option
 @click.pass_obj
-def reset(host: CommandContext, as_json: bool) -> None:
-    """Let nobody be the owner."""
+def reset(context: CommandContext, as_json: bool) -> None:
+    """Leave the server without an owner."""
     with exit_on_error():
-        files = host.open_keyless()
+        files = context.open_keyless()
 
-        def unit(connection: Connection) -> str:
+        def transaction(connection: Connection) -> str:
             current = player_tables.find_owner(connection)
             if current is None:
-                raise CommandFailed("Nobody is the owner.")
+                raise CommandFailed("There is no owner.")
             player_tables.clear_owner(connection, current)
-            files.tell(connection, "owner reset", current)
+            files.record(connection, "owner reset", current)
             return current
 
-        report({"owner": None, "before": files.auth(unit)}, "nobody is the owner now", as_json=as_json)
+        report({"owner": None, "before": files.write_auth(transaction)}, "there is no owner now", as_json=as_json)

@@ -1,7 +1,4 @@
-"""Where the configuration file and the data folder are (SPEC 2.1): the first that is named or exists.
-
-The configuration file and the data folder on disk: read, made on the first run, kept to their owner.
-"""
+"""The configuration file and the data folder are found (SPEC 2.1), read, and made on the first run."""
 
 import os
 import sysconfig
@@ -22,24 +19,37 @@ from gamed.config.json_reader import JsonSyntaxError, decode
 
 PACKAGE = Path(__file__).absolute().parent.parent
 BUILD = ".build"
+MAX_FILE_BYTES = 256 * 1024
+AUTH_DB = "auth.db"
+STATE_DB = "state.db"
+FIRST_RUN = """{
+  "mode": "local",
+  "session": {
+    "access_ttl": "15m",
+    "refresh_ttl": "720h",
+    "device_transaction_ttl": "10m"
+  }
+}
+"""
+"""The configuration file that a first run writes."""
 
 
 class Paths(Struct, frozen=True):
-    """Absolute paths; neither need exist."""
+    """The absolute paths of the configuration file and of the data folder; neither need exist."""
 
     config: Path
     data: Path
 
     @property
     def game(self) -> Path:
-        """The limits of saves and assets, beside the configuration."""
+        """Return the path of game.json, which lies beside the configuration."""
         return self.config.with_name(game.FILE_NAME)
 
 
 def find(environ: Mapping[str, str], config: str | None, data: str | None, *, development: bool = False) -> Paths:
-    """From the options, else the environment, else the place of the executable; "" counts as not given.
+    """Return the paths by the options, else by the environment, else beside the executable; "" counts as not given.
 
-    `development`: started as `python -m gamed`, which in a checkout keeps to its `.build` folder.
+    `development` means started as `python -m gamed`, which in a checkout uses its `.build` folder.
     """
     checkout = PACKAGE.parent if development and (PACKAGE.parent / "setup.py").is_file() else None
     named = config or environ.get("GAMED_CONFIG")
@@ -59,33 +69,19 @@ def find(environ: Mapping[str, str], config: str | None, data: str | None, *, de
 
 
 def _of_several(directories: str) -> Path:
-    """systemd separates them by colons: the first that holds the file, else the first."""
+    """Return the file in the first directory that has it, else in the first; systemd separates them by colons."""
     files = [Path(directory) / FILE_NAME for directory in directories.split(":")]
     return next((file for file in files if file.exists()), files[0])
 
 
-MAX_FILE_BYTES = 256 * 1024
-AUTH_DB = "auth.db"
-STATE_DB = "state.db"
-FIRST_RUN = """{
-  "mode": "local",
-  "session": {
-    "access_ttl": "15m",
-    "refresh_ttl": "720h",
-    "device_transaction_ttl": "10m"
-  }
-}
-"""
-
-
 def read_file(path: str) -> bytes:
-    """At most MAX_FILE_BYTES and one more; OSError when it cannot be read."""
+    """Read at most MAX_FILE_BYTES and one more; raise OSError if the file cannot be read."""
     with open(path, "rb") as file:
         return file.read(MAX_FILE_BYTES + 1)
 
 
 def read_config(places: Paths) -> str | None:
-    """The text of the configuration file; None on a first run: neither it nor auth.db is there."""
+    """Return the text of the configuration file; None on a first run, when neither it nor auth.db exists."""
     text = _read_text(places.config)
     if text is None and (places.data / AUTH_DB).exists():
         raise SetupError(
@@ -96,7 +92,7 @@ def read_config(places: Paths) -> str | None:
 
 
 def read_game(places: Paths) -> str | None:
-    """The text of game.json beside it; None when there is none."""
+    """Return the text of game.json; None if there is no such file."""
     return _read_text(places.game)
 
 
@@ -106,9 +102,9 @@ def _read_text(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as e:
-        raise SetupError(f"{path} cannot be read ({e.strerror}); name another with --config FILE.") from None
+        raise SetupError(f"{path} cannot be read ({e.strerror}). Name another with --config FILE.") from None
     if len(raw) > MAX_FILE_BYTES:
-        raise SetupError(f"{path} is larger than {MAX_FILE_BYTES // 1024} KiB; is it the right file?")
+        raise SetupError(f"{path} is larger than {MAX_FILE_BYTES // 1024} KiB. Name the right file with --config FILE.")
     try:
         return decode(raw)
     except JsonSyntaxError as e:
@@ -116,19 +112,19 @@ def _read_text(path: Path) -> str | None:
 
 
 def write_first_config(path: Path) -> None:
-    """The default file of a first run, 0640."""
+    """Write the configuration file of a first run, with mode 0640."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, FIRST_RUN.encode(), 0o640)
     except OSError as e:
-        raise not_written(path, e, "name a place for the configuration with --config FILE") from None
+        raise not_written(path, e, "Name another place for the configuration with --config FILE") from None
 
 
 def not_written(path: Path, error: OSError, advice: str) -> SetupError | CommandFailed:
-    """Return the error of a start that could not make this file or folder; after a NotDone, room is enough."""
+    """Return the error of a start that could not make this file or folder: CommandFailed if the disk is full."""
     if error.errno in (ENOSPC, EDQUOT):
-        return CommandFailed(f"{path} cannot be made: the disk is full. Make room, then start again.")
-    return SetupError(f"{path} cannot be made ({error.strerror}); {advice}.")
+        return CommandFailed(f"{path} cannot be made: the disk is full. Free some space, then start again.")
+    return SetupError(f"{path} cannot be made ({error.strerror}). {advice}.")
 
 
 @contextmanager
@@ -145,7 +141,7 @@ def removed_on_failure(paths: Sequence[Path]) -> Iterator[None]:
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """There whole or not at all, and on disk before this returns, with exactly this mode whatever the umask."""
+    """Write a file completely or not at all, and to disk before this returns, with this mode whatever the umask is."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.unlink(missing_ok=True)  # of a start that was cut off: a container's process has the same number each time
     with removed_on_failure([part]):
@@ -160,24 +156,26 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
 
 
 def open_data(folder: Path) -> None:
-    """Make the data folder, 0700, or see that it can be used."""
+    """Make the data folder with mode 0700, or check that an existing one can be used."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         state = folder.stat()
     except FileExistsError:
-        raise SetupError(f"{folder} is not a folder; name another with --data DIR.") from None
+        raise SetupError(f"{folder} is not a folder. Name another with --data DIR.") from None
     except OSError as e:
-        raise not_written(folder, e, "name another data folder with --data DIR") from None
+        raise not_written(folder, e, "Name another data folder with --data DIR") from None
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        raise SetupError(f"The data folder {folder} cannot be written; name another with --data DIR, or give it to us.")
+        raise SetupError(
+            f"The data folder {folder} cannot be written. Name another with --data DIR, or make this user its owner."
+        )
     if state.st_mode & 0o077:
         _close_to_others(folder, state)
 
 
 def _close_to_others(folder: Path, state: os.stat_result) -> None:
-    """Only a folder that is plainly gamed's own is changed: --data may name somebody's home by mistake."""
+    """Close a folder that is clearly gamed's own, else warn: --data may name a home directory by mistake."""
     ours = state.st_uid == os.geteuid() and not state.st_mode & S_ISVTX
     if ours and ((folder / AUTH_DB).exists() or not any(folder.iterdir())):
         folder.chmod(0o700)
     else:
-        warn(f"others can look into the data folder; close it with: chmod 700 {folder}")
+        warn(f"other users can read the data folder. Close it with: chmod 700 {folder}")

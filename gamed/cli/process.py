@@ -1,8 +1,9 @@
-"""What a process asks of its machine: no core file, no look from outside, an empty environment, enough files.
+"""The process: its memory, environment, user, locks and signals, set up before any secret is read.
 
-Which user works here: every file in a data folder belongs to the user whose folder it is.
-
-One server per data folder: a lock that lives as long as the process, and through twistd's forks.
+SIGTERM ends the server with exit code 0 at every moment of its life, however often it is sent. A signal that is not
+handled kills the process, which a container's engine counts as a failure; as process 1 of a container, such a signal
+is even lost. Python removes its handlers when it finalizes, but leaves an ignored signal ignored: so the first signal
+makes all later ones ignored.
 """
 
 import ctypes
@@ -22,11 +23,13 @@ from gamed.cli.errors import CommandFailed, SetupError
 from gamed.cli.paths import write_whole
 from gamed.structs import Component
 
+LOCK_FILE = "gamed.lock"
+LISTENERS_FILE = "gamed.listeners"
 PR_SET_DUMPABLE = 4
 
 
 def harden() -> None:
-    """Before any secret is read: files are made for their owner only, memory is never written to a core file."""
+    """Make new files private to their owner, and never write memory to a core file; call this before any secret."""
     os.umask(0o077)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     libc = ctypes.CDLL(None)
@@ -35,20 +38,20 @@ def harden() -> None:
 
 
 def allow_files(wanted: int) -> None:
-    """Let the process have so many files open, or as many as it may: most systems begin with 1024."""
+    """Raise the limit of open files to `wanted`, or as far as the process may; most systems begin with 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def forget(names: Iterable[str]) -> None:
-    """Take variables out of the environment, and their values out of the block that /proc/<pid>/environ shows.
+def erase_variables(names: Iterable[str]) -> None:
+    """Remove variables from the environment, and their values from the memory that /proc/<pid>/environ shows.
 
-    unsetenv() alone only drops the pointer: the text the process was started with stays readable.
+    unsetenv() alone only drops the pointer: the text that the process was started with stays readable.
     """
     wanted = {os.fsencode(name) for name in names}
-    for address in _entries():
+    for address in _environment_entries():
         name, mark, value = ctypes.string_at(address).partition(b"=")
         if mark and name in wanted:
             ctypes.memset(address + len(name) + 1, 0, len(value))
@@ -56,8 +59,8 @@ def forget(names: Iterable[str]) -> None:
         os.environb.pop(name, None)
 
 
-def _entries() -> list[int]:
-    """Where each `NAME=value` of this process lies in memory."""
+def _environment_entries() -> list[int]:
+    """Return the address of each `NAME=value` of this process."""
     block = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
     found: list[int] = []
     while block and (address := block[len(found)]):
@@ -66,13 +69,13 @@ def _entries() -> list[int]:
 
 
 def ran_by() -> str:
-    """Who runs this, as `uid:0`, or `uid:0/sudo:1000` for whom root did it; ask before become_owner()."""
-    asked = os.environ.get("SUDO_UID", "")
-    return f"uid:{os.getuid()}" + (f"/sudo:{asked}" if asked.isdecimal() and asked != str(os.getuid()) else "")
+    """Return the user who runs this process, as `uid:0`, or `uid:0/sudo:1000`; call it before switch_to_owner()."""
+    caller = os.environ.get("SUDO_UID", "")
+    return f"uid:{os.getuid()}" + (f"/sudo:{caller}" if caller.isdecimal() and caller != str(os.getuid()) else "")
 
 
 def switch_to_owner(data: Path) -> None:
-    """Root working in another user's folder becomes that user: no file there may end up as root's."""
+    """Let root become the user who owns the data folder: no file there may belong to root."""
     if (owner := _other_owner(data)) is None:
         return
     try:
@@ -84,7 +87,7 @@ def switch_to_owner(data: Path) -> None:
 
 
 def refuse_foreign_folder(data: Path) -> None:
-    """Raise Refusal for root: a server would leave files in another user's folder that the user cannot open."""
+    """Raise SetupError for root: a server would leave files in another user's folder that the user cannot open."""
     if (owner := _other_owner(data)) is None:
         return
     try:
@@ -101,42 +104,41 @@ def refuse_foreign_folder(data: Path) -> None:
 
 
 def _other_owner(data: Path) -> os.stat_result | None:
-    """For root alone: the folder of another user."""
+    """Return the state of a folder that belongs to another user; None if there is none, or if this is not root."""
     if os.geteuid() != 0 or not data.exists():
         return None
     owner = data.stat()
     return None if owner.st_uid == 0 else owner
 
 
-FILE_NAME = "gamed.lock"
-LISTENERS_NAME = "gamed.listeners"
-
-
 class Lock(Component, frozen=True):
-    """An open descriptor; forks inherit it, and the lock falls when the last of them is gone, however it ended."""
+    """The lock of a data folder, which only one server holds at a time: an open descriptor.
+
+    Forks inherit the descriptor. The kernel releases the lock when the last of the processes ends, however it ends.
+    """
 
     _descriptor: int
 
     @classmethod
-    def take(cls, data: Path) -> "Lock":
-        """Return the lock of this folder; raise NotDone while another server holds it, Refusal if locking fails."""
+    def acquire(cls, data: Path) -> "Lock":
+        """Return the lock of this folder; raise CommandFailed if a server holds it, SetupError if locking fails."""
         try:
-            descriptor = os.open(data / FILE_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(data / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as e:
             raise SetupError(
-                f"{data / FILE_NAME} cannot be opened ({e.strerror}); does the folder belong to us?"
+                f"{data / LOCK_FILE} cannot be opened ({e.strerror}). Make this user the owner of the folder."
             ) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise CommandFailed(
-                f"Another gamed already serves {data}; stop that one first, or name another folder with --data DIR."
+                f"Another gamed already serves {data}. Stop that one first, or name another folder with --data DIR."
             ) from None
         except OSError as e:
             os.close(descriptor)
             raise SetupError(
-                f"{data} cannot be locked ({e.strerror}); name a folder on a local disk with --data."
+                f"{data} cannot be locked ({e.strerror}). Name a folder on a local disk with --data DIR."
             ) from None
         return cls(descriptor)
 
@@ -144,32 +146,29 @@ class Lock(Component, frozen=True):
         os.close(self._descriptor)
 
 
-def note_listeners(data: Path, listeners: Sequence[str]) -> None:
+def write_listeners(data: Path, listeners: Sequence[str]) -> None:
     """Record for `gamed health` where the server of this folder listens; a reader sees the old record or the new one.
 
     The record is a file of its own: the lock belongs to the lock file's inode and would not survive a rename.
     """
-    if list(listeners) != noted(data):
+    if list(listeners) != read_listeners(data):
         content = "".join(f"{listener}\n" for listener in listeners).encode()
-        write_whole(data / LISTENERS_NAME, content, 0o600)
+        write_whole(data / LISTENERS_FILE, content, 0o600)
 
 
-def noted(data: Path) -> list[str]:
+def read_listeners(data: Path) -> list[str]:
     """Return where the server of this folder listens, or last listened; [] if it was never started."""
     try:
-        return (data / LISTENERS_NAME).read_text("utf-8").splitlines()
+        return (data / LISTENERS_FILE).read_text("utf-8").splitlines()
     except FileNotFoundError:
         return []
-
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def exit_cleanly_on_sigterm() -> None:
     """While the server starts, let SIGTERM end the process with 0 without any cleanup.
 
     That is safe as `kill -9` is safe. An exception would not be: SQLite, which calls back into Python while it
-    migrates a store, would turn it into a database error.
+    migrates a database, would turn it into a database error.
     """
 
     def end(number: int, frame: object) -> NoReturn:
@@ -184,29 +183,26 @@ def stop_reactor_on_sigterm(reactor: Any) -> None:
     Twisted installs `reactor.sigTerm` and `reactor.sigInt` when the reactor starts. Its own would end the process with
     the signal, and log a traceback for each signal after the first.
     """
+    from twisted.internet.error import ReactorNotRunning  # late: commands need no Twisted
+
     interrupted = reactor.sigInt
 
+    def stop() -> None:
+        with suppress(ReactorNotRunning):  # SIGINT stopped it in the same moment
+            reactor.stop()
+
     def terminate(number: int, frame: object) -> None:
-        _ignore_all()
-        reactor.callFromThread(_stop, reactor)
+        _ignore_signals()
+        reactor.callFromThread(stop)
 
     def interrupt(number: int, frame: object) -> None:
-        _ignore_all()
+        _ignore_signals()
         interrupted(number, frame)
 
     reactor.sigTerm, reactor.sigInt = terminate, interrupt
     signal.signal(signal.SIGTERM, terminate)
 
 
-def _ignore_all() -> None:
-    for number in SIGNALS:
+def _ignore_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-
-
-def _stop(reactor: Any) -> None:
-    from twisted.internet.error import (
-        ReactorNotRunning,  # late: the command line needs no Twisted for exit_cleanly_on_sigterm()
-    )
-
-    with suppress(ReactorNotRunning):  # SIGINT stopped it in the same moment
-        reactor.stop()

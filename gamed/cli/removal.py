@@ -1,7 +1,4 @@
-"""Shelves that go, beside the service: erased, or handed over (PROTOCOL 3.8, 4).
-
-`gamed players merge` gives one player's data to another; `gamed players erase` deletes it (PROTOCOL 3.8).
-"""
+"""`gamed players merge` gives one player's data to another; `gamed players erase` deletes it (PROTOCOL 3.8)."""
 
 from collections.abc import Coroutine
 from functools import partial
@@ -11,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, called, found, report
+from gamed.cli.context import CommandContext, KeyedDatabases, OfflineDatabases, display_name, get_player, report
 from gamed.cli.errors import CommandFailed, exit_on_error
 from gamed.cli.output import TEXT, confirm, json_option, who_argument, yes_option
 from gamed.clock import now_ms
@@ -28,60 +25,63 @@ from gamed.structs import Component
 
 
 class CommandSaveRemoval(Component, frozen=True):
-    """gamed.players.service.SaveRemoval in small steps; what is broken off is finished by the service."""
+    """An implementation of gamed.players.service.SaveRemoval in small transactions.
+
+    If the command is interrupted, the service finishes the work.
+    """
 
     _files: OfflineDatabases
 
     async def check_writable(self) -> None:
-        self._files.state(lambda connection: None)
+        self._files.write_state(lambda connection: None)
 
     async def erase(self, player_id: str, now_ms: int) -> None:
         epoch = new_epoch(token_bytes)
-        self._files.state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms))
+        self._files.write_state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms))
         self.finish(player_id)
 
     async def merge(self, player_id: str, heir_id: str, now_ms: int) -> None:
         epochs = new_epoch(token_bytes), new_epoch(token_bytes)
 
-        def unit(connection: Connection) -> bool:
+        def transaction(connection: Connection) -> bool:
             return erase_store.merge_saves(connection, player_id, heir_id, epochs, now_ms)
 
-        while not self._files.state(unit):
+        while not self._files.write_state(transaction):
             self.finish(heir_id)
         self.finish(player_id)
 
     def finish(self, player_id: str) -> None:
-        """Of an erase that has begun: rows, then the bytes they had."""
+        """Finish an erase that was started: delete the rows, then the blobs."""
         epoch = new_epoch(token_bytes)
-        while self._files.state(lambda connection: erase_store.erase_step(connection, player_id, epoch)):
+        while self._files.write_state(lambda connection: erase_store.erase_step(connection, player_id, epoch)):
             pass
         while (
-            blob_id := self._files.state(lambda connection: erase_store.unreferenced(connection, player_id))
+            blob_id := self._files.write_state(lambda connection: erase_store.unreferenced(connection, player_id))
         ) is not None:
-            while self._files.state(partial(blobs.delete_parts, blob_id=blob_id)):
+            while self._files.write_state(partial(blobs.delete_parts, blob_id=blob_id)):
                 pass
 
 
 T = TypeVar("T")
 
 
-class HostRecords(Component, frozen=True):
-    """gamed.players.service.PlayerRecords beside the service."""
+class CommandPlayerRecords(Component, frozen=True):
+    """An implementation of gamed.players.service.PlayerRecords for commands."""
 
     _store: KeyedDatabases
 
     async def mark(self, player_id: str, now_ms: int) -> bool:
-        def unit(connection: Connection) -> bool:
-            self._store.tell(connection, "players erase", player_id)
+        def transaction(connection: Connection) -> bool:
+            self._store.record(connection, "players erase", player_id)
             return player_store.mark_removed(connection, player_id, now_ms)
 
-        return self._store.auth(unit)
+        return self._store.write_auth(transaction)
 
     async def unfinished(self) -> list[Removal]:
-        return self._store.look(player_store.unfinished_removals)
+        return self._store.read_auth(player_store.unfinished_removals)
 
     async def delete_rows(self, removal: Removal) -> bool:
-        return self._store.auth(lambda connection: player_store.delete_player_rows(connection, removal))
+        return self._store.write_auth(lambda connection: player_store.delete_player_rows(connection, removal))
 
 
 @click.command(short_help="[key] Merge a player into another.")
@@ -91,66 +91,66 @@ class HostRecords(Component, frozen=True):
 )
 @json_option
 @click.pass_obj
-def merge(host: CommandContext, old: str, new: str, as_json: bool) -> None:
+def merge(context: CommandContext, old: str, new: str, as_json: bool) -> None:
     """Give all saves and sign-in methods of the player OLD to the player NEW, then delete OLD. [key]
 
     OLD may be an id that only state.db knows, as after a new auth.db. Where both have a save in one slot, NEW's stays
     current and OLD's becomes a conflict copy.
     """
     with exit_on_error():
-        store = host.open()
-        leaving = departures_of(store)
-        at_once(leaving.resume())
-        merged, old_id, heir = store.run(lambda connection, keys: _merge(store, connection, keys, old, new))
-        at_once(leaving.resume())
-        done = {"from": old_id, "to": heir.player.player_id, "moved": merged.moved, "left": merged.left}
-        gone = f"; its account of {', '.join(merged.left)} signs nobody in any more" if merged.left else ""
-        report(done, f"{called(heir)} has what {old_id} had{gone}", as_json=as_json)
+        store = context.open()
+        removals = removal_service(store)
+        run_inline(removals.resume())
+        merged, old_id, target = store.write(lambda connection, keys: _merge(store, connection, keys, old, new))
+        run_inline(removals.resume())
+        done = {"from": old_id, "to": target.player.player_id, "moved": merged.moved, "left": merged.left}
+        lost = f"; its account of {', '.join(merged.left)} can no longer sign in" if merged.left else ""
+        report(done, f"{display_name(target)} has what {old_id} had{lost}", as_json=as_json)
 
 
 def _merge(
     store: KeyedDatabases, connection: Connection, keys: Keys, old: str, new: str
 ) -> tuple[MergeResult, str, NamedPlayer]:
-    heir = found(connection, keys, new)
+    target = get_player(connection, keys, new)
     try:
-        old_id = found(connection, keys, old).player.player_id
+        old_id = get_player(connection, keys, old).player.player_id
     except PlayerUnknown:
         old_id = old
-        if not store.look_at_state(lambda state: erase_store.slots_of(state, old)):
+        if not store.read_state(lambda state: erase_store.slots_of(state, old)):
             raise CommandFailed(f"Neither auth.db nor state.db knows a player {old!r}.") from None
-    heir_id = heir.player.player_id
-    if old_id == heir_id:
+    target_id = target.player.player_id
+    if old_id == target_id:
         raise CommandFailed("OLD and NEW are the same player. Name two different players.")
-    if heir.player.state == "pending":
-        raise CommandFailed("This player waits for approval; first: gamed players approve")
-    store.tell(connection, "players merge", heir_id)
-    return player_store.merge_players(connection, keys, old_id, heir_id, now_ms()), old_id, heir
+    if target.player.state == "pending":
+        raise CommandFailed("NEW waits for approval. Run first: gamed players approve")
+    store.record(connection, "players merge", target_id)
+    return player_store.merge_players(connection, keys, old_id, target_id, now_ms()), old_id, target
 
 
-@click.command(short_help="[key] Erase a player and everything of theirs.")
+@click.command(short_help="[key] Erase a player with all data.")
 @who_argument
 @yes_option
 @json_option
 @click.pass_obj
-def erase(host: CommandContext, who: str, yes: bool, as_json: bool) -> None:
-    """Erase a player: saves, ways to sign in, sessions. It cannot be undone. [key]"""
+def erase(context: CommandContext, who: str, yes: bool, as_json: bool) -> None:
+    """Erase a player: saves, sign-in methods, sessions. It cannot be undone. [key]"""
     with exit_on_error():
-        store = host.open()
-        named = store.read(lambda connection, keys: found(connection, keys, who))
-        confirm(f"Erase {called(named)} with all saves?", yes=yes)
-        at_once(departures_of(store).erase(named.player.player_id))
-        report({"erased": named.player.player_id}, f"{called(named)} is erased", as_json=as_json)
+        store = context.open()
+        named = store.read(lambda connection, keys: get_player(connection, keys, who))
+        confirm(f"Erase {display_name(named)} with all saves?", yes=yes)
+        run_inline(removal_service(store).erase(named.player.player_id))
+        report({"erased": named.player.player_id}, f"{display_name(named)} is erased", as_json=as_json)
 
 
-def departures_of(store: KeyedDatabases) -> RemovalService:
-    return RemovalService(HostRecords(store), CommandSaveRemoval(store), now_ms)
+def removal_service(store: KeyedDatabases) -> RemovalService:
+    return RemovalService(CommandPlayerRecords(store), CommandSaveRemoval(store), now_ms)
 
 
-def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work whose every step is done when it returns: nothing here waits."""
+def run_inline(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of which no step waits; return its result."""
     try:
         work.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
-    raise RuntimeError("a command's step waits for something")
+    raise RuntimeError("a step of this command waits")

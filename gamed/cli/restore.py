@@ -1,7 +1,4 @@
-"""The stores of a backup made fit to be served, and put in the place of the present ones.
-
-`gamed restore`: a backup examined, or put in the place of the stores (SPEC 2.2 rules 2 and 5).
-"""
+"""`gamed restore` checks a backup, or replaces the databases by those of a backup (SPEC 2.2 rules 2 and 5)."""
 
 import os
 import shutil
@@ -41,152 +38,58 @@ from gamed.players.store import NO_BLOCKED_PLAYERS, BlockedPlayers
 from gamed.saves.tables import renew_epochs
 
 SPARE_BYTES = 16 * 1024 * 1024
+FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
+"""How the present key fits the auth.db of a backup."""
 
 
 class RestoreResult(Struct, frozen=True):
-    """What was done."""
+    """The result of a restore."""
 
     aside: tuple[Path, ...]
-    """The stores that were there before."""
+    """The previous databases, under their new names."""
     sessions: int
-    """That were alive in the backup."""
+    """The number of sessions of the backup, which the restore ended."""
     blocked: int
-    """Players who are kept out though the backup lets them in, or does not know them."""
+    """The number of players who stay blocked although the backup does not block or know them."""
     settings: tuple[Path, ...] = ()
-    """Configuration files that were missing and came out of the backup."""
+    """Configuration files that were missing and were copied from the backup."""
     kept: tuple[Path, ...] = ()
-    """Those that are other than the backup's, and stay."""
+    """Configuration files that differ from the backup's, and stay."""
 
 
-def put_back(backup: Backup, where: Paths, ran_by: str) -> RestoreResult:
-    """Under the folder's lock, with no exchange unfinished; NotDone or StoreError leave the stores as they were."""
-    _require_room(backup, where.data)
-    out = _blocked(where.data / AUTH_DB) if AUTH_DB in backup.stores else NO_BLOCKED_PLAYERS
-    staged = restore_journal.begin(where.data)
-    try:
-        sessions, blocked = _stage(backup, staged, out, ran_by)
-        added, kept = _settings(backup.settings, where)
-    except BaseException:
-        shutil.rmtree(staged, ignore_errors=True)
-        raise
-    swap = RestoreJournal(str(backup.path.resolve()), _suffix(where.data), list(backup.stores))
-    restore_journal.commit(where.data, swap)
-    return RestoreResult(tuple(restore_journal.finish(where.data, swap)), sessions, blocked, tuple(added), tuple(kept))
-
-
-def _stage(backup: Backup, staged: Path, out: BlockedPlayers, ran_by: str) -> tuple[int, int]:
-    """New files, ready to be served; how many sessions ended, and how many players are kept out."""
-    for name, path in backup.stores.items():
-        _copy(path, staged / name, backup.hashes[name])
-        prepare_file(staged / name, copied=False)
-    sessions = blocked = 0
-    if AUTH_DB in backup.stores:
-        sessions, blocked = run_transaction(staged / AUTH_DB, lambda connection: _fit(connection, out, ran_by))
-    if STATE_DB in backup.stores:
-        run_transaction(staged / STATE_DB, lambda connection: renew_epochs(connection, token_bytes))
-    for name in backup.stores:
-        _settle(staged / name)
-    return sessions, blocked
-
-
-def _fit(connection: sqlite3.Connection, out: BlockedPlayers, ran_by: str) -> tuple[int, int]:
-    sessions = player_store.sign_out_all(connection, now_ms())
-    blocked = player_store.block_again(connection, out)
-    command_log.add_entry(connection, "restore", None, ran_by, now_ms())
-    return sessions, blocked
-
-
-def _blocked(present: Path) -> BlockedPlayers:
-    """Whom the present file keeps out; nobody, with a warning, when it cannot say."""
-    if not present.exists():
-        return NO_BLOCKED_PLAYERS
-    try:
-        with closing(connect(file_uri(present, "rw"))) as connection:  # whatever its schema: most have these rows
-            return player_store.blocked_players(connection)
-    except sqlite3.Error as e:
-        warn(f"whom {present} keeps out cannot be read ({e}); look through: gamed players list")
-        return NO_BLOCKED_PLAYERS
-
-
-def _require_room(backup: Backup, data: Path) -> None:
-    needed = sum(path.stat().st_size for path in backup.stores.values()) + SPARE_BYTES
-    if (free := shutil.disk_usage(data).free) < needed:
-        raise CommandFailed(f"{data} has room for {free} bytes, and the restore needs {needed}. Nothing was changed.")
-
-
-def _copy(source: Path, target: Path, sha256: str) -> None:
-    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        if hash_file(source, file.write).sha256 != sha256:
-            raise CommandFailed(f"{source} changed while it was read. Nothing was changed here.")
-
-
-def _settle(path: Path) -> None:
-    """On disk, and whole without a log beside it."""
-    left = [path.with_name(f"{path.name}{beside}") for beside in restore_journal.SQLITE_SUFFIXES if beside]
-    if any(beside.exists() for beside in left):
-        raise CommandFailed(f"{path} is in use by another program. Nothing was changed.")
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-
-
-def _settings(copies: Mapping[str, Path], where: Paths) -> tuple[list[Path], list[Path]]:
-    """A configuration file that is missing comes back; one that is there is the owner's newer word."""
-    added, kept = [], []
-    for name, target in zip(backup_format.SETTINGS, (where.config, where.game), strict=True):
-        content = read_file(str(copies[name])) if name in copies else None
-        if content is not None and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(target, content, 0o640)
-            added.append(target)
-        elif content is not None and read_file(str(target)) != content:
-            kept.append(target)
-    return added, kept
-
-
-def _suffix(data: Path) -> str:
-    """Behind the names of what was there before; no file has it yet."""
-    now = now_ms()
-    while any(data.glob(f"*{(suffix := f'.before-restore-{backup_format.stamp(now)}')}*")):
-        now += 1000
-    return suffix
-
-
-FITS, MISFIT, UNKNOWN, NONE = "fits", "does not fit", "unknown", "none"
-
-
-@click.command(short_help="[key] Put a backup back, while the service does not run.")
+@click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, path_type=Path))
-@click.option("--check", is_flag=True, help="Only say what the backup holds, and whether it is whole.")
+@click.option("--check", is_flag=True, help="Only print what the backup has, and whether it is complete.")
 @json_option
 @click.pass_obj
-def restore(host: CommandContext, folder: Path, check: bool, as_json: bool) -> None:
-    """Put the stores of a backup in the place of the present ones, which are set aside. [key]
+def restore(context: CommandContext, folder: Path, check: bool, as_json: bool) -> None:
+    """Replace the databases by those of a backup; the present ones are kept under other names. [key]
 
-    The service must not run. DIR is one folder that `gamed backup` made, or one store that was copied before its
-    schema changed. It is examined first, and has to fit the present key. Everybody signs in again; who is blocked now
-    stays blocked. The configuration is put back only where it is missing. --check changes nothing, beside the running
-    service too, and needs no key.
+    The service must not run. DIR is a folder that `gamed backup` made, or one database that was copied before its
+    schema changed. The backup is checked first, and the present key has to fit. Every player must sign in again;
+    blocked players stay blocked. A configuration file is restored only if it is missing. --check changes nothing,
+    needs no key, and works while the service runs.
     """
     harden()
     with exit_on_error():
-        where, runner = host.places(), ran_by()
+        where, runner = context.places(), ran_by()
         path = folder.absolute()
         if check:
             found = _read(path)
-            report(_described(found, where), "\n".join(_told(found, where)), as_json=as_json)
+            report(_backup_members(found, where), "\n".join(_backup_lines(found, where)), as_json=as_json)
             return
         config = _config(where, path)
         switch_to_owner(where.data)
         paths.open_data(where.data)
-        lock = Lock.take(where.data)
+        lock = Lock.acquire(where.data)
         if (cut_off := restore_journal.unfinished(where.data)) is not None:
             done = RestoreResult(tuple(restore_journal.finish(where.data, cut_off)), 0, 0)
             if cut_off.origin != str(path.resolve()):
                 raise CommandFailed(
-                    f"A restore of {cut_off.origin} was cut off, and is finished now; run this one again."
+                    f"A restore of {cut_off.origin} was interrupted, and is finished now. Run this one again."
                 )
         else:
-            done = _restored(_read(path), where, config, runner)
+            done = _restore(_read(path), where, config, runner)
         lock.release()
         report(_members(path, done), "\n".join(_lines(path, done)), as_json=as_json)
 
@@ -197,28 +100,28 @@ def _read(path: Path) -> Backup:
     except BackupError as e:
         if inside := cli_backup.newest(path):
             raise CommandFailed(
-                f"{path} holds backups; name one of them, such as {inside}. Nothing was changed."
+                f"{path} has several backups. Name one of them, such as {inside}. Nothing was changed."
             ) from None
-        raise CommandFailed(f"{path} is no whole backup: {e}. Nothing was changed.") from None
+        raise CommandFailed(f"{path} is not a complete backup: {e}. Nothing was changed.") from None
 
 
 def _config(where: Paths, backup: Path) -> Config:
-    """Return the configuration that is there, else the backup's own, with the master key that it names."""
+    """Return the present configuration, else the backup's, with the master key that it names."""
     there, copied = where.config.exists(), backup / SETTINGS[0]
     opened = read_with_key(where if there or not copied.exists() else replace(where, config=copied))
-    return opened.judged.config
+    return opened.config
 
 
-def _restored(backup: Backup, where: Paths, config: Config, runner: str) -> RestoreResult:
+def _restore(backup: Backup, where: Paths, config: Config, runner: str) -> RestoreResult:
     if backup.ring is not None:
         try:
             _refuse_misfit(where.data, config, backup.ring)
         except SetupError as e:
             raise SetupError(f"The key at hand does not fit this backup. Nothing was changed. {e}") from None
     try:
-        return put_back(backup, where, runner)
+        return replace_databases(backup, where, runner)
     except (DatabaseError, MigrationError) as e:
-        raise CommandFailed(f"The stores stay as they were: {e.__cause__ or e}") from None
+        raise CommandFailed(f"The databases stay as they were: {e.__cause__ or e}") from None
 
 
 def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
@@ -226,7 +129,7 @@ def _refuse_misfit(data: Path, config: Config, ring: KeyRecord) -> None:
 
 
 def _key(backup: Backup, where: Paths) -> str:
-    """Whether the present key opens the backup's auth.db; a key that is not at hand is no flaw of the backup."""
+    """Return how the present key fits the backup's auth.db; UNKNOWN if there is no key to compare."""
     if backup.ring is None:
         return NONE
     try:
@@ -238,7 +141,7 @@ def _key(backup: Backup, where: Paths) -> str:
     return FITS
 
 
-def _described(backup: Backup, where: Paths) -> dict[str, object]:
+def _backup_members(backup: Backup, where: Paths) -> dict[str, object]:
     counts = {"players" if each.name == "auth" else "saves": each.rows for each in backup.examined.values()}
     schemas = {each.name: each.schema for each in backup.examined.values()}
     return {
@@ -253,8 +156,8 @@ def _described(backup: Backup, where: Paths) -> dict[str, object]:
     }
 
 
-def _told(backup: Backup, where: Paths) -> Iterator[str]:
-    yield f"{backup.path} is whole"
+def _backup_lines(backup: Backup, where: Paths) -> Iterator[str]:
+    yield f"{backup.path} is complete and undamaged"
     if backup.manifest is not None:
         yield f"made {backup.manifest.made_at} by gamed {backup.manifest.gamed}"
     for each in backup.examined.values():
@@ -278,14 +181,114 @@ def _members(path: Path, done: RestoreResult) -> dict[str, object]:
 
 
 def _lines(path: Path, done: RestoreResult) -> Iterator[str]:
-    yield f"The stores are those of {path}."
+    yield f"The databases are those of {path}."
     for aside in done.aside:
-        yield f"What was there before is {aside}; delete it once all is well."
+        yield f"The previous one is {aside}. Delete it when the server works."
     for file in done.settings:
-        yield f"{file} was missing and is the backup's."
+        yield f"{file} was missing, and was copied from the backup."
     for file in done.kept:
-        yield f"{file} is other than the backup's and stays; compare it with {path / file.name}."
+        yield f"{file} differs from the backup's and stays. Compare it with {path / file.name}."
     if done.blocked:
-        yield f"Blocked here, and stays so: {counted(done.blocked, 'player')}."
-    yield "Whoever left for good since it was made is there again; erase them once more: gamed players erase"
-    yield "Everybody has to sign in again. Start the service now: gamed serve, or systemctl start gamed"
+        yield f"Still blocked, as before the restore: {counted(done.blocked, 'player')}."
+    yield "Players who were erased after the backup was made exist again. Erase them again: gamed players erase"
+    yield "Every player must sign in again. Start the service now: gamed serve, or systemctl start gamed"
+
+
+def replace_databases(backup: Backup, where: Paths, ran_by: str) -> RestoreResult:
+    """Replace the databases by the backup's, under the folder's lock and with no restore unfinished.
+
+    CommandFailed and DatabaseError leave the databases as they were.
+    """
+    _require_space(backup, where.data)
+    blocked_now = _blocked(where.data / AUTH_DB) if AUTH_DB in backup.stores else NO_BLOCKED_PLAYERS
+    staged = restore_journal.begin(where.data)
+    try:
+        sessions, blocked = _stage(backup, staged, blocked_now, ran_by)
+        added, kept = _settings(backup.settings, where)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    journal = RestoreJournal(str(backup.path.resolve()), _suffix(where.data), list(backup.stores))
+    restore_journal.commit(where.data, journal)
+    return RestoreResult(
+        tuple(restore_journal.finish(where.data, journal)), sessions, blocked, tuple(added), tuple(kept)
+    )
+
+
+def _stage(backup: Backup, staged: Path, blocked_now: BlockedPlayers, ran_by: str) -> tuple[int, int]:
+    """Make new files that are ready to be served; return the numbers of ended sessions and of blocked players."""
+    for name, path in backup.stores.items():
+        _copy(path, staged / name, backup.hashes[name])
+        prepare_file(staged / name, copied=False)
+    sessions = blocked = 0
+    if AUTH_DB in backup.stores:
+        sessions, blocked = run_transaction(
+            staged / AUTH_DB, lambda connection: _prepare_auth(connection, blocked_now, ran_by)
+        )
+    if STATE_DB in backup.stores:
+        run_transaction(staged / STATE_DB, lambda connection: renew_epochs(connection, token_bytes))
+    for name in backup.stores:
+        _require_no_log(staged / name)
+    return sessions, blocked
+
+
+def _prepare_auth(connection: sqlite3.Connection, blocked_now: BlockedPlayers, ran_by: str) -> tuple[int, int]:
+    sessions = player_store.sign_out_all(connection, now_ms())
+    blocked = player_store.block_again(connection, blocked_now)
+    command_log.add_entry(connection, "restore", None, ran_by, now_ms())
+    return sessions, blocked
+
+
+def _blocked(present: Path) -> BlockedPlayers:
+    """Return the players whom the present file blocks; none, with a warning, if it cannot be read."""
+    if not present.exists():
+        return NO_BLOCKED_PLAYERS
+    try:
+        with closing(connect(file_uri(present, "rw"))) as connection:  # whatever its schema: most have these rows
+            return player_store.blocked_players(connection)
+    except sqlite3.Error as e:
+        warn(f"the blocked players of {present} cannot be read ({e}). Block them again; see: gamed players list")
+        return NO_BLOCKED_PLAYERS
+
+
+def _require_space(backup: Backup, data: Path) -> None:
+    needed = sum(path.stat().st_size for path in backup.stores.values()) + SPARE_BYTES
+    if (free := shutil.disk_usage(data).free) < needed:
+        raise CommandFailed(f"{data} has {free} bytes free, and the restore needs {needed}. Nothing was changed.")
+
+
+def _copy(source: Path, target: Path, sha256: str) -> None:
+    with open(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        if hash_file(source, file.write).sha256 != sha256:
+            raise CommandFailed(f"{source} changed while it was read. Nothing was changed here.")
+
+
+def _require_no_log(path: Path) -> None:
+    """Check that SQLite left no log beside the file, and write it to disk."""
+    left = [path.with_name(f"{path.name}{beside}") for beside in restore_journal.SQLITE_SUFFIXES if beside]
+    if any(beside.exists() for beside in left):
+        raise CommandFailed(f"{path} is in use by another program. Nothing was changed.")
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def _settings(copies: Mapping[str, Path], where: Paths) -> tuple[list[Path], list[Path]]:
+    """Copy configuration files that are missing; keep an existing file, which the operator may have changed since."""
+    added, kept = [], []
+    for name, target in zip(backup_format.SETTINGS, (where.config, where.game), strict=True):
+        content = read_file(str(copies[name])) if name in copies else None
+        if content is not None and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(target, content, 0o640)
+            added.append(target)
+        elif content is not None and read_file(str(target)) != content:
+            kept.append(target)
+    return added, kept
+
+
+def _suffix(data: Path) -> str:
+    """Return a suffix for the previous files' names that no file has yet."""
+    now = now_ms()
+    while any(data.glob(f"*{(suffix := f'.before-restore-{backup_format.stamp(now)}')}*")):
+        now += 1000
+    return suffix

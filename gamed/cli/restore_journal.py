@@ -1,8 +1,8 @@
-"""Both stores put in the place of others, all or none, however often the work is killed in between.
+"""A restore replaces all databases or none, however often the process is killed in between.
 
-New files are made ready in a folder of their own. Once they are on disk a journal names them: until then nothing has
-happened, from then on the exchange is brought to its end, by whoever comes next under the folder's lock. Each step is
-a rename that is skipped where it was done. What was there is set aside under another name, never deleted.
+The new files are prepared in a folder of their own. Once they are on disk a journal names them. Without the journal
+nothing has changed; with it the next process that holds the folder's lock finishes the restore. Each step is a rename
+that is skipped if it was done. Previous files are renamed, never deleted.
 """
 
 import json
@@ -20,21 +20,21 @@ from gamed.cli.paths import read_file, write_whole
 JOURNAL = "restore.json"
 STAGED = "restore.new"
 SQLITE_SUFFIXES = ("-wal", "-shm", "-journal", "")
-"""What SQLite keeps beside a file must not be found beside another one; the file itself goes last."""
+"""Of a database's files. SQLite must not find the log of one database beside another; the database itself is last."""
 
 
 class RestoreJournal(Struct, frozen=True):
-    """What a journal says."""
+    """The content of a restore's journal."""
 
     origin: str
     """The backup that the files are from."""
     suffix: str
-    """What is behind the names of files that were set aside."""
+    """The suffix of the previous files' new names."""
     names: Sequence[str]
 
 
 def begin(data: Path) -> Path:
-    """An empty folder for the new files."""
+    """Make an empty folder for the new files."""
     staged = data / STAGED
     if staged.exists():
         shutil.rmtree(staged)
@@ -42,15 +42,15 @@ def begin(data: Path) -> Path:
     return staged
 
 
-def commit(data: Path, exchange: RestoreJournal) -> None:
-    """From here on there is no way back but to finish()."""
+def commit(data: Path, journal: RestoreJournal) -> None:
+    """Write the journal; from here on the restore can only be finished."""
     sync_folder(data / STAGED)
-    members = {"origin": exchange.origin, "suffix": exchange.suffix, "names": list(exchange.names)}
+    members = {"origin": journal.origin, "suffix": journal.suffix, "names": list(journal.names)}
     write_whole(data / JOURNAL, json.dumps(members).encode(), 0o600)
 
 
 def unfinished(data: Path) -> RestoreJournal | None:
-    """An exchange that was cut off after it was committed."""
+    """Read the journal of a restore that was interrupted after commit(); return None if there is none."""
     try:
         members = json.loads(read_file(str(data / JOURNAL)))
     except FileNotFoundError:
@@ -58,17 +58,17 @@ def unfinished(data: Path) -> RestoreJournal | None:
     return RestoreJournal(members["origin"], members["suffix"], members["names"])
 
 
-def finish(data: Path, exchange: RestoreJournal) -> list[Path]:
-    """Bring it to its end; what was set aside."""
-    for name in exchange.names:
+def finish(data: Path, journal: RestoreJournal) -> list[Path]:
+    """Finish a restore that was committed; return the previous files."""
+    for name in journal.names:
         new = data / STAGED / name
         if new.exists():
             for beside in SQLITE_SUFFIXES:
-                _set_aside(data, name, exchange.suffix, beside)
+                _set_aside(data, name, journal.suffix, beside)
             sync_folder(data)
             new.rename(data / name)
             sync_folder(data)
-    aside = [path for name in exchange.names if (path := data / f"{name}{exchange.suffix}").exists()]
+    aside = [path for name in journal.names if (path := data / f"{name}{journal.suffix}").exists()]
     (data / JOURNAL).unlink()
     sync_folder(data)
     shutil.rmtree(data / STAGED, ignore_errors=True)
@@ -76,25 +76,25 @@ def finish(data: Path, exchange: RestoreJournal) -> list[Path]:
 
 
 def recover(data: Path) -> RestoreJournal | None:
-    """What one that was cut off left behind: brought to its end if it was committed, and told; else swept."""
-    cut_off = unfinished(data)
-    if cut_off is not None:
-        finish(data, cut_off)
+    """Finish a restore that was interrupted, and return its journal; delete the files of one that was not committed."""
+    interrupted = unfinished(data)
+    if interrupted is not None:
+        finish(data, interrupted)
     elif (data / STAGED).exists():
         shutil.rmtree(data / STAGED)
-    return cut_off
+    return interrupted
 
 
 def refuse_unfinished(data: Path) -> None:
-    """Refusal for a command that would work on files that are about to be set aside."""
+    """Raise SetupError if an interrupted restore is still to replace the files."""
     if (data / JOURNAL).exists():
         raise SetupError(
-            f"A restore was cut off in {data}. Start the service, or run the restore again: that brings it to its end."
+            f"A restore was interrupted in {data}. Start the service, or run the restore again, to finish it."
         )
 
 
 def _set_aside(data: Path, name: str, suffix: str, beside: str) -> None:
-    """SQLite finds a log again by its file's name: both keep the same suffix in the middle."""
+    """Rename a previous file. The suffix stands in the middle, so that SQLite still finds a log by its file's name."""
     present = data / f"{name}{beside}"
     if present.exists():
         names = chain([suffix], (f"{suffix}.{number}" for number in count(2)))

@@ -1,9 +1,4 @@
-"""What commands do to a player's saves, each step small enough that the service goes on beside it.
-
-A player's saves as one zip on the host, the same as players get themselves (PROTOCOL 4).
-
-`gamed saves`: what players keep, looked at and mended from the host (PROTOCOL 4).
-"""
+"""`gamed saves` lists, restores, exports and erases players' saves beside the running service (PROTOCOL 4)."""
 
 import json
 import os
@@ -18,7 +13,7 @@ import click
 from msgspec.structs import replace
 
 from gamed.assets.store import sync_folder
-from gamed.cli.context import CommandContext, OfflineDatabases, found, report
+from gamed.cli.context import CommandContext, OfflineDatabases, get_player, report
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
 from gamed.cli.output import TEXT, confirm, counted, json_option, progress, who_argument, yes_option
 from gamed.cli.paths import STATE_DB
@@ -42,102 +37,18 @@ from gamed.saves.validation import check_slot
 from gamed.saves.write_rules import Condition, ConditionKind, SlotState
 from gamed.timestamps import rfc3339
 
+_ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
 UNLIMITED = replace(SaveLimits(), bytes=TIB, history_bytes=TIB, slots=10**9)
-"""The owner may go beyond what the player may."""
-
-
-def bring_back(files: OfflineDatabases, player_id: str, slot: str, number: int, command: str, *, as_json: bool) -> None:
-    old = files.look_at_state(lambda connection: _good(connection, player_id, slot, number))
-    now = files.state(lambda connection: _restored(connection, player_id, slot, number))
-    files.auth(lambda connection: files.tell(connection, command, player_id))
-    text = f"{slot} is version {now.version} now, with the {old.size} bytes of version {number}"
-    report({"player": player_id, **save_info(now)}, text, as_json=as_json)
-
-
-def _good(connection: Connection, player_id: str, slot: str, number: int) -> Version:
-    """The version, once its bytes gave their hash."""
-    version = save_tables.find_version(connection, player_id, slot, number)
-    if version is None:
-        raise CommandFailed(f"There is no version {number} of {slot}; see: gamed saves versions {player_id} {slot}")
-    if version.blob_id is None:
-        raise CommandFailed(f"Version {number} of {slot} is a delete; version {version.parent} is what it deleted.")
-    try:
-        blobs.check(connection, version.blob_id)
-    except (BlobCorrupt, BlobNotFound) as e:
-        raise CommandFailed(f"Version {number} of {slot} cannot be brought back. {e}") from None
-    return version
-
-
-def _restored(connection: Connection, player_id: str, slot: str, number: int) -> Version:
-    """Whatever is current now: the owner decides."""
-    view = save_tables.slot_state(connection, player_id, slot)
-    condition = Condition(ConditionKind.ABSENT if view.current is None else ConditionKind.PRESENT)
-    entry = WriteContext(player_id, save_tables.find_player(connection, player_id).cursor.epoch)
-    outcome = write_store.restore_version(
-        connection, UNLIMITED, RestoreCommand(entry, slot, number, condition, now_ms())
-    )
-    if isinstance(outcome, SaveError) or outcome.current is None:
-        raise CommandFailed(str(outcome))
-    return outcome.current
-
-
-def erase_saves(files: OfflineDatabases, player_id: str) -> None:
-    """The log is told once it has begun: what is broken off then is finished by the service."""
-    epoch = new_epoch(token_bytes)
-    files.state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms()))
-    files.auth(lambda connection: files.tell(connection, "saves erase", player_id))
-    CommandSaveRemoval(files).finish(player_id)
-
-
+"""The operator may exceed the limits of a player."""
 T = TypeVar("T")
 Run = Callable[[Callable[[Connection], T]], T]
 
 
-def count_versions(connection: Connection, player_id: str) -> int:
-    """Everything that is kept of a player."""
-    query = "SELECT count(*) FROM save_version WHERE player_id = :player_id"
-    return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
-
-
-def export_saves(run: Run[Any], file: Path, player_id: str) -> Iterator[ExportedVersion]:
-    """Write a new file, for its owner's eyes only; gives each version as it is copied.
-
-    Each read is short, so that the service goes on beside it.
-    """
-    part = file.with_name(f".{file.name}.part")
-    if file.exists():
-        raise CommandFailed(f"{file} is there already; name another file.")
-    if not file.parent.is_dir():
-        raise CommandFailed(f"There is no folder {file.parent}; make it, or name a file elsewhere.")
-    descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with open(descriptor, "w+b") as out:
-            cursor = run(lambda connection: save_tables.find_player(connection, player_id)).cursor
-            making = ExportWriter(player_id, cursor, out, file.parent)
-            try:
-                while copied := run(making.step):
-                    yield from copied
-            except SaveError as e:
-                raise CommandFailed(str(e)) from None
-            finally:
-                making.close()
-            os.fsync(descriptor)
-        part.rename(file)
-        sync_folder(file.parent)
-    except OSError as e:
-        raise CommandFailed(f"{file.parent} does not take the file ({e.strerror or e}); nothing was written.") from None
-    finally:
-        part.unlink(missing_ok=True)
-
-
-_ID = compile(r"ply_[A-Za-z0-9_-]{1,64}", ASCII)
-
-
-@click.group(short_help="Look at what players keep, mend it, export it.")
+@click.group()
 def saves() -> None:
-    """Look at what players keep, bring versions back, export, erase.
+    """Show players' saves, restore versions, export, erase.
 
-    A player is named by id, for which no key is needed, or by local name, for which it is.
+    Name a player by id, which needs no key, or by local name, which needs the key.
     """
 
 
@@ -145,39 +56,39 @@ def saves() -> None:
 @who_argument
 @json_option
 @click.pass_obj
-def list_(host: CommandContext, who: str, as_json: bool) -> None:
+def list_(context: CommandContext, who: str, as_json: bool) -> None:
     """Show a player's saves, the deleted ones too."""
     with exit_on_error():
-        files, player_id = _named(host, who)
-        if _saved_nothing(files, player_id) and not files.look(lambda auth: find_player(auth, player_id)):
+        files, player_id = _find_player(context, who)
+        if _saved_nothing(files, player_id) and not files.read_auth(lambda auth: find_player(auth, player_id)):
             raise CommandFailed(f"There is no player {player_id}, and no saves of one.")
-        entries = files.look_at_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
+        entries = files.read_state(lambda connection: save_tables.changed_slots(connection, player_id, 0))
         if as_json:
             echo(json.dumps([entry_info(entry) for entry in entries], indent=2))
         elif not entries:
             echo(f"{player_id} has no saves")
         for entry in [] if as_json else entries:
-            echo(_line(entry))
+            echo(_slot_line(entry))
 
 
-@saves.command("versions", short_help="Show what is kept of one save.")
+@saves.command("versions", short_help="Show the versions of one save.")
 @who_argument
 @click.argument("slot", type=TEXT)
 @json_option
 @click.pass_obj
-def versions_(host: CommandContext, who: str, slot: str, as_json: bool) -> None:
-    """Show every version that is kept of a save, newest first."""
+def versions_(context: CommandContext, who: str, slot: str, as_json: bool) -> None:
+    """Show every stored version of a save, newest first."""
     with exit_on_error():
-        files, player_id = _player(host, who)
-        name = _slot(slot)
-        view, kept = files.look_at_state(lambda connection: _history(connection, player_id, name))
+        files, player_id = _player_with_saves(context, who)
+        name = _parse_slot(slot)
+        view, versions = files.read_state(lambda connection: _history(connection, player_id, name))
         if not view.exists:
             raise CommandFailed(f"{player_id} never had a save {name}.")
         current = view.current.version if view.current else None
         if as_json:
-            shown = [{**version_info(version), "current": version.version == current} for version in kept]
+            shown = [{**version_info(version), "current": version.version == current} for version in versions]
             echo(json.dumps(shown, indent=2))
-        for version in [] if as_json else kept:
+        for version in [] if as_json else versions:
             mark = "current" if version.version == current else version.kind
             digest = version.content.sha256.hex()[:16] if version.content else "-"
             echo(f"{version.version:>6}  {mark:8}  {rfc3339(version.created_ms)}  {version.size:>10}  {digest}")
@@ -189,30 +100,30 @@ def versions_(host: CommandContext, who: str, slot: str, as_json: bool) -> None:
 @click.argument("number", type=click.IntRange(1), metavar="VERSION")
 @json_option
 @click.pass_obj
-def restore(host: CommandContext, who: str, slot: str, number: int, as_json: bool) -> None:
+def restore(context: CommandContext, who: str, slot: str, number: int, as_json: bool) -> None:
     """Make an old version of a save current again; what is current now stays in the history."""
     with exit_on_error():
-        files, player_id = _player(host, who)
-        bring_back(files, player_id, _slot(slot), number, "saves restore", as_json=as_json)
+        files, player_id = _player_with_saves(context, who)
+        restore_version(files, player_id, _parse_slot(slot), number, "saves restore", as_json=as_json)
 
 
-@saves.command(short_help="Bring a deleted save back.")
+@saves.command(short_help="Restore a deleted save.")
 @who_argument
 @click.argument("slot", type=TEXT)
 @json_option
 @click.pass_obj
-def undelete(host: CommandContext, who: str, slot: str, as_json: bool) -> None:
-    """Bring a deleted save back as it was."""
+def undelete(context: CommandContext, who: str, slot: str, as_json: bool) -> None:
+    """Restore a deleted save as it was."""
     with exit_on_error():
-        files, player_id = _player(host, who)
-        name = _slot(slot)
-        view = files.look_at_state(lambda connection: save_tables.slot_state(connection, player_id, name))
+        files, player_id = _player_with_saves(context, who)
+        name = _parse_slot(slot)
+        view = files.read_state(lambda connection: save_tables.slot_state(connection, player_id, name))
         if view.current is not None:
             raise CommandFailed(f"{name} is not deleted: version {view.current.version} is current.")
         if view.tombstone is None or view.tombstone.parent is None:
-            kept = "is not kept any more" if view.exists else "was never there"
-            raise CommandFailed(f"{name} {kept}.")
-        bring_back(files, player_id, name, view.tombstone.parent, "saves undelete", as_json=as_json)
+            gone = "is no longer stored" if view.exists else "never existed"
+            raise CommandFailed(f"{name} {gone}.")
+        restore_version(files, player_id, name, view.tombstone.parent, "saves undelete", as_json=as_json)
 
 
 @saves.command(short_help="Write a player's saves to a zip file.")
@@ -220,10 +131,10 @@ def undelete(host: CommandContext, who: str, slot: str, as_json: bool) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @json_option
 @click.pass_obj
-def export(host: CommandContext, who: str, file: Path, as_json: bool) -> None:
+def export(context: CommandContext, who: str, file: Path, as_json: bool) -> None:
     """Write every version of a player's saves to a new zip file, with a manifest."""
     with exit_on_error():
-        files, player_id = _player(host, who)
+        files, player_id = _player_with_saves(context, who)
         with open_reader(files.data / STATE_DB) as run:
             kept = run(lambda connection: count_versions(connection, player_id))
             with progress(export_saves(run, file.absolute(), player_id), "exporting", kept) as shown:
@@ -241,11 +152,11 @@ def export(host: CommandContext, who: str, file: Path, as_json: bool) -> None:
 @yes_option
 @json_option
 @click.pass_obj
-def erase(host: CommandContext, who: str, yes: bool, as_json: bool) -> None:
+def erase(context: CommandContext, who: str, yes: bool, as_json: bool) -> None:
     """Erase all saves of a player with their history; the player can sign in and save anew. It cannot be undone."""
     with exit_on_error():
-        files, player_id = _player(host, who)
-        kept = files.look_at_state(lambda connection: count_versions(connection, player_id))
+        files, player_id = _player_with_saves(context, who)
+        kept = files.read_state(lambda connection: count_versions(connection, player_id))
         confirm(f"Erase {counted(kept, 'version')} of {player_id}?", yes=yes)
         erase_saves(files, player_id)
         report(
@@ -255,42 +166,42 @@ def erase(host: CommandContext, who: str, yes: bool, as_json: bool) -> None:
         )
 
 
-@saves.command(short_help="Show what all players keep together.")
+@saves.command(short_help="Show the totals of all players.")
 @json_option
 @click.pass_obj
-def stats(host: CommandContext, as_json: bool) -> None:
-    """Show how much all players keep together, and who keeps most."""
+def stats(context: CommandContext, as_json: bool) -> None:
+    """Show the totals of all players' saves, and the players who use most bytes."""
     with exit_on_error():
-        files = host.open_keyless()
-        known, found = files.look(count_players), files.look_at_state(state_totals)
+        files = context.open_keyless()
+        players, totals = files.read_auth(count_players), files.read_state(state_totals)
         if as_json:
-            largest = [{"player": player_id, "bytes": kept} for player_id, kept in found.largest]
-            echo(json.dumps({"players": known, **_numbers(found), "largest": largest}, indent=2))
-        for line in [] if as_json else _stated(known, found):
+            largest = [{"player": player_id, "bytes": kept} for player_id, kept in totals.largest]
+            echo(json.dumps({"players": players, **_total_members(totals), "largest": largest}, indent=2))
+        for line in [] if as_json else _total_lines(players, totals):
             echo(line)
 
 
-def _player(host: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
-    """Return the stores and the player's id, like `_named`; raise NotDone if the player never saved anything."""
-    files, player_id = _named(host, who)
+def _player_with_saves(context: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
+    """Return the databases and the player's id, like `_find_player`; raise CommandFailed if there never were saves."""
+    files, player_id = _find_player(context, who)
     if _saved_nothing(files, player_id):
         raise CommandFailed(f"{who} has never saved anything here.")
     return files, player_id
 
 
-def _named(host: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
-    """Return the stores and the id of the player with this id, which needs no key, or else with this local name."""
+def _find_player(context: CommandContext, who: str) -> tuple[OfflineDatabases, str]:
+    """Return the databases and the id of the player with this id, which needs no key, or else with this local name."""
     if _ID.fullmatch(who):
-        return host.open_keyless(), who
-    store = host.open()
-    return store, store.read(lambda connection, keys: found(connection, keys, who)).player.player_id
+        return context.open_keyless(), who
+    store = context.open()
+    return store, store.read(lambda connection, keys: get_player(connection, keys, who)).player.player_id
 
 
 def _saved_nothing(files: OfflineDatabases, player_id: str) -> bool:
-    return files.look_at_state(lambda connection: save_tables.find_player(connection, player_id)).cursor == EMPTY_CURSOR
+    return files.read_state(lambda connection: save_tables.find_player(connection, player_id)).cursor == EMPTY_CURSOR
 
 
-def _slot(name: str) -> str:
+def _parse_slot(name: str) -> str:
     try:
         return check_slot(name)
     except SaveError as e:
@@ -301,7 +212,7 @@ def _history(connection: Connection, player_id: str, slot: str) -> tuple[SlotSta
     return save_tables.slot_state(connection, player_id, slot), save_tables.list_versions(connection, player_id, slot)
 
 
-def _line(entry: SlotEntry) -> str:
+def _slot_line(entry: SlotEntry) -> str:
     if entry.current is None:
         return f"{entry.slot:24}  {entry.tombstone_version:>6}  {rfc3339(entry.deleted_ms or 0)}  deleted"
     copies = f"  conflict copies {' '.join(map(str, entry.conflicts))}" if entry.conflicts else ""
@@ -309,27 +220,110 @@ def _line(entry: SlotEntry) -> str:
     return f"{entry.slot:24}  {entry.current.version:>6}  {rfc3339(entry.current.created_ms)}  {size}{copies}"
 
 
-def _numbers(found: Totals) -> dict[str, object]:
+def _total_members(totals: Totals) -> dict[str, object]:
     return {
-        "players_with_saves": found.players_with_saves,
-        "saves": found.saves,
-        "current_bytes": found.current_bytes,
-        "history_bytes": found.history_bytes,
-        "file_bytes": found.file_bytes,
-        "free_bytes": found.free_bytes,
-        "unreferenced_blobs": found.unreferenced_blobs,
+        "players_with_saves": totals.players_with_saves,
+        "saves": totals.saves,
+        "current_bytes": totals.current_bytes,
+        "history_bytes": totals.history_bytes,
+        "file_bytes": totals.file_bytes,
+        "free_bytes": totals.free_bytes,
+        "unreferenced_blobs": totals.unreferenced_blobs,
     }
 
 
-def _stated(known: int, found: Totals) -> Iterator[str]:
+def _total_lines(players: int, totals: Totals) -> Iterator[str]:
     """Yield the lines for a person: each number with its unit."""
-    yield f"{'players':24} {known:>16}"
-    yield f"{'players with saves':24} {found.players_with_saves:>16}"
-    yield f"{'saves':24} {found.saves:>16}"
-    yield f"{'their current versions':24} {found.current_bytes:>16} bytes"
-    yield f"{'their history':24} {found.history_bytes:>16} bytes"
-    yield f"{'state.db':24} {found.file_bytes:>16} bytes"
-    yield f"{'free space in it':24} {found.free_bytes:>16} bytes"
-    yield f"{'unreferenced blobs':24} {found.unreferenced_blobs:>16}"
-    for player_id, kept in found.largest:
+    yield f"{'players':24} {players:>16}"
+    yield f"{'players with saves':24} {totals.players_with_saves:>16}"
+    yield f"{'saves':24} {totals.saves:>16}"
+    yield f"{'their current versions':24} {totals.current_bytes:>16} bytes"
+    yield f"{'their history':24} {totals.history_bytes:>16} bytes"
+    yield f"{'state.db':24} {totals.file_bytes:>16} bytes"
+    yield f"{'free space in it':24} {totals.free_bytes:>16} bytes"
+    yield f"{'unreferenced blobs':24} {totals.unreferenced_blobs:>16}"
+    for player_id, kept in totals.largest:
         yield f"{player_id:24} {kept:>16} bytes"
+
+
+def restore_version(
+    files: OfflineDatabases, player_id: str, slot: str, number: int, command: str, *, as_json: bool
+) -> None:
+    """Make a version current again, after checking its bytes, and print the result."""
+    old = files.read_state(lambda connection: _check_version(connection, player_id, slot, number))
+    now = files.write_state(lambda connection: _restore(connection, player_id, slot, number))
+    files.write_auth(lambda connection: files.record(connection, command, player_id))
+    text = f"{slot} is version {now.version} now, with the {old.size} bytes of version {number}"
+    report({"player": player_id, **save_info(now)}, text, as_json=as_json)
+
+
+def _check_version(connection: Connection, player_id: str, slot: str, number: int) -> Version:
+    """Return the version if its bytes have the stored hash; raise CommandFailed if it cannot be restored."""
+    version = save_tables.find_version(connection, player_id, slot, number)
+    if version is None:
+        raise CommandFailed(f"There is no version {number} of {slot}. See: gamed saves versions {player_id} {slot}")
+    if version.blob_id is None:
+        raise CommandFailed(f"Version {number} of {slot} is a delete; version {version.parent} is what it deleted.")
+    try:
+        blobs.check(connection, version.blob_id)
+    except (BlobCorrupt, BlobNotFound) as e:
+        raise CommandFailed(f"Version {number} of {slot} cannot be restored. {e}") from None
+    return version
+
+
+def _restore(connection: Connection, player_id: str, slot: str, number: int) -> Version:
+    """Make the version current, whichever version is current now: the operator decides."""
+    view = save_tables.slot_state(connection, player_id, slot)
+    condition = Condition(ConditionKind.ABSENT if view.current is None else ConditionKind.PRESENT)
+    entry = WriteContext(player_id, save_tables.find_player(connection, player_id).cursor.epoch)
+    outcome = write_store.restore_version(
+        connection, UNLIMITED, RestoreCommand(entry, slot, number, condition, now_ms())
+    )
+    if isinstance(outcome, SaveError) or outcome.current is None:
+        raise CommandFailed(str(outcome))
+    return outcome.current
+
+
+def erase_saves(files: OfflineDatabases, player_id: str) -> None:
+    """Erase all saves of a player; if the command is interrupted after the log entry, the service finishes the work."""
+    epoch = new_epoch(token_bytes)
+    files.write_state(lambda connection: erase_store.begin_erase(connection, player_id, epoch, now_ms()))
+    files.write_auth(lambda connection: files.record(connection, "saves erase", player_id))
+    CommandSaveRemoval(files).finish(player_id)
+
+
+def count_versions(connection: Connection, player_id: str) -> int:
+    """Return the number of stored versions of a player."""
+    query = "SELECT count(*) FROM save_version WHERE player_id = :player_id"
+    return int(connection.execute(query, {"player_id": player_id}).fetchone()[0])
+
+
+def export_saves(run: Run[Any], file: Path, player_id: str) -> Iterator[ExportedVersion]:
+    """Write the export to a new file with mode 0600; yield each version that was copied.
+
+    Each read is short, so that the service is not held up.
+    """
+    part = file.with_name(f".{file.name}.part")
+    if file.exists():
+        raise CommandFailed(f"{file} exists. Name another file.")
+    if not file.parent.is_dir():
+        raise CommandFailed(f"There is no folder {file.parent}. Make it, or name a file elsewhere.")
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w+b") as out:
+            cursor = run(lambda connection: save_tables.find_player(connection, player_id)).cursor
+            writer = ExportWriter(player_id, cursor, out, file.parent)
+            try:
+                while copied := run(writer.step):
+                    yield from copied
+            except SaveError as e:
+                raise CommandFailed(str(e)) from None
+            finally:
+                writer.close()
+            os.fsync(descriptor)
+        part.rename(file)
+        sync_folder(file.parent)
+    except OSError as e:
+        raise CommandFailed(f"{file.parent} cannot hold the file ({e.strerror or e}). Nothing was written.") from None
+    finally:
+        part.unlink(missing_ok=True)

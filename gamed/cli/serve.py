@@ -1,10 +1,7 @@
-"""`gamed serve`: the service of `twistd --nodaemon --pidfile= gamed serve`, without the search for plugins.
+"""`gamed serve` checks the setup, prepares the databases and runs the service as `twistd --nodaemon` would.
 
-Sockets that systemd opened and passed on, sd_listen_fds(3): all are listened on, or the start is refused.
-
-From a configuration to Settings: every reason to refuse a start, before either store is touched.
-
-`--log-format`: what twistd logs with, and what is printed before it does.
+It does so without twistd's search for plugins. Every error that prevents a start is found before a database is written.
+Sockets that systemd passes (sd_listen_fds(3)) are all listened on, or the start fails.
 """
 
 import os
@@ -34,7 +31,7 @@ from gamed.cli.errors import SetupError, echo, exit_on_error
 from gamed.cli.listen import Listener, cannot_listen, duplicate
 from gamed.cli.output import counted
 from gamed.cli.paths import Paths
-from gamed.cli.process import Lock, note_listeners, refuse_foreign_folder
+from gamed.cli.process import Lock, refuse_foreign_folder, write_listeners
 from gamed.clock import now_ms
 from gamed.config.settings import DEFAULT_LISTEN, LogFormat, Settings
 from gamed.crypto import Keys
@@ -43,10 +40,13 @@ from gamed.ops.logging import LogStream, Observer
 from gamed.ops.systemd import StartTimeoutExtender, SystemdNotifier
 
 MAKER = ServiceMaker("gamed", "gamed.tap", "A game server to host at home.", "gamed")
+PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
+_log_formats: list[tuple[Mapping[str, Any], LogFormat]] = []
+"""The options of twistd and the format; make_observer() gets no argument."""
 
 
 class GamedServerOptions(ServerOptions):
-    """twistd's options with one plugin known: no other need be importable, and no cache be writable."""
+    """The options of twistd with gamed as the only plugin: no other is imported, and no cache is written."""
 
     @property
     def subCommands(self) -> Iterator[tuple[str, None, Any, str]]:
@@ -55,7 +55,7 @@ class GamedServerOptions(ServerOptions):
 
 
 def serve(arguments: Sequence[str]) -> None:
-    """Run until stopped; does not return before."""
+    """Run the service until it is stopped."""
     from twisted.scripts.twistd import runApp
 
     options = GamedServerOptions()  # type: ignore[no-untyped-call]
@@ -67,28 +67,122 @@ def serve(arguments: Sequence[str]) -> None:
             raise cannot_listen(f"{e.interface or ''}:{e.port}", e.socketError) from None
 
 
+def prepare(
+    reactor: Any,
+    opened: OpenedConfiguration,
+    listen: Sequence[str],
+    *,
+    private: bool,
+    notifier: SystemdNotifier,
+    admin: str | None = None,
+) -> tuple[Settings, Lock]:
+    """Check the setup, lock the data folder, migrate the databases and set their key; call this before any fork.
+
+    Return the settings, and the lock, which the caller has to retain.
+    """
+    config, places = opened.config, opened.places
+    private = private or os.environ.get(PRIVATE_LISTEN) == "1"
+    texts = tuple(listen or inherited_sockets(reactor) or (DEFAULT_LISTEN,))
+    listeners = [cli_listen.parse_listener(reactor, text) for text in texts]
+    require_all_used(reactor, listeners)
+    cli_listen.refuse_repeated(listeners)
+    cli_listen.check_listeners(listeners, config, private=private)
+    probed = [*listeners, *_parse_admin(reactor, admin, listeners)]
+    refuse_foreign_folder(places.data)
+    if opened.first_run:
+        cli_listen.probe(probed)
+    paths.open_data(places.data)
+    lock = Lock.acquire(places.data)
+    if (restored := restore_journal.recover(places.data)) is not None:
+        echo(f"an interrupted restore is finished: the databases are those of {restored.origin}")
+    cli_listen.probe(probed)
+    for name in (paths.AUTH_DB, paths.STATE_DB):
+        with keys.database_errors(places.data / name):
+            check_schema(places.data / name)
+    with paths.removed_on_failure(_files_of_first_start(places)):  # under the lock no other start makes them
+        if opened.first_run:
+            paths.write_first_config(places.config)
+        choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
+        _prepare_files(places, notifier)
+        accounts = keys.settle(places.data, choice, token_bytes, now_ms)
+    write_listeners(places.data, [listener.client_endpoint for listener in listeners])
+    settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
+    _report(settings, opened, accounts)
+    return replace(settings, admin=admin), lock
+
+
+def _parse_admin(reactor: Any, admin: str | None, others: Sequence[Listener]) -> list[Listener]:
+    """Return the checked listener of --admin; [] without the option."""
+    if admin is None:
+        return []
+    listener = cli_listen.parse_listener(reactor, admin, "--admin")
+    cli_listen.check_admin(listener, others)
+    return [listener]
+
+
+def _files_of_first_start(places: Paths) -> list[Path]:
+    """Return the files that a first start makes, in the order in which a failed one may remove them.
+
+    SQLite's files beside a database belong to it, and so does the key of auth.db: those of an existing database stay.
+    """
+    made = []
+    for name, beside in ((paths.STATE_DB, []), (paths.AUTH_DB, [places.data / keys.FILE_NAME])):
+        if not (places.data / name).exists():
+            made += [*(places.data / f"{name}{suffix}" for suffix in restore_journal.SQLITE_SUFFIXES[::-1]), *beside]
+    return [*made, places.config]
+
+
+def _prepare_files(places: Paths, notifier: SystemdNotifier) -> None:
+    """Make or migrate the databases; while that takes long, extend the start timeout of systemd."""
+
+    def progress(text: str) -> None:
+        echo(text)
+        notifier.status(text)
+
+    timeout = StartTimeoutExtender(notifier)
+    with keys.database_errors(places.data / paths.AUTH_DB):
+        prepare_file(places.data / paths.AUTH_DB, progress, timeout.extend)
+    with keys.database_errors(places.data / paths.STATE_DB):
+        prepare_state(places.data, progress, timeout.extend)
+
+
+def _report(settings: Settings, opened: OpenedConfiguration, accounts: int | None) -> None:
+    fingerprint = Keys.of(settings.master_key, token_bytes).fingerprint
+    echo(f"gamed {__version__}, {settings.config.mode.value} mode")
+    echo(f"configuration {settings.config_path}{' (made just now)' if opened.first_run else ''}")
+    if opened.places.game.exists():
+        echo(f"limits {opened.places.game}")
+    echo(f"data {settings.data}")
+    echo(f"key from the {'key file' if settings.key_source == 'file' else 'master key'}, fingerprint {fingerprint}")
+    if accounts is not None:
+        kept = counted(accounts, "local account")
+        echo(f"auth.db is written with the master key now: {kept} kept, every player must sign in again")
+
+
 def inherited_sockets(reactor: Any) -> list[str]:
-    """An endpoint string for each, in their order."""
+    """Return an endpoint string for each socket that systemd passed, in their order."""
     descriptors = _descriptors(reactor)
     return [f"systemd:domain={_domain(number)}:index={index}" for index, number in enumerate(descriptors)]
 
 
 def require_all_used(reactor: Any, listeners: Sequence[Listener]) -> None:
-    """Refusal of a socket that nobody would listen on: whoever connects to it would wait for ever."""
-    heard = Counter(listener.descriptor for listener in listeners if listener.descriptor is not None)
+    """Raise SetupError if a passed socket would not be listened on: its clients would wait for ever."""
+    used = Counter(listener.descriptor for listener in listeners if listener.descriptor is not None)
     for text, number in zip(inherited_sockets(reactor), _descriptors(reactor), strict=True):
-        if heard[number] > 1:
-            raise SetupError(f"{text}: more than one --listen names this socket.")
-        if not heard[number]:
+        if used[number] > 1:
+            raise SetupError(f"{text}: more than one --listen names this socket. Leave one of them out.")
+        if not used[number]:
             raise SetupError(
-                f"systemd passes a socket that no --listen names, so nobody would answer there: add --listen {text}, "
-                "or leave --listen away to listen on every socket that is passed."
+                f"systemd passes a socket that no --listen names. Add --listen {text}, or leave out --listen "
+                "to listen on every socket that is passed."
             )
 
 
 def _descriptors(reactor: Any) -> list[int]:
-    """Twisted read the variables when it was imported, and knows how many there are. Its parser is asked by name:
-    to find it by the word `systemd`, every plugin of every package would be looked at."""
+    """Return the descriptors of the passed sockets; Twisted read the variables when it was imported.
+
+    The parser is imported by name: finding it by the word `systemd` would load every plugin of every package.
+    """
     found: list[int] = []
     with suppress(LookupError):
         for index in count():
@@ -101,139 +195,42 @@ def _domain(number: int) -> str:
         with duplicate(number) as copy:
             return socket.AddressFamily(copy.family).name.removeprefix("AF_")
     except (OSError, ValueError):
-        return "INET"  # what it is instead will be said where it is looked at
+        return "INET"  # describe_inherited() reports what it is instead
 
 
-PRIVATE_LISTEN = "GAMED_PRIVATE_LISTEN"
-
-
-def prepare(
-    reactor: Any,
-    opened: OpenedConfiguration,
-    listen: Sequence[str],
-    *,
-    private: bool,
-    manager: SystemdNotifier,
-    admin: str | None = None,
-) -> tuple[Settings, Lock]:
-    """Checked, locked, migrated, keyed; before any fork. The caller keeps the lock."""
-    config, places = opened.judged.config, opened.places
-    private = private or os.environ.get(PRIVATE_LISTEN) == "1"
-    texts = tuple(listen or inherited_sockets(reactor) or (DEFAULT_LISTEN,))
-    listening = [cli_listen.parse_listener(reactor, text) for text in texts]
-    require_all_used(reactor, listening)
-    cli_listen.refuse_repeated(listening)
-    cli_listen.judge(listening, config, private=private)
-    opening = [*listening, *_admins(reactor, admin, listening)]
-    refuse_foreign_folder(places.data)
-    if opened.first_run:
-        cli_listen.probe(opening)
-    paths.open_data(places.data)
-    lock = Lock.take(places.data)
-    if (cut_off := restore_journal.recover(places.data)) is not None:
-        echo(f"a restore that was cut off is finished: the stores are those of {cut_off.origin}")
-    cli_listen.probe(opening)
-    for name in (paths.AUTH_DB, paths.STATE_DB):
-        with keys.refusing(places.data / name):
-            check_schema(places.data / name)
-    with paths.removed_on_failure(_made_by_a_start(places)):  # locked, so that no other start makes them now
-        if opened.first_run:
-            paths.write_first_config(places.config)
-        choice = keys.choose(places.data, config.master_key, token_bytes, config.master_key_origin)
-        _prepare_files(places, manager)
-        kept = keys.settle(places.data, choice, token_bytes, now_ms)
-    note_listeners(places.data, [listener.reached for listener in listening])
-    settings = Settings(config, places.config, places.data, texts, private, choice.key, choice.source, opened.game)
-    _report(settings, opened, kept)
-    return replace(settings, admin=admin), lock
-
-
-def _admins(reactor: Any, admin: str | None, others: Sequence[cli_listen.Listener]) -> list[cli_listen.Listener]:
-    """The one there is, judged; none without the option."""
-    if admin is None:
-        return []
-    listener = cli_listen.parse_listener(reactor, admin, "--admin")
-    cli_listen.check_admin(listener, others)
-    return [listener]
-
-
-def _made_by_a_start(places: Paths) -> list[Path]:
-    """Return the files that a first start makes, in the order in which a failed one may remove them.
-
-    What SQLite keeps beside a store belongs to that store, and so does the key to auth.db: they stay with one that
-    was there before.
-    """
-    made = []
-    for name, beside in ((paths.STATE_DB, []), (paths.AUTH_DB, [places.data / keys.FILE_NAME])):
-        if not (places.data / name).exists():
-            made += [*(places.data / f"{name}{suffix}" for suffix in restore_journal.SQLITE_SUFFIXES[::-1]), *beside]
-    return [*made, places.config]
-
-
-def _prepare_files(places: Paths, manager: SystemdNotifier) -> None:
-    """However long it takes, the manager waits while SQLite gets on."""
-
-    def progress(text: str) -> None:
-        echo(text)
-        manager.status(text)
-
-    patience = StartTimeoutExtender(manager)
-    with keys.refusing(places.data / paths.AUTH_DB):
-        prepare_file(places.data / paths.AUTH_DB, progress, patience.ask)
-    with keys.refusing(places.data / paths.STATE_DB):
-        prepare_state(places.data, progress, patience.ask)
-
-
-def _report(settings: Settings, opened: OpenedConfiguration, kept: int | None) -> None:
-    fingerprint = Keys.of(settings.master_key, token_bytes).fingerprint
-    echo(f"gamed {__version__}, {settings.config.mode.value} mode")
-    echo(f"configuration {settings.config_path}{' (made just now)' if opened.first_run else ''}")
-    if opened.places.game.exists():
-        echo(f"limits {opened.places.game}")
-    echo(f"data {settings.data}")
-    echo(f"key from the {'key file' if settings.key_source == 'file' else 'master key'}, fingerprint {fingerprint}")
-    if kept is not None:
-        accounts = counted(kept, "local account")
-        echo(f"auth.db is written with the master key now: {accounts} kept, everybody signs in again")
-
-
-_chosen: list[tuple[Mapping[str, Any], LogFormat]] = []
-
-
-def log_format(text: str) -> LogFormat:
-    """Refusal for a word that is none."""
+def parse_log_format(text: str) -> LogFormat:
+    """Parse --log-format; raise SetupError if the value is unknown."""
     try:
         return LogFormat(text)
     except ValueError:
         raise SetupError(f"--log-format: expected one of {', '.join(LogFormat)}.") from None
 
 
-def choose(twistd: MutableMapping[str, Any] | None, style: LogFormat) -> None:
-    """Tell twistd's options which observer to make. Where it writes stays theirs: stdout, or a file that rotates."""
+def choose_observer(twistd: MutableMapping[str, Any] | None, style: LogFormat) -> None:
+    """Set the log observer in twistd's options; twistd still decides between stdout and a rotating file."""
     if twistd is None or style is LogFormat.TEXT:
         return
     if twistd.get("syslog") or twistd.get("logger"):
-        raise SetupError(f"--log-format {style.value}: twistd was told another way to log; leave that one away.")
-    twistd["logger"] = f"{__name__}.{chosen.__name__}"
-    _chosen.append((twistd, style))
+        raise SetupError(f"--log-format {style.value}: twistd has another option for logs. Leave one of them out.")
+    twistd["logger"] = f"{__name__}.{make_observer.__name__}"
+    _log_formats.append((twistd, style))
 
 
-def chosen() -> Observer:
-    """twistd takes no observer, but the name of what makes one."""
-    twistd, style = _chosen[-1]
-    return Observer(_stream(twistd.get("logfile") or "", bool(twistd.get("nodaemon"))), style)
-
-
-def _stream(path: str, nodaemon: bool) -> TextIO:
-    """As twistd chooses it. The file begins anew at 1 MB, by itself."""
-    if path == "-" or (nodaemon and not path):
-        return sys.stdout
-    return cast(TextIO, LogFile.fromFullPath(path or "twistd.log"))
+def make_observer() -> Observer:
+    """Return the log observer; twistd calls this function by its name, and logs to the stream that it would choose."""
+    twistd, style = _log_formats[-1]
+    path = twistd.get("logfile") or ""
+    if path == "-" or (twistd.get("nodaemon") and not path):
+        return Observer(sys.stdout, style)
+    return Observer(cast(TextIO, LogFile.fromFullPath(path or "twistd.log")), style)  # a new file at 1 MB
 
 
 @contextmanager
-def early(style: LogFormat) -> Iterator[None]:
-    """What is printed until the log begins looks like the log: JSON on stdout; in the journal stderr has its level."""
+def format_early_output(style: LogFormat) -> Iterator[None]:
+    """Give lines that are printed before the log begins the format of the log.
+
+    JSON is for stdout alone; for the journal stderr is formatted, too, with its own level.
+    """
     if style is LogFormat.TEXT:
         yield
         return

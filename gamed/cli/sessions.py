@@ -1,4 +1,4 @@
-"""`gamed sessions`: who is signed in, and ending it (PROTOCOL 3.7)."""
+"""`gamed sessions` lists and revokes sessions (PROTOCOL 3.7)."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from sqlite3 import Connection
 
 import click
 
-from gamed.cli.context import CommandContext, found, report
+from gamed.cli.context import CommandContext, get_player, report
 from gamed.cli.errors import CommandFailed, echo, exit_on_error
 from gamed.cli.output import TEXT, WHO, counted, json_option
 from gamed.clock import now_ms
@@ -28,11 +28,11 @@ def sessions() -> None:
 @click.argument("who", metavar=f"[{WHO}]", type=TEXT, required=False)
 @json_option
 @click.pass_obj
-def list_(host: CommandContext, who: str | None, as_json: bool) -> None:
+def list_(context: CommandContext, who: str | None, as_json: bool) -> None:
     """Show the sessions of a player, or of everybody. [key]"""
 
-    def unit(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, SessionInfo]]:
-        chosen = list_players(connection, keys.sealer) if who is None else [found(connection, keys, who)]
+    def transaction(connection: Connection, keys: Keys) -> list[tuple[NamedPlayer, SessionInfo]]:
+        chosen = list_players(connection, keys.sealer) if who is None else [get_player(connection, keys, who)]
         return [
             (named, row)
             for named in chosen
@@ -40,38 +40,40 @@ def list_(host: CommandContext, who: str | None, as_json: bool) -> None:
         ]
 
     with exit_on_error():
-        listed = host.open().read(unit)
+        listed = context.open().read(transaction)
         if as_json:
-            lines = [{"player": each.player.player_id, "name": each.name, **described(row)} for each, row in listed]
+            lines = [
+                {"player": each.player.player_id, "name": each.name, **session_members(row)} for each, row in listed
+            ]
             echo(json.dumps(lines, indent=2))
         else:
             for named, row in listed:
                 echo(f"{row.session_id}  {named.player.player_id}  {named.name or '-'}  {last_use(row)}")
             if not listed:
-                echo("nobody is signed in")
+                echo("no sessions")
 
 
 @sessions.command(short_help="[key] Sign a player out, everywhere or on one device.")
 @click.argument("who", metavar=f"{WHO}-or-SESSION", type=TEXT)
 @json_option
 @click.pass_obj
-def revoke(host: CommandContext, who: str, as_json: bool) -> None:
+def revoke(context: CommandContext, who: str, as_json: bool) -> None:
     """Sign a player out on every device, or end one session by its id; from the next request on. [key]"""
     with exit_on_error():
-        store = host.open()
+        store = context.open()
 
-        def unit(connection: Connection, keys: Keys) -> tuple[str, int]:
+        def transaction(connection: Connection, keys: Keys) -> tuple[str, int]:
             if who.startswith(SESSION_ID):
                 player_id, ended = session_tables.revoke(connection, who, now_ms()), 1
                 if player_id is None:
-                    raise CommandFailed("There is no such session, or it has ended.")
+                    raise CommandFailed("There is no such session, or it has ended. See: gamed sessions list")
             else:
-                player_id = found(connection, keys, who).player.player_id
+                player_id = get_player(connection, keys, who).player.player_id
                 ended = session_tables.revoke_all(connection, player_id, now_ms())
-            store.tell(connection, "sessions revoke", player_id)
+            store.record(connection, "sessions revoke", player_id)
             return player_id, ended
 
-        player_id, ended = store.run(unit)
+        player_id, ended = store.write(transaction)
         report(
             {"player": player_id, "revoked": ended},
             f"{counted(ended, 'session')} of {player_id} ended",
@@ -79,8 +81,8 @@ def revoke(host: CommandContext, who: str, as_json: bool) -> None:
         )
 
 
-def described(row: SessionInfo) -> Mapping[str, object]:
-    """A session in JSON."""
+def session_members(row: SessionInfo) -> Mapping[str, object]:
+    """Return a session as JSON members."""
     return {
         "session_id": row.session_id,
         "created_at": rfc3339(row.created_ms),
@@ -92,5 +94,5 @@ def described(row: SessionInfo) -> Mapping[str, object]:
 
 
 def last_use(row: SessionInfo) -> str:
-    """For a person: when a session was last used, and the device in its own words."""
+    """Return when a session was last used, and the names that the device gave itself."""
     return f"{rfc3339(row.last_used_ms)}  {' '.join(json.loads(row.client).values()) or '-'}"

@@ -1,15 +1,11 @@
-"""What a line of the log looks like: JSON for programs, priorities for systemd's journal (sd-daemon(3)).
+"""Log lines are formatted as JSON for programs, or with priorities for systemd's journal (sd-daemon(3)).
 
     {"time":"2026-11-21T09:36:23.004Z","level":"info","namespace":"gamed.service","message":"service_started url=..."}
     <6>[gamed.service] service_started url=...
 
-The text format is Twisted's own.
-
-Security events are lines of the log under the namespace `gamed.security` (docs/audit.md).
-
-refresh_reused player=ply_... session=ses_...
-
-Sign-ins that failed at a provider are logged in one line each, with the request id that the page showed.
+The text format is Twisted's own. Security events are lines of the log under the namespace `gamed.security`
+(docs/audit.md), such as `refresh_reused player=ply_... session=ses_...`. A sign-in that failed at a provider is one
+line, with the request id that the page showed.
 """
 
 import io
@@ -26,23 +22,30 @@ from gamed.event_log import EventLog, format_event
 from gamed.outcomes import LoginFailure
 from gamed.timestamps import Now, rfc3339
 
+if TYPE_CHECKING:
+    from gamed.ops.metrics import Counters
+
 RAW = "log_lines"
 """An event's key for lines that are in the log's format already."""
+SECURITY_NAMESPACE = "gamed.security"
 PRIORITIES = {LogLevel.debug: 7, LogLevel.info: 6, LogLevel.warn: 4, LogLevel.error: 3, LogLevel.critical: 2}
-_WITHOUT = "-"
-Shape = Callable[[LogEvent], str | None]
+_ABSENT = "-"
+_CONFIGURATION = frozenset({LoginFailure.PROVIDER_MISCONFIGURED, LoginFailure.SERVER_CLOCK_SKEW})
+"""No player can sign in at this provider until the operator has corrected something."""
+_log = EventLog(Logger())
+_security_log = EventLog(Logger(SECURITY_NAMESPACE))
 
 
 @implementer(ILogObserver)
 class Observer(FileLogObserver):
-    """Writes to `out`, a text stream, in one of the formats that are not Twisted's own."""
+    """A log observer that writes to the text stream `out` in the JSON or journal format."""
 
     def __init__(self, out: TextIO, style: LogFormat) -> None:
         super().__init__(out, as_json if style is LogFormat.JSON else as_journal)
 
 
 def as_json(event: LogEvent) -> str | None:
-    """One object on a line of its own, with the request's id where the event has it; None for nothing to say."""
+    """Format an event as a JSON object on one line; return None if it has no text."""
     if RAW in event:
         return str(event[RAW])
     message = _message(event)
@@ -56,7 +59,7 @@ def as_json(event: LogEvent) -> str | None:
 
 
 def as_journal(event: LogEvent) -> str | None:
-    """Return each line with its priority: the journal makes an entry of each, and knows the time itself.
+    """Format an event as lines with a priority each; the journal makes an entry of each line, and adds the time.
 
     Lines below the first begin with a tab, as in Twisted's format: a line of a traceback never looks like an event.
     """
@@ -74,24 +77,24 @@ def prioritized(level: object, text: str) -> str:
 
 
 class LogStream(io.TextIOBase):
-    """A stream for what is printed before the log begins: each line becomes one of the log's."""
+    """A stream for text that is printed before the log begins; it writes each line in the log's format."""
 
     def __init__(self, out: TextIO, style: LogFormat, level: object, now_ms: Now) -> None:
         self._out = out
-        self._shape: Shape = as_json if style is LogFormat.JSON else as_journal
+        self._format = as_json if style is LogFormat.JSON else as_journal
         self._level = level
         self._now_ms = now_ms
-        self._begun = ""
+        self._line = ""
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
         return "utf-8"
 
     def write(self, text: str) -> int:
-        *lines, self._begun = (self._begun + text).split("\n")
+        *lines, self._line = (self._line + text).split("\n")
         for line in lines:
             event = {"log_format": "{line}", "line": line, "log_level": self._level, "log_namespace": "gamed"}
-            self._out.write(self._shape({**event, "log_time": self._now_ms() / 1000}) or "")
+            self._out.write(self._format({**event, "log_time": self._now_ms() / 1000}) or "")
         return len(text)
 
     def flush(self) -> None:
@@ -104,21 +107,17 @@ def _message(event: LogEvent) -> str:
 
 def _instant(event: LogEvent) -> str:
     seconds = event.get("log_time")
-    return rfc3339(int(seconds * 1000)) if isinstance(seconds, int | float) else _WITHOUT
+    return rfc3339(int(seconds * 1000)) if isinstance(seconds, int | float) else _ABSENT
 
 
 def _level(event: LogEvent) -> Any:
-    """One of LogLevel's constants, which are no instances of it."""
+    """Return a constant of LogLevel; the constants are not instances of it."""
     level = event.get("log_level")
     return level if level in PRIORITIES else LogLevel.info
 
 
 def _namespace(event: LogEvent) -> str:
-    return str(event.get("log_namespace") or _WITHOUT)
-
-
-NAMESPACE = "gamed.security"
-_security_log = EventLog(Logger(NAMESPACE))
+    return str(event.get("log_namespace") or _ABSENT)
 
 
 class TwistedAuditLog:
@@ -137,15 +136,6 @@ class TwistedAuditLog:
             _security_log.info(event.value, **members)
 
 
-if TYPE_CHECKING:
-    from gamed.ops.metrics import Counters
-
-_log = EventLog(Logger())
-_security = TwistedAuditLog()
-_CONFIGURATION = frozenset({LoginFailure.PROVIDER_MISCONFIGURED, LoginFailure.SERVER_CLOCK_SKEW})
-"""No player can sign in at this provider until the operator has corrected something."""
-
-
 class LoggedSignInFailures:
     """A log of sign-ins that failed; values are texts of this project and the provider's name in the configuration."""
 
@@ -162,4 +152,4 @@ class LoggedSignInFailures:
         """Record a security event: a browser sent a callback that its provider did not make for it."""
         if self._counters is not None:
             self._counters.record_event(SecurityEvent.CALLBACK_REJECTED, {})
-        _security.record(SecurityEvent.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)
+        TwistedAuditLog().record(SecurityEvent.CALLBACK_REJECTED, provider=provider, check=check, request=request_id)

@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from platform import python_version
 from resource import RLIMIT_NOFILE, getrlimit
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
 from prometheus_client import (
@@ -29,22 +29,14 @@ from prometheus_client.registry import Collector
 
 from gamed import __version__
 from gamed.audit import AuditLog, SecurityEvent
+from gamed.database.queues import DatabaseQueue
 from gamed.outcomes import LoginFailure
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds in seconds. Most requests end in the first bucket, where observe() stops; the last is for long polls."""
 LIMIT_CODES: Final = frozenset(
-    {
-        "rate_limited",
-        "busy",
-        "body_too_large",
-        "head_too_large",
-        "save_too_large",
-        "quota_exceeded",
-        "too_many_slots",
-        "storage_full",
-    }
+    "rate_limited busy body_too_large head_too_large save_too_large quota_exceeded too_many_slots storage_full".split()
 )
 """Problem codes of requests that a limit rejected."""
 SESSION_EVENTS: Final = {
@@ -55,16 +47,9 @@ SESSION_EVENTS: Final = {
 }
 """Values of the label `event` of `gamed_sessions_total`."""
 UNKNOWN: Final = "-"
+SECONDS_TEXT = "Seconds from head to end of response."
 # Without this, each counter brings a second series with the time of its first use.
 disable_created_metrics()  # type: ignore[no-untyped-call]
-
-
-class _RequestSeries(Struct, frozen=True, eq=False):
-    """What a request counts in, with its labels bound: labels() takes about 2 us, which no request should pay."""
-
-    counters: tuple[Counter, ...]
-    seconds: Histogram
-    has_save_bytes: bool
 
 
 class Counters:
@@ -75,8 +60,7 @@ class Counters:
 
     def __init__(self, provider_names: Collection[str]) -> None:
         self._provider_names = frozenset(provider_names)
-        self._requests = _counter("requests", "Requests answered.", "route", "method", "status")
-        self._request_seconds = _histogram("request_seconds", "Seconds from head to end of response.", "route")
+        self._requests = _histogram("request_seconds", SECONDS_TEXT, "route", "method", "status")
         self._problems = _counter("problems", "Problems answered, by code.", "code")
         self.limit_hits = _counter("limit_hits", "Requests and connections rejected by a limit.", "kind", "route")
         self._save_bytes = _counter("save_bytes", "Bytes of bodies under /game/.", "direction")
@@ -86,29 +70,35 @@ class Counters:
         self._calls = _counter("provider_calls", "Requests to providers.", "provider", "outcome")
         self._call_seconds = _histogram("provider_call_seconds", "Seconds that they took.", "provider")
         self._received, self._sent = self._save_bytes.labels("in"), self._save_bytes.labels("out")
-        self._series: dict[tuple[str, str, int, str], _RequestSeries] = {}
-        """By route, method, status and problem code."""
+        self._series: dict[tuple[str, str, int], Histogram] = {}
+        """By route, method and status: labels() takes about 2 us, which an ordinary request should not cost."""
 
     @property
     def collectors(self) -> Sequence[Collector]:
-        """Everything but `limit_hits`."""
-        requests = (self._requests, self._request_seconds, self._problems, self._save_bytes)
+        """Return everything but `limit_hits`."""
+        requests = (_Requests(self._requests), self._problems, self._save_bytes)
         return *requests, self._logins, self._sessions, self._security_events, self._calls, self._call_seconds
 
     def record_request(  # noqa: PLR0917
         self, template: str, method: str, status: int, seconds: float, size: int, received: int, code: str
     ) -> None:
         """Count a request that has ended; see gamed.http.access_log.Count."""
-        key = template, method, status, code
-        series = self._series.get(key) or self._bind_request(*key)
-        for counter in series.counters:
-            counter.inc()
-        series.seconds.observe(seconds)
-        if series.has_save_bytes:
+        series = self._series.get((template, method, status))
+        if series is None:
+            series = self._requests.labels(template, method, f"{status // 100}xx")
+            self._series[template, method, status] = series
+        series.observe(seconds)
+        if code:
+            self._problems.labels(code).inc()
+        if code in LIMIT_CODES or status == 429:
+            self.limit_hits.labels(code or "rate_limited", template).inc()
+        if template.startswith("/game/"):
             if received:
                 self._received.inc(received)
             if size:
                 self._sent.inc(size)
+        elif status == 200 and template == "/auth/session/refresh":
+            self._sessions.labels("refreshed").inc()
 
     def record_event(self, event: SecurityEvent, values: Mapping[str, str]) -> None:
         """Count a security event; `values` are those of gamed.audit.FIELDS."""
@@ -129,18 +119,6 @@ class Counters:
         self._calls.labels(self._known(provider), outcome).inc()
         self._call_seconds.labels(self._known(provider)).observe(seconds)
 
-    def _bind_request(self, template: str, method: str, status: int, code: str) -> _RequestSeries:
-        counters = [self._requests.labels(template, method, f"{status // 100}xx")]
-        if code:
-            counters.append(self._problems.labels(code))
-        if code in LIMIT_CODES or status == 429:
-            counters.append(self.limit_hits.labels(code or "rate_limited", template))
-        if template == "/auth/session/refresh" and status == 200:
-            counters.append(self._sessions.labels("refreshed"))
-        series = _RequestSeries(tuple(counters), self._request_seconds.labels(template), template.startswith("/game/"))
-        self._series[template, method, status, code] = series
-        return series
-
     def _known(self, provider: str) -> str:
         return provider if provider in self._provider_names else UNKNOWN
 
@@ -158,26 +136,10 @@ class CountingAuditLog:
         self._audit.record(event, **values)
 
 
-class QueueStatistics(Protocol):
-    """The figures of a queue of transactions in front of a database thread."""
-
-    @property
-    def waiting(self) -> int:
-        """Return the number of transactions that wait."""
-
-    @property
-    def batches(self) -> Sequence[int]:
-        """Return the numbers of batches with up to 1, 2, 4, ... transactions; the last is unbounded."""
-
-    @property
-    def transactions(self) -> int:
-        """Return the number of transactions in all batches."""
-
-
 class Gauges(Struct, frozen=True, eq=False):
     """The functions and objects that are read at each scrape."""
 
-    queues: Mapping[str, QueueStatistics]
+    queues: Mapping[str, DatabaseQueue]
     long_polls: Mapping[str, Callable[[], int]]
     wal_bytes: Callable[[], Mapping[str, int]]
     exports: Callable[[], int]
@@ -193,7 +155,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         build = Info("gamed_build", "Versions; always 1.", registry=self._registry)
         build.info({"version": __version__, "python": python_version(), "sqlite": sqlite3.sqlite_version})
-        for collector in (*counters.collectors, _ReadAtScrape(counters.limit_hits, gauges), _Process()):
+        for collector in (*counters.collectors, _Gauges(counters.limit_hits, gauges), _Process()):
             self._registry.register(collector)
 
     def text(self) -> bytes:
@@ -201,7 +163,31 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-class _ReadAtScrape(Collector):
+class _Requests(Collector):
+    """The requests and their seconds, both from one histogram, so that a request updates only that."""
+
+    def __init__(self, histogram: Histogram) -> None:
+        self._histogram = histogram
+
+    def collect(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("gamed_requests", "Requests answered.", labels=("route", "method", "status"))
+        totals: dict[tuple[str, str, str | None], float] = {}
+        for sample in (sample for family in self._histogram.collect() for sample in family.samples):
+            labels = sample.labels
+            if sample.name.endswith("_count"):
+                requests.add_metric((labels["route"], labels["method"], labels["status"]), sample.value)
+            key = sample.name, labels["route"], labels.get("le")
+            totals[key] = totals.get(key, 0.0) + sample.value
+        seconds = Metric("gamed_request_seconds", SECONDS_TEXT, "histogram")
+        for (name, route, bound), total in totals.items():
+            seconds.add_sample(name, {"route": route, **({} if bound is None else {"le": bound})}, total)
+        yield requests
+        yield seconds
+
+
+class _Gauges(Collector):
+    """Values that are read at each scrape; rejected connections belong to the family of `limit_hits`."""
+
     def __init__(self, limit_hits: Counter, gauges: Gauges) -> None:
         self._limit_hits = limit_hits
         self._gauges = gauges
@@ -223,7 +209,7 @@ class _ReadAtScrape(Collector):
 
 
 class _Process(Collector):
-    """What prometheus_client's ProcessCollector reports, without /proc/stat: a unit with ProcSubset=pid hides it."""
+    """The values of prometheus_client's ProcessCollector, without /proc/stat: a unit with ProcSubset=pid hides it."""
 
     def __init__(self) -> None:
         self._started = time.time() - time.process_time()
@@ -244,8 +230,8 @@ def _counter(name: str, text: str, *labels: str) -> Counter:
     return Counter(f"gamed_{name}", text, labels, registry=None)
 
 
-def _histogram(name: str, text: str, label: str) -> Histogram:
-    return Histogram(f"gamed_{name}", text, (label,), buckets=BUCKETS, registry=None)
+def _histogram(name: str, text: str, *labels: str) -> Histogram:
+    return Histogram(f"gamed_{name}", text, labels, buckets=BUCKETS, registry=None)
 
 
 def _gauge(name: str, text: str, label: str, numbers: Mapping[str, int]) -> GaugeMetricFamily:
@@ -255,7 +241,7 @@ def _gauge(name: str, text: str, label: str, numbers: Mapping[str, int]) -> Gaug
     return family
 
 
-def _batch_sizes(queues: Mapping[str, QueueStatistics]) -> HistogramMetricFamily:
+def _batch_sizes(queues: Mapping[str, DatabaseQueue]) -> HistogramMetricFamily:
     text = "Transactions that were committed together."
     family = HistogramMetricFamily("gamed_database_batch_size", text, labels=("queue",))
     for name, queue in queues.items():

@@ -1,6 +1,6 @@
-"""What the service tells its manager, as sd_notify(3) says it: one datagram to the socket that $NOTIFY_SOCKET names.
+"""The service notifies systemd (sd_notify(3)) of its start, its stop and, for the watchdog, that it works.
 
-What the service tells the manager that runs it, such as systemd: that it serves, lives, stops.
+A message is one datagram to the socket that $NOTIFY_SOCKET names.
 """
 
 import os
@@ -18,36 +18,41 @@ from gamed.database.databases import Databases
 from gamed.database.periodic import PeriodicTask
 
 SEND_SECONDS = 1.0
-"""How long a manager may leave its socket full before a message is dropped: it must not hold the service up."""
-ASK_SECONDS, MORE_SECONDS = 10, 60
+"""How long a full socket may delay a message before it is dropped: systemd must not hold up the service."""
+START_INTERVAL_SECONDS, START_EXTENSION_SECONDS = 10, 60
+EXTEND_SECONDS = 30
+"""How long systemd waits for the next message while the service stops."""
+REPEAT_SECONDS = 10
+EXTENSIONS = 12
+"""After so many extensions the stop timeout ends: a disk that hangs must not hold up the machine's shutdown."""
 _MICRO = 1_000_000
 
 
 class SystemdNotifier(Struct, frozen=True):
-    """Where to tell it; without a manager everything here is silent."""
+    """The socket for notifications and the watchdog's settings; without an address no method does anything."""
 
     address: str | None = None
     """A path, or an abstract name that begins with @."""
     watchdog_usec: int = 0
-    """0: nobody waits for signs of life."""
+    """0: there is no watchdog."""
     watchdog_pid: int | None = None
-    """Who shall give them; None is whoever was started."""
+    """The process that the watchdog expects messages from; None is the process that was started."""
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> "SystemdNotifier":
-        """Takes the variables out of `environ`: what this process starts has nothing to say to its manager."""
+        """Remove the variables from `environ`, so that child processes send nothing to systemd, and read them."""
         address, usec, pid = (environ.pop(name, "") for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"))
         known = address if address[:1] in ("/", "@") else None
         return cls(known, _number(usec) or 0, _number(pid))
 
     @property
     def heartbeat_seconds(self) -> float | None:
-        """Half of what the manager waits; None where this process, now, is not asked to give signs of life."""
+        """Return half of the watchdog's timeout; None if the watchdog does not expect messages of this process."""
         asked = self.address is not None and self.watchdog_usec > 0 and self.watchdog_pid in (None, os.getpid())
         return self.watchdog_usec / 2 / _MICRO if asked else None
 
-    def tell(self, *lines: str) -> None:
-        """Such as `READY=1`; a manager that cannot be reached is not told."""
+    def notify(self, *lines: str) -> None:
+        """Send lines such as `READY=1`; a socket that cannot be reached is ignored."""
         if self.address is None:
             return
         address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
@@ -56,80 +61,73 @@ class SystemdNotifier(Struct, frozen=True):
             sender.sendto("\n".join(lines).encode("utf-8", "backslashreplace"), address)
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`."""
-        self.tell("STATUS=" + " ".join(text.split("\n")))
+        """Set the line that `systemctl status` shows."""
+        self.notify("STATUS=" + " ".join(text.split("\n")))
 
     def extend(self, seconds: float) -> None:
-        """A start or a stop that is under way needs so long from now."""
-        self.tell(f"EXTEND_TIMEOUT_USEC={int(seconds * _MICRO)}")
-
-
-class StartTimeoutExtender:
-    """Asks for more time while work goes on that nobody can tell the length of."""
-
-    def __init__(self, manager: SystemdNotifier) -> None:
-        self._manager = manager
-        self._next = 0.0
-
-    def ask(self) -> None:
-        """To be called often; the manager hears it every 10 seconds."""
-        if monotonic() >= self._next:
-            self._next = monotonic() + ASK_SECONDS
-            self._manager.extend(MORE_SECONDS)
+        """Extend the timeout of the start or stop in progress to this time from now."""
+        self.notify(f"EXTEND_TIMEOUT_USEC={int(seconds * _MICRO)}")
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-EXTEND_SECONDS = 30
-"""How long a manager waits for the next word while the service stops."""
-REPEAT_SECONDS = 10
-EXTENSIONS = 12
-"""Then the manager's patience is asked for no more: a disk that hangs must not hold up the machine's shutdown."""
+class StartTimeoutExtender:
+    """A callback that extends systemd's start timeout during work whose length is not known."""
+
+    def __init__(self, notifier: SystemdNotifier) -> None:
+        self._notifier = notifier
+        self._next = 0.0
+
+    def extend(self) -> None:
+        """Extend the timeout by a minute, at most every 10 seconds; call this often."""
+        if monotonic() >= self._next:
+            self._next = monotonic() + START_INTERVAL_SECONDS
+            self._notifier.extend(START_EXTENSION_SECONDS)
 
 
 class SystemdSupervisor:
-    """Says nothing where no manager listens."""
+    """The notifications of a running service; without a notifier's address it sends nothing."""
 
-    def __init__(self, reactor: Any, manager: SystemdNotifier, stores: Databases) -> None:
+    def __init__(self, reactor: Any, notifier: SystemdNotifier, databases: Databases) -> None:
         self._reactor = reactor
-        self._manager = manager
-        self._stores = stores
+        self._notifier = notifier
+        self._databases = databases
         self._stopping = False
         self._extensions = 0
         self._extending = PeriodicTask(reactor, REPEAT_SECONDS, self._extend)
         self._beating: PeriodicTask | None = None
 
     def started(self, base: str) -> None:
-        """READY once the reactor turns and the stores were asked: a request is answered from now on, be it with 503."""
-        self._stores.check().addBoth(self._ready, base)
+        """Send READY once the reactor runs and the databases were asked: then requests are answered, also with 503."""
+        self._databases.check().addBoth(self._ready, base)
 
-    def _ready(self, answer: Failure | None, base: str) -> None:
+    def _ready(self, result: Failure | None, base: str) -> None:
         if self._stopping:
             return
-        reason = "" if answer is None else f"; a store does not answer: {type(answer.value).__name__}"
-        self._manager.tell("READY=1", f"STATUS=serving at {base}{reason}")
+        reason = "" if result is None else f"; a database does not respond: {type(result.value).__name__}"
+        self._notifier.notify("READY=1", f"STATUS=serving at {base}{reason}")
         self._watch()
 
     def _watch(self) -> None:
-        """Only while the reactor turns and both stores answer past every lane; otherwise the manager starts anew."""
-        seconds = self._manager.heartbeat_seconds
+        """Feed the watchdog only while the reactor runs and both databases respond; else systemd restarts."""
+        seconds = self._notifier.heartbeat_seconds
         if seconds is None:
             return
-        self._probe = self._stores.watchdog_probe()
+        self._probe = self._databases.watchdog_probe()
         self._beating = PeriodicTask(self._reactor, seconds, self._beat)
         self._beating.start(now=True)
 
     def _beat(self) -> Deferred[None]:
-        return self._probe.ping().addCallback(lambda _: self._manager.tell("WATCHDOG=1"))
+        return self._probe.ping().addCallback(lambda _: self._notifier.notify("WATCHDOG=1"))
 
     def stopping(self) -> None:
         self._stopping = True
         if self._beating is not None:
             self._beating.stop()
             self._probe.close()
-        self._manager.tell("STOPPING=1", "STATUS=answering what is under way")
+        self._notifier.notify("STOPPING=1", "STATUS=finishing requests in progress")
         self._extending.start(now=True)
 
     def _extend(self) -> Deferred[None]:
@@ -137,7 +135,7 @@ class SystemdSupervisor:
         if self._extensions > EXTENSIONS:
             self._extending.stop()
         else:
-            self._manager.extend(EXTEND_SECONDS)
+            self._notifier.extend(EXTEND_SECONDS)
         return succeed(None)
 
     def stopped(self) -> None:
